@@ -1,0 +1,60 @@
+# Every target works from a fresh checkout on a machine with Python 3.11+, make and a reachable package index.
+# PYTHON=python3.12 chooses the Python of .venv; ARGS="…" is passed on to the command a target runs.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+ARGS ?=
+DIR ?= tests/wire_vectors
+
+.DEFAULT_GOAL := help
+.PHONY: help venv up test check bench bench-wire vectors fuzz clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
+		while IFS='|' read -r target text; do printf '%-18s %s\n' "$$target" "$$text"; done
+
+# The one set-up target. It asks tools/setup_venv.py whether .venv fits the pins (by content, not by time stamp),
+# and only if it does not looks for a Python to make or repair it with.
+venv: ## Make or repair .venv from the pins in requirements/
+ifdef PYTHON
+	@"$(PYTHON)" tools/setup_venv.py
+else
+	@if [ -x $(PY) ] && $(PY) -I tools/setup_venv.py --check; then exit 0; fi; \
+	for python in python3 python3.13 python3.12 python3.11 python3.14 python; do \
+		if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+			exec "$$python" tools/setup_venv.py; \
+		fi; \
+	done; \
+	echo "Tocsin needs Python 3.11 or newer and found none on PATH: install one," \
+		"or name it, for example: make test PYTHON=/path/to/python3.11" >&2; \
+	exit 1
+endif
+
+up: venv ## Set up and run the self-check: a listener and a client over TLS, every protocol version
+	@$(VENV)/bin/tocsin self-check $(ARGS)
+
+test: venv ## Run all tests (ARGS="-k name" to choose)
+	@$(PY) -m pytest $(ARGS)
+
+check: venv ## The gate before a commit: format, lint, types, tests with branch coverage of wire and protocol
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+	@$(PY) -m coverage run -m pytest $(ARGS)
+	@$(PY) -m coverage report
+
+bench: bench-wire ## Run all benchmarks
+
+bench-wire: venv ## Commands per second over TLS next to the bare cost of crypto and TLS
+	@$(PY) -m bench.wire $(ARGS)
+
+vectors: venv ## Replay recorded traffic through our codecs and crypto (DIR=folder)
+	@$(PY) -m tools.wire_vectors "$(DIR)"
+
+fuzz: venv ## Fuzz the decoders with coverage guidance (ARGS="--help" for options)
+	@$(PY) -m fuzz $(ARGS)
+
+clean: ## Remove .venv, caches and build output
+	@rm -rf $(VENV) .venv.setup build dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src -name '*.egg-info' -type d -prune -exec rm -rf {} +

@@ -1,0 +1,5 @@
+"""Tocsin: private push notifications for SimpleX."""
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Keys, signatures, sealed boxes, certificates. Bytes in, bytes out; nonces and times are arguments."""

@@ -1,0 +1,68 @@
+"""Encryption of transport blocks: a key chain per direction that steps once per block (smp.md 1.7, 3.2)."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final, NamedTuple
+
+from tocsin.crypto.boxes import box_key, seal, unseal
+
+_CHAIN_INIT: Final = b"SimpleXSbChainInit"
+_CHAIN_STEP: Final = b"SimpleXSbChain"
+_HASH_BYTES: Final = 64
+_EMPTY_SALT: Final = bytes(_HASH_BYTES)
+
+
+def hkdf_sha512(salt: bytes, secret: bytes, info: bytes, length: int) -> bytes:
+    """HKDF of RFC 5869. `hmac.digest` is one C call each: half the time of the `cryptography` version."""
+    key = hmac.digest(salt or _EMPTY_SALT, secret, "sha512")
+    output = previous = b""
+    for counter in range(1, -(-length // _HASH_BYTES) + 1):
+        previous = hmac.digest(key, previous + info + bytes((counter,)), "sha512")
+        output += previous
+    return output[:length]
+
+
+class ChainStep(NamedTuple):
+    """What one block takes from its chain."""
+
+    next_key: bytes
+    secret: bytes
+    nonce: bytes
+
+
+def chain_step(chain_key: bytes) -> ChainStep:
+    output = hkdf_sha512(b"", chain_key, _CHAIN_STEP, 88)
+    return ChainStep(output[:32], output[32:64], output[64:])
+
+
+class BlockChain:
+    """One direction of an encrypted connection. Blocks must pass in the order of the wire."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, chain_key: bytes) -> None:
+        self._key = chain_key
+
+    def seal(self, padded: bytes) -> bytes:
+        step = chain_step(self._key)
+        self._key = step.next_key
+        return seal(box_key(step.secret), step.nonce, padded)
+
+    def unseal(self, block: bytes) -> bytes:
+        """Raises `BadBox`; the chain has advanced all the same, so the next block can be read."""
+        step = chain_step(self._key)
+        self._key = step.next_key
+        return unseal(box_key(step.secret), step.nonce, block)
+
+
+class ChainKeys(NamedTuple):
+    """The first keys of both directions."""
+
+    server_to_client: bytes
+    client_to_server: bytes
+
+
+def initial_chain_keys(session_id: bytes, secret: bytes) -> ChainKeys:
+    output = hkdf_sha512(session_id, secret, _CHAIN_INIT, 64)
+    return ChainKeys(output[:32], output[32:])

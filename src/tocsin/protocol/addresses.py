@@ -1,0 +1,177 @@
+"""Router addresses: their text, their binary form, and the hosts inside (smp.md 1.3, ntf.md 1.1, 2.1).
+
+server = scheme "://" keyhash [ ":" password ] "@" host *( "," host ) [ ":" port ]
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final, Self
+
+from tocsin.errors import DecodeError
+from tocsin.wire.base64url import decode_base64url, encode_base64url
+from tocsin.wire.reader import WireReader
+from tocsin.wire.writer import WireWriter
+
+KEY_HASH_BYTES: Final = 32
+MAX_ADDRESS_CHARACTERS: Final = 4096
+
+
+class Scheme(StrEnum):
+    SMP = "smp"
+    NTF = "ntf"
+    XFTP = "xftp"
+
+
+DEFAULT_PORTS: Final = {Scheme.SMP: 5223, Scheme.NTF: 443, Scheme.XFTP: 443}
+
+_ONION: Final = re.compile(r"[a-z0-9]+\.onion")
+_DOMAIN: Final = re.compile(r"[^:#,;/ \r\n\t]+")
+_IPV4_START: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(\d+)")
+_PASSWORD: Final = re.compile(r"[^\s@:/]+")
+_PORT: Final = re.compile(r"\d{1,5}")
+_ADDRESS: Final = re.compile(r"([a-z]+)://([^:@]+)(?::([^@]*))?@(.+)", re.DOTALL)
+
+# The preset routers that older clients know by one host only; the second is theirs too (ntf.md 2.1).
+LEGACY_ONION_HOSTS: Final = {
+    "smp4.simplex.im": "o5vmywmrnaxalvz6wi3zicyftgio6psuvyniis6gco6bp6ekl4cqj4id.onion",
+    "smp5.simplex.im": "jjbyvoemxysm7qxap7m5d5m35jzv5qq6gnlv7s4rsn7tdwwmuqciwpid.onion",
+    "smp6.simplex.im": "bylepyau3ty4czmn77q4fglvperknl4bi2eb2fdy2bh4jxtf32kf73yd.onion",
+    "smp8.simplex.im": "beccx4yfxxbvyhqypaavemqurytl6hozr47wfc7uuecacjqdvwpw2xid.onion",
+    "smp9.simplex.im": "jssqzccmrcws6bhmn77vgmhfjmhwlyr3u7puw4erkyoosywgl67slqqd.onion",
+    "smp10.simplex.im": "rb2pbttocvnbrngnwziclp2f4ckjq65kebafws6g4hy22cdaiv5dwjqd.onion",
+}
+
+
+def parse_host(text: str) -> str:
+    """The canonical text of one host: IPv4, IPv6 (with or without brackets), onion or domain name."""
+    if dotted := _IPV4_START.match(text):
+        numbers = [int(number) for number in dotted.groups() if len(number) <= 3]
+        if len(numbers) == 4 and max(numbers) <= 255:
+            if dotted.end() != len(text):
+                raise DecodeError(f"host {text!r}: more than an IPv4 address")
+            return ".".join(map(str, numbers))
+    if text.startswith("[") and text.endswith("]"):
+        return _ipv6(text[1:-1])
+    if ":" in text:
+        return _ipv6(text)
+    if _ONION.fullmatch(text):
+        return text
+    if text.endswith(".onion") or not _DOMAIN.fullmatch(text):
+        raise DecodeError(f"host {text[:64]!r}: not an IP address, onion or domain name")
+    return text
+
+
+def is_onion(host: str) -> bool:
+    return host.endswith(".onion")
+
+
+def _ipv6(text: str) -> str:
+    try:
+        return str(ipaddress.IPv6Address(text if "%" not in text else ""))
+    except ValueError as error:
+        raise DecodeError(f"host {text[:64]!r}: not an IPv6 address") from error
+
+
+def parse_hosts_and_port(text: str) -> tuple[tuple[str, ...], str]:
+    """`host,host:port`; the port belongs to all hosts and is empty when absent."""
+    *others, last = text.split(",")
+    host, port = _split_port(last)
+    return tuple(parse_host(each) for each in (*others, host)), port
+
+
+def _split_port(text: str) -> tuple[str, str]:
+    if text.startswith("["):
+        host, bracket, after = text.partition("]")
+        host, port = host + bracket, after.removeprefix(":") if after.startswith(":") else None
+        if not after:
+            return host, ""
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+    else:
+        return text, ""
+    if port is None or not _PORT.fullmatch(port) or not 1 <= int(port) <= 65535:
+        raise DecodeError(f"{text[:64]!r}: a port from 1 to 65535 is expected after the host")
+    return host, port
+
+
+@dataclass(frozen=True, slots=True)
+class RouterLocation:
+    """Where a router is and who it is: the binary form in PRXY and SNEW, and the identity of its queues.
+
+    smpServer = u8 hostCount, hostCount * bs(host), bs(port), bs(keyHash)
+    """
+
+    hosts: tuple[str, ...]
+    port: str
+    """Decimal text, or empty for the protocol's default; kept as text because it is compared exactly."""
+    key_hash: bytes
+    """SHA-256 of the identity certificate."""
+
+    def encode(self, out: WireWriter) -> None:
+        out.non_empty_list(self.hosts, out.short_text).short_text(self.port).short_bytes(self.key_hash)
+
+    @classmethod
+    def decode(cls, body: WireReader) -> Self:
+        hosts = body.non_empty_list(lambda: parse_host(body.short_text()))
+        return cls(hosts, body.short_text(), body.short_bytes())
+
+    def with_legacy_onion(self) -> Self:
+        """The same router as newer clients name it."""
+        onion = LEGACY_ONION_HOSTS.get(self.hosts[0]) if len(self.hosts) == 1 else None
+        return replace(self, hosts=(self.hosts[0], onion)) if onion else self
+
+    def text(self, scheme: Scheme) -> str:
+        return str(RouterAddress(scheme, self))
+
+    def port_number(self, scheme: Scheme) -> int:
+        """The port to dial. Raises `DecodeError` if the port text is no port."""
+        if not self.port:
+            return DEFAULT_PORTS[scheme]
+        if not _PORT.fullmatch(self.port) or not 1 <= int(self.port) <= 65535:
+            raise DecodeError(f"port {self.port[:16]!r}: a number from 1 to 65535 is expected")
+        return int(self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class RouterAddress:
+    """A router's address as people write it, e.g. `smp://<key hash>@smp.example.com:5223`."""
+
+    scheme: Scheme
+    location: RouterLocation
+    password: str | None = field(default=None, repr=False)
+    """Needed to create queues or to use the proxy; not part of the router's identity."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `DecodeError` saying which part is wrong."""
+        found = _ADDRESS.fullmatch(text) if len(text) <= MAX_ADDRESS_CHARACTERS else None
+        if found is None:
+            raise DecodeError("not a router address: scheme://keyhash@host[,host][:port] is expected")
+        scheme, key, password, where = found.groups()
+        if scheme not in list(Scheme):
+            raise DecodeError(f"address scheme {scheme[:16]!r}: smp, ntf or xftp is expected")
+        key_hash = decode_base64url(key)
+        if len(key_hash) != KEY_HASH_BYTES:
+            raise DecodeError(f"a key hash of {len(key_hash)} bytes in a router address: 32 are expected")
+        if password is not None and not _PASSWORD.fullmatch(password):
+            raise DecodeError("the password of a router address has characters that are not allowed")
+        if scheme == Scheme.NTF and password is not None:
+            raise DecodeError("an ntf address has no password")
+        hosts, port = parse_hosts_and_port(where)
+        return cls(Scheme(scheme), RouterLocation(hosts, port, key_hash), password)
+
+    def __str__(self) -> str:
+        password = "" if self.password is None else f":{self.password}"
+        hosts = ",".join(
+            f"[{host}]" if ":" in host and self.location.port else host for host in self.location.hosts
+        )
+        port = f":{self.location.port}" if self.location.port else ""
+        return f"{self.scheme}://{encode_base64url(self.location.key_hash)}{password}@{hosts}{port}"
+
+    @property
+    def port_number(self) -> int:
+        return self.location.port_number(self.scheme)

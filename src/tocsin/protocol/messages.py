@@ -1,0 +1,166 @@
+"""What all commands, responses and events of both protocols have in common.
+
+A message is its tag, and, if it has parameters, a space and its body. One class is the one place of a message:
+fields, tag, who may send it with which credentials, encode and decode. A `MessageTable` finds the class by tag.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import ClassVar, Generic, Self, TypeVar
+
+from tocsin.errors import BadKey, DecodeError
+from tocsin.protocol.error_codes import CommandFault
+from tocsin.wire.reader import WireReader
+from tocsin.wire.writer import WireWriter
+
+
+class UnknownTag(DecodeError):
+    """A message whose tag is not known in this direction."""
+
+
+class Needs(Enum):
+    """Which credentials a command is sent with (smp.md 6.2, ntf.md 1.7)."""
+
+    AUTH = auto()
+    """Authorization, and no entity: it is about to be created."""
+    AUTH_AND_ENTITY = auto()
+    ENTITY_MAYBE_AUTH = auto()
+    ENTITY = auto()
+    """An entity, and no authorization."""
+    NOTHING = auto()
+
+    def fault(self, *, auth: bool, entity: bool) -> CommandFault | None:
+        """What is wrong with a transmission that has these credentials."""
+        match self:
+            case Needs.AUTH:
+                return CommandFault.NO_AUTH if not auth else CommandFault.HAS_AUTH if entity else None
+            case Needs.AUTH_AND_ENTITY:
+                return None if auth and entity else CommandFault.NO_AUTH
+            case Needs.ENTITY_MAYBE_AUTH:
+                return None if entity else CommandFault.NO_ENTITY
+            case Needs.ENTITY:
+                return CommandFault.NO_ENTITY if not entity else CommandFault.HAS_AUTH if auth else None
+            case Needs.NOTHING:
+                return CommandFault.HAS_AUTH if auth or entity else None
+
+
+class ServiceSigning(Enum):
+    """What a service's session key signs in a service session (smp.md 5.4)."""
+
+    NEVER = auto()
+    BESIDE = auto()
+    """A second signature, next to the authorization by the queue's key."""
+    ALONE = auto()
+    """The authorization itself."""
+
+
+class Message:
+    """Base of all messages. A message without parameters needs nothing more than a tag."""
+
+    __slots__ = ()
+    tag: ClassVar[bytes]
+    has_body: ClassVar[bool] = False
+
+    def encode(self, version: int) -> bytes:
+        return self.tag
+
+    @classmethod
+    def decode_body(cls, body: WireReader, version: int) -> Self:
+        """Raises `DecodeError` or `BadKey`."""
+        return cls()
+
+
+class MessageWithBody(Message):
+    """A message with parameters."""
+
+    __slots__ = ()
+    has_body: ClassVar[bool] = True
+
+    def encode(self, version: int) -> bytes:
+        out = WireWriter(self.tag + b" ")
+        self.encode_body(out, version)
+        return out.done()
+
+    def encode_body(self, out: WireWriter, version: int) -> None:
+        raise TypeError(f"{type(self).__name__} does not say how its body is encoded")
+
+
+class Command(Message):
+    """Sent by a client."""
+
+    __slots__ = ()
+    needs: ClassVar[Needs] = Needs.AUTH_AND_ENTITY
+    service_signing: ClassVar[ServiceSigning] = ServiceSigning.NEVER
+
+
+class CommandWithBody(MessageWithBody, Command):
+    __slots__ = ()
+
+
+class EntityRule(Enum):
+    """Whether a response names an entity (smp.md 6.4)."""
+
+    EMPTY = auto()
+    PRESENT = auto()
+    ANY = auto()
+
+    def fault(self, *, entity: bool) -> CommandFault | None:
+        match self:
+            case EntityRule.EMPTY:
+                return CommandFault.HAS_AUTH if entity else None
+            case EntityRule.PRESENT:
+                return None if entity else CommandFault.NO_ENTITY
+            case EntityRule.ANY:
+                return None
+
+
+class Response(Message):
+    """Sent by a router: an answer, or an event when its correlation id is empty."""
+
+    __slots__ = ()
+    entity: ClassVar[EntityRule] = EntityRule.PRESENT
+
+
+class ResponseWithBody(MessageWithBody, Response):
+    __slots__ = ()
+
+
+M = TypeVar("M", bound=Message)
+
+
+class MessageTable(Generic[M]):
+    """All messages of one protocol and direction, by tag."""
+
+    def __init__(self, *kinds: type[M]) -> None:
+        self._kinds: dict[bytes, type[M]] = {}
+        self._bare: dict[bytes, M] = {}
+        for kind in kinds:
+            if kind.tag in self._kinds:
+                raise TypeError(f"two messages with the tag {kind.tag!r}")
+            self._kinds[kind.tag] = kind
+            if not kind.has_body:
+                self._bare[kind.tag] = kind()
+
+    @property
+    def kinds(self) -> tuple[type[M], ...]:
+        return tuple(self._kinds.values())
+
+    def decode(self, data: bytes, version: int) -> M:
+        """Raises `UnknownTag`, or `DecodeError` if the tag is known and the rest does not fit it."""
+        bare = self._bare.get(data)
+        if bare is not None:
+            return bare
+        tag, space, parameters = data.partition(b" ")
+        kind = self._kinds.get(tag)
+        if kind is None:
+            raise UnknownTag(f"unknown tag {tag[:16]!r}")
+        if not space or not kind.has_body:
+            raise DecodeError(f"{tag.decode('ascii')} with wrong parameters")
+        body = WireReader(parameters)
+        try:
+            message = kind.decode_body(body, version)
+        except BadKey as error:
+            raise DecodeError(str(error)) from error
+        body.expect_end()
+        return message

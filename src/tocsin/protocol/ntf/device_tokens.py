@@ -1,0 +1,61 @@
+"""Push providers and the device tokens they gave out (ntf.md 2.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Self
+
+from tocsin.errors import DecodeError
+from tocsin.wire.reader import WireReader
+from tocsin.wire.writer import WireWriter
+
+
+class PushProvider(Enum):
+    """The value is the provider's name on the wire."""
+
+    APNS_DEV = b"AD"
+    APNS_PROD = b"AP"
+    APNS_TEST = b"AT"
+    APNS_NULL = b"AN"
+
+    @property
+    def text(self) -> str:
+        return self.name.lower()
+
+
+_BY_TEXT: Final = {provider.text: provider for provider in PushProvider}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceToken:
+    """deviceToken = provider (2 bytes, no length) bs(token). What is in the token is checked by the router."""
+
+    provider: PushProvider
+    token: bytes = field(repr=False)
+
+    def encode(self, out: WireWriter) -> None:
+        out.raw(self.provider.value).short_bytes(self.token)
+
+    @classmethod
+    def decode(cls, body: WireReader) -> Self:
+        name = body.take(2)
+        try:
+            provider = PushProvider(name)
+        except ValueError as error:
+            raise DecodeError(f"unknown push provider {name!r}") from error
+        return cls(provider, body.short_bytes())
+
+    def text(self) -> str:
+        """Store logs and databases: `apns_prod 0123…`."""
+        return f"{self.provider.text} {self.token.decode('latin-1')}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        name, _, token = text.partition(" ")
+        if name not in _BY_TEXT or not token:
+            raise DecodeError("not a device token: a provider and a token are expected")
+        try:
+            return cls(_BY_TEXT[name], token.encode("latin-1"))
+        except UnicodeEncodeError as error:
+            raise DecodeError("a device token with characters that are no bytes") from error

@@ -1,0 +1,1 @@
+"""SMP, the SimpleX Messaging Protocol, versions 6 to 18."""

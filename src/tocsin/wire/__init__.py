@@ -1,0 +1,1 @@
+"""Bytes without meaning: primitive encodings, padding, batches, transmissions. Knows no command."""

@@ -30,10 +30,16 @@ class ChainStep(NamedTuple):
     secret: bytes
     nonce: bytes
 
+    def __repr__(self) -> str:
+        return "ChainStep(…)"
+
 
 def chain_step(chain_key: bytes) -> ChainStep:
-    output = hkdf_sha512(b"", chain_key, _CHAIN_STEP, 88)
-    return ChainStep(output[:32], output[32:64], output[64:])
+    """HKDF of 88 bytes from the chain key, without salt: the two rounds of `hkdf_sha512` written out."""
+    key = hmac.digest(_EMPTY_SALT, chain_key, "sha512")
+    first = hmac.digest(key, _CHAIN_STEP + b"\x01", "sha512")
+    second = hmac.digest(key, first + _CHAIN_STEP + b"\x02", "sha512")
+    return ChainStep(first[:32], first[32:], second[:24])
 
 
 class BlockChain:
@@ -61,6 +67,9 @@ class ChainKeys(NamedTuple):
 
     server_to_client: bytes
     client_to_server: bytes
+
+    def __repr__(self) -> str:
+        return "ChainKeys(…)"
 
 
 def initial_chain_keys(session_id: bytes, secret: bytes) -> ChainKeys:

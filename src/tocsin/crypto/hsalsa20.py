@@ -50,12 +50,12 @@ def _libsodium_hsalsa20() -> HSalsa20 | None:
         return None
     core.argtypes = [ctypes.c_char_p] * 4
     core.restype = ctypes.c_int
-    output = ctypes.create_string_buffer
+    output = ctypes.c_char * KEY_BYTES
 
     def hsalsa20(key: bytes, block: bytes) -> bytes:
         if len(key) != KEY_BYTES or len(block) != INPUT_BYTES:
             raise ValueError("HSalsa20 takes a 32-byte key and a 16-byte block")
-        derived = output(KEY_BYTES)
+        derived = output()
         core(derived, block, key, None)
         return derived.raw
 

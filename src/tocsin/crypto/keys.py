@@ -33,6 +33,10 @@ _LOW_ORDER_POINTS: Final = frozenset(
         _P + 1,
     )
 )
+_P448: Final = 2**448 - 2**224 - 1
+# The y coordinates of the four points of low order on Ed448: with such a key a signature of zeros verifies for
+# any message. libsodium refuses those of Ed25519 itself, OpenSSL does not refuse these.
+_ED448_LOW_ORDER: Final = frozenset(y.to_bytes(56, "little") for y in (0, 1, _P448 - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class Ed448PublicKey:
         return self.der_prefix + self.raw
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
-        if len(signature) != ED448_SIGNATURE_BYTES:
+        if len(signature) != ED448_SIGNATURE_BYTES or self.raw[:56] in _ED448_LOW_ORDER:
             return False
         try:
             ed448.Ed448PublicKey.from_public_bytes(self.raw).verify(signature, message)
@@ -155,17 +159,20 @@ class Ed448PrivateKey:
     raw_bytes: ClassVar[int] = 57
     raw: bytes = field(repr=False)
     public: Ed448PublicKey = field(init=False, compare=False)
+    _loaded: ed448.Ed448PrivateKey = field(init=False, repr=False, compare=False)
+    """OpenSSL's form: loading costs as much as signing, since it computes the public key."""
 
     def __post_init__(self) -> None:
-        public = ed448.Ed448PrivateKey.from_private_bytes(self.raw).public_key()
-        object.__setattr__(self, "public", Ed448PublicKey(public.public_bytes_raw()))
+        loaded = ed448.Ed448PrivateKey.from_private_bytes(self.raw)
+        object.__setattr__(self, "_loaded", loaded)
+        object.__setattr__(self, "public", Ed448PublicKey(loaded.public_key().public_bytes_raw()))
 
     @property
     def der(self) -> bytes:
         return self.der_prefix + self.raw
 
     def sign(self, message: bytes) -> bytes:
-        return ed448.Ed448PrivateKey.from_private_bytes(self.raw).sign(message)
+        return self._loaded.sign(message)
 
 
 SigningPrivateKey: TypeAlias = Ed25519PrivateKey | Ed448PrivateKey

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from tocsin.crypto.keys import (
-    Ed25519PublicKey,
     Ed448PublicKey,
+    Ed25519PublicKey,
     PublicKey,
     SigningPrivateKey,
     SigningPublicKey,

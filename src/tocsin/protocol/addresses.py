@@ -30,9 +30,10 @@ DEFAULT_PORTS: Final = {Scheme.SMP: 5223, Scheme.NTF: 443, Scheme.XFTP: 443}
 
 _ONION: Final = re.compile(r"[a-z0-9]+\.onion")
 _DOMAIN: Final = re.compile(r"[^:#,;/ \r\n\t]+")
-_IPV4_START: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(\d+)")
+_IPV4_START: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)")
 _PASSWORD: Final = re.compile(r"[^\s@:/]+")
-_PORT: Final = re.compile(r"\d{1,5}")
+_BRACKETED: Final = re.compile(r"(\[[^\]]*\])(?::(.*))?", re.DOTALL)
+_PORT: Final = re.compile(r"[0-9]{1,5}")
 _ADDRESS: Final = re.compile(r"([a-z]+)://([^:@]+)(?::([^@]*))?@(.+)", re.DOTALL)
 
 # The preset routers that older clients know by one host only; the second is theirs too (ntf.md 2.1).
@@ -84,16 +85,15 @@ def parse_hosts_and_port(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def _split_port(text: str) -> tuple[str, str]:
-    if text.startswith("["):
-        host, bracket, after = text.partition("]")
-        host, port = host + bracket, after.removeprefix(":") if after.startswith(":") else None
-        if not after:
+    if bracketed := _BRACKETED.fullmatch(text):
+        host, port = bracketed.groups()
+        if port is None:
             return host, ""
     elif text.count(":") == 1:
         host, _, port = text.partition(":")
     else:
         return text, ""
-    if port is None or not _PORT.fullmatch(port) or not 1 <= int(port) <= 65535:
+    if not _PORT.fullmatch(port) or not 1 <= int(port) <= 65535:
         raise DecodeError(f"{text[:64]!r}: a port from 1 to 65535 is expected after the host")
     return host, port
 
@@ -117,7 +117,11 @@ class RouterLocation:
     @classmethod
     def decode(cls, body: WireReader) -> Self:
         hosts = body.non_empty_list(lambda: parse_host(body.short_text()))
-        return cls(hosts, body.short_text(), body.short_bytes())
+        port = body.short_text()
+        # The text of a location goes into pushes and logs, so nothing but a number may stand for the port.
+        if port and not _PORT.fullmatch(port):
+            raise DecodeError(f"port {port[:16]!r}: decimal digits or nothing is expected")
+        return cls(hosts, port, body.short_bytes())
 
     def with_legacy_onion(self) -> Self:
         """The same router as newer clients name it."""
@@ -154,15 +158,32 @@ class RouterAddress:
         scheme, key, password, where = found.groups()
         if scheme not in list(Scheme):
             raise DecodeError(f"address scheme {scheme[:16]!r}: smp, ntf or xftp is expected")
-        key_hash = decode_base64url(key)
+        try:
+            key_hash = decode_base64url(key)
+        except DecodeError as error:
+            raise DecodeError(f"the key hash of a router address: {error}") from error
         if len(key_hash) != KEY_HASH_BYTES:
             raise DecodeError(f"a key hash of {len(key_hash)} bytes in a router address: 32 are expected")
-        if password is not None and not _PASSWORD.fullmatch(password):
+        if password is not None and not (_PASSWORD.fullmatch(password) and password.isprintable()):
             raise DecodeError("the password of a router address has characters that are not allowed")
         if scheme == Scheme.NTF and password is not None:
             raise DecodeError("an ntf address has no password")
         hosts, port = parse_hosts_and_port(where)
         return cls(Scheme(scheme), RouterLocation(hosts, port, key_hash), password)
+
+    @classmethod
+    def of(cls, address: str | RouterAddress, scheme: Scheme) -> RouterAddress:
+        """The address, parsed if it is text. Raises `DecodeError` if it is one of another protocol."""
+        found = cls.parse(address) if isinstance(address, str) else address
+        if found.scheme is not scheme:
+            raise DecodeError(f"an {scheme} address is expected, not an {found.scheme} one")
+        return found
+
+    @property
+    def name(self) -> str:
+        """How logs and metrics call the router: its first host, and the port if it is not the usual one."""
+        port = f":{self.location.port}" if self.location.port else ""
+        return f"{self.location.hosts[0]}{port}"
 
     def __str__(self) -> str:
         password = "" if self.password is None else f":{self.password}"

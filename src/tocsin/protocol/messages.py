@@ -6,6 +6,7 @@ fields, tag, who may send it with which credentials, encode and decode. A `Messa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum, auto
 from typing import ClassVar, Generic, Self, TypeVar
 
@@ -130,17 +131,22 @@ M = TypeVar("M", bound=Message)
 
 
 class MessageTable(Generic[M]):
-    """All messages of one protocol and direction, by tag."""
+    """All messages of one protocol and direction, by tag.
 
-    def __init__(self, *kinds: type[M]) -> None:
+    Messages without parameters are decoded by one look-up, and so are those named as `frequent`, which must be
+    encoded alike in all versions that can decode them.
+    """
+
+    def __init__(self, *kinds: type[M], frequent: Mapping[bytes, M] | None = None) -> None:
         self._kinds: dict[bytes, type[M]] = {}
-        self._bare: dict[bytes, M] = {}
+        self._ready: dict[bytes, M] = {**frequent} if frequent else {}
         for kind in kinds:
             if kind.tag in self._kinds:
                 raise TypeError(f"two messages with the tag {kind.tag!r}")
             self._kinds[kind.tag] = kind
             if not kind.has_body:
-                self._bare[kind.tag] = kind()
+                self._ready[kind.tag] = kind()
+        self._longest_ready = max(map(len, self._ready))
 
     @property
     def kinds(self) -> tuple[type[M], ...]:
@@ -148,16 +154,18 @@ class MessageTable(Generic[M]):
 
     def decode(self, data: bytes, version: int) -> M:
         """Raises `UnknownTag`, or `DecodeError` if the tag is known and the rest does not fit it."""
-        bare = self._bare.get(data)
-        if bare is not None:
-            return bare
-        tag, space, parameters = data.partition(b" ")
+        if len(data) <= self._longest_ready:  # looking up a long message would hash all of it
+            ready = self._ready.get(data)
+            if ready is not None:
+                return ready
+        space = data.find(b" ")
+        tag = data if space < 0 else data[:space]
         kind = self._kinds.get(tag)
         if kind is None:
             raise UnknownTag(f"unknown tag {tag[:16]!r}")
-        if not space or not kind.has_body:
+        if space < 0 or not kind.has_body:
             raise DecodeError(f"{tag.decode('ascii')} with wrong parameters")
-        body = WireReader(parameters)
+        body = WireReader(data, space + 1)
         try:
             message = kind.decode_body(body, version)
         except BadKey as error:

@@ -26,7 +26,7 @@ from tocsin.protocol.authorization import AUTH_LENGTHS, AuthorizationCheck, Auth
 from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError
 from tocsin.protocol.messages import Command, Response, ServiceSigning, UnknownTag
-from tocsin.wire.batches import join_batch, pack, split_batch
+from tocsin.wire.batches import ITEM_OVERHEAD, MAX_ITEMS, BatchFiller, join_batch, pack, split_batch
 from tocsin.wire.padding import pad, unpad
 from tocsin.wire.transmissions import join_transmission, signed_tail, split_transmission
 from tocsin.wire.writer import short
@@ -42,6 +42,10 @@ class ReceivedCommand(NamedTuple):
     service_signature: bytes
     authorized: bytes
     """The bytes that a signature or authenticator covers, without a service fingerprint."""
+
+    def __repr__(self) -> str:
+        """Without the wire bytes, which may hold passwords and private keys, and without the entity's id."""
+        return f"ReceivedCommand({self.command!r})"
 
 
 class RefusedCommand(NamedTuple):
@@ -140,12 +144,20 @@ class Session:
             yield from ((transmission,) for transmission in transmissions)
             return
         packing = pack(transmissions, self.dialect.budget)
-        if packing.too_large:
-            raise LocalProtocolError(
-                f"a transmission of {len(transmissions[packing.too_large[0]])} bytes fits no block"
-            )
+        for index in packing.too_large:
+            self.require_fits(transmissions[index])
         for batch in packing.batches:
             yield transmissions[batch]
+
+    def filler(self) -> BatchFiller:
+        """Collects the transmissions of one block, for senders that do not know how many will come."""
+        batched = self.version >= self.dialect.batches_from
+        return BatchFiller(self.dialect.budget, MAX_ITEMS if batched else 1)
+
+    def require_fits(self, transmission: bytes) -> None:
+        """Raises `LocalProtocolError` if no block can carry the transmission."""
+        if len(transmission) + ITEM_OVERHEAD > self.dialect.budget:
+            raise LocalProtocolError(f"a transmission of {len(transmission)} bytes fits no block")
 
     def _transmissions(self, block: bytes) -> list[bytes]:
         content = self._coder.from_block(block)
@@ -176,7 +188,10 @@ class ClientSession(Session):
     def request(
         self, corr_id: bytes, entity_id: bytes, command: Command, key: AuthPrivateKey | None
     ) -> bytes:
-        """One transmission; `key` authorizes it, or, in a service session, NSUBS and SUBS are by the service's."""
+        """One transmission; `key` authorizes it, but in a service session the service signs NSUBS and SUBS.
+
+        Raises `LocalProtocolError` if the key cannot be used in this session.
+        """
         tail = self._signed_tail(corr_id, entity_id, command.encode(self.version))
         authorized = self._implied_id + tail
         auth = service_signature = b""
@@ -218,7 +233,7 @@ class ClientSession(Session):
             fault = response.entity.fault(entity=bool(raw.entity_id))
             if fault is not None:
                 response = RemoteProtocolError(f"{response.tag.decode()}: {fault}")
-            elif raw.session_id and raw.session_id != self.session_id:
+            elif self._layout.session_id and raw.session_id != self.session_id:
                 response = RemoteProtocolError("an answer of another session")
         except DecodeError as error:
             response = error

@@ -51,12 +51,13 @@ def pack(items: Sequence[bytes], budget: int) -> Packing:
 
 
 class BatchFiller:
-    """Fills blocks from the front, for streams whose end is not known yet."""
+    """Fills a block from the front, for streams whose end is not known yet."""
 
-    __slots__ = ("_budget", "_items", "_used")
+    __slots__ = ("_budget", "_items", "_most", "_used")
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, most: int = MAX_ITEMS) -> None:
         self._budget = budget
+        self._most = most
         self._items: list[bytes] = []
         self._used = 0
 
@@ -65,7 +66,7 @@ class BatchFiller:
 
     def fits(self, item: bytes) -> bool:
         """Whether the item can still join this block. One that is alone too large never does."""
-        return self._used + len(item) + ITEM_OVERHEAD <= self._budget and len(self._items) < MAX_ITEMS
+        return self._used + len(item) + ITEM_OVERHEAD <= self._budget and len(self._items) < self._most
 
     def add(self, item: bytes) -> None:
         self._items.append(item)

@@ -8,12 +8,13 @@ from tocsin.errors import DecodeError, LocalProtocolError
 
 LENGTH_BYTES: Final = 2
 FILLER: Final = b"#"
+MAX_MESSAGE_BYTES: Final = 0xFFFF - LENGTH_BYTES
 
 
 def pad(message: bytes, size: int) -> bytes:
     """Exactly `size` bytes. Raises `LocalProtocolError` if the message does not fit."""
     room = size - LENGTH_BYTES - len(message)
-    if room < 0:
+    if room < 0 or len(message) > MAX_MESSAGE_BYTES:
         raise LocalProtocolError(f"{len(message)} bytes do not fit a padded size of {size}")
     return len(message).to_bytes(LENGTH_BYTES, "big") + message + FILLER * room
 

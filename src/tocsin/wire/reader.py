@@ -18,9 +18,9 @@ class WireReader:
 
     __slots__ = ("_at", "_data")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, start: int = 0) -> None:
         self._data = data
-        self._at = 0
+        self._at = start
 
     @property
     def remaining(self) -> int:

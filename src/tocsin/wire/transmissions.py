@@ -33,6 +33,10 @@ class RawTransmission(NamedTuple):
     signed_tail: bytes
     """The end of the wire bytes that authorization covers; the session id goes in front if it is implied."""
 
+    def __repr__(self) -> str:
+        """Without the command, which may hold passwords and private keys."""
+        return f"RawTransmission({len(self.command)} bytes of command)"
+
 
 def split_transmission(data: bytes, layout: TransmissionLayout) -> RawTransmission:
     """Take a transmission apart. Raises `DecodeError` if the fields before the command do not parse."""

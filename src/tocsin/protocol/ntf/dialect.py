@@ -8,6 +8,7 @@ from typing import Final
 from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.messages import Command, MessageTable, Response
 from tocsin.protocol.ntf import responses, subscription_commands, token_commands
+from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.versions import BATCHES_VERSION, SUPPORTED, WITHOUT_ALPN
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Done, Refused
@@ -36,6 +37,10 @@ NTF_RESPONSES: Final = MessageTable[Response](
     Done,
     Refused,
     Pong,
+    frequent={
+        b"TKN ACTIVE": responses.TokenChecked(TokenStatus(TokenState.ACTIVE)),
+        b"SUB ACTIVE": responses.SubscriptionChecked(SubscriptionState.ACTIVE),
+    },
 )
 
 

@@ -1,4 +1,4 @@
-"""What a push carries: the payload JSON, and inside it, encrypted for the device, a code or a list (ntf.md 2.8, 3.1, 3.2).
+"""What a push carries: JSON, and inside it, encrypted for the device, a code or a list (ntf.md 2.8, 3.1, 3.2).
 
 item = smpServerUri "/" b64(notifierId) SP unixSeconds SP b64(nonce) SP b64(sealed metadata), joined by ";"
 """

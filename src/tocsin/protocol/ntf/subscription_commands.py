@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from tocsin.crypto.keys import AuthPrivateKey, private_key_from_der
@@ -19,7 +19,7 @@ class NotifierQueue:
     """Which queue at which SMP router. Wire: smpServer bs(notifierId); text: smp://…/notifierId"""
 
     router: RouterLocation
-    notifier_id: bytes
+    notifier_id: bytes = field(repr=False)
 
     def encode(self, out: WireWriter) -> None:
         self.router.encode(out)

@@ -121,9 +121,15 @@ class SmpClientHandshake:
         return sent.encode(), session if offer is None else AwaitingService(session, offer), hello
 
     def _own_versions(self, hello: RouterHello) -> VersionRange:
-        if self.proxy and hello.versions.highest < PROXY_FLAG_VERSION:
-            return self.versions.capped(PROXY_TO_OLD_RELAY) or self.versions
-        return self.versions
+        """A proxy that cannot say so in its hello must stay below block encryption (smp.md 4.3)."""
+        if not self.proxy or min(self.versions.highest, hello.versions.highest) >= PROXY_FLAG_VERSION:
+            return self.versions
+        old = self.versions.common(VersionRange(0, PROXY_TO_OLD_RELAY))
+        if old is None:
+            raise HandshakeRefused(
+                HandshakeFault.VERSION, f"a relay of versions {hello.versions} does not know proxies"
+            )
+        return old
 
     def _router_key(self, offered: CertificateChainKey) -> X25519PublicKey:
         # The chain itself was validated when TLS presented it; the hello must name the same identity.

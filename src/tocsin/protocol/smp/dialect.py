@@ -71,6 +71,7 @@ SMP_RESPONSES: Final = MessageTable[Response](
     Done,
     Refused,
     Pong,
+    frequent={b"SOK 0": responses.Subscribed()},
 )
 
 

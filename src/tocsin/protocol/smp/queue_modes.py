@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Self, TypeVar
 
@@ -96,7 +96,7 @@ class NotifierKeys:
 class NotifierIds:
     """What the router answers: the notifier id, and its key for the metadata."""
 
-    notifier_id: bytes
+    notifier_id: bytes = field(repr=False)
     dh_key: X25519PublicKey
 
     def encode(self, out: WireWriter) -> None:

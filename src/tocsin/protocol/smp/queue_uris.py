@@ -24,7 +24,8 @@ SHORT_LINKS_CLIENT_VERSION: Final = 4
 MAX_URI_CHARACTERS: Final = 4096
 
 _URI: Final = re.compile(r"(smp://[^/]+)/([^#/?]*)/?#/\?(.+)", re.DOTALL)
-_VERSIONS: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
+_VERSIONS: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+_MAX_VERSION: Final = 0xFFFF
 _MODES: Final = {"m": QueueMode.MESSAGING, "c": QueueMode.CONTACT}
 
 
@@ -55,7 +56,7 @@ class QueueUri:
         )
         return cls(
             location,
-            decode_base64url(unquote(found[2])),
+            _octets(unquote(found[2]), "the sender id"),
             _client_versions(_only(parameters, "v")),
             _dh_key(_only(parameters, "dh")),
             _mode(parameters),
@@ -90,14 +91,21 @@ def _only(parameters: dict[str, list[str]], name: str) -> str:
 
 def _client_versions(text: str) -> VersionRange:
     found = _VERSIONS.fullmatch(text)
-    if found is None or int(found[1]) > int(found[2] or found[1]):
+    if found is None or not int(found[1]) <= int(found[2] or found[1]) <= _MAX_VERSION:
         raise DecodeError(f"{text[:16]!r}: a version or a range of versions is expected")
     return VersionRange(int(found[1]), int(found[2] or found[1]))
 
 
+def _octets(text: str, what: str) -> bytes:
+    try:
+        return decode_base64url(text)
+    except DecodeError as error:
+        raise DecodeError(f"{what} of a queue URI: {error}") from error
+
+
 def _dh_key(text: str) -> X25519PublicKey:
     try:
-        return dh_key_from_der(decode_base64url(text))
+        return dh_key_from_der(_octets(text, "parameter dh"))
     except BadKey as error:
         raise DecodeError(f"parameter dh of a queue URI: {error}") from error
 

@@ -11,7 +11,6 @@ from tocsin.protocol.sessions import ReceivedCommand, ServicePeer, ServiceRole
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications, SubscribeServiceNotifications
 from tocsin.protocol.smp.proxy_commands import RelayForwarded
 
-
 _NOT_FOR_MESSAGING: Final = (SubscribeNotifications, SubscribeServiceNotifications, RelayForwarded)
 _FOR_NOTIFIER: Final = (SubscribeNotifications, SubscribeServiceNotifications, Ping)
 _FOR_PROXY: Final = (RelayForwarded, Ping)

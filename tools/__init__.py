@@ -1,0 +1,1 @@
+"""Programs for working on Tocsin; not part of the package."""

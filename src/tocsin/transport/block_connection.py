@@ -1,0 +1,305 @@
+"""One established TLS connection that carries blocks of a fixed size in both directions (smp.md 3.1).
+
+Theory of operation. The socket never blocks; the loop calls `_read_ready` when bytes arrive. Whole blocks
+wait in `_inbox`; when it is full the socket is no longer read, so that the peer feels TCP's back-pressure,
+and reading goes on when half of it is consumed. A connection on which nothing arrives has no buffer. The
+other direction is `OutgoingBlocks`.
+
+A connection ends once, in `_end`, which wakes everybody; they find the reason in `_loss`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Final
+
+from tocsin.errors import LocalProtocolError
+from tocsin.transport.connection_loss import BlockConnectionLost, LossReason, loss_reason
+from tocsin.transport.outgoing_blocks import OutgoingBlocks
+from tocsin.transport.tls_handshake import describe_failure, peer_chain, session_id
+from tocsin.transport.tls_shutdown import discard_arrived, say_goodbye
+
+DEFAULT_WRITE_LIMIT: Final = 128
+"""Blocks waiting to be sent: as many as the reference's queues hold (smp.md 9.1)."""
+DEFAULT_READ_LIMIT_BYTES: Final = 65_536
+"""Bytes of whole blocks waiting to be read: 4 blocks of SMP, 128 of NTF."""
+
+_READS_PER_WAKE_UP: Final = 32  # then other connections have their turn
+
+
+class BlockConnection:
+    """A connection after its TLS handshake; owns the socket. For one reader and any number of writers."""
+
+    __slots__ = (
+        "_closed",
+        "_inbox",
+        "_loop",
+        "_loss",
+        "_out",
+        "_partial",
+        "_read_limit",
+        "_reader",
+        "_reading",
+        "_sock",
+        "alpn",
+        "block_size",
+        "blocks_received",
+        "peer_chain",
+        "peer_host",
+        "received_at",
+        "session_id",
+        "tls_version",
+    )
+
+    def __init__(
+        self,
+        sock: ssl.SSLSocket,
+        *,
+        block_size: int,
+        peer_host: str,
+        write_limit: int = DEFAULT_WRITE_LIMIT,
+        read_limit_bytes: int = DEFAULT_READ_LIMIT_BYTES,
+    ) -> None:
+        """`sock` is non-blocking and its handshake is done. Raises TlsUnsupported, leaving it open.
+
+        At most `write_limit` blocks wait to be sent; then `write_block` waits and `try_write_block` is False.
+        At most `read_limit_bytes` of blocks (but at least one block) wait to be read; then the peer waits.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._out = OutgoingBlocks(sock, block_size=block_size, limit=write_limit, on_failure=self._fail)
+        self.block_size = block_size
+        self.peer_host = peer_host
+        self.session_id = session_id(sock)
+        self.alpn = sock.selected_alpn_protocol()
+        self.tls_version = sock.version() or ""
+        self.peer_chain = peer_chain(sock)
+        self.received_at = self._loop.time()
+        self.blocks_received = 0
+        self._inbox: list[bytes] = []
+        self._partial: bytearray | None = None
+        self._read_limit = max(1, read_limit_bytes // block_size)
+        self._reader: asyncio.Future[None] | None = None
+        self._reading = False
+        self._closed: asyncio.Future[None] | None = None
+        self._loss: tuple[LossReason, str] | None = None
+        self._start_reading()
+
+    @property
+    def blocks_sent(self) -> int:
+        """Blocks that the kernel has taken."""
+        return self._out.blocks_sent
+
+    @property
+    def sent_at(self) -> float:
+        """Loop time at which the kernel last took a block, or the connection was made."""
+        return self._out.sent_at
+
+    @property
+    def is_open(self) -> bool:
+        """Whether blocks may still be written; False from the moment `close` is called."""
+        return self._loss is None and self._closed is None
+
+    async def read_block(self) -> bytes:
+        """The next block. Raises ConnectionLost once those that arrived before the end are read.
+
+        Cancelling loses nothing: the next call returns the block this one would have.
+        """
+        while (block := self.read_block_nowait()) is None:
+            if self._loss is not None or self._closed is not None:
+                raise self._lost()
+            if self._reader is not None:
+                raise RuntimeError("a block connection has one reader")
+            self._reader = self._loop.create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        return block
+
+    def read_block_nowait(self) -> bytes | None:
+        """A block that has already arrived, or None. Never raises: the end is told by `read_block`."""
+        if not self._inbox:
+            return None
+        block = self._inbox.pop(0)
+        if not self._reading:
+            self._go_on_reading()
+        return block
+
+    async def write_block(self, block: bytes) -> None:
+        """Queues a block, waiting in line while the queue is full. Raises ConnectionLost.
+
+        Blocks leave in the order of the calls. When cancelled, the block was not queued.
+        """
+        while not self.try_write_block(block):
+            await self._out.wait_for_room()
+
+    def try_write_block(self, block: bytes) -> bool:
+        """Queues a block if there is room, without waiting. Raises ConnectionLost."""
+        if len(block) != self.block_size:
+            raise LocalProtocolError(f"a block of {len(block)} bytes instead of {self.block_size}")
+        if self._loss is not None or self._closed is not None:
+            raise self._lost()
+        queued = self._out.try_put(block)
+        if self._loss is not None:  # sending it at once may have failed
+            raise self._lost()
+        return queued
+
+    async def wait_for_room(self) -> None:
+        """Waits in line until `try_write_block` takes a block, if called before anything else is awaited.
+
+        For blocks that cannot be made in advance, as encrypted ones. Raises ConnectionLost.
+        """
+        await self._out.wait_for_room()
+        if self._loss is not None or self._closed is not None:
+            raise self._lost()
+
+    async def drain(self) -> None:
+        """Returns when all queued blocks are with the kernel. Raises ConnectionLost."""
+        await self._out.drained()
+        if self._loss is not None:
+            raise self._lost()
+
+    async def close(self, drain_for: float) -> None:
+        """Sends what is queued, says close_notify, waits for the peer to close: at most `drain_for` seconds.
+
+        No block is read or written any more; pending calls raise ConnectionLost. The socket is closed when
+        this returns, also when it is cancelled. Calling it again waits for the first call.
+        """
+        if self._loss is not None:
+            return
+        if self._closed is not None:
+            await asyncio.shield(self._closed)
+            return
+        self._closed = self._loop.create_future()
+        self._inbox.clear()
+        self._go_on_reading()
+        self._wake_reader()
+        self._out.refuse()
+        try:
+            async with asyncio.timeout(drain_for):
+                await self._out.drained()
+                self._say_goodbye()
+                await asyncio.shield(self._closed)
+        except TimeoutError:
+            pass
+        finally:
+            self._end(LossReason.CLOSED_LOCALLY)
+
+    def abort(self) -> None:
+        """Closes the socket now; what is queued is lost and pending calls raise ConnectionLost."""
+        self._end(LossReason.CLOSED_LOCALLY)
+
+    def _read_ready(self) -> None:
+        if self._loss is not None or not self._reading:
+            return  # scheduled before reading stopped
+        if self._out.needs_read:
+            self._out.flush_after_read()
+        waiting = len(self._inbox)
+        self._read_some()
+        arrived = len(self._inbox) - waiting
+        if arrived > 0:
+            self.blocks_received += arrived
+            self.received_at = self._loop.time()
+            if self._wake_reader():
+                self._out.expect_answers()
+
+    def _read_some(self) -> None:
+        sock, inbox, size = self._sock, self._inbox, self.block_size
+        for _ in range(_READS_PER_WAKE_UP):
+            partial = self._partial
+            try:
+                data = sock.recv(size if partial is None else size - len(partial))
+            except OSError as error:
+                self._cannot_read(error)
+                return
+            if not data:
+                self._end(LossReason.CLOSED_BY_PEER if partial is None else LossReason.CLOSED_INSIDE_BLOCK)
+                return
+            if partial is not None or len(data) < size:
+                self._receive_part(data)
+            elif self._closed is None:
+                inbox.append(data)  # a whole block, uncopied
+            if len(inbox) >= self._read_limit:
+                self._stop_reading()
+                return
+            if not sock.pending():
+                return  # the loop calls again if the kernel has more; asking TLS would cost an exception
+        self._loop.call_soon(self._read_ready)  # bytes inside OpenSSL do not wake the loop
+
+    def _cannot_read(self, error: OSError) -> None:
+        if isinstance(error, ssl.SSLWantWriteError):
+            self._stop_reading()
+            self._out.when_writable(self._go_on_reading)
+        elif not isinstance(error, ssl.SSLWantReadError):
+            self._fail(error)
+
+    def _receive_part(self, data: bytes) -> None:
+        partial = self._partial = self._partial or bytearray()
+        partial += data
+        if len(partial) == self.block_size:
+            self._partial = None
+            if self._closed is None:
+                self._inbox.append(bytes(partial))
+
+    def _start_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._loop.add_reader(self._sock.fileno(), self._read_ready)
+
+    def _stop_reading(self) -> None:
+        self._reading = False
+        self._loop.remove_reader(self._sock.fileno())
+
+    def _go_on_reading(self) -> None:
+        if self._loss is not None or self._reading or len(self._inbox) > self._read_limit // 2:
+            return
+        self._start_reading()
+        if self._sock.pending():
+            self._loop.call_soon(self._read_ready)
+
+    def _wake_reader(self) -> bool:
+        if self._reader is None or self._reader.done():
+            return False
+        self._reader.set_result(None)
+        return True
+
+    def _say_goodbye(self) -> None:
+        if self._loss is not None:
+            return
+        try:
+            say_goodbye(self._sock)
+        except OSError as error:
+            self._fail(error)
+            return
+        self._reading = True
+        self._loop.add_reader(self._sock.fileno(), self._discard_ready)
+
+    def _discard_ready(self) -> None:
+        if not discard_arrived(self._sock):
+            self._end(LossReason.CLOSED_LOCALLY)
+
+    def _fail(self, error: OSError) -> None:
+        self._end(loss_reason(error, inside_block=self._partial is not None), describe_failure(error))
+
+    def _end(self, reason: LossReason, detail: str = "") -> None:
+        if self._loss is not None:
+            return
+        if self._closed is not None:
+            reason, detail = LossReason.CLOSED_LOCALLY, ""
+        self._loss = reason, detail
+        if self._reading:
+            self._stop_reading()
+        self._out.stop()
+        self._sock.close()
+        self._partial = None
+        if reason is LossReason.CLOSED_LOCALLY:
+            self._inbox.clear()
+        self._wake_reader()
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+
+    def _lost(self) -> BlockConnectionLost:
+        reason, detail = self._loss or (LossReason.CLOSED_LOCALLY, "")
+        return BlockConnectionLost(reason, detail)

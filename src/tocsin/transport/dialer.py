@@ -1,0 +1,149 @@
+"""Dialing a router: the hosts of its address in turn, TCP or SOCKS5, then TLS.
+
+Whom we reached is not checked here: the caller validates `peer_chain` against the address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tocsin.errors import ConnectFailed
+from tocsin.transport.block_connection import (
+    DEFAULT_READ_LIMIT_BYTES,
+    DEFAULT_WRITE_LIMIT,
+    BlockConnection,
+)
+from tocsin.transport.socket_options import keep_alive, send_without_delay
+from tocsin.transport.socks5 import SocksProxy, connect_through
+from tocsin.transport.tls_handshake import TlsHandshake, describe_failure, wrap
+
+_ONION: str = ".onion"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One way to try: a host, and the proxy to reach it through."""
+
+    host: str
+    socks: SocksProxy | None
+
+
+async def dial(
+    hosts: Sequence[str],
+    port: int,
+    *,
+    context: ssl.SSLContext,
+    block_size: int,
+    connect_timeout: float,
+    socks: SocksProxy | None = None,
+    write_limit: int = DEFAULT_WRITE_LIMIT,
+    read_limit_bytes: int = DEFAULT_READ_LIMIT_BYTES,
+) -> BlockConnection:
+    """A connection to the first host that answers, TLS included, within `connect_timeout` seconds in all.
+
+    Time is shared out: a silent host never takes the turn of those after it. Raises ConnectFailed with what
+    happened at each host.
+    """
+    routes, failures = plan_routes(hosts, socks)
+    deadline = asyncio.get_running_loop().time() + connect_timeout
+    for index, route in enumerate(routes):
+        try:
+            sock = await _reach(route, port, context, _share(deadline, len(routes) - index))
+        except ConnectFailed as failure:
+            failures.append(f"{route.host}: {failure}")
+            continue
+        try:
+            return BlockConnection(
+                sock,
+                block_size=block_size,
+                peer_host=route.host,
+                write_limit=write_limit,
+                read_limit_bytes=read_limit_bytes,
+            )
+        except BaseException:
+            sock.close()
+            raise
+    raise ConnectFailed(f"no connection to port {port} of {', '.join(hosts)}: {'; '.join(failures)}")
+
+
+def plan_routes(hosts: Sequence[str], socks: SocksProxy | None) -> tuple[list[Route], list[str]]:
+    """The routes to try in order, and why the other hosts are left out.
+
+    With a proxy onion hosts come first: whoever configured it prefers them. Without one they are unreachable.
+    """
+    onion = [host for host in hosts if host.endswith(_ONION)]
+    clear = [host for host in hosts if not host.endswith(_ONION)]
+    if socks is None:
+        reasons = [f"{host}: an onion host needs a SOCKS proxy, and none is configured" for host in onion]
+        return [Route(host, None) for host in clear], reasons
+    for_clear = None if socks.onion_only else socks
+    return [Route(host, socks) for host in onion] + [Route(host, for_clear) for host in clear], []
+
+
+async def _reach(route: Route, port: int, context: ssl.SSLContext, limit: float) -> ssl.SSLSocket:
+    """A socket after its TLS handshake. Raises ConnectFailed, also when `limit` seconds have passed."""
+    target = (route.socks.host, route.socks.port) if route.socks is not None else (route.host, port)
+    deadline = asyncio.get_running_loop().time() + limit
+    try:
+        async with asyncio.timeout(limit):
+            addresses = await resolve(*target)
+    except TimeoutError:
+        raise ConnectFailed(f"the name {target[0]} was not resolved in {limit:.1f} s") from None
+    failures = []
+    for index, address in enumerate(addresses):
+        share = _share(deadline, len(addresses) - index)
+        try:
+            async with asyncio.timeout(share):
+                return await _connect(address, route, port, context)
+        except TimeoutError:
+            failures.append(f"no answer within {share:.1f} s")
+        except ConnectFailed as failure:
+            failures.append(str(failure))
+        except OSError as error:
+            failures.append(describe_failure(error))
+    raise ConnectFailed(", ".join(failures))
+
+
+async def _connect(
+    address: tuple[socket.AddressFamily, tuple[str, int]], route: Route, port: int, context: ssl.SSLContext
+) -> ssl.SSLSocket:
+    family, where = address
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        send_without_delay(sock)
+        keep_alive(sock)
+        await asyncio.get_running_loop().sock_connect(sock, where)
+        if route.socks is not None:
+            await connect_through(sock, route.socks, route.host, port)
+        sock = tls = wrap(sock, context, server_side=False)
+        await TlsHandshake(tls).run()
+    except BaseException:
+        sock.close()
+        raise
+    return tls
+
+
+async def resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+    """TCP addresses of a host, without asking anybody when it is an IP address. Raises ConnectFailed."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        pass
+    else:
+        return [(socket.AF_INET if address.version == 4 else socket.AF_INET6, (str(address), port))]
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label that IDNA cannot encode
+        raise ConnectFailed(f"the name {host} cannot be resolved: {error}") from error
+    return [(family, (str(where[0]), int(where[1]))) for family, _, _, _, where in found]
+
+
+def _share(deadline: float, parts: int) -> float:
+    """An equal part of the time that is left."""
+    return max(0.0, deadline - asyncio.get_running_loop().time()) / parts

@@ -1,0 +1,292 @@
+"""Listening for connections: accept, TLS handshake, one handler task for each.
+
+Bounds, and what happens when they are reached:
+
+* `max_handshakes` handshakes under way: the oldest is dropped for a new one, so that clients which connect
+  and say nothing cannot keep others out (`handshakes_dropped`).
+* `max_connections` established connections: new ones are closed at once (`refused`).
+* No file descriptors left (EMFILE, ENFILE): accepting pauses for `ACCEPT_PAUSE_SECONDS`, and
+  clients wait in the kernel's backlog (`accept_pauses`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from tocsin.errors import ConnectFailed, ConnectionLost
+from tocsin.transport.block_connection import (
+    DEFAULT_READ_LIMIT_BYTES,
+    DEFAULT_WRITE_LIMIT,
+    BlockConnection,
+)
+from tocsin.transport.dialer import resolve
+from tocsin.transport.socket_options import send_without_delay
+from tocsin.transport.tls_handshake import TlsHandshake, wrap
+
+DEFAULT_HANDSHAKE_SECONDS: Final = 60.0
+ACCEPT_PAUSE_SECONDS: Final = 0.1
+_ACCEPTS_PER_WAKE_UP: Final = 64  # then established connections have their turn
+_BACKLOG: Final = 1024
+
+Handler = Callable[[BlockConnection], Awaitable[None]]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerCounts:
+    """A snapshot: totals since the start, then how many there are now."""
+
+    accepted: int = 0
+    handshake_failed: int = 0
+    handshake_timed_out: int = 0
+    handshakes_dropped: int = 0
+    refused: int = 0
+    accept_pauses: int = 0
+    handler_failed: int = 0
+    pending_handshakes: int = 0
+    active: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """What one listener allows; see the module's text for what happens beyond it."""
+
+    handshake_seconds: float = DEFAULT_HANDSHAKE_SECONDS
+    max_handshakes: int = 512
+    max_connections: int = 15_000
+    write_limit: int = DEFAULT_WRITE_LIMIT
+    read_limit_bytes: int = DEFAULT_READ_LIMIT_BYTES
+    drain_seconds: float = 5.0
+    """For a connection whose handler has returned, and for all when the listener is left (smp.md 2)."""
+
+
+class Listener:
+    """Serves on one port of one or more addresses while its `async with` block runs.
+
+    `handler` runs as one task for each connection, which is closed when it returns. What it raises is logged
+    and counted, and ends that connection only; ConnectionLost is an ordinary end.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        context: ssl.SSLContext,
+        block_size: int,
+        hosts: Sequence[str],
+        port: int,
+        limits: ListenerLimits | None = None,
+    ) -> None:
+        """Nothing is opened yet. With `port` 0 the system chooses one; the property `port` tells it."""
+        self._handler = handler
+        self._context = context
+        self._block_size = block_size
+        self._hosts = hosts
+        self._port = port
+        self._limits = limits or ListenerLimits()
+        self._sockets: list[socket.socket] = []
+        self._tasks = asyncio.TaskGroup()
+        self._serving: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[TlsHandshake, None] = {}  # oldest first
+        self._connections: set[BlockConnection] = set()
+        self._totals: Counter[str] = Counter()
+
+    @property
+    def port(self) -> int:
+        """The port that is served."""
+        return self._port
+
+    @property
+    def counts(self) -> ListenerCounts:
+        """What happened so far."""
+        return ListenerCounts(
+            **self._totals, pending_handshakes=len(self._handshakes), active=len(self._connections)
+        )
+
+    async def __aenter__(self) -> Self:
+        """Raises ConnectFailed when an address cannot be listened on."""
+        try:
+            for host in self._hosts:
+                await self._open(host)
+        except BaseException:
+            self._close_sockets()
+            raise
+        await self._tasks.__aenter__()
+        self._accept_again()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close(self._limits.drain_seconds if kind is None else 0.0)
+        finally:
+            # Without the block's error: the group would wrap it in a group of one.
+            await self._tasks.__aexit__(None, None, None)
+
+    async def close(self, drain_for: float) -> None:
+        """Stops accepting, closes connections gracefully for `drain_for` seconds, then cancels what is left.
+
+        Returns when every handler has ended. May be called again.
+        """
+        self._close_sockets()
+        for handshake in list(self._handshakes):
+            self._drop_handshake(handshake, "the listener closes")
+        deadline = asyncio.get_running_loop().time() + drain_for
+        try:
+            await asyncio.gather(*(connection.close(drain_for) for connection in list(self._connections)))
+            if self._serving:
+                left = max(0.0, deadline - asyncio.get_running_loop().time())
+                await asyncio.wait(self._serving, timeout=left)
+        finally:
+            for task in self._serving:
+                task.cancel()
+        if self._serving:
+            await asyncio.wait(self._serving)
+
+    async def _open(self, host: str) -> None:
+        for family, (address, _) in await resolve(host, self._port):
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            self._sockets.append(sock)
+            try:
+                sock.setblocking(False)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                sock.bind((address, self._port))
+                sock.listen(_BACKLOG)
+            except OSError as error:
+                raise ConnectFailed(
+                    f"cannot listen on {address} port {self._port}: {error.strerror}"
+                ) from error
+            self._port = sock.getsockname()[1]  # the same one on every address, also when the system chose it
+
+    def _accept_again(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            loop.add_reader(sock.fileno(), self._accept_ready, sock)
+
+    def _stop_accepting(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            loop.remove_reader(sock.fileno())
+
+    def _close_sockets(self) -> None:
+        self._stop_accepting()
+        for sock in self._sockets:
+            sock.close()
+        self._sockets.clear()
+
+    def _accept_ready(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_PER_WAKE_UP):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause_accepting(error)
+                return
+            self._totals["accepted"] += 1
+            if len(self._connections) >= self._limits.max_connections:
+                self._totals["refused"] += 1
+                sock.close()
+                continue
+            task = self._tasks.create_task(self._serve(sock, str(address[0])))
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
+
+    def _pause_accepting(self, error: OSError) -> None:
+        self._totals["accept_pauses"] += 1
+        logger.warning("accepting pauses for %s s: %s", ACCEPT_PAUSE_SECONDS, error.strerror)
+        self._stop_accepting()
+        asyncio.get_running_loop().call_later(ACCEPT_PAUSE_SECONDS, self._accept_again)
+
+    async def _serve(self, sock: socket.socket, peer_host: str) -> None:
+        connection = None
+        try:
+            connection = await self._establish(sock, peer_host)
+            if connection is not None:
+                self._connections.add(connection)
+                await self._handler(connection)
+                await connection.close(self._limits.drain_seconds)
+        except ConnectionLost:
+            pass
+        except Exception:
+            self._totals["handler_failed"] += 1
+            logger.exception("serving a connection failed")
+        finally:
+            if connection is not None:
+                connection.abort()
+                self._connections.discard(connection)
+
+    async def _establish(self, sock: socket.socket, peer_host: str) -> BlockConnection | None:
+        """The connection after its handshake, or None, counted, if it did not come about."""
+        limits = self._limits
+        try:
+            sock.setblocking(False)
+            send_without_delay(sock)
+            tls = await self._shake_hands(sock)
+            if tls is None:
+                return None
+            sock = tls
+            if len(self._connections) >= limits.max_connections:
+                self._totals["refused"] += 1
+                sock.close()
+                return None
+            return BlockConnection(
+                tls,
+                block_size=self._block_size,
+                peer_host=peer_host,
+                write_limit=limits.write_limit,
+                read_limit_bytes=limits.read_limit_bytes,
+            )
+        except BaseException:
+            sock.close()
+            raise
+
+    async def _shake_hands(self, sock: socket.socket) -> ssl.SSLSocket | None:
+        """The socket with TLS, or None, counted and closed, if the handshake fails."""
+        try:
+            sock = tls = wrap(sock, self._context, server_side=True)
+            if await self._finish_handshake(TlsHandshake(tls)):
+                return tls
+        except ConnectFailed:
+            self._totals["handshake_failed"] += 1
+        except BaseException:
+            sock.close()
+            raise
+        sock.close()
+        return None
+
+    async def _finish_handshake(self, handshake: TlsHandshake) -> bool:
+        if len(self._handshakes) >= self._limits.max_handshakes:
+            self._totals["handshakes_dropped"] += 1
+            self._drop_handshake(next(iter(self._handshakes)), "newer clients need its place")
+        self._handshakes[handshake] = None
+        try:
+            async with asyncio.timeout(self._limits.handshake_seconds):
+                await handshake.run()
+        except TimeoutError:
+            self._totals["handshake_timed_out"] += 1
+            return False
+        except ConnectFailed as error:
+            logger.debug("handshake with a client failed: %s", error)
+            if handshake in self._handshakes:
+                raise
+            return False  # dropped, and counted as such
+        finally:
+            self._handshakes.pop(handshake, None)
+        return True
+
+    def _drop_handshake(self, handshake: TlsHandshake, reason: str) -> None:
+        del self._handshakes[handshake]
+        handshake.drop(reason)

@@ -1,0 +1,187 @@
+"""From an accepted connection to a session: the router's side of the handshakes (smp.md 4.3, 4.4; ntf.md 1.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+from tocsin.crypto.credentials import Credentials
+from tocsin.crypto.keys import (
+    Ed448PrivateKey,
+    Ed25519PrivateKey,
+    SigningPrivateKey,
+    X25519PrivateKey,
+    private_key_from_der,
+)
+from tocsin.errors import BadKey, DecodeError, HandshakeFault, HandshakeRefused, HandshakeTimeout
+from tocsin.protocol.dialect import Dialect
+from tocsin.protocol.messages import Response
+from tocsin.protocol.ntf.dialect import NTF
+from tocsin.protocol.ntf.handshake import NtfRouterHandshake
+from tocsin.protocol.router_answers import Refused
+from tocsin.protocol.sessions import BlockCoder, ReceivedCommand, RefusedCommand, RouterSession, ServiceRole
+from tocsin.protocol.smp.dialect import SMP
+from tocsin.protocol.smp.router_handshake import ServiceClaim, ServiceRefused, SmpRouterHandshake
+from tocsin.transport.block_connection import BlockConnection
+from tocsin.wire.versions import VersionRange
+
+HELLO_SECONDS: Final = 120.0
+"""For the handshake above TLS (smp.md 4.2)."""
+WEB_ALPN: Final = ("h2", "http/1.1")
+"""Accepted besides the protocol's own: clients on port 443 offer these (smp.md 2.1)."""
+
+ServiceLookup: TypeAlias = Callable[[ServiceRole, bytes], Awaitable[bytes | None]]
+"""Role and fingerprint to service id, made and stored if new; None if known in another role."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouterIdentity:
+    """Who a router is, and which versions it offers."""
+
+    dialect: Dialect
+    credentials: Credentials
+    versions: VersionRange
+    signing_key: SigningPrivateKey = field(repr=False)
+
+    @classmethod
+    def create(
+        cls, dialect: Dialect, credentials: Credentials, versions: VersionRange | None = None
+    ) -> RouterIdentity:
+        """Raises BadKey if the certificate's key cannot sign session keys."""
+        key = private_key_from_der(credentials.private_key)
+        if not isinstance(key, Ed25519PrivateKey | Ed448PrivateKey):
+            raise BadKey("a router's certificate needs an Ed25519 or Ed448 key")
+        return cls(dialect, credentials, versions or dialect.supported, key)
+
+    @property
+    def alpn(self) -> tuple[str, ...]:
+        return (self.dialect.alpn, *WEB_ALPN)
+
+
+AnswerCommand: TypeAlias = Callable[[RouterSession, ReceivedCommand], Response]
+
+
+class RouterConnection:
+    """A connection after both handshakes, the router's side. Encryption and writing keep one order."""
+
+    __slots__ = ("connection", "session")
+
+    def __init__(self, connection: BlockConnection, session: RouterSession) -> None:
+        self.connection = connection
+        self.session = session
+
+    async def receive(self) -> list[ReceivedCommand | RefusedCommand]:
+        """The commands of the next block. Raises ConnectionLost; bad bytes are commands to refuse."""
+        return self.session.read_block(await self.connection.read_block())
+
+    def receive_nowait(self) -> list[ReceivedCommand | RefusedCommand] | None:
+        """The commands of a block that has already arrived, or None."""
+        block = self.connection.read_block_nowait()
+        return None if block is None else self.session.read_block(block)
+
+    async def send(self, transmissions: Sequence[bytes]) -> None:
+        """As many blocks as needed; waits while the write queue is full. Raises ConnectionLost."""
+        for batch in self.session.batches(transmissions):
+            await self.connection.wait_for_room()
+            self.connection.try_write_block(self.session.to_block(batch))
+
+    async def serve(self, answer: AnswerCommand) -> None:
+        """Answers the commands of each block in their order, one block after the other. Raises ConnectionLost.
+
+        Enough for routers whose answers are at hand. Transmissions that cannot be read are refused here.
+        """
+        while True:
+            received: list[ReceivedCommand | RefusedCommand] | None = await self.receive()
+            while received is not None:
+                await self.send([self._answer(each, answer) for each in received])
+                received = self.receive_nowait()
+
+    def _answer(self, received: ReceivedCommand | RefusedCommand, answer: AnswerCommand) -> bytes:
+        if isinstance(received, RefusedCommand):
+            response: Response = Refused(received.error)
+        else:
+            response = answer(self.session, received)
+        return self.session.response(received.corr_id, received.entity_id, response)
+
+
+async def no_services(_role: ServiceRole, _fingerprint: bytes) -> bytes | None:
+    """For routers that take no service certificates."""
+    return None
+
+
+async def accept_smp(
+    connection: BlockConnection,
+    identity: RouterIdentity,
+    find_service: ServiceLookup = no_services,
+    *,
+    hello_seconds: float = HELLO_SECONDS,
+) -> RouterConnection:
+    """Raises HandshakeRefused, HandshakeTimeout or ConnectionLost; the caller closes the connection."""
+    handshake = SmpRouterHandshake(
+        identity.credentials,
+        identity.signing_key,
+        SMP.offered(connection.alpn, identity.versions),
+        connection.session_id,
+        connection.peer_chain,
+        X25519PrivateKey(os.urandom(32)),
+    )
+    plain = BlockCoder(SMP.block_size)
+
+    async def finish(client_hello: bytes) -> RouterSession:
+        try:
+            accepted = handshake.accept(client_hello, datetime.now(UTC))
+            if not isinstance(accepted, ServiceClaim):
+                return accepted
+            service_id = await find_service(accepted.role, accepted.fingerprint)
+            if service_id is None:
+                raise accepted.refuse()
+            answer, session = accepted.accept(service_id)
+        except ServiceRefused as refusal:
+            await connection.write_block(plain.to_block(refusal.reply))
+            raise
+        await connection.write_block(plain.to_block(answer))
+        return session
+
+    return await _shake_hands(connection, plain, handshake.hello(), finish, hello_seconds)
+
+
+async def accept_ntf(
+    connection: BlockConnection, identity: RouterIdentity, *, hello_seconds: float = HELLO_SECONDS
+) -> RouterConnection:
+    """Raises HandshakeRefused, HandshakeTimeout or ConnectionLost; the caller closes the connection."""
+    handshake = NtfRouterHandshake(
+        identity.credentials,
+        identity.signing_key,
+        NTF.offered(connection.alpn, identity.versions),
+        connection.session_id,
+        X25519PrivateKey(os.urandom(32)),
+    )
+
+    async def finish(client_hello: bytes) -> RouterSession:
+        return handshake.accept(client_hello)
+
+    return await _shake_hands(
+        connection, BlockCoder(NTF.block_size), handshake.hello(), finish, hello_seconds
+    )
+
+
+async def _shake_hands(
+    connection: BlockConnection,
+    plain: BlockCoder,
+    hello: bytes,
+    finish: Callable[[bytes], Awaitable[RouterSession]],
+    hello_seconds: float,
+) -> RouterConnection:
+    try:
+        async with asyncio.timeout(hello_seconds):
+            await connection.write_block(plain.to_block(hello))
+            client_hello = plain.from_block(await connection.read_block())
+            return RouterConnection(connection, await finish(client_hello))
+    except TimeoutError:
+        raise HandshakeTimeout(f"no hello within {hello_seconds:g} s") from None
+    except DecodeError as error:
+        raise HandshakeRefused(HandshakeFault.PARSE, "the client's hello is not a padded block") from error

@@ -1,0 +1,99 @@
+"""The TLS handshake on a non-blocking socket, and what it tells about the peer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import sys
+from typing import Any, cast
+
+from tocsin.errors import ConnectFailed, TlsUnsupported
+
+
+class TlsHandshake:
+    """One handshake under way. It never closes the socket: that is the caller's part."""
+
+    __slots__ = ("_done", "_loop", "_sock")
+
+    def __init__(self, sock: ssl.SSLSocket) -> None:
+        self._sock = sock
+        self._loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[ConnectFailed | None] = self._loop.create_future()
+
+    async def run(self) -> None:
+        """Returns once both sides are done. Raises ConnectFailed; there is no time limit here."""
+        descriptor = self._sock.fileno()
+        self._step()
+        try:
+            failure = await self._done
+        finally:
+            self._loop.remove_reader(descriptor)
+            self._loop.remove_writer(descriptor)
+        if failure is not None:
+            raise failure
+
+    def drop(self, reason: str) -> None:
+        """Makes `run` raise ConnectFailed now."""
+        self._finish(ConnectFailed(reason))
+
+    def _step(self) -> None:
+        if self._done.done():
+            return
+        descriptor = self._sock.fileno()
+        try:
+            self._sock.do_handshake()
+        except ssl.SSLWantReadError:
+            self._loop.remove_writer(descriptor)
+            self._loop.add_reader(descriptor, self._step)
+        except ssl.SSLWantWriteError:
+            self._loop.remove_reader(descriptor)
+            self._loop.add_writer(descriptor, self._step)
+        except (OSError, ValueError) as error:  # ValueError: a socket that was closed meanwhile
+            self._finish(ConnectFailed(f"TLS handshake failed: {describe_failure(error)}"))
+        else:
+            self._finish(None)
+
+    def _finish(self, failure: ConnectFailed | None) -> None:
+        if not self._done.done():
+            self._done.set_result(failure)
+
+
+def wrap(sock: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> ssl.SSLSocket:
+    """A TLS socket whose handshake has not begun; it takes over the descriptor. Raises ConnectFailed."""
+    try:
+        return context.wrap_socket(sock, server_side=server_side, do_handshake_on_connect=False)
+    except (OSError, ValueError) as error:  # the peer is gone already
+        sock.close()
+        raise ConnectFailed(f"TLS cannot start: {describe_failure(error)}") from error
+
+
+def describe_failure(error: Exception) -> str:
+    """What went wrong, in OpenSSL's or the system's words, without addresses of source lines."""
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or error.strerror or str(error)).replace("_", " ").lower()
+    if isinstance(error, OSError):
+        return os.strerror(error.errno) if error.errno else str(error)  # asyncio puts addresses in the text
+    return str(error)
+
+
+def session_id(sock: ssl.SSLSocket) -> bytes:
+    """The client's Finished: 12 bytes in TLS 1.2, a hash in 1.3 (smp.md 2.4). Raises TlsUnsupported."""
+    binding = sock.get_channel_binding("tls-unique")
+    if binding is None:
+        raise TlsUnsupported("OpenSSL gives no tls-unique channel binding for this connection")
+    return binding
+
+
+def peer_chain(sock: ssl.SSLSocket) -> tuple[bytes, ...]:
+    """DER certificates as the peer sent them, leaf first; empty if it sent none."""
+    if sock.getpeercert(binary_form=True) is None:
+        return ()  # asked first: the chain of a client without a certificate has a hole in place of the leaf
+    if sys.version_info >= (3, 13):
+        return tuple(sock.get_unverified_chain())
+    import _ssl
+
+    # Before 3.13 the chain is there, but only behind the private object.
+    certificates = cast(Any, sock)._sslobj.get_unverified_chain() or ()
+    return tuple(certificate.public_bytes(_ssl.ENCODING_DER) for certificate in certificates)

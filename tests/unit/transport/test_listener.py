@@ -1,0 +1,283 @@
+"""Listening: who is served, who is not, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+
+from tests.unit.transport.loopback import (
+    HOST,
+    LARGE,
+    SMALL,
+    blocks,
+    dialed,
+    echo,
+    for_servers,
+    listening,
+    until_lost,
+)
+from tocsin.errors import ConnectFailed, ConnectionLost
+from tocsin.transport import listener as listener_module
+from tocsin.transport.block_connection import BlockConnection
+from tocsin.transport.connection_loss import BlockConnectionLost, LossReason
+from tocsin.transport.listener import Listener, ListenerCounts, ListenerLimits
+
+
+@asynccontextmanager
+async def silent_client(port: int) -> AsyncIterator[socket.socket]:
+    """Connects and never says a word of TLS."""
+    with socket.socket() as sock:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, (HOST, port))
+        yield sock
+
+
+async def closed_by_peer(sock: socket.socket) -> bool:
+    try:
+        return await asyncio.get_running_loop().sock_recv(sock, 1) == b""
+    except ConnectionResetError:
+        return True
+
+
+async def until(listener: Listener, **expected: int) -> ListenerCounts:
+    """Waits, a turn of the loop at a time, until counts are as expected; the test's time limit ends it."""
+    while any(getattr(listener.counts, name) != value for name, value in expected.items()):  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    return listener.counts
+
+
+async def echoes(connection: BlockConnection) -> bool:
+    await connection.write_block(b"e" * connection.block_size)
+    return await connection.read_block() == b"e" * connection.block_size
+
+
+async def test_port_zero_is_replaced_by_the_one_that_is_served_on_every_address() -> None:
+    async with listening(hosts=("127.0.0.1", "127.0.0.2")) as listener:
+        assert listener.port != 0
+        for host in ("127.0.0.1", "127.0.0.2"):
+            with socket.create_connection((host, listener.port), timeout=5):
+                pass
+
+
+async def test_port_in_use_is_a_clear_error_that_leaves_nothing_open() -> None:
+    async with listening() as listener:
+        second = Listener(echo, context=for_servers(), block_size=LARGE, hosts=[HOST], port=listener.port)
+        with pytest.raises(ConnectFailed, match=f"cannot listen on {HOST} port {listener.port}"):
+            async with second:
+                pass
+
+
+async def test_active_connections_are_counted() -> None:
+    async with listening() as listener:
+        connections = [await dialed(listener) for _ in range(3)]
+        assert all([await echoes(connection) for connection in connections])
+        assert listener.counts == ListenerCounts(accepted=3, active=3)
+        for connection in connections:
+            await connection.close(5)
+        await until(listener, active=0)
+
+
+# Handshakes
+
+
+async def test_handshake_that_never_comes_is_closed() -> None:
+    async with (
+        listening(limits=ListenerLimits(handshake_seconds=0.05)) as listener,
+        silent_client(listener.port) as client,
+    ):
+        assert await closed_by_peer(client)
+        await until(listener, handshake_timed_out=1, pending_handshakes=0)
+
+
+async def test_oldest_handshake_makes_room_for_a_new_client() -> None:
+    """Slow-loris: however many connect in silence, the next honest client gets in."""
+    async with (
+        listening(limits=ListenerLimits(max_handshakes=2, drain_seconds=1.0)) as listener,
+        silent_client(listener.port) as first,
+    ):
+        await until(listener, pending_handshakes=1)
+        async with silent_client(listener.port) as second:
+            await until(listener, pending_handshakes=2)
+            honest = await dialed(listener)
+            assert await echoes(honest)
+            assert await closed_by_peer(first)
+            counts = listener.counts
+            assert (counts.handshakes_dropped, counts.handshake_failed) == (1, 0)
+            with pytest.raises(BlockingIOError):
+                second.recv(1)
+            honest.abort()
+
+
+async def test_client_that_does_not_speak_tls_is_counted_as_failed() -> None:
+    async with listening() as listener, silent_client(listener.port) as client:
+        client.send(b"GET / HTTP/1.1\r\n\r\n")
+        await until(listener, handshake_failed=1, pending_handshakes=0)
+
+
+async def test_client_that_vanishes_during_the_handshake_is_counted_as_failed() -> None:
+    async with listening() as listener:
+        async with silent_client(listener.port):
+            await until(listener, pending_handshakes=1)
+        await until(listener, handshake_failed=1, pending_handshakes=0)
+
+
+# Limits
+
+
+async def test_connection_beyond_the_limit_is_refused_and_one_that_ends_makes_room() -> None:
+    async with listening(limits=ListenerLimits(max_connections=1, drain_seconds=1.0)) as listener:
+        first = await dialed(listener)
+        assert await echoes(first)
+        with pytest.raises(ConnectFailed):
+            await dialed(listener)
+        assert listener.counts.refused == 1
+        await first.close(5)
+        await until(listener, active=0)
+        second = await dialed(listener)
+        assert await echoes(second)
+        second.abort()
+
+
+@contextmanager
+def no_descriptors_left() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_accepting_pauses_without_descriptors_and_goes_on_afterwards(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listener_module, "ACCEPT_PAUSE_SECONDS", 0.01)
+    async with listening() as listener:
+        with socket.socket() as client:
+            client.setblocking(False)
+            with no_descriptors_left():
+                await asyncio.get_running_loop().sock_connect(client, (HOST, listener.port))
+                while listener.counts.accept_pauses < 2:  # noqa: ASYNC110 - counts are not events
+                    await asyncio.sleep(0.001)
+                assert listener.counts.accepted == 0
+            await until(listener, accepted=1)
+    assert "accepting pauses" in caplog.text
+
+
+# Handlers
+
+
+async def test_failing_handler_ends_its_own_connection_only(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail_on_zeros(connection: BlockConnection) -> None:
+        while True:
+            block = await connection.read_block()
+            if not any(block):
+                raise ZeroDivisionError("as a test")
+            await connection.write_block(block)
+
+    async with listening(fail_on_zeros) as listener:
+        healthy, failing = await dialed(listener), await dialed(listener)
+        with caplog.at_level(logging.ERROR, logger=listener_module.__name__):
+            await failing.write_block(bytes(LARGE))
+            with pytest.raises(ConnectionLost):
+                await failing.read_block()
+        await until(listener, handler_failed=1, active=1)
+        assert "ZeroDivisionError" in caplog.text
+        assert await echoes(healthy)
+        newcomer = await dialed(listener)
+        assert await echoes(newcomer)
+        for connection in (healthy, newcomer):
+            connection.abort()
+
+
+async def test_lost_connection_is_no_failure_of_the_handler() -> None:
+    async with listening() as listener:
+        client = await dialed(listener)
+        assert await echoes(client)
+        client.abort()
+        assert (await until(listener, active=0)).handler_failed == 0
+
+
+async def test_what_a_handler_wrote_arrives_after_it_has_returned() -> None:
+    sent = blocks(20, SMALL)
+
+    async def write_and_return(connection: BlockConnection) -> None:
+        for block in sent:
+            await connection.write_block(block)
+
+    async with listening(write_and_return, block_size=SMALL) as listener:
+        client = await dialed(listener, block_size=SMALL)
+        assert [await client.read_block() for _ in sent] == sent
+        lost = await until_lost(client)
+        assert isinstance(lost, BlockConnectionLost)
+        assert lost.reason is LossReason.CLOSED_BY_PEER
+
+
+# Closing
+
+
+async def test_close_stops_accepting_and_lets_queued_blocks_leave() -> None:
+    sent = blocks(100)
+    ready = asyncio.Event()
+
+    async def write_and_wait(connection: BlockConnection) -> None:
+        for block in sent:
+            await connection.write_block(block)
+        ready.set()
+        await connection.read_block()
+
+    async with listening(write_and_wait) as listener:
+        client = await dialed(listener)
+        await ready.wait()
+        async with silent_client(listener.port) as pending:
+            await until(listener, pending_handshakes=1)
+            closing = asyncio.create_task(listener.close(10))
+            assert [await client.read_block() for _ in sent] == sent
+            assert isinstance(await until_lost(client), BlockConnectionLost)
+            await closing
+            assert await closed_by_peer(pending)
+        assert listener.counts.active == 0
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((HOST, listener.port), timeout=5)
+        await listener.close(10)
+
+
+async def test_handler_that_does_not_end_is_cancelled_after_the_limit() -> None:
+    cancelled = asyncio.Event()
+
+    async def never_end(connection: BlockConnection) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with listening(never_end) as listener:
+        client = await dialed(listener)
+        await until(listener, active=1)
+        await listener.close(0.05)
+        assert cancelled.is_set()
+        assert listener.counts.active == 0
+        await until_lost(client)
+
+
+async def test_error_inside_the_block_closes_the_listener_and_stays_what_it_was() -> None:
+    clients: list[BlockConnection] = []
+
+    async def fail_inside() -> None:
+        async with listening() as listener:
+            clients.append(await dialed(listener))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail_inside()
+    await until_lost(clients[0])

@@ -1,0 +1,106 @@
+"""A client of an NTF router: the device's side."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
+from typing import Self
+
+from tocsin.clients.reconnecting import reconnecting
+from tocsin.clients.router_client import RouterClient
+from tocsin.clients.settings import ClientSettings
+from tocsin.crypto.keys import AuthPrivateKey
+from tocsin.observability.client_metrics import ClientMetrics, NoMetrics
+from tocsin.protocol.addresses import RouterAddress, Scheme
+from tocsin.protocol.ntf.device_tokens import DeviceToken
+from tocsin.protocol.ntf.responses import QueueSubscribed, SubscriptionChecked, TokenChecked, TokenRegistered
+from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
+from tocsin.protocol.ntf.subscription_commands import (
+    CheckSubscription,
+    DeleteSubscription,
+    SubscribeToQueue,
+)
+from tocsin.protocol.ntf.token_commands import (
+    CheckToken,
+    DeleteToken,
+    RegisterToken,
+    ReplaceToken,
+    SetPeriodicPush,
+    VerifyToken,
+)
+from tocsin.protocol.router_answers import Done
+from tocsin.transport.client_sessions import dial_ntf
+
+
+class NtfClient(RouterClient):
+    """One session with an NTF router: `async with NtfClient.connect("ntf://…") as client`.
+
+    Many subscriptions at once go through `request_all`.
+    """
+
+    @classmethod
+    def connect(
+        cls,
+        address: str | RouterAddress,
+        settings: ClientSettings | None = None,
+        *,
+        metrics: ClientMetrics | None = None,
+    ) -> AbstractAsyncContextManager[Self]:
+        """Entering raises DecodeError for a bad address, ConnectFailed, PeerIdentityMismatch, HandshakeRefused,
+
+        HandshakeTimeout or ConnectionLost.
+        """
+        where = RouterAddress.of(address, Scheme.NTF)
+        settings = settings or ClientSettings()
+        return cls._connected(
+            lambda: dial_ntf(where, settings.dial), where.name, settings, metrics or NoMetrics()
+        )
+
+    @classmethod
+    def sessions(
+        cls,
+        address: str | RouterAddress,
+        settings: ClientSettings | None = None,
+        *,
+        metrics: ClientMetrics | None = None,
+    ) -> AsyncGenerator[Self, None]:
+        """A client, and when it is lost and the loop goes on, the next one; see `reconnecting`."""
+        where = RouterAddress.of(address, Scheme.NTF)
+        settings = settings or ClientSettings()
+        return reconnecting(lambda: cls.connect(where, settings, metrics=metrics), settings.backoff)
+
+    async def register_token(self, command: RegisterToken, key: AuthPrivateKey) -> TokenRegistered:
+        """TNEW. `key` is the private half of the command's `verify_key`."""
+        return await self.ask(TokenRegistered, command, key=key)
+
+    async def verify_token(self, token_id: bytes, code: bytes, key: AuthPrivateKey) -> None:
+        """TVFY"""
+        await self.ask(Done, VerifyToken(code), token_id, key)
+
+    async def check_token(self, token_id: bytes, key: AuthPrivateKey) -> TokenStatus:
+        """TCHK"""
+        return (await self.ask(TokenChecked, CheckToken(), token_id, key)).status
+
+    async def replace_token(self, token_id: bytes, token: DeviceToken, key: AuthPrivateKey) -> None:
+        """TRPL"""
+        await self.ask(Done, ReplaceToken(token), token_id, key)
+
+    async def delete_token(self, token_id: bytes, key: AuthPrivateKey) -> None:
+        """TDEL"""
+        await self.ask(Done, DeleteToken(), token_id, key)
+
+    async def set_periodic_push(self, token_id: bytes, minutes: int, key: AuthPrivateKey) -> None:
+        """TCRN; 0 stops it."""
+        await self.ask(Done, SetPeriodicPush(minutes), token_id, key)
+
+    async def subscribe_to_queue(self, command: SubscribeToQueue, key: AuthPrivateKey) -> bytes:
+        """SNEW; the subscription id. `key` is the token's."""
+        return (await self.ask(QueueSubscribed, command, key=key)).subscription_id
+
+    async def check_subscription(self, subscription_id: bytes, key: AuthPrivateKey) -> SubscriptionStatus:
+        """SCHK"""
+        return (await self.ask(SubscriptionChecked, CheckSubscription(), subscription_id, key)).status
+
+    async def delete_subscription(self, subscription_id: bytes, key: AuthPrivateKey) -> None:
+        """SDEL"""
+        await self.ask(Done, DeleteSubscription(), subscription_id, key)

@@ -1,0 +1,48 @@
+"""What goes into a client and what comes out of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from tocsin.crypto.keys import AuthPrivateKey
+from tocsin.errors import ClientError, TocsinError
+from tocsin.protocol.error_codes import NOTICE_VERSION, RouterError, encode_error
+from tocsin.protocol.messages import Command, Response
+
+
+class RouterRefused(ClientError):
+    """The router answered ERR."""
+
+    def __init__(self, error: RouterError) -> None:
+        super().__init__(
+            f"the router answered ERR {encode_error(error, NOTICE_VERSION).decode(errors='replace')}"
+        )
+        self.error = error
+
+
+class Request(NamedTuple):
+    """A command, what it is about, and the key that authorizes it."""
+
+    command: Command
+    entity_id: bytes = b""
+    key: AuthPrivateKey | None = None
+
+
+Outcome: TypeAlias = Response | TocsinError
+"""What became of a request: the router's answer, ERR included, or why there is none."""
+
+
+class Answer(NamedTuple):
+    """One request and what became of it."""
+
+    request: Request
+    outcome: Outcome
+
+
+class Event(NamedTuple):
+    """Something the router sent on its own account."""
+
+    entity_id: bytes
+    response: Response
+    late: bool = False
+    """An answer to a command that is no longer waited for. A MSG among these still wants its ACK."""

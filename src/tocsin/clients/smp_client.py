@@ -1,0 +1,140 @@
+"""A client of an SMP router."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Self
+
+from tocsin.clients.reconnecting import reconnecting
+from tocsin.clients.requests import Answer, Event, Request
+from tocsin.clients.router_client import RouterClient
+from tocsin.clients.settings import ClientSettings
+from tocsin.crypto.keys import AuthPrivateKey
+from tocsin.errors import LocalProtocolError
+from tocsin.observability.client_metrics import ClientMetrics, NoMetrics
+from tocsin.protocol.addresses import RouterAddress, Scheme
+from tocsin.protocol.router_answers import Done
+from tocsin.protocol.smp.notifier_commands import SubscribeNotifications, SubscribeServiceNotifications
+from tocsin.protocol.smp.queue_modes import NotifierIds, NotifierKeys
+from tocsin.protocol.smp.recipient_commands import (
+    AcknowledgeMessage,
+    CreateQueue,
+    DeleteQueue,
+    EnableNotifications,
+    GetMessage,
+    Subscribe,
+)
+from tocsin.protocol.smp.responses import (
+    MessageReceived,
+    NotificationsEnabled,
+    QueueCreated,
+    ServiceSubscribed,
+    Subscribed,
+)
+from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
+from tocsin.transport.client_sessions import ServiceIdentity, dial_smp
+
+
+class SmpClient(RouterClient):
+    """One session with an SMP router: `async with SmpClient.connect("smp://…") as client`.
+
+    Commands without a method here go through `request`, `ask` or `request_all`.
+    """
+
+    @classmethod
+    def connect(
+        cls,
+        address: str | RouterAddress,
+        settings: ClientSettings | None = None,
+        *,
+        service: ServiceIdentity | None = None,
+        metrics: ClientMetrics | None = None,
+    ) -> AbstractAsyncContextManager[Self]:
+        """Entering raises DecodeError for a bad address, ConnectFailed, PeerIdentityMismatch, HandshakeRefused,
+
+        HandshakeTimeout or ConnectionLost. With `service` the session is one of that service (v16+).
+        """
+        where = RouterAddress.of(address, Scheme.SMP)
+        settings = settings or ClientSettings()
+        return cls._connected(
+            lambda: dial_smp(where, settings.dial, service), where.name, settings, metrics or NoMetrics()
+        )
+
+    @classmethod
+    def sessions(
+        cls,
+        address: str | RouterAddress,
+        settings: ClientSettings | None = None,
+        *,
+        service: ServiceIdentity | None = None,
+        metrics: ClientMetrics | None = None,
+    ) -> AsyncGenerator[Self, None]:
+        """A client, and when it is lost and the loop goes on, the next one; see `reconnecting`."""
+        where = RouterAddress.of(address, Scheme.SMP)
+        settings = settings or ClientSettings()
+        return reconnecting(
+            lambda: cls.connect(where, settings, service=service, metrics=metrics), settings.backoff
+        )
+
+    async def create_queue(self, command: CreateQueue, key: AuthPrivateKey) -> QueueCreated:
+        """NEW. `key` is the private half of the command's `auth_key`."""
+        self.probe_when_silent()
+        return await self.ask(QueueCreated, command, key=key)
+
+    async def subscribe(self, recipient_id: bytes, key: AuthPrivateKey) -> None:
+        """SUB. Messages come as events, also the first one, with which old routers answer the command."""
+        self.probe_when_silent()
+        answer = await self.ask((Subscribed, Done, MessageReceived), Subscribe(), recipient_id, key)
+        if isinstance(answer, MessageReceived):
+            await self._events.put([Event(recipient_id, answer)])
+
+    async def get_message(self, recipient_id: bytes, key: AuthPrivateKey) -> MessageReceived | None:
+        """GET: the head message, if there is one; the same again until it is acknowledged."""
+        return _message(await self.ask((MessageReceived, Done), GetMessage(), recipient_id, key))
+
+    async def acknowledge(
+        self, recipient_id: bytes, message_id: bytes, key: AuthPrivateKey
+    ) -> MessageReceived | None:
+        """ACK: deletes the message; the answer may bring the next one."""
+        return _message(
+            await self.ask((MessageReceived, Done), AcknowledgeMessage(message_id), recipient_id, key)
+        )
+
+    async def send_message(
+        self, sender_id: bytes, body: bytes, *, notify: bool, key: AuthPrivateKey | None = None
+    ) -> None:
+        """SEND; with a key once the queue is secured."""
+        await self.ask(Done, SendMessage(MessageFlags(notify), body), sender_id, key)
+
+    async def enable_notifications(
+        self, recipient_id: bytes, notifier: NotifierKeys, key: AuthPrivateKey
+    ) -> NotifierIds:
+        """NKEY"""
+        return (
+            await self.ask(NotificationsEnabled, EnableNotifications(notifier), recipient_id, key)
+        ).notifier
+
+    async def delete_queue(self, recipient_id: bytes, key: AuthPrivateKey) -> None:
+        """DEL"""
+        await self.ask(Done, DeleteQueue(), recipient_id, key)
+
+    def subscribe_notifications(
+        self, notifiers: Iterable[tuple[bytes, AuthPrivateKey]]
+    ) -> AsyncGenerator[Answer, None]:
+        """NSUB for any number of (notifier id, key), in full blocks; see `request_all`."""
+        self.probe_when_silent()
+        command = SubscribeNotifications()
+        return self.request_all(Request(command, notifier_id, key) for notifier_id, key in notifiers)
+
+    async def subscribe_service_notifications(self) -> int:
+        """NSUBS: all queues associated with this service; says how many the router knows."""
+        if self.session.service is None:
+            raise LocalProtocolError("NSUBS needs a session with service certificates")
+        self.probe_when_silent()
+        command = SubscribeServiceNotifications()
+        return (await self.ask(ServiceSubscribed, command, self.session.service.service_id)).count
+
+
+def _message(response: MessageReceived | Done) -> MessageReceived | None:
+    return response if isinstance(response, MessageReceived) else None

@@ -1,0 +1,1 @@
+"""What the rest of the package reports about itself: metric names, events, log fields."""

@@ -1,0 +1,1 @@
+"""Benchmarks: CPU next to a floor measured in the same run. `make bench`."""

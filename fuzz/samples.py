@@ -1,0 +1,217 @@
+"""One or more messages of every kind, as seeds: a fuzzer does not guess tags and keys."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fuzz import fixed_parties as fixed
+from tocsin.crypto.signed_keys import SignedKey
+from tocsin.protocol import error_codes as errors
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.certificate_keys import CertificateChainKey
+from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.ntf import responses as ntf_responses
+from tocsin.protocol.ntf import statuses, subscription_commands, token_commands
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.pushes import CheckMessagesPush, PushedNotification, seal_code, seal_notifications
+from tocsin.protocol.ping import Ping, Pong
+from tocsin.protocol.router_answers import Done, Refused
+from tocsin.protocol.smp import (
+    notifier_commands,
+    proxy_commands,
+    queue_information,
+    queue_modes,
+    recipient_commands,
+    responses,
+    sender_commands,
+)
+from tocsin.protocol.smp.delivered_messages import DeliveredMessage, NotificationMeta, QuotaMarker
+from tocsin.protocol.smp.proxying import RelayEnvelope
+from tocsin.protocol.smp.queue_uris import QueueUri
+from tocsin.wire.versions import VersionRange
+
+ID: Final = b"an id of twenty-four b.."
+_AUTH: Final = fixed.ENTITY_KEY.public
+_DH: Final = fixed.ENTITY_DH_KEY.public
+_NOTIFIER: Final = queue_modes.NotifierKeys(_DH, _DH)
+_LINK: Final = queue_modes.LinkData(b"fixed", b"user")
+_CHAIN_KEY: Final = CertificateChainKey(fixed.ROUTER.chain, SignedKey.sign(_DH, fixed.LEAF_KEY))
+
+LOCATIONS: Final = (
+    RouterLocation(("smp.example.com",), "", fixed.ROUTER.fingerprint),
+    RouterLocation(("smp.example.com", "abc234.onion"), "5223", fixed.ROUTER.fingerprint),
+    RouterLocation(("192.0.2.1", "2001:db8::1"), "443", fixed.ROUTER.fingerprint),
+    RouterLocation(("2001:db8::1",), "", fixed.ROUTER.fingerprint),
+    RouterLocation(("smp4.simplex.im",), "", fixed.ROUTER.fingerprint),
+)
+ADDRESSES: Final = (
+    *(RouterAddress(Scheme.SMP, location) for location in LOCATIONS),
+    RouterAddress(Scheme.SMP, LOCATIONS[1], "password"),
+    RouterAddress(Scheme.NTF, LOCATIONS[0]),
+    RouterAddress(Scheme.XFTP, LOCATIONS[2]),
+)
+QUEUE_URIS: Final = tuple(
+    QueueUri(location, ID, VersionRange(lowest, 4), _DH, mode)
+    for location in LOCATIONS
+    for lowest in (1, 3, 4)
+    for mode in (None, *queue_modes.QueueMode)
+)
+NOTIFIER_QUEUES: Final = tuple(
+    subscription_commands.NotifierQueue(location.with_legacy_onion(), ID) for location in LOCATIONS
+)
+TOKEN: Final = DeviceToken(PushProvider.APNS_TEST, b"0123456789abcdef")
+
+SMP_COMMANDS: Final[tuple[Command, ...]] = (
+    recipient_commands.CreateQueue(_AUTH, _DH),
+    recipient_commands.CreateQueue(
+        fixed.ENTITY_KEY_448.public,
+        _DH,
+        b"password",
+        queue_modes.SubscriptionMode.CREATE_ONLY,
+        queue_modes.QueueRequest(queue_modes.QueueMode.MESSAGING, queue_modes.LinkRequest(None, ID, _LINK)),
+        _NOTIFIER,
+    ),
+    recipient_commands.CreateQueue(
+        _DH,
+        _DH,
+        request=queue_modes.QueueRequest(
+            queue_modes.QueueMode.CONTACT, queue_modes.LinkRequest(ID, ID, _LINK)
+        ),
+    ),
+    recipient_commands.Subscribe(),
+    recipient_commands.SubscribeService(),
+    recipient_commands.SecureQueue(_AUTH),
+    recipient_commands.ReplaceRecipientKeys((_AUTH, _DH)),
+    recipient_commands.SetLinkData(ID, _LINK),
+    recipient_commands.DeleteLinkData(),
+    recipient_commands.EnableNotifications(_NOTIFIER),
+    recipient_commands.DisableNotifications(),
+    recipient_commands.GetMessage(),
+    recipient_commands.AcknowledgeMessage(ID),
+    recipient_commands.SuspendQueue(),
+    recipient_commands.DeleteQueue(),
+    recipient_commands.InspectQueue(),
+    sender_commands.SecureQueueBySender(_AUTH),
+    sender_commands.SendMessage(sender_commands.MessageFlags(notify=True), b"body"),
+    sender_commands.SendMessage(sender_commands.MessageFlags(notify=False, reserved=b"xy"), b""),
+    sender_commands.SecureLinkedQueue(_AUTH),
+    sender_commands.GetLinkData(),
+    notifier_commands.SubscribeNotifications(),
+    notifier_commands.SubscribeServiceNotifications(),
+    *(proxy_commands.RequestProxySession(location, b"password") for location in LOCATIONS),
+    proxy_commands.RequestProxySession(LOCATIONS[0]),
+    proxy_commands.ForwardToRelay(17, _DH, b"sealed"),
+    proxy_commands.RelayForwarded(b"envelope"),
+    Ping(),
+)
+NTF_COMMANDS: Final[tuple[Command, ...]] = (
+    *(token_commands.RegisterToken(DeviceToken(each, b"ab12"), _AUTH, _DH) for each in PushProvider),
+    token_commands.VerifyToken(b"code"),
+    token_commands.CheckToken(),
+    token_commands.ReplaceToken(TOKEN),
+    token_commands.DeleteToken(),
+    token_commands.SetPeriodicPush(20),
+    *(
+        subscription_commands.SubscribeToQueue(ID, queue, key)
+        for queue in NOTIFIER_QUEUES
+        for key in (fixed.ENTITY_KEY, fixed.ENTITY_DH_KEY, fixed.ENTITY_KEY_448)
+    ),
+    subscription_commands.CheckSubscription(),
+    subscription_commands.DeleteSubscription(),
+    Ping(),
+)
+
+_PLAIN_ERRORS: Final[tuple[errors.RouterError, ...]] = (
+    *errors.ErrorCode,
+    *errors.CommandFault,
+    *errors.ProxyFault,
+    errors.StoreFault("text"),
+    errors.Blocked(errors.BlockReason.SPAM),
+    errors.Blocked(errors.BlockReason.CONTENT, errors.BlockNotice(None)),
+    errors.Blocked(errors.BlockReason.CONTENT, errors.BlockNotice(86400)),
+)
+_BROKER_FAULTS: Final[tuple[errors.AnyBrokerFault, ...]] = (
+    *errors.BrokerFault,
+    *errors.TransportFault,
+    errors.BrokerResponse(expected=True, text="text"),
+    errors.BrokerResponse(expected=False, text="text"),
+    errors.NetworkFault(),
+    *(
+        errors.NetworkFault(kind, "text" if kind.value in ("CONNECT", "TLS", "SUBSCRIBE") else "")
+        for kind in errors.NetworkFaultKind
+    ),
+)
+ERRORS: Final[tuple[errors.RouterError, ...]] = (
+    *_PLAIN_ERRORS,
+    *(errors.ProxyBroker(fault) for fault in _BROKER_FAULTS),
+    *(errors.ProxyProtocol(error) for error in _PLAIN_ERRORS),
+    errors.ProxyProtocol(errors.ProxyProtocol(errors.ProxyProtocol(errors.ErrorCode.AUTH))),
+)
+
+QUEUE_INFORMATION: Final = (
+    queue_information.QueueInformation(False, False, None, 0, None),
+    queue_information.QueueInformation(
+        True,
+        True,
+        queue_information.SubscriptionInformation(queue_information.DeliveryState.PENDING, ID),
+        3,
+        queue_information.HeadMessage(ID, "2026-11-15T12:00:00Z", queue_information.MessageKind.MESSAGE),
+    ),
+)
+
+SMP_RESPONSES: Final[tuple[Response, ...]] = (
+    responses.QueueCreated(ID, ID, _DH),
+    responses.QueueCreated(
+        ID, ID, _DH, queue_modes.QueueMode.MESSAGING, ID, ID, queue_modes.NotifierIds(ID, _DH)
+    ),
+    responses.LinkContent(ID, _LINK),
+    responses.Subscribed(),
+    responses.Subscribed(ID),
+    responses.ServiceSubscribed(7),
+    responses.MessageReceived(ID, b"sealed"),
+    responses.NotificationsEnabled(queue_modes.NotifierIds(ID, _DH)),
+    responses.NotificationReceived(fixed.NONCE, b"sealed"),
+    responses.ProxySession(fixed.SESSION_ID, VersionRange(8, 17), _CHAIN_KEY),
+    responses.RelayAnswer(b"envelope"),
+    responses.ForwardedAnswer(b"sealed"),
+    responses.SubscriptionEnded(),
+    responses.ServiceSubscriptionEnded(7),
+    responses.QueueDeleted(),
+    *(responses.QueueInspected(each.to_json()) for each in QUEUE_INFORMATION),
+    Done(),
+    Pong(),
+    *(Refused(error) for error in ERRORS),
+)
+
+TOKEN_STATUSES: Final = (
+    *(statuses.TokenStatus(state) for state in statuses.TokenState),
+    *(statuses.TokenStatus(statuses.TokenState.INVALID, reason) for reason in statuses.InvalidReason),
+)
+SUBSCRIPTION_STATUSES: Final[tuple[statuses.SubscriptionStatus, ...]] = (
+    *statuses.SubscriptionState,
+    statuses.SubscriptionFailed("CMD PROHIBITED"),
+)
+NTF_RESPONSES: Final[tuple[Response, ...]] = (
+    ntf_responses.TokenRegistered(ID, _DH),
+    ntf_responses.QueueSubscribed(ID),
+    *(ntf_responses.TokenChecked(status) for status in TOKEN_STATUSES),
+    *(ntf_responses.SubscriptionChecked(status) for status in SUBSCRIPTION_STATUSES),
+    Done(),
+    Pong(),
+    *(Refused(error) for error in ERRORS),
+)
+
+NOTIFICATIONS: Final = tuple(
+    PushedNotification(queue, 1794729700, fixed.NONCE, b"sealed metadata") for queue in NOTIFIER_QUEUES
+)
+PUSHES: Final = (
+    CheckMessagesPush(),
+    seal_code(fixed.BOX_KEY, fixed.NONCE, b"code"),
+    seal_notifications(fixed.BOX_KEY, fixed.NONCE, NOTIFICATIONS),
+)
+DELIVERED: Final = (
+    DeliveredMessage(1794729700, sender_commands.MessageFlags(notify=True), b"body"),
+    QuotaMarker(1794729700),
+)
+META: Final = NotificationMeta(ID, 1794729700)
+RELAY_ENVELOPE: Final = RelayEnvelope(ID, 17, _DH, b"sealed transmission")

@@ -1,0 +1,50 @@
+"""`tocsin`: finds the command and runs it.
+
+Exit codes: 0 all is well, 1 the command found something wrong, 2 it was called wrongly, 130 it was interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tocsin import __version__
+from tocsin.cli import ping, self_check
+from tocsin.errors import TocsinError
+
+COMMANDS = (self_check, ping)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tocsin", description="Private push notifications for SimpleX.")
+    parser.add_argument("--version", action="version", version=f"tocsin {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in COMMANDS:
+        command = commands.add_parser(
+            module.NAME,
+            help=module.SUMMARY,
+            description=module.DESCRIPTION,
+            epilog=f"example: {module.EXAMPLE}",
+        )
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code; errors a user can act on are one line on standard error."""
+    options = build_parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+    except TocsinError as error:
+        print(f"tocsin: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def main() -> NoReturn:
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""`tocsin ping`: is this router there, is it the one of the address, and which version do we agree on?"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+
+from rich.console import Console
+
+from tocsin.clients import ClientSettings, NtfClient, SmpClient
+from tocsin.errors import DecodeError
+from tocsin.protocol.addresses import RouterAddress, Scheme
+from tocsin.transport.client_sessions import INTERACTIVE_CONNECT_SECONDS, DialSettings
+
+NAME = "ping"
+SUMMARY = "connect to a router and PING it"
+DESCRIPTION = (
+    "Connects to an SMP or NTF router, checks that its certificates lead to the fingerprint in the address, "
+    "agrees on a protocol version and sends PING."
+)
+EXAMPLE = "tocsin ping smp://<fingerprint>@smp.example.com"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("address", help="smp://… or ntf://…")
+    parser.add_argument("--count", type=int, default=3, help="how many PINGs to send (default 3)")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=INTERACTIVE_CONNECT_SECONDS,
+        help="seconds for each step (default 15)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    address = RouterAddress.parse(options.address)
+    if address.scheme is Scheme.XFTP:
+        raise DecodeError("xftp routers cannot be pinged: an smp or ntf address is expected")
+    asyncio.run(_ping(address, options.count, options.timeout))
+    return 0
+
+
+async def _ping(address: RouterAddress, count: int, timeout: float) -> None:
+    console = Console()
+    settings = ClientSettings(dial=DialSettings(connect_timeout=timeout), response_timeout=timeout)
+    kind = SmpClient if address.scheme is Scheme.SMP else NtfClient
+    began = time.perf_counter()
+    async with kind.connect(address, settings) as client:
+        session = client.session
+        blocks = "blocks encrypted" if session.encrypted else "blocks plain inside TLS"
+        console.print(
+            f"{address.name}: identity verified, {session.dialect.name} v{session.version}, {blocks}, "
+            f"session after {_milliseconds(began)}"
+        )
+        for number in range(1, count + 1):
+            began = time.perf_counter()
+            await client.ping()
+            console.print(f"PONG {number} after {_milliseconds(began)}")
+
+
+def _milliseconds(began: float) -> str:
+    return f"{(time.perf_counter() - began) * 1000:.1f} ms"

@@ -55,6 +55,6 @@ fuzz: venv ## Fuzz the decoders with coverage guidance (ARGS="--help" for option
 	@$(PY) -m fuzz $(ARGS)
 
 clean: ## Remove .venv, caches and build output
-	@rm -rf $(VENV) .venv.setup build dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .venv.setup build dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@find src -name '*.egg-info' -type d -prune -exec rm -rf {} +

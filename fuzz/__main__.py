@@ -154,7 +154,8 @@ def _line_printer(console: Console, plan: Plan) -> Callable[[Outcome], None]:
 
 def _table(outcomes: dict[str, Outcome], plan: Plan) -> Table:
     limit = f"{plan.seconds} s" if plan.runs is None else f"{plan.runs:,} runs, at most {plan.seconds} s"
-    table = Table(title=f"fuzzing with {plan.engine}, seed {plan.seed}, {limit} for each target")
+    title = f"fuzzing with {plan.engine}, seed {plan.seed}, {limit} for each target"
+    table = Table(title=title, padding=(0, 0, 0, 1))
     table.add_column("target", no_wrap=True)
     for name in ("executions", "exec/s", "edges", "features", "new inputs"):
         table.add_column(name, justify="right")

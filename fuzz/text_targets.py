@@ -9,7 +9,6 @@ from fuzz.contract import attempt, choose, demand, demand_equal
 from fuzz.fixed_parties import BOX_KEY, NONCE
 from tocsin.errors import BadBox, DecodeError, LocalProtocolError
 from tocsin.protocol.addresses import (
-    KEY_HASH_BYTES,
     MAX_ADDRESS_CHARACTERS,
     RouterAddress,
     RouterLocation,
@@ -75,16 +74,8 @@ def binary_location(data: bytes) -> None:
 
 
 def _location_text(location: RouterLocation) -> None:
-    if _has_text(location):
-        parsed = RouterAddress.parse(location.text(Scheme.SMP))
-        demand_equal(parsed.location, location, "the text of a location is read back")
-
-
-def _has_text(location: RouterLocation) -> bool:
-    """The binary form can say more than the text: key hashes of any length, ports that cannot be dialled."""
-    dialled = attempt(lambda: location.port_number(Scheme.SMP), DecodeError)
-    short_enough = len(location.text(Scheme.SMP)) <= MAX_ADDRESS_CHARACTERS
-    return dialled is not None and short_enough and len(location.key_hash) == KEY_HASH_BYTES
+    parsed = RouterAddress.parse(location.text(Scheme.SMP))
+    demand_equal(parsed.location, location, "the text of a location is read back")
 
 
 def queue_uri(data: bytes) -> None:
@@ -93,7 +84,7 @@ def queue_uri(data: bytes) -> None:
     if uri is None:
         return
     written = str(uri)
-    if len(written) <= MAX_URI_CHARACTERS and len(uri.location.text(Scheme.SMP)) <= MAX_ADDRESS_CHARACTERS:
+    if len(written) <= MAX_URI_CHARACTERS:
         demand_equal(QueueUri.parse(written), uri, "a queue URI is read back")
         demand_equal(str(QueueUri.parse(written)), written, "the URI we write is the canonical one")
 
@@ -108,14 +99,13 @@ def notifier_queue(data: bytes) -> None:
         _queue_text(decoded)
     text = _text_of(data)
     parsed = None if text is None else attempt(lambda: NotifierQueue.parse(text), DecodeError)
-    if parsed is not None and len(parsed.router.text(Scheme.SMP)) <= MAX_ADDRESS_CHARACTERS:
+    if parsed is not None:
         demand_equal(NotifierQueue.parse(parsed.text()), parsed, "the text of a queue is read back")
 
 
 def _queue_text(queue: NotifierQueue) -> None:
-    """Pushes and stores keep the text. An empty id, which no router gives out, has none that is read back."""
-    if queue.notifier_id and _has_text(queue.router):
-        demand_equal(NotifierQueue.parse(queue.text()), queue, "the text of a queue is read back")
+    """Pushes and stores keep the text."""
+    demand_equal(NotifierQueue.parse(queue.text()), queue, "the text of a queue is read back")
 
 
 ADDRESSES: Final[tuple[Callable[[bytes], None], ...]] = (

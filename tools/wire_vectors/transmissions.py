@@ -180,9 +180,13 @@ def _check_signed(
     _check_type(auth, service)
     if not auth.has("key"):
         return
-    check, key = _verification(session, auth.object("key"))
-    genuine = check.verifies(key, raw.auth, raw.corr_id, covered)
+    session_key, key = _verification(session, auth.object("key"))
+    genuine = AuthorizationCheck(session_key).verifies(key, raw.auth, raw.corr_id, covered)
     holds(f"{request.where}: the authorization does not verify", genuine)
+    if isinstance(received, ReceivedCommand):
+        peer = None if service is None else _service_peer(service, ServiceRole.NOTIFIER)
+        genuine = session.router(session_key, peer).verifies(received, key)
+        holds(f"{request.where}: our router does not accept the authorization", genuine)
 
 
 def _check_type(auth: Fields, service: Fields | None) -> None:
@@ -195,14 +199,19 @@ def _check_type(auth: Fields, service: Fields | None) -> None:
             same(f"{auth.where}: the algorithm", auth.object("key").text("alg"), kind)
 
 
-def _verification(session: RecordedSession, recorded: Fields) -> tuple[AuthorizationCheck, AuthPublicKey]:
-    """The router's check. Where its private key was not recorded, the same secret is agreed from the other side."""
+def _verification(
+    session: RecordedSession, recorded: Fields
+) -> tuple[X25519PrivateKey | None, AuthPublicKey]:
+    """The router's session key, and the key to verify with.
+
+    Where the router's private key was not recorded, the same secret is agreed from the other side.
+    """
     key, private = public_key(recorded), private_key(recorded)
     if not isinstance(key, X25519PublicKey) or session.router_private_key is not None:
-        return AuthorizationCheck(session.router_private_key), key
+        return session.router_private_key, key
     if not isinstance(private, X25519PrivateKey) or session.router_key is None:
         raise BadVector(f"{recorded.where}: an authenticator needs a private key of one side")
-    return AuthorizationCheck(private), session.router_key
+    return private, session.router_key
 
 
 def _written(session: RecordedSession, request: Fields, raw: RawTransmission, authorized: bytes) -> bytes:
@@ -253,6 +262,12 @@ def _service_session(request: Fields) -> ServiceSession | None:
     return ServiceSession(_service_id(service), service.octets("fp"), key)
 
 
+def _service_peer(service: Fields, role: ServiceRole, service_id: bytes = b"") -> ServicePeer:
+    """The service as the router knows it; `service_id` stands in where the id was not recorded."""
+    key = ed25519_public_key(service.object("key"))
+    return ServicePeer(_service_id(service) or service_id, service.octets("fp"), role, key)
+
+
 def _service_id(service: Fields) -> bytes:
     return service.octets("id") if service.has("id") else b""
 
@@ -294,9 +309,7 @@ def _check_service_rules(
             same("the fault of a service command", _fault_without_service(received), error)
         return
     service = request.object("service")
-    key = ed25519_public_key(service.object("key"))
-    service_id = _service_id(service) or received.entity_id
-    peers = [ServicePeer(service_id, service.octets("fp"), role, key) for role in ServiceRole]
+    peers = [_service_peer(service, role, received.entity_id) for role in ServiceRole]
     faults = {service_fault(received, peer) for peer in peers}
     expected = error if error in (ErrorCode.SERVICE, CommandFault.PROHIBITED) else None
     holds(f"in a service session our router finds {faults}, recorded is {error}", expected in faults)

@@ -67,7 +67,7 @@ def validate_server_chain(chain: Sequence[bytes], key_hash: bytes, now: datetime
     if not hmac.compare_digest(actual, key_hash):
         raise FingerprintMismatch(key_hash, actual)
     with _total():
-        certificates = [x509.load_der_x509_certificate(der) for der in chain]
+        certificates = [_load(der) for der in chain]
         _check_path(certificates, now)
         _require_authority(certificates[-1], len(certificates) - 1)
         return _public_key(certificates[0])
@@ -82,7 +82,7 @@ def validate_client_chain(chain: Sequence[bytes], now: datetime) -> tuple[bytes,
     """
     _require_length(chain, 1)
     with _total():
-        certificates = [x509.load_der_x509_certificate(der) for der in chain]
+        certificates = [_load(der) for der in chain]
         _check_path(certificates, now)
         if len(certificates) == 1:
             _require_issued(certificates[0], certificates[0])
@@ -95,7 +95,7 @@ def certificate_public_key(der: bytes) -> bytes:
     """SubjectPublicKeyInfo DER of a certificate's Ed25519 or Ed448 key. Raises `BadCertificateChain`."""
     _require_size(der)
     with _total():
-        return _public_key(x509.load_der_x509_certificate(der))
+        return _public_key(_load(der))
 
 
 @contextmanager
@@ -123,6 +123,15 @@ def _require_length(chain: Sequence[bytes], least: int) -> None:
 def _require_size(der: bytes) -> None:
     if len(der) > MAX_CERTIFICATE_BYTES:
         raise BadCertificateChain(f"a certificate of {len(der)} bytes")
+
+
+def _load(der: bytes) -> x509.Certificate:
+    certificate = x509.load_der_x509_certificate(der)
+    # The octet before the signature counts its unused bits. The parser lets it be more than 0, and then one
+    # certificate would have several encodings, and so several fingerprints.
+    if der[-len(certificate.signature) - 1] != 0:
+        raise BadCertificateChain("a signature that is not a whole number of bytes")
+    return certificate
 
 
 def _check_path(certificates: Sequence[x509.Certificate], now: datetime) -> None:

@@ -18,6 +18,8 @@ from tocsin.wire.writer import WireWriter
 
 KEY_HASH_BYTES: Final = 32
 MAX_ADDRESS_CHARACTERS: Final = 4096
+MAX_HOSTS_CHARACTERS: Final = 2048
+"""All hosts of a router together; a longer list fits neither a push nor an address that can be read back."""
 
 
 class Scheme(StrEnum):
@@ -81,7 +83,14 @@ def parse_hosts_and_port(text: str) -> tuple[tuple[str, ...], str]:
     """`host,host:port`; the port belongs to all hosts and is empty when absent."""
     *others, last = text.split(",")
     host, port = _split_port(last)
-    return tuple(parse_host(each) for each in (*others, host)), port
+    return bounded_hosts(tuple(parse_host(each) for each in (*others, host))), port
+
+
+def bounded_hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """The hosts, unless they are too long together."""
+    if len(",".join(hosts)) > MAX_HOSTS_CHARACTERS:
+        raise DecodeError(f"a router address with more than {MAX_HOSTS_CHARACTERS} characters of hosts")
+    return hosts
 
 
 def _split_port(text: str) -> tuple[str, str]:
@@ -93,9 +102,19 @@ def _split_port(text: str) -> tuple[str, str]:
         host, _, port = text.partition(":")
     else:
         return text, ""
-    if not _PORT.fullmatch(port) or not 1 <= int(port) <= 65535:
-        raise DecodeError(f"{text[:64]!r}: a port from 1 to 65535 is expected after the host")
+    _require_port(port)
     return host, port
+
+
+def _require_port(text: str) -> None:
+    if not _PORT.fullmatch(text) or not 1 <= int(text) <= 65535:
+        raise DecodeError(f"{text[:16]!r}: a port from 1 to 65535 is expected")
+
+
+def _key_hash(data: bytes) -> bytes:
+    if len(data) != KEY_HASH_BYTES:
+        raise DecodeError(f"a key hash of {len(data)} bytes in a router address: 32 are expected")
+    return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +135,12 @@ class RouterLocation:
 
     @classmethod
     def decode(cls, body: WireReader) -> Self:
-        hosts = body.non_empty_list(lambda: parse_host(body.short_text()))
+        hosts = bounded_hosts(body.non_empty_list(lambda: parse_host(body.short_text())))
         port = body.short_text()
-        # The text of a location goes into pushes and logs, so nothing but a number may stand for the port.
-        if port and not _PORT.fullmatch(port):
-            raise DecodeError(f"port {port[:16]!r}: decimal digits or nothing is expected")
-        return cls(hosts, port, body.short_bytes())
+        # The text of a location goes into pushes, stores and logs, so it must be one that can be read back.
+        if port:
+            _require_port(port)
+        return cls(hosts, port, _key_hash(body.short_bytes()))
 
     def with_legacy_onion(self) -> Self:
         """The same router as newer clients name it."""
@@ -132,12 +151,8 @@ class RouterLocation:
         return str(RouterAddress(scheme, self))
 
     def port_number(self, scheme: Scheme) -> int:
-        """The port to dial. Raises `DecodeError` if the port text is no port."""
-        if not self.port:
-            return DEFAULT_PORTS[scheme]
-        if not _PORT.fullmatch(self.port) or not 1 <= int(self.port) <= 65535:
-            raise DecodeError(f"port {self.port[:16]!r}: a number from 1 to 65535 is expected")
-        return int(self.port)
+        """The port to dial."""
+        return int(self.port) if self.port else DEFAULT_PORTS[scheme]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +174,9 @@ class RouterAddress:
         if scheme not in list(Scheme):
             raise DecodeError(f"address scheme {scheme[:16]!r}: smp, ntf or xftp is expected")
         try:
-            key_hash = decode_base64url(key)
+            key_hash = _key_hash(decode_base64url(key))
         except DecodeError as error:
             raise DecodeError(f"the key hash of a router address: {error}") from error
-        if len(key_hash) != KEY_HASH_BYTES:
-            raise DecodeError(f"a key hash of {len(key_hash)} bytes in a router address: 32 are expected")
         if password is not None and not (_PASSWORD.fullmatch(password) and password.isprintable()):
             raise DecodeError("the password of a router address has characters that are not allowed")
         if scheme == Scheme.NTF and password is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, assert_never
 
 from tocsin.errors import DecodeError, HandshakeFault
 from tocsin.wire.reader import WireReader, as_text
@@ -188,6 +188,8 @@ def encode_error(error: RouterError, version: int) -> bytes:
             return b"PROXY BROKER " + _encode_broker_fault(fault)
         case ProxyProtocol(inner):
             return b"PROXY PROTOCOL " + encode_error(inner, version)
+        case _:
+            assert_never(error)
 
 
 def decode_error(body: WireReader, depth: int = 0) -> RouterError:
@@ -279,6 +281,8 @@ def _encode_broker_fault(fault: AnyBrokerFault) -> bytes:
             return out.raw(b" ").short_text(text).done() if kind in _NETWORK_FAULTS_WITH_TEXT else out.done()
         case TransportFault():
             return b"TRANSPORT " + encode_transport_fault(fault)
+        case _:
+            assert_never(fault)
 
 
 def _decode_broker_fault(body: WireReader) -> AnyBrokerFault:

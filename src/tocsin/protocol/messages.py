@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar, assert_never
 
 from tocsin.errors import BadKey, DecodeError
 from tocsin.protocol.error_codes import CommandFault
@@ -44,6 +44,8 @@ class Needs(Enum):
                 return CommandFault.NO_ENTITY if not entity else CommandFault.HAS_AUTH if auth else None
             case Needs.NOTHING:
                 return CommandFault.HAS_AUTH if auth or entity else None
+            case _:
+                assert_never(self)
 
 
 class ServiceSigning(Enum):
@@ -114,6 +116,8 @@ class EntityRule(Enum):
                 return None if entity else CommandFault.NO_ENTITY
             case EntityRule.ANY:
                 return None
+            case _:
+                assert_never(self)
 
 
 class Response(Message):

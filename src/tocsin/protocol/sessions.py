@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tocsin.crypto.block_chains import BlockChain
 from tocsin.crypto.boxes import TAG_BYTES
@@ -30,6 +30,9 @@ from tocsin.wire.batches import ITEM_OVERHEAD, MAX_ITEMS, BatchFiller, join_batc
 from tocsin.wire.padding import pad, unpad
 from tocsin.wire.transmissions import join_transmission, signed_tail, split_transmission
 from tocsin.wire.writer import short
+
+ROOM_FOR_ERRORS: Final = 128
+"""Bytes of a block that an answer needs besides the ids it repeats: lengths, session id and a short error."""
 
 
 class ReceivedCommand(NamedTuple):
@@ -243,7 +246,7 @@ class ClientSession(Session):
 class RouterSession(Session):
     """The router's side: reads commands, writes responses."""
 
-    __slots__ = ("_check", "service", "session_key")
+    __slots__ = ("_check", "_longest_ids", "service", "session_key")
 
     def __init__(
         self,
@@ -257,6 +260,7 @@ class RouterSession(Session):
         super().__init__(dialect, version, session_id, coder)
         self.session_key = session_key
         self._check = AuthorizationCheck(session_key)
+        self._longest_ids = dialect.budget - ROOM_FOR_ERRORS
         self.service = service
 
     def read_block(self, block: bytes) -> list[ReceivedCommand | RefusedCommand]:
@@ -273,6 +277,8 @@ class RouterSession(Session):
         except DecodeError:
             return RefusedCommand(b"", b"", ErrorCode.BLOCK)
         auth, service_signature, session_id, corr_id, entity_id, message, tail = raw
+        if len(corr_id) + len(entity_id) > self._longest_ids:
+            return RefusedCommand(b"", b"", ErrorCode.BLOCK)
         if session_id != self.session_id and self._layout.session_id:
             return RefusedCommand(corr_id, b"", ErrorCode.SESSION)
         if len(auth) not in AUTH_LENGTHS:

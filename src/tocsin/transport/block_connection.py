@@ -96,11 +96,6 @@ class BlockConnection:
         """Loop time at which the kernel last took a block, or the connection was made."""
         return self._out.sent_at
 
-    @property
-    def is_open(self) -> bool:
-        """Whether blocks may still be written; False from the moment `close` is called."""
-        return self._loss is None and self._closed is None
-
     async def read_block(self) -> bytes:
         """The next block. Raises ConnectionLost once those that arrived before the end are read.
 
@@ -180,7 +175,8 @@ class BlockConnection:
         try:
             async with asyncio.timeout(drain_for):
                 await self._out.drained()
-                self._say_goodbye()
+                if self._loss is None:
+                    self._say_goodbye()
                 await asyncio.shield(self._closed)
         except TimeoutError:
             pass
@@ -266,15 +262,13 @@ class BlockConnection:
         return True
 
     def _say_goodbye(self) -> None:
-        if self._loss is not None:
-            return
         try:
             say_goodbye(self._sock)
         except OSError as error:
             self._fail(error)
-            return
-        self._reading = True
-        self._loop.add_reader(self._sock.fileno(), self._discard_ready)
+        else:
+            self._reading = True
+            self._loop.add_reader(self._sock.fileno(), self._discard_ready)
 
     def _discard_ready(self) -> None:
         if not discard_arrived(self._sock):

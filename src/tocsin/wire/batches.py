@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tocsin.errors import DecodeError
+from tocsin.errors import DecodeError, LocalProtocolError
 
 MAX_ITEMS: Final = 255
 ITEM_OVERHEAD: Final = 2
@@ -79,11 +79,14 @@ class BatchFiller:
 
 
 def join_batch(items: Sequence[bytes]) -> bytes:
-    """Block content of 1 to 255 items whose sizes were checked by `pack` or `BatchFiller`."""
-    parts = [bytes((len(items),))]
-    for item in items:
-        parts.append(len(item).to_bytes(2, "big"))
-        parts.append(item)
+    """Block content of 1 to 255 items, each shorter than 64 KiB. Raises `LocalProtocolError` for others."""
+    try:
+        parts = [bytes((len(items),))]
+        for item in items:
+            parts.append(len(item).to_bytes(2, "big"))
+            parts.append(item)
+    except (ValueError, OverflowError) as error:
+        raise LocalProtocolError("more or longer transmissions than a block can hold") from error
     return b"".join(parts)
 
 

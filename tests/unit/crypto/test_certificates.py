@@ -400,6 +400,21 @@ def test_oversized_certificate_is_refused_before_it_is_parsed() -> None:
         validate_client_chain([b"\x30" * 16_385], LATER)
 
 
+@pytest.mark.parametrize("index", [0, 1])
+def test_certificate_with_another_encoding_of_its_signature_is_refused(index: int) -> None:
+    """The count of unused bits is outside what is signed; the parser accepts 1 if the last bit is 0."""
+    chain = next(chain for chain in (chain_of(2).chain for _ in range(200)) if chain[index][-1] & 1 == 0)
+    altered = bytearray(chain[index])
+    assert altered[-65] == 0
+    altered[-65] = 1
+    x509.load_der_x509_certificate(bytes(altered))
+    other = (*chain[:index], bytes(altered), *chain[index + 1 :])
+    with pytest.raises(BadCertificateChain, match="whole number"):
+        accept_server(other)
+    with pytest.raises(BadCertificateChain, match="whole number"):
+        validate_client_chain(other, LATER)
+
+
 GOOD = chain_of(3).chain
 
 

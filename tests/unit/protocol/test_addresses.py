@@ -211,17 +211,28 @@ def test_an_empty_port_is_the_default_of_the_protocol(scheme: Scheme) -> None:
     assert RouterAddress(scheme, location("a", port="77")).port_number == 77
 
 
-@pytest.mark.parametrize("port", ["0", "65536", "x", "999999"])
-def test_a_port_that_cannot_be_dialled_is_refused(port: str) -> None:
-    with pytest.raises(DecodeError, match="number from 1 to 65535"):
-        location("a", port=port).port_number(Scheme.SMP)
-
-
-@pytest.mark.parametrize("port", ["x", "1 2", "1;2", "-1", "٣", "123456", "1\n"])
-def test_a_port_in_a_command_is_decimal_or_empty(port: str) -> None:
+@pytest.mark.parametrize("port", ["0", "65536", "x", "1 2", "1;2", "-1", "٣", "123456", "1\n"])
+def test_a_port_in_a_command_is_one_that_can_be_dialled_or_empty(port: str) -> None:
     """It goes into the text of pushes, whose separators are space and semicolon."""
     data = WireWriter(b"\x01\x01a").short_text(port).short_bytes(KEY_HASH).done()
-    with pytest.raises(DecodeError, match="decimal digits or nothing"):
+    with pytest.raises(DecodeError, match="port from 1 to 65535"):
+        RouterLocation.decode(WireReader(data))
+
+
+def test_hosts_that_are_too_long_together_are_refused_in_both_forms() -> None:
+    hosts = [f"{number}{'x' * 200}" for number in range(11)]
+    data = WireWriter()
+    data.non_empty_list(hosts, data.short_text).short_text("").short_bytes(KEY_HASH)
+    with pytest.raises(DecodeError, match="characters of hosts"):
+        RouterLocation.decode(WireReader(data.done()))
+    with pytest.raises(DecodeError, match="characters of hosts"):
+        RouterAddress.parse(f"smp://{HASH}@{','.join(hosts)}")
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_a_key_hash_in_a_command_has_32_bytes(size: int) -> None:
+    data = WireWriter(b"\x01\x01a").short_text("").short_bytes(bytes(size)).done()
+    with pytest.raises(DecodeError, match=f"key hash of {size} bytes"):
         RouterLocation.decode(WireReader(data))
 
 

@@ -187,7 +187,7 @@ def test_without_a_client_key_or_as_a_proxy_blocks_are_not_encrypted(key: None, 
 def test_many_commands_travel_in_as_many_blocks_as_needed(dialect: Dialect, version: int) -> None:
     pair = connect(dialect, version)
     sent = [pair.client.request(bytes((n,)), ENT, subscription(dialect), E) for n in range(12)]
-    blocks = list(pair.client.to_blocks(sent))
+    blocks = [pair.client.to_block(batch) for batch in pair.client.batches(sent)]
     received = [item for block in blocks for item in pair.router.read_block(block)]
     assert [item.corr_id for item in received] == [bytes((n,)) for n in range(12)]
     one_each = dialect is NTF and version == 1
@@ -206,7 +206,22 @@ def test_a_transmission_that_fits_no_block_is_refused_before_anything_is_sent(di
     client = connect(dialect, dialect.supported.highest).client
     ping = client.request(CORR, b"", Ping(), None)
     with pytest.raises(LocalProtocolError, match="fits no block"):
-        next(client.to_blocks([ping, bytes(dialect.block_size), ping]))
+        next(client.batches([ping, bytes(dialect.block_size), ping]))
+    with pytest.raises(LocalProtocolError, match="fits no block"):
+        client.require_fits(bytes(dialect.budget - 1))
+    client.require_fits(bytes(dialect.budget - 2))
+
+
+@pytest.mark.parametrize(("dialect", "version"), VERSIONS)
+def test_a_filler_collects_what_one_block_holds(dialect: Dialect, version: int) -> None:
+    pair = connect(dialect, version)
+    filler = pair.client.filler()
+    ping = pair.client.request(CORR, b"", Ping(), None)
+    while filler.fits(ping):
+        filler.add(ping)
+    count = len(filler)
+    assert len(pair.router.read_block(pair.client.to_block(filler.take()))) == count
+    assert (count == 1) == (dialect is NTF and version == 1)
 
 
 def test_a_content_that_does_not_fit_a_block_is_refused() -> None:
@@ -249,6 +264,21 @@ def test_a_transmission_that_does_not_parse_is_answered_with_empty_ids() -> None
         b"\x40" + bytes(64) + b"1\x02ab\x00\x00PING",
     ):
         assert plain_router().read_transmission(data) == RefusedCommand(b"", b"", ErrorCode.BLOCK)
+
+
+@pytest.mark.parametrize(("dialect", "version"), VERSIONS)
+def test_every_command_can_be_answered_whatever_the_length_of_its_ids(dialect: Dialect, version: int) -> None:
+    """NTF blocks are smaller than two ids of 255 bytes: then the answer names neither."""
+    pair = connect(dialect, version)
+    for size in (0, 24, 182, 183, 255):
+        ids = bytes(size), bytes(size)
+        sent = pair.client.request(*ids, Ping(), None)
+        received = pair.router.read_transmission(sent)
+        assert isinstance(received, RefusedCommand) or size == 0
+        answer = pair.router.response(received.corr_id, received.entity_id, Refused(CommandFault.PROHIBITED))
+        pair.router.require_fits(answer)
+        fits = dialect is SMP or 2 * size <= 365
+        assert (received.corr_id, received.entity_id) == (ids if fits else (b"", b""))
 
 
 @pytest.mark.parametrize("length", [1, 16, 63, 65, 79, 81, 113, 115, 255])

@@ -506,7 +506,7 @@ async def test_close_and_abort_may_be_repeated() -> None:
         await asyncio.gather(client.close(1), client.close(1))
         await client.close(1)
         client.abort()
-        assert not client.is_open
+        assert client._sock.fileno() == -1
 
 
 async def test_abort_ends_pending_calls() -> None:
@@ -587,6 +587,17 @@ async def test_read_that_must_write_first_is_tried_again_when_that_is_possible()
         for block in sent:
             await router.write_block(block)
         assert [await client.read_block() for _ in sent] == sent
+
+
+async def test_read_that_must_write_first_survives_a_flush_in_between() -> None:
+    async with connected() as (client, router):
+        with_moods(client).recv_moods = [ssl.SSLWantWriteError()]
+        client._read_ready()
+        assert client.try_write_block(bytes(LARGE))
+        client._out.flush()
+        await router.write_block(b"x" * LARGE)
+        assert await client.read_block() == b"x" * LARGE
+        assert await router.read_block() == bytes(LARGE)
 
 
 async def test_partial_write_is_finished() -> None:

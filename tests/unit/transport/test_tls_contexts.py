@@ -172,6 +172,7 @@ async def test_session_is_not_resumed_when_a_client_tries(version: ssl.TLSVersio
 
     async with listening() as listener:
         session, _ = await asyncio.to_thread(connect, listener.port, None)
+        assert session is None or not session.has_ticket
         _, reused = await asyncio.to_thread(connect, listener.port, session)
         assert not reused
 

@@ -97,6 +97,8 @@ def test_items_have_the_sizes_of_the_table(item: bytes, size: int) -> None:
         pytest.param([SOK] * 4 + [MSG], [5], [], id="T11, four"),
         pytest.param([SOK] * 5 + [MSG], [1, 5], [], id="T11, five"),
         pytest.param([SUB18] * 3 + [request(18, send(17000), a)], [3], [3], id="too large at the end"),
+        pytest.param([bytes(BUDGET - 102), bytes(98)], [2], [], id="exactly full"),
+        pytest.param([bytes(BUDGET - 101), bytes(98)], [1, 1], [], id="one byte too many"),
         pytest.param([], [], [], id="nothing"),
     ],
 )
@@ -136,20 +138,21 @@ def test_any_bytes_are_a_batch_or_refused(content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "message"),
     [
-        b"",
-        b"\x00",
-        b"\x00\x00\x01a",
-        b"\x01",
-        b"\x01\x00",
-        b"\x01\x00\x02a",
-        b"\x01\x00\x01ab",
-        b"\x02\x00\x01a",
+        (b"", "without transmissions"),
+        (b"\x00", "without transmissions"),
+        (b"\x00\x00\x01a", "without transmissions"),
+        (b"\x01", "longer than its block"),
+        (b"\x01\x00", "longer than its block"),
+        (b"\x01\x00\x02a", "longer than its block"),
+        (b"\x02\x00\x01a", "longer than its block"),
+        (b"\xff\xff\xff", "longer than its block"),
+        (b"\x01\x00\x01ab", "1 bytes left over"),
     ],
 )
-def test_a_malformed_batch_is_refused(content: bytes) -> None:
-    with pytest.raises(DecodeError):
+def test_a_malformed_batch_is_refused(content: bytes, message: str) -> None:
+    with pytest.raises(DecodeError, match=message):
         split_batch(content)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, assert_never
 
 from tocsin.crypto.boxes import NONCE_BYTES, BoxKey, seal, unseal
 from tocsin.errors import DecodeError
@@ -125,6 +125,8 @@ def push_json(push: Push) -> bytes:
             aps, data = _ALERT, {"message": encode_base64url(sealed), "nonce": encode_base64url(nonce)}
         case CheckMessagesPush():
             data = {"checkMessages": True}
+        case _:
+            assert_never(push)
     return json.dumps({"aps": aps, "notificationData": data}, separators=(",", ":")).encode()
 
 

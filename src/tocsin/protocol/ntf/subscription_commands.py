@@ -27,7 +27,10 @@ class NotifierQueue:
 
     @classmethod
     def decode(cls, body: WireReader) -> Self:
-        return cls(RouterLocation.decode(body).with_legacy_onion(), body.short_bytes())
+        router, notifier_id = RouterLocation.decode(body).with_legacy_onion(), body.short_bytes()
+        if not notifier_id:
+            raise DecodeError("an empty notifier id names no queue")
+        return cls(router, notifier_id)
 
     def text(self) -> str:
         return f"{self.router.text(Scheme.SMP)}/{encode_base64url(self.notifier_id)}"

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote, unquote
 
 from tocsin.crypto.keys import X25519PublicKey, dh_key_from_der
 from tocsin.errors import BadKey, DecodeError
-from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme, parse_host
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme, bounded_hosts, parse_host
 from tocsin.protocol.smp.queue_modes import QueueMode
 from tocsin.wire.base64url import decode_base64url, encode_base64url
 from tocsin.wire.versions import VersionRange
@@ -52,7 +52,9 @@ class QueueUri:
             parse_host(host) for host in ",".join(parameters.get("srv", [])).split(",") if host
         )
         location = RouterLocation(
-            address.location.hosts + more_hosts, address.location.port, address.location.key_hash
+            bounded_hosts(address.location.hosts + more_hosts),
+            address.location.port,
+            address.location.key_hash,
         )
         return cls(
             location,

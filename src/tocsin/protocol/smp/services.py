@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, assert_never
 
 from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError
 from tocsin.protocol.messages import Command, ServiceSigning
@@ -24,6 +24,8 @@ def role_allows(role: ServiceRole, command: Command) -> bool:
             return isinstance(command, _FOR_NOTIFIER)
         case ServiceRole.PROXY:
             return isinstance(command, _FOR_PROXY)
+        case _:
+            assert_never(role)
 
 
 def service_fault(received: ReceivedCommand, service: ServicePeer | None) -> RouterError | None:
@@ -49,3 +51,5 @@ def _signed_by_service(received: ReceivedCommand, service: ServicePeer, signing:
         case ServiceSigning.ALONE:
             own = received.entity_id == service.service_id and not received.service_signature
             return own and service.session_key.verifies(received.auth, received.authorized)
+        case _:
+            assert_never(signing)

@@ -1,0 +1,26 @@
+"""The benchmarks run and print what they promise. What they measure is not asserted here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.timeout(120)
+def test_bench_wire_ends_in_one_json_line_with_every_command_and_key_kind() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.wire", "--quick"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    results = json.loads(finished.stdout.splitlines()[-1])
+    assert all({"name", "value", "unit"} <= result.keys() for result in results)
+    names = {result["name"] for result in results if "limit" in result}
+    for command in ("SUB", "SEND", "NSUB", "TCHK"):
+        for key in ("Ed25519", "Ed448", "X25519 first use"):
+            assert f"{command}, {key}" in names
+    assert any("idle connection" in name for name in names)

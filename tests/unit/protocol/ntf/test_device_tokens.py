@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from tests.strategies import device_tokens, hex_device_tokens
+from tocsin.errors import DecodeError
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.wire.reader import WireReader
+from tocsin.wire.writer import WireWriter
+
+
+@given(device_tokens)
+def test_tokens_are_read_back(token: DeviceToken) -> None:
+    out = WireWriter()
+    token.encode(out)
+    assert DeviceToken.decode(WireReader(out.done())) == token
+
+
+@given(hex_device_tokens)
+def test_the_text_of_a_token_is_read_back(token: DeviceToken) -> None:
+    assert DeviceToken.parse(token.text()) == token
+
+
+@pytest.mark.parametrize(
+    ("provider", "wire", "text"),
+    [
+        (PushProvider.APNS_DEV, b"AD", "apns_dev"),
+        (PushProvider.APNS_PROD, b"AP", "apns_prod"),
+        (PushProvider.APNS_TEST, b"AT", "apns_test"),
+        (PushProvider.APNS_NULL, b"AN", "apns_null"),
+    ],
+)
+def test_providers_have_two_names(provider: PushProvider, wire: bytes, text: str) -> None:
+    out = WireWriter()
+    DeviceToken(provider, b"ab").encode(out)
+    assert out.done() == wire + b"\x02ab"
+    assert DeviceToken(provider, b"ab").text() == f"{text} ab"
+
+
+@pytest.mark.parametrize("data", [b"", b"A", b"XX\x02ab", b"ad\x02ab", b"AD", b"AD\x05ab"])
+def test_malformed_tokens_are_refused(data: bytes) -> None:
+    with pytest.raises(DecodeError):
+        DeviceToken.decode(WireReader(data))
+
+
+@pytest.mark.parametrize("text", ["", "apns_dev", "apns_dev ", "other ab", "APNS_DEV ab", "apns_dev \u20ac"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(DecodeError, match="device token"):
+        DeviceToken.parse(text)

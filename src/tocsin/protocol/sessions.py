@@ -213,8 +213,10 @@ class ClientSession(Session):
         authorized: bytes,
     ) -> tuple[bytes, bytes]:
         signature = service.session_key.sign(authorized)
-        if command.service_signing is ServiceSigning.ALONE or key is None:
+        if command.service_signing is ServiceSigning.ALONE:
             return signature, b""
+        if key is None:
+            raise LocalProtocolError(f"{command.tag.decode()} of a service needs the queue's key too")
         return self._authorizer.authorize(key, corr_id, service.fingerprint + authorized), signature
 
     def read_block(self, block: bytes) -> list[ReceivedResponse]:

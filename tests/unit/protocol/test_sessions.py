@@ -520,3 +520,9 @@ def test_a_received_command_does_not_show_the_bytes_of_its_command() -> None:
     received = only(plain_router().read_block(block_of(plain_client().request(CORR, b"", command, E))))
     assert b"s3cret-pw" in received.authorized
     assert "s3cret-pw" not in repr(received)
+
+
+def test_a_service_does_not_subscribe_without_the_queues_key() -> None:
+    pair = connect_service()
+    with pytest.raises(LocalProtocolError, match="NSUB of a service needs the queue's key too"):
+        pair.client.request(CORR, ENT, SubscribeNotifications(), None)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.appendix_a import CORR, ENT, MID, SID, B, E, N, a
 from tocsin.crypto.keys import AuthPrivateKey
-from tocsin.errors import DecodeError
+from tocsin.errors import DecodeError, LocalProtocolError
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.sessions import BlockCoder, ClientSession, RouterSession
 from tocsin.protocol.smp.dialect import SMP
@@ -154,6 +154,12 @@ def test_any_bytes_are_a_batch_or_refused(content: bytes) -> None:
 def test_a_malformed_batch_is_refused(content: bytes, message: str) -> None:
     with pytest.raises(DecodeError, match=message):
         split_batch(content)
+
+
+@pytest.mark.parametrize("items", [[b""] * 256, [bytes(65536)]])
+def test_what_no_block_can_hold_is_refused_before_it_is_sent(items: list[bytes]) -> None:
+    with pytest.raises(LocalProtocolError, match="than a block can hold"):
+        join_batch(items)
 
 
 def test_a_filler_takes_items_until_the_budget_is_used() -> None:

@@ -15,7 +15,6 @@ from tocsin.crypto.keys import (
 )
 from tocsin.crypto.signed_keys import SignedKey
 from tocsin.errors import (
-    BadKey,
     DecodeError,
     HandshakeFault,
     HandshakeRefused,
@@ -103,7 +102,7 @@ class SmpClientHandshake:
         """The client hello to send, and what it leads to. Raises `HandshakeRefused`."""
         try:
             hello = RouterHello.decode(router_hello)
-        except (DecodeError, BadKey) as error:
+        except DecodeError as error:
             raise HandshakeRefused(HandshakeFault.PARSE, "the router's hello does not parse") from error
         require_session(hello.session_id, self.tls_session_id)
         version = agree_version(self._own_versions(hello), hello.versions)
@@ -141,11 +140,7 @@ class SmpClientHandshake:
     def _coder(self, version: int, router_key: X25519PublicKey | None) -> BlockCoder:
         if version < ENCRYPTED_BLOCK_VERSION or self.proxy or self.client_key is None or router_key is None:
             return BlockCoder(SMP.block_size)
-        try:
-            secret = self.client_key.agree(router_key)
-        except BadKey as error:
-            raise HandshakeRefused(HandshakeFault.BAD_AUTH, str(error)) from error
-        keys = initial_chain_keys(self.tls_session_id, secret)
+        keys = initial_chain_keys(self.tls_session_id, self.client_key.agree(router_key))
         return BlockCoder(
             SMP.block_size,
             outgoing=BlockChain(keys.client_to_server),

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Self, TypeVar
 
 from tocsin.crypto.keys import AuthPublicKey, X25519PublicKey, auth_key_from_der, dh_key_from_der
-from tocsin.errors import DecodeError
+from tocsin.errors import DecodeError, LocalProtocolError
 from tocsin.wire.reader import WireReader
 from tocsin.wire.writer import WireWriter
 
@@ -61,8 +61,10 @@ class QueueRequest:
         out.maybe(self.link, lambda link: self._encode_link(out, link))
 
     def _encode_link(self, out: WireWriter, link: LinkRequest) -> None:
-        if self.mode is QueueMode.CONTACT:
-            out.short_bytes(link.link_id or b"")
+        if (link.link_id is not None) != (self.mode is QueueMode.CONTACT):
+            raise LocalProtocolError("the client chooses the link id of contact queues, and of no others")
+        if link.link_id is not None:
+            out.short_bytes(link.link_id)
         out.short_bytes(link.sender_id)
         link.data.encode(out)
 

@@ -102,11 +102,7 @@ class SmpRouterHandshake:
     def _coder(self, hello: ClientHello) -> BlockCoder:
         if hello.version < ENCRYPTED_BLOCK_VERSION or hello.client_key is None or hello.proxy:
             return BlockCoder(SMP.block_size)
-        try:
-            secret = self.session_key.agree(hello.client_key)
-        except BadKey as error:
-            raise HandshakeRefused(HandshakeFault.BAD_AUTH, str(error)) from error
-        keys = initial_chain_keys(self.tls_session_id, secret)
+        keys = initial_chain_keys(self.tls_session_id, self.session_key.agree(hello.client_key))
         return BlockCoder(
             SMP.block_size,
             outgoing=BlockChain(keys.server_to_client),

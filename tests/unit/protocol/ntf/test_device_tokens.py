@@ -44,7 +44,28 @@ def test_malformed_tokens_are_refused(data: bytes) -> None:
         DeviceToken.decode(WireReader(data))
 
 
-@pytest.mark.parametrize("text", ["", "apns_dev", "apns_dev ", "other ab", "APNS_DEV ab", "apns_dev \u20ac"])
+def test_the_null_provider_has_one_token_that_is_not_hex() -> None:
+    assert DeviceToken.parse("apns_null test_ntf_token") == DeviceToken(
+        PushProvider.APNS_NULL, b"test_ntf_token"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "apns_dev",
+        "apns_dev ",
+        "other ab",
+        "APNS_DEV ab",
+        "apns_dev \u20ac",
+        "apns_dev abc",
+        "apns_dev AB",
+        "apns_dev ab\n",
+        "apns_dev ../../x",
+        "apns_dev test_ntf_token",
+    ],
+)
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(DecodeError, match="device token"):
         DeviceToken.parse(text)

@@ -56,6 +56,13 @@ def test_malformed_subscriptions_are_refused(wire: bytes) -> None:
         NTF.commands.decode(wire, 3)
 
 
+def test_a_queue_without_a_notifier_id_is_refused() -> None:
+    """Its text could not be read by the device that gets it in a push."""
+    wire = SNEW_WIRE.replace(b"\x18" + NOTIFIER_ID, b"\x00")
+    with pytest.raises(DecodeError, match="empty notifier id"):
+        NTF.commands.decode(wire, 3)
+
+
 def test_other_commands_are_bare_tags() -> None:
     assert NTF.commands.decode(b"SCHK", 3) == CheckSubscription()
     assert NTF.commands.decode(b"SDEL", 3) == DeleteSubscription()

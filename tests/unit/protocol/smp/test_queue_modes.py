@@ -5,7 +5,7 @@ from hypothesis import given
 
 from tests.appendix_a import B
 from tests.strategies import queue_requests
-from tocsin.errors import DecodeError
+from tocsin.errors import DecodeError, LocalProtocolError
 from tocsin.protocol.smp.queue_modes import (
     LinkData,
     LinkRequest,
@@ -47,3 +47,12 @@ def test_unknown_letters_are_refused(kind: type[QueueMode] | type[SubscriptionMo
 
 def test_the_notifier_id_is_not_shown() -> None:
     assert "n0tifier" not in repr(NotifierIds(b"n0tifier", B))
+
+
+@pytest.mark.parametrize(
+    ("mode", "link_id"), [(QueueMode.CONTACT, None), (QueueMode.MESSAGING, b"\x01" * 24)]
+)
+def test_a_link_id_where_it_does_not_belong_is_not_sent(mode: QueueMode, link_id: bytes | None) -> None:
+    request = QueueRequest(mode, LinkRequest(link_id, b"\x02" * 24, LinkData(b"fixed", b"user")))
+    with pytest.raises(LocalProtocolError, match="link id of contact queues"):
+        request.encode(WireWriter())

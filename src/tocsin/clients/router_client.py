@@ -207,18 +207,21 @@ class RouterClient:
         self._metrics.timed_out(self._router, commands)
         self._timeouts_in_a_row += 1
         silent = asyncio.get_running_loop().time() - self._connection.received_at
-        if (
-            self._timeouts_in_a_row >= self._settings.drop_after_timeouts
-            and silent >= self._settings.drop_after
-        ):
+        enough = self._timeouts_in_a_row >= self._settings.drop_after_timeouts
+        if enough and silent >= self._settings.drop_after:
+            loss = ConnectionLost(f"{self._router} has given no sign of life for {silent:.0f} s")
+            self._end(loss, loss)
             self._connection.abort()
 
     async def _run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            prober = tasks.create_task(self._probe())
-            error = await self._receive()
-            prober.cancel()
-        self._end(error, error)
+        error = ConnectionLost(f"reading from {self._router} failed")  # unless `_receive` knows better
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                prober = tasks.create_task(self._probe())
+                error = await self._receive()
+                prober.cancel()
+        finally:
+            self._end(error, error)
 
     async def _receive(self) -> ConnectionLost:
         """Reads until the connection ends; says why it did."""

@@ -19,7 +19,6 @@ from tocsin.wire.reader import as_text
 
 PADDED_PUSH_BYTES: Final = 3072
 MAX_LIST_BYTES: Final = PADDED_PUSH_BYTES - LENGTH_BYTES
-MAX_LIST_ITEMS: Final = 6
 
 _BACKGROUND: Final = {"content-available": 1}
 _ALERT: Final = {

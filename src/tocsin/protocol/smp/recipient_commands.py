@@ -15,6 +15,7 @@ from tocsin.protocol.smp.queue_modes import (
     SubscriptionMode,
     decode_letter,
 )
+from tocsin.protocol.smp.sender_commands import SetsSenderKey
 from tocsin.protocol.smp.versions import (
     NEW_NOTIFIER_CREDS_VERSION,
     SENDER_AUTH_KEY_VERSION,
@@ -96,19 +97,10 @@ class SubscribeService(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class SecureQueue(CommandWithBody):
+class SecureQueue(SetsSenderKey):
     """KEY: the recipient sets the sender's key."""
 
     tag: ClassVar[bytes] = b"KEY"
-
-    sender_key: AuthPublicKey
-
-    def encode_body(self, out: WireWriter, version: int) -> None:
-        out.short_bytes(self.sender_key.der)
-
-    @classmethod
-    def decode_body(cls, body: WireReader, version: int) -> Self:
-        return cls(auth_key_from_der(body.short_bytes()))
 
 
 @dataclass(frozen=True, slots=True)

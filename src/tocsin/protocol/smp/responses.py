@@ -109,10 +109,8 @@ class Subscribed(ResponseWithBody):
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceSubscribed(ResponseWithBody):
-    """SOKS: how many queues the service is subscribed to."""
-
-    tag: ClassVar[bytes] = b"SOKS"
+class CountsQueues(ResponseWithBody):
+    """What SOKS and ENDS have in common: `i64(count)`."""
 
     count: int
 
@@ -122,6 +120,13 @@ class ServiceSubscribed(ResponseWithBody):
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
         return cls(body.i64())
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSubscribed(CountsQueues):
+    """SOKS: how many queues the service is subscribed to."""
+
+    tag: ClassVar[bytes] = b"SOKS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,19 +241,10 @@ class SubscriptionEnded(Response):
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceSubscriptionEnded(ResponseWithBody):
+class ServiceSubscriptionEnded(CountsQueues):
     """ENDS: another connection of the service took all its subscriptions over."""
 
     tag: ClassVar[bytes] = b"ENDS"
-
-    count: int
-
-    def encode_body(self, out: WireWriter, version: int) -> None:
-        out.i64(self.count)
-
-    @classmethod
-    def decode_body(cls, body: WireReader, version: int) -> Self:
-        return cls(body.i64())
 
 
 @dataclass(frozen=True, slots=True)

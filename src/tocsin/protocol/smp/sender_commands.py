@@ -38,10 +38,8 @@ class MessageFlags:
 
 
 @dataclass(frozen=True, slots=True)
-class SecureQueueBySender(CommandWithBody):
-    """SKEY: the sender sets its own key."""
-
-    tag: ClassVar[bytes] = b"SKEY"
+class SetsSenderKey(CommandWithBody):
+    """What KEY, SKEY and LKEY have in common: `key(sender)`."""
 
     sender_key: AuthPublicKey
 
@@ -51,6 +49,13 @@ class SecureQueueBySender(CommandWithBody):
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
         return cls(auth_key_from_der(body.short_bytes()))
+
+
+@dataclass(frozen=True, slots=True)
+class SecureQueueBySender(SetsSenderKey):
+    """SKEY: the sender sets its own key."""
+
+    tag: ClassVar[bytes] = b"SKEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +78,10 @@ class SendMessage(CommandWithBody):
 
 
 @dataclass(frozen=True, slots=True)
-class SecureLinkedQueue(CommandWithBody):
+class SecureLinkedQueue(SetsSenderKey):
     """LKEY: as SKEY, addressed by link id; answered with the link data."""
 
     tag: ClassVar[bytes] = b"LKEY"
-
-    sender_key: AuthPublicKey
-
-    def encode_body(self, out: WireWriter, version: int) -> None:
-        out.short_bytes(self.sender_key.der)
-
-    @classmethod
-    def decode_body(cls, body: WireReader, version: int) -> Self:
-        return cls(auth_key_from_der(body.short_bytes()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,8 @@ PROXY_FLAG_VERSION: Final = 14
 SHORT_LINKS_VERSION: Final = 15
 SERVICE_CERTS_VERSION: Final = 16
 NEW_NOTIFIER_CREDS_VERSION: Final = 17
-SERVICE_HASH_VERSION: Final = 19
-"""Not released: counts and hashes of service subscriptions (smp.md Appendix C)."""
 
 SUPPORTED: Final = VersionRange(6, 18)
 WITHOUT_ALPN: Final = VersionRange(6, 6)
-PROXIED: Final = VersionRange(8, 17)
-"""What a proxy advertises to its clients, cut to what the relay speaks."""
 PROXY_TO_OLD_RELAY: Final = 10
 """The newest version a proxy uses with a relay that does not know the proxy flag."""

@@ -120,12 +120,12 @@ class RouterClient:
                     more = await self._send_batch(batches, collector, in_flight, limit)
                 for answer in collector.take() or await self._wait(collector, in_flight):
                     yield answer
-                if self._loss is not None and not collector.waiting:
-                    break
+                more = more and self._loss is None
             for answer in collector.take():
                 yield answer
-            for request in batches.unsent() if self._loss is not None else ():
-                yield Answer(request, self._loss or ConnectionLost("the connection is gone"))
+            if self._loss is not None:
+                for request in batches.unsent():
+                    yield Answer(request, self._loss)
         finally:
             self._pending.forget(collector)
 
@@ -172,7 +172,7 @@ class RouterClient:
         try:
             await self._send(collector, batch.corr_ids, batch.requests, batch.transmissions)
         except ConnectionLost as error:
-            self._pending.fail(batch.corr_ids, error)
+            self._end(error, error)
             return False
         in_flight.append(_InFlight(asyncio.get_running_loop().time() + limit, batch.corr_ids))
         return True
@@ -185,7 +185,7 @@ class RouterClient:
         transmissions: list[bytes],
     ) -> None:
         if self._loss is not None:
-            raise self._loss
+            raise ConnectionLost(str(self._loss))
         for corr_id, request in zip(corr_ids, requests, strict=True):
             self._pending.expect(collector, corr_id, request)
         await self._connection.send(transmissions)

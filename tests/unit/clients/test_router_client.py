@@ -262,6 +262,16 @@ async def test_request_all_tells_of_every_request_when_the_connection_is_lost() 
     assert len(lost) > 500
 
 
+async def test_request_all_tells_of_every_request_when_sending_finds_the_connection_gone() -> None:
+    """The reader of the connection may not have noticed yet: no request may fall between the two."""
+    requests = [Request(DeleteQueue(), number.to_bytes(24, "big"), KEY) for number in range(1000)]
+    async with running_router(never_answer) as router, SmpClient.connect(router.address) as client:
+        client._connection.abort()
+        answers = [answer async for answer in client.request_all(requests)]
+    assert sorted(answer.request.entity_id for answer in answers) == [each.entity_id for each in requests]
+    assert all(isinstance(answer.outcome, ConnectionLost) for answer in answers)
+
+
 async def test_request_all_times_out_block_by_block() -> None:
     async def serve(connection: RouterConnection) -> None:
         await connection.receive()

@@ -16,6 +16,8 @@ TocsinError
 │   ├── PeerIdentityMismatch       the peer is not who the address says
 │   ├── HandshakeTimeout           TLS or hello took too long
 │   └── ConnectionLost             an open connection ended
+├── StoreError                     what must be kept cannot be kept
+├── ConfigError                    a setting is wrong, unknown or missing
 └── ClientError                    a command did not get the answer it wants
     ├── RouterRefused              the router answered ERR
     ├── UnexpectedResponse         an answer of another kind
@@ -106,6 +108,14 @@ class HandshakeTimeout(TransportError):
 
 class ConnectionLost(TransportError):
     """An open connection ended."""
+
+
+class StoreError(TocsinError):
+    """What must be kept cannot be written, or what was kept cannot be read."""
+
+
+class ConfigError(TocsinError):
+    """A setting is wrong, unknown or missing; the text names it."""
 
 
 class ClientError(TocsinError):

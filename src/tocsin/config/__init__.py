@@ -1,0 +1,1 @@
+"""Settings: frozen dataclasses, loaded once."""

@@ -1,0 +1,77 @@
+"""Everything that can be set about an SMP router (smp.md 9.1, 10.3). Times are seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class SmpProxySettings:
+    """Forwarding senders' commands to other routers."""
+
+    enabled: bool = True
+    connect_timeout: float = 15.0
+    response_timeout: float = 30.0
+    remember_failure: float = 30.0
+    """A relay that could not be reached is not tried again for so long."""
+    client_concurrency: int = 32
+    """Forwarded commands of one client at a time; beyond it the client is not read."""
+    socks_proxy: str | None = None
+    """host:port"""
+
+
+@dataclass(frozen=True, slots=True)
+class SmpSettings:
+    """The behaviour of an SMP router. The defaults are those of the reference's executable."""
+
+    # Where
+    hosts: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - a public server
+    ports: tuple[int, ...] = (5223,)
+    credentials: Path = Path("/etc/opt/simplex")
+    """Folder of ca.crt, server.crt, server.key."""
+    store: Path | None = Path("/var/opt/simplex")
+    """Folder of the logs; none keeps everything in memory only."""
+
+    # Who may do what
+    new_queues: bool = True
+    create_password: str | None = field(default=None, repr=False)
+    accept_service_credentials: bool = True
+    lowest_version: int = 6
+    highest_version: int = 18
+    accept_without_alpn: bool = True
+
+    # Queues and messages
+    message_quota: int = 128
+    message_ttl: float | None = 21 * DAY
+    message_expiry_interval: float = 7200.0
+    expire_messages_on_start: bool = True
+    expire_messages_on_send: bool = False
+
+    # Notifications
+    notification_ttl: float = DAY
+    notification_expiry_interval: float = 3600.0
+    notification_interval: float = 1.5
+    """Between delivery passes; 0 delivers at once."""
+
+    # Connections
+    end_interval: float = 15.0
+    """Between flushes of END, ENDS and DELD; 0 sends them at once."""
+    tls_handshake_seconds: float = 60.0
+    hello_seconds: float = 120.0
+    inactive_ttl: float | None = 21_600.0
+    inactive_check_interval: float = 3600.0
+    write_queue_blocks: int = 128
+    max_connections: int = 15_000
+    drain_seconds: float = 5.0
+
+    proxy: SmpProxySettings = field(default_factory=SmpProxySettings)
+
+    # Operation
+    control_port: int | None = None
+    control_port_admin_password: str | None = field(default=None, repr=False)
+    control_port_user_password: str | None = field(default=None, repr=False)
+    daily_block_queue_quota: int = 20
+    prometheus_port: int | None = None

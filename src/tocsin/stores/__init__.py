@@ -1,0 +1,1 @@
+"""What routers remember: records, the changes to them, and stores that keep both."""

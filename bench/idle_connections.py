@@ -52,10 +52,10 @@ async def kibibytes_per_connection(credentials: Credentials, count: int) -> floa
         warm_up = await _connect_elsewhere(address, 32, established)
         await _end(warm_up)
         gc.collect()
-        before = _resident_bytes()
+        before = resident_bytes()
         clients = await _connect_elsewhere(address, count, established)
         gc.collect()
-        grown = _resident_bytes() - before
+        grown = resident_bytes() - before
         await _end(clients)
         await listener.close(0.0)
     return grown / count / 1024
@@ -87,7 +87,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 

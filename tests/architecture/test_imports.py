@@ -67,7 +67,8 @@ RULES: Final[dict[str, Rule]] = {
     "push": rule(
         "protocol.ntf", "crypto", *OPEN, third_party="jh2 hpack pyreqwest", refused_stdlib=frozenset()
     ),
-    "routers": rule("protocol", "transport", "clients", "stores", "push", *OPEN),
+    # wire, crypto: ids in the operator's lines, version ranges; keys, boxes and authorizations are checked here.
+    "routers": rule("wire", "crypto", "protocol", "transport", "clients", "stores", "push", *OPEN),
     "agent": rule("protocol", "transport", "clients", "stores", *OPEN),
     "observability": rule("config"),
     "web": rule(

@@ -8,29 +8,38 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import NoReturn
 
 from tocsin import __version__
-from tocsin.cli import ping, self_check
+from tocsin.cli import ping, self_check, smp
 from tocsin.errors import TocsinError
 
-COMMANDS = (self_check, ping)
+COMMANDS = (self_check, ping, smp)
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tocsin", description="Private push notifications for SimpleX.")
     parser.add_argument("--version", action="version", version=f"tocsin {__version__}")
+    _add_commands(parser, COMMANDS)
+    return parser
+
+
+def _add_commands(parser: argparse.ArgumentParser, modules: Sequence[ModuleType]) -> None:
+    """A module has either `SUBCOMMANDS`, modules like itself, or `add_arguments` and `run`."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in COMMANDS:
+    for module in modules:
         command = commands.add_parser(
             module.NAME,
             help=module.SUMMARY,
             description=module.DESCRIPTION,
             epilog=f"example: {module.EXAMPLE}",
         )
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
-    return parser
+        if subcommands := getattr(module, "SUBCOMMANDS", ()):
+            _add_commands(command, subcommands)
+        else:
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
 
 
 def run(arguments: Sequence[str]) -> int:

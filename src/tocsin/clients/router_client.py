@@ -17,7 +17,7 @@ from typing import NamedTuple, Self, TypeVar
 from tocsin.clients.event_stream import EventStream
 from tocsin.clients.outgoing_batches import OutgoingBatches, encode_request
 from tocsin.clients.pending import Collector, PendingRequests
-from tocsin.clients.requests import Answer, Event, Request, RouterRefused
+from tocsin.clients.requests import Answer, Event, Outcome, Request, RouterRefused
 from tocsin.clients.settings import ClientSettings
 from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.errors import (
@@ -74,12 +74,14 @@ class RouterClient:
         key: AuthPrivateKey | None = None,
         *,
         timeout: float | None = None,
+        corr_id: bytes | None = None,
     ) -> Response:
         """The router's answer. Raises RouterRefused for ERR, ResponseTimeout, ConnectionLost, LocalProtocolError.
 
-        Also raises UnexpectedResponse or RemoteProtocolError for an answer that is none to this command.
+        Also raises UnexpectedResponse or RemoteProtocolError for an answer that is none to this command. The
+        correlation id is random unless the command depends on it: then it must never have been used before.
         """
-        return _answer_or_raise((await self._outcome(Request(command, entity_id, key), timeout)).outcome)
+        return _answer_or_raise(await self._outcome(Request(command, entity_id, key), timeout, corr_id))
 
     async def ask(
         self,
@@ -141,10 +143,10 @@ class RouterClient:
         """From now on PING the router when it is silent for long: for connections that wait for events."""
         self._probes = True
 
-    async def _outcome(self, request: Request, timeout: float | None) -> Answer:
+    async def _outcome(self, request: Request, timeout: float | None, corr_id: bytes | None) -> Outcome:
         limit = self._settings.response_timeout if timeout is None else timeout
         deadline = asyncio.get_running_loop().time() + limit
-        encoded = encode_request(self.session, request)
+        encoded = encode_request(self.session, request, corr_id)
         collector = Collector()
         try:
             async with asyncio.timeout_at(deadline):
@@ -155,7 +157,7 @@ class RouterClient:
         finally:
             self._pending.forget(collector)
         if answers:
-            return answers[0]
+            return answers[0].outcome
         self._count_timeouts(1)
         raise ResponseTimeout(
             f"{self._router} did not answer {request.command.tag.decode()} within {limit:g} s"
@@ -316,7 +318,7 @@ def _drop_answered(in_flight: deque[_InFlight], collector: Collector) -> None:
         in_flight.popleft()
 
 
-def _answer_or_raise(outcome: Response | TocsinError) -> Response:
+def _answer_or_raise(outcome: Outcome) -> Response:
     if isinstance(outcome, TocsinError):
         raise outcome
     if isinstance(outcome, Refused):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-DAY = 86_400.0
+DAY: Final = 86_400.0
+LOWEST_VERSION: Final = 6
+HIGHEST_VERSION: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,8 @@ class SmpProxySettings:
     """Forwarded commands of one client at a time; beyond it the client is not read."""
     socks_proxy: str | None = None
     """host:port"""
+    socks_onion_only: bool = True
+    """Other hosts than .onion are reached directly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +36,21 @@ class SmpSettings:
     # Where
     hosts: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - a public server
     ports: tuple[int, ...] = (5223,)
+    public_hosts: tuple[str, ...] = ()
+    """Names of this router in its address, best first; they are told, not listened on."""
     credentials: Path = Path("/etc/opt/simplex")
     """Folder of ca.crt, server.crt, server.key."""
     store: Path | None = Path("/var/opt/simplex")
     """Folder of the logs; none keeps everything in memory only."""
+    restore_messages: bool = True
+    """Messages and notifications survive a restart; of no effect without a store."""
 
     # Who may do what
     new_queues: bool = True
     create_password: str | None = field(default=None, repr=False)
     accept_service_credentials: bool = True
-    lowest_version: int = 6
-    highest_version: int = 18
+    lowest_version: int = LOWEST_VERSION
+    highest_version: int = HIGHEST_VERSION
     accept_without_alpn: bool = True
 
     # Queues and messages
@@ -74,4 +84,14 @@ class SmpSettings:
     control_port_admin_password: str | None = field(default=None, repr=False)
     control_port_user_password: str | None = field(default=None, repr=False)
     daily_block_queue_quota: int = 20
+    """Queues that may be blocked in a day (UTC); 0 for any number, -1 for none."""
     prometheus_port: int | None = None
+    prometheus_host: str = "127.0.0.1"
+    prometheus_interval: float | None = None
+    """Between writings of the metrics file in the store's folder; none writes no file."""
+    log_stats: bool = False
+    """Statistics survive a restart and are logged daily, in files in the store's folder."""
+    log_tls_errors: bool = False
+
+    sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Where a key was set, by the name of its environment variable; for people (`config.smp_ini.describe`)."""

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from tocsin.crypto.block_chains import BlockChain
-from tocsin.crypto.boxes import TAG_BYTES
+from tocsin.crypto.boxes import TAG_BYTES, BoxKey
 from tocsin.crypto.keys import (
     AuthPrivateKey,
     AuthPublicKey,
@@ -23,12 +23,14 @@ from tocsin.crypto.keys import (
 )
 from tocsin.errors import BadBox, DecodeError, LocalProtocolError, RemoteProtocolError
 from tocsin.protocol.authorization import AUTH_LENGTHS, AuthorizationCheck, Authorizer
+from tocsin.protocol.certificate_keys import CertificateChainKey
 from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError
 from tocsin.protocol.messages import Command, Response, ServiceSigning, UnknownTag
 from tocsin.wire.batches import ITEM_OVERHEAD, MAX_ITEMS, BatchFiller, join_batch, pack, split_batch
 from tocsin.wire.padding import pad, unpad
 from tocsin.wire.transmissions import join_transmission, signed_tail, split_transmission
+from tocsin.wire.versions import VersionRange
 from tocsin.wire.writer import short
 
 ROOM_FOR_ERRORS: Final = 128
@@ -74,6 +76,18 @@ class ServiceSession:
     service_id: bytes
     fingerprint: bytes
     session_key: Ed25519PrivateKey
+
+
+@dataclass(frozen=True, slots=True)
+class RelayProof:
+    """What a proxy learns when it connects to a relay (smp.md 6.7)."""
+
+    versions: VersionRange
+    """Offered by the relay."""
+    certificate_key: CertificateChainKey
+    """The relay's certificates and its signed session key, for the proxy's clients to check."""
+    forwarding_key: BoxKey = field(repr=False)
+    """Seals the envelopes between proxy and relay."""
 
 
 class ServiceRole(Enum):
@@ -173,7 +187,7 @@ class Session:
 class ClientSession(Session):
     """The client's side: writes commands, reads responses."""
 
-    __slots__ = ("_authorizer", "service")
+    __slots__ = ("_authorizer", "relay", "service")
 
     def __init__(
         self,
@@ -187,6 +201,8 @@ class ClientSession(Session):
         super().__init__(dialect, version, session_id, coder)
         self._authorizer = Authorizer(router_key)
         self.service = service
+        self.relay: RelayProof | None = None
+        """What a proxy hands on to its clients; only on a proxy's own connections."""
 
     def request(
         self, corr_id: bytes, entity_id: bytes, command: Command, key: AuthPrivateKey | None
@@ -248,7 +264,7 @@ class ClientSession(Session):
 class RouterSession(Session):
     """The router's side: reads commands, writes responses."""
 
-    __slots__ = ("_check", "_longest_ids", "service", "session_key")
+    __slots__ = ("_check", "_longest_ids", "forwarding_key", "service", "session_key")
 
     def __init__(
         self,
@@ -264,6 +280,8 @@ class RouterSession(Session):
         self._check = AuthorizationCheck(session_key)
         self._longest_ids = dialect.budget - ROOM_FOR_ERRORS
         self.service = service
+        self.forwarding_key: BoxKey | None = None
+        """Opens the envelopes of a proxy; only on connections of proxies."""
 
     def read_block(self, block: bytes) -> list[ReceivedCommand | RefusedCommand]:
         """Total: whatever the bytes, each transmission is a command or the error to answer with."""

@@ -79,5 +79,9 @@ class SmpStore(Protocol):
     def expire_notifications(self, before: int) -> int:
         """Removes those older than `before`; says how many."""
 
+    @property
+    def uncommitted(self) -> bool:
+        """Whether there are changes that are not durable yet, and could be."""
+
     async def commit(self) -> None:
         """Returns when every change made before this call is durable. Raises StoreError if that is impossible."""

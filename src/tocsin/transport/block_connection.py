@@ -17,6 +17,7 @@ from typing import Final
 from tocsin.errors import LocalProtocolError
 from tocsin.transport.connection_loss import BlockConnectionLost, LossReason, loss_reason
 from tocsin.transport.outgoing_blocks import OutgoingBlocks
+from tocsin.transport.socket_options import unacknowledged_bytes
 from tocsin.transport.tls_handshake import describe_failure, peer_chain, session_id
 from tocsin.transport.tls_shutdown import discard_arrived, say_goodbye
 
@@ -95,6 +96,18 @@ class BlockConnection:
     def sent_at(self) -> float:
         """Loop time at which the kernel last took a block, or the connection was made."""
         return self._out.sent_at
+
+    @property
+    def write_room(self) -> int:
+        """How many blocks `try_write_block` takes now: for blocks that must not be made in vain."""
+        return self._out.room if self._loss is None and self._closed is None else 0
+
+    @property
+    def peer_has_all(self) -> bool:
+        """Whether the peer's system has acknowledged every byte sent so far (Linux; elsewhere never)."""
+        if self._loss is not None or self._out.pending:
+            return False
+        return unacknowledged_bytes(self._sock) == 0
 
     async def read_block(self) -> bytes:
         """The next block. Raises ConnectionLost once those that arrived before the end are read.

@@ -70,6 +70,11 @@ class OutgoingBlocks:
         self.sent_at = self._loop.time()
 
     @property
+    def pending(self) -> bool:
+        """Whether any block is not with the kernel yet."""
+        return bool(self._queue) or self._unsent is not None
+
+    @property
     def room(self) -> int:
         """How many blocks `try_put` takes now; none while others wait in line, so nobody is overtaken."""
         return self._limit - len(self._queue) - self._unsent_blocks - self._reserved

@@ -89,6 +89,13 @@ class RouterConnection:
             await self.connection.wait_for_room()
             self.connection.try_write_block(self.session.to_block(batch))
 
+    def try_send(self, transmissions: Sequence[bytes]) -> bool:
+        """All of them, or none and False if the write queue has no room for all: never waits."""
+        batches = list(self.session.batches(transmissions))
+        if self.connection.write_room < len(batches):
+            return False
+        return all(self.connection.try_write_block(self.session.to_block(batch)) for batch in batches)
+
     async def serve(self, answer: AnswerCommand) -> None:
         """Answers the commands of each block in their order, one block after the other. Raises ConnectionLost.
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
+import struct
+import sys
 from contextlib import suppress
 from typing import Final
 
 KEEP_ALIVE_IDLE_SECONDS: Final = 30
 KEEP_ALIVE_INTERVAL_SECONDS: Final = 15
 KEEP_ALIVE_PROBES: Final = 4
+
+_SIOCOUTQ: Final = 0x5411  # linux/sockios.h: bytes in the send queue that the peer has not acknowledged
 
 
 def send_without_delay(sock: socket.socket) -> None:
@@ -30,3 +35,15 @@ def keep_alive(sock: socket.socket) -> None:
         for name, value in options.items():
             if hasattr(socket, name):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def unacknowledged_bytes(sock: socket.socket) -> int | None:
+    """Bytes handed to the kernel that the peer's system has not acknowledged; None where that is not told."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        answer = fcntl.ioctl(sock.fileno(), _SIOCOUTQ, bytes(4))
+    except (OSError, ValueError):
+        return None
+    count: int = struct.unpack("i", answer)[0]
+    return count

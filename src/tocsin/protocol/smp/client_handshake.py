@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tocsin.crypto.block_chains import BlockChain, initial_chain_keys
+from tocsin.crypto.boxes import box_key
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import (
     Ed448PrivateKey,
@@ -23,7 +24,7 @@ from tocsin.errors import (
 from tocsin.protocol.certificate_keys import CertificateChainKey
 from tocsin.protocol.error_codes import HANDSHAKE_FAULTS
 from tocsin.protocol.hellos import agree_version, require_session, router_session_key
-from tocsin.protocol.sessions import BlockCoder, ClientSession, ServiceRole, ServiceSession
+from tocsin.protocol.sessions import BlockCoder, ClientSession, RelayProof, ServiceRole, ServiceSession
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.hellos import (
     ClientHello,
@@ -117,6 +118,9 @@ class SmpClientHandshake:
             None if offer is None else offer.hello(),
         )
         session = ClientSession(SMP, version, hello.session_id, self._coder(version, router_key), router_key)
+        if self.proxy and own_key is not None and router_key is not None and hello.router_key is not None:
+            forwarding_key = box_key(own_key.agree(router_key))
+            session.relay = RelayProof(hello.versions, hello.router_key, forwarding_key)
         return sent.encode(), session if offer is None else AwaitingService(session, offer), hello
 
     def _own_versions(self, hello: RouterHello) -> VersionRange:

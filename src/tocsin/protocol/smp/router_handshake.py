@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tocsin.crypto.block_chains import BlockChain, initial_chain_keys
+from tocsin.crypto.boxes import box_key
 from tocsin.crypto.certificate_chains import validate_client_chain
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import (
@@ -97,6 +98,8 @@ class SmpRouterHandshake:
         require_offered(hello.version, self.offered)
         own_key = self.session_key if self.offered.highest >= AUTH_COMMANDS_VERSION else None
         session = RouterSession(SMP, hello.version, self.tls_session_id, self._coder(hello), own_key)
+        if own_key is not None and hello.client_key is not None:
+            session.forwarding_key = box_key(own_key.agree(hello.client_key))
         return session if hello.service is None else self._claim(hello.service, session, now)
 
     def _coder(self, hello: ClientHello) -> BlockCoder:

@@ -20,5 +20,7 @@ NEW_NOTIFIER_CREDS_VERSION: Final = 17
 
 SUPPORTED: Final = VersionRange(6, 18)
 WITHOUT_ALPN: Final = VersionRange(6, 6)
+PROXIED: Final = VersionRange(8, 17)
+"""What a proxy advertises to its clients, cut to what the relay speaks."""
 PROXY_TO_OLD_RELAY: Final = 10
 """The newest version a proxy uses with a relay that does not know the proxy flag."""

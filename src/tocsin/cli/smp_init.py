@@ -1,0 +1,115 @@
+"""`tocsin smp init`: certificates and settings of a new router."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tocsin.cli.smp_files import ALGORITHMS, DEFAULT_FOLDER, DEFAULT_STORE, router_address
+from tocsin.config.smp_ini import INI_FILE, checked_value, load_smp_settings, new_ini
+from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
+from tocsin.crypto.credentials import CertificateAlgorithm
+from tocsin.errors import ConfigError
+from tocsin.protocol.addresses import parse_host
+from tocsin.transport.credential_files import (
+    AUTHORITY_CERTIFICATE,
+    AUTHORITY_KEY,
+    FINGERPRINT,
+    LEAF_CERTIFICATE,
+    LEAF_KEY,
+    write_authority,
+    write_credentials,
+)
+
+NAME = "init"
+SUMMARY = "make certificates and settings for a new router"
+DESCRIPTION = (
+    "Makes an offline certificate authority, whose fingerprint is the router's identity, a certificate for TLS, and "
+    "a commented settings file with every key. Nothing that exists is overwritten. Prints the router's address."
+)
+EXAMPLE = "tocsin smp init --host smp.example.com --random-password"
+
+_FILES = (AUTHORITY_CERTIFICATE, AUTHORITY_KEY, LEAF_CERTIFICATE, LEAF_KEY, FINGERPRINT, INI_FILE)
+_RANDOM_PASSWORD_BYTES = 24
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--host", required=True, help="the router's host name or IP address; several separated by commas"
+    )
+    parser.add_argument("--port", default="5223", help="port to listen on; several by commas (default 5223)")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=DEFAULT_FOLDER,
+        help=f"for certificates and settings (default {DEFAULT_FOLDER})",
+    )
+    parser.add_argument(
+        "--store", type=Path, default=DEFAULT_STORE, help=f"folder for the logs (default {DEFAULT_STORE})"
+    )
+    parser.add_argument(
+        "--algorithm", choices=ALGORITHMS, default="ED25519", help="of the certificates (default ED25519)"
+    )
+    password = parser.add_mutually_exclusive_group()
+    password.add_argument(
+        "--password", help="needed to create queues; other users of this machine may see it"
+    )
+    password.add_argument("--random-password", action="store_true", help="the same, chosen by chance")
+    parser.add_argument("--dry-run", action="store_true", help="check and tell what would be made")
+
+
+def run(options: argparse.Namespace) -> int:
+    folder: Path = options.folder
+    values = _chosen_values(options)
+    if existing := [name for name in _FILES if (folder / name).exists()]:
+        raise ConfigError(f"{folder} has a router already ({', '.join(existing)}): nothing is overwritten")
+    if options.dry_run:
+        print(f"would make in {folder}: {', '.join(_FILES)}")
+        return 0
+    try:
+        fingerprint = _make(folder, values, CertificateAlgorithm(options.algorithm))
+    except OSError as error:
+        raise ConfigError(f"{error.filename or folder}: {error.strerror}") from error
+    settings = load_smp_settings(folder / INI_FILE, {})
+    print(f"Made in {folder}: {', '.join(_FILES)}")
+    print(
+        f"Keep {AUTHORITY_KEY} elsewhere: it is needed only for new certificates, and whoever has it is the router."
+    )
+    if settings.create_password is not None:
+        print(
+            f"Address for those who may create queues: {router_address(settings, fingerprint, with_password=True)}"
+        )
+    print(f"Address: {router_address(settings, fingerprint, with_password=False)}")
+    return 0
+
+
+def _chosen_values(options: argparse.Namespace) -> dict[str, str]:
+    hosts = checked_value("TRANSPORT", "host", options.host, "--host")
+    values = {
+        "host": ",".join(parse_host(host) for host in hosts),
+        "port": options.port,
+        "store_path": str(options.store.absolute()),
+    }
+    password = secrets.token_urlsafe(_RANDOM_PASSWORD_BYTES) if options.random_password else options.password
+    if password is not None:
+        values["create_password"] = checked_value("AUTH", "create_password", password, "--password")
+    checked_value("TRANSPORT", "port", options.port, "--port")
+    return values
+
+
+def _make(folder: Path, values: dict[str, str], algorithm: CertificateAlgorithm) -> bytes:
+    now = datetime.now(UTC)
+    authority = make_authority(algorithm, now=now, serial=new_serial())
+    leaf = issue_leaf(authority, values["host"].split(",")[0], algorithm, now=now, serial=new_serial())
+    write_authority(folder, authority)
+    write_credentials(folder, leaf)
+    # Last, and only for its owner: it holds the passwords.
+    descriptor = os.open(folder / INI_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(new_ini(values))
+        file.flush()
+        os.fsync(file.fileno())
+    return authority.fingerprint

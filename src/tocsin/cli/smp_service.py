@@ -1,0 +1,208 @@
+"""Puts an SMP router together from its settings: credentials, store, listeners, control port, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol
+
+from tocsin.config.smp_settings import SmpSettings
+from tocsin.errors import ConfigError, StoreError
+from tocsin.observability.prometheus import counters_of, exposition, gauge
+from tocsin.protocol.error_codes import Blocked, encode_error
+from tocsin.protocol.smp.versions import SUPPORTED
+from tocsin.routers.smp.control_port import ControlPasswords, ControlPort
+from tocsin.routers.smp.operator import QueueOperator
+from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router, until_told_to_stop
+from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
+from tocsin.stores.memory.smp_store_files import open_smp_store
+from tocsin.transport.credential_files import read_credentials
+from tocsin.web.metrics_endpoint import MetricsEndpoint
+
+logger = logging.getLogger(__name__)
+
+MAINTENANCE_INTERVAL = 10.0
+STATISTICS_INTERVAL = 86_400.0
+METRICS_FILE = "smp-server-metrics.txt"
+
+
+class DurableSide(Protocol):
+    """What keeps a store's changes."""
+
+    async def maintain(self) -> bool: ...
+    async def save(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+async def run_smp_router(settings: SmpSettings, *, maintenance: bool = False) -> None:
+    """Serves until SIGTERM or SIGINT. With `maintenance` the store is only read, compacted and closed again."""
+    if settings.log_tls_errors:
+        logging.getLogger("tocsin.transport.listener").setLevel(logging.DEBUG)
+    async with opened_store(settings) as (store, durable):
+        if maintenance:
+            logger.info("maintenance: the store was read and compacted; nothing is served")
+            return
+        async with running(settings, store, durable) as router:
+            logger.info("serving on ports %s", ", ".join(map(str, router.ports)))
+            await until_told_to_stop()
+            logger.info("stopping: connections are drained")
+
+
+@asynccontextmanager
+async def opened_store(settings: SmpSettings) -> AsyncIterator[tuple[SmpMemoryStore, DurableSide | None]]:
+    """The store of the settings' folder, or one that forgets everything."""
+    if not settings.restore_messages:
+        raise ConfigError(
+            "restore_messages: off cannot be done: what was answered OK is kept; remove the line"
+        )
+    if settings.store is None:
+        yield SmpMemoryStore(), None
+        return
+    store, files = await asyncio.to_thread(
+        open_smp_store,
+        settings.store,
+        now=time.time(),
+        message_ttl=settings.message_ttl if settings.expire_messages_on_start else None,
+        notification_ttl=settings.notification_ttl,
+    )
+    try:
+        logger.info(
+            "store opened: %d queues, %d messages, %d notifications",
+            files.report.queues,
+            files.report.messages,
+            files.report.notifications,
+        )
+        yield store, files
+    finally:
+        await files.close()
+
+
+@asynccontextmanager
+async def running(
+    settings: SmpSettings, store: SmpMemoryStore, durable: DurableSide | None
+) -> AsyncIterator[RunningSmpRouter]:
+    async with AsyncExitStack() as stack:
+        credentials = read_credentials(settings.credentials)
+        router = await stack.enter_async_context(running_smp_router(settings, credentials, store))
+        operator = Operator(settings, router, store, durable)
+        if settings.control_port is not None:
+            passwords = ControlPasswords(
+                settings.control_port_admin_password, settings.control_port_user_password
+            )
+            port = ControlPort(
+                operator,
+                passwords,
+                port=settings.control_port,
+                daily_block_quota=settings.daily_block_queue_quota,
+            )
+            await stack.enter_async_context(port)
+        if settings.prometheus_port is not None:
+            endpoint = MetricsEndpoint(
+                operator.metrics, host=settings.prometheus_host, port=settings.prometheus_port
+            )
+            await stack.enter_async_context(endpoint)
+        for turn in _upkeep(settings, operator, durable):
+            stack.callback(asyncio.create_task(turn).cancel)
+        yield router
+
+
+def _upkeep(
+    settings: SmpSettings, operator: Operator, durable: DurableSide | None
+) -> Iterator[Coroutine[None, None, None]]:
+    """What goes on beside the router."""
+    if durable is not None:
+        yield _repeat(MAINTENANCE_INTERVAL, durable.maintain)
+    if settings.log_stats:
+        yield _repeat(STATISTICS_INTERVAL, operator.log_statistics)
+    if settings.prometheus_interval is not None and settings.store is not None:
+        yield _repeat(settings.prometheus_interval, operator.write_metrics)
+
+
+async def _repeat(interval: float, turn: Callable[[], Awaitable[object]]) -> None:
+    """A failure is logged, and the next turn comes all the same."""
+    while True:
+        await asyncio.sleep(interval)
+        try:
+            await turn()
+        except (StoreError, OSError):
+            logger.exception("upkeep failed; it is tried again in %s s", interval)
+
+
+class Operator:
+    """What the control port and the metrics endpoint see of a running router."""
+
+    def __init__(
+        self,
+        settings: SmpSettings,
+        router: RunningSmpRouter,
+        store: SmpMemoryStore,
+        durable: DurableSide | None,
+    ) -> None:
+        self._settings = settings
+        self._router = router
+        self._store = store
+        self._durable = durable
+        self._queues = QueueOperator(router.state)
+
+    def metrics(self) -> str:
+        router, store = self._router.router, self._store
+        return exposition(
+            [
+                *counters_of(self._router.state.counters, "smp"),
+                gauge("smp_queues", "Queues that exist now.", store.queue_count()),
+                gauge("smp_open_connections", "Connections that are open now.", len(router.peers)),
+                gauge(
+                    "smp_notifiers_waiting",
+                    "Notifiers with notifications that were not delivered yet.",
+                    len(store.notifiers_with_notifications()),
+                ),
+            ]
+        )
+
+    async def log_statistics(self) -> None:
+        logger.info("statistics: %s", self.stats().replace("\n", ", "))
+
+    async def write_metrics(self) -> None:
+        """For collectors that read files."""
+        assert self._settings.store is not None
+        path = self._settings.store / METRICS_FILE
+        draft = path.with_suffix(".new")
+        await asyncio.to_thread(draft.write_text, self.metrics())
+        await asyncio.to_thread(draft.replace, path)
+
+    def stats(self) -> str:
+        counters = self._router.state.counters
+        return "\n".join(f"{name}: {getattr(counters, name)}" for name in counters.__dataclass_fields__)
+
+    def clients(self) -> Iterable[str]:
+        yield "version,subscriptions,notifiers,service,idle_seconds"
+        now = asyncio.get_running_loop().time()
+        for peer in self._router.router.peers:
+            connection = peer.connection.connection
+            idle = now - max(connection.received_at, connection.sent_at)
+            service = "" if peer.session.service is None else peer.session.service.role.name.lower()
+            yield (
+                f"{peer.session.version},{len(peer.deliveries)},{len(peer.notifiers)},{service},{idle:.0f}"
+            )
+
+    def queue_status(self, sender_or_link_id: bytes) -> str | None:
+        status = self._queues.queue_status(sender_or_link_id)
+        if isinstance(status, Blocked):
+            return "blocked," + encode_error(status, SUPPORTED.highest).decode().removeprefix("BLOCKED ")
+        return None if status is None else status.value
+
+    async def block(self, sender_or_link_id: bytes, blocked: Blocked) -> bool:
+        return await self._queues.block(sender_or_link_id, blocked)
+
+    async def unblock(self, sender_or_link_id: bytes) -> bool:
+        return await self._queues.unblock(sender_or_link_id)
+
+    async def delete(self, sender_or_link_id: bytes) -> bool:
+        return await self._queues.delete(sender_or_link_id)
+
+    async def save(self) -> None:
+        if self._durable is not None:
+            await self._durable.save()

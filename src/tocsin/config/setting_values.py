@@ -1,0 +1,152 @@
+"""Kinds of values in settings files: how each is read, written, and described to whoever got it wrong."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+_HOST: Final = re.compile(r"[^\s,;/@#]{1,255}")
+_SOCKS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,/@\[\]]+):([0-9]{1,5})")
+_CREATE_PASSWORD: Final = re.compile(r"[!-~]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueKind:
+    """`read` raises ValueError for a text that is not as `expected`; `write` gives a text that reads back."""
+
+    expected: str
+    read: Callable[[str], Any]
+    write: Callable[[Any], str] = str
+
+
+def whole_number(lowest: int, highest: int | None = None) -> ValueKind:
+    def read(text: str) -> int:
+        number = int(text) if re.fullmatch(r"-?[0-9]{1,12}", text) else None
+        if number is None or number < lowest or (highest is not None and number > highest):
+            raise ValueError
+        return number
+
+    limit = f"of at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+    return ValueKind(f"a whole number {limit}", read)
+
+
+def duration(*, zero: bool = False, unit: float = 1.0, name: str = "seconds") -> ValueKind:
+    """A time in `name`, kept as seconds; `zero` says whether 0 has a meaning."""
+
+    def read(text: str) -> float:
+        number = float(text) if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", text) else math.nan
+        if not (number > 0 or (zero and number == 0)):
+            raise ValueError
+        return number * unit
+
+    def write(seconds: float) -> str:
+        number = round(seconds / unit, 9)
+        return str(int(number)) if number == int(number) else f"{number:f}".rstrip("0")
+
+    return ValueKind(f"a number of {name}, {'0 or more' if zero else 'more than 0'}", read, write)
+
+
+def or_off(kind: ValueKind) -> ValueKind:
+    """`off` is None."""
+    return ValueKind(
+        f"{kind.expected}, or `off`,",
+        lambda text: None if text == "off" else kind.read(text),
+        lambda value: "off" if value is None else kind.write(value),
+    )
+
+
+def choice(**values: object) -> ValueKind:
+    """One of some words, each of which stands for a value."""
+
+    def read(text: str) -> object:
+        if text not in values:
+            raise ValueError
+        return values[text]
+
+    def write(value: object) -> str:
+        return next(word for word, meant in values.items() if meant == value)
+
+    return ValueKind(" or ".join(f"`{word}`" for word in values), read, write)
+
+
+def unavailable(*allowed: str, because: str) -> ValueKind:
+    """A wish that can only be declined: any other text than `allowed` is answered with the reason."""
+
+    def read(text: str) -> None:
+        if text not in allowed:
+            raise ValueError
+
+    words = " or ".join(f"`{word}`" for word in allowed)
+    return ValueKind(f"{because}: {f'only {words}' if allowed else 'no such key'}", read, lambda _value: "")
+
+
+def _read_ports(text: str) -> tuple[int, ...]:
+    ports = tuple(_read_port(part.strip()) for part in text.split(","))
+    if len(set(ports)) != len(ports):
+        raise ValueError
+    return ports
+
+
+def _read_port(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > 65_535:
+        raise ValueError
+    return int(text)
+
+
+def _read_hosts(text: str) -> tuple[str, ...]:
+    hosts = tuple(part.strip() for part in text.split(","))
+    if not all(_HOST.fullmatch(host) for host in hosts):
+        raise ValueError
+    return hosts
+
+
+def _read_host(text: str) -> str:
+    if not _HOST.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def _read_socks(text: str) -> str:
+    found = _SOCKS.fullmatch(text)
+    if found is None or not 1 <= int(found[1]) <= 65_535:
+        raise ValueError
+    return text
+
+
+def _read_password(text: str) -> str:
+    if not text or not text.isprintable():
+        raise ValueError
+    return text
+
+
+def _read_create_password(text: str) -> str:
+    # It stands in addresses, between the fingerprint and the host.
+    if not _CREATE_PASSWORD.fullmatch(text) or set(text) & set("@:/"):
+        raise ValueError
+    return text
+
+
+def _read_path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise ValueError
+    return Path(text)
+
+
+ON_OFF: Final = choice(on=True, off=False)
+TEXT: Final = ValueKind("text", str)
+PATH: Final = ValueKind("a path", _read_path)
+PORT: Final = ValueKind("a port from 0 to 65535 (0: the system chooses)", _read_port)
+PORTS: Final = ValueKind(
+    "one port or more, separated by commas,", _read_ports, lambda ports: ",".join(map(str, ports))
+)
+HOST: Final = ValueKind("a host name or IP address", _read_host)
+HOSTS: Final = ValueKind("host names or IP addresses, separated by commas,", _read_hosts, ",".join)
+SOCKS_PROXY: Final = ValueKind("host:port", _read_socks)
+PASSWORD: Final = ValueKind("a password", _read_password)
+CREATE_PASSWORD: Final = ValueKind(
+    "a password of printable ASCII characters without spaces, `@`, `:` and `/`", _read_create_password
+)

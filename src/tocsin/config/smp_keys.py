@@ -1,0 +1,324 @@
+"""Every key of `smp-server.ini`: its section, its values, the setting it decides (smp.md 10.3).
+
+Sections and keys outside `[TOCSIN]` are the reference's (`iniFileContent` in Server/Main/Init.hs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tocsin.config.setting_values import (
+    CREATE_PASSWORD,
+    HOST,
+    HOSTS,
+    ON_OFF,
+    PASSWORD,
+    PATH,
+    PORT,
+    PORTS,
+    SOCKS_PROXY,
+    TEXT,
+    ValueKind,
+    choice,
+    duration,
+    or_off,
+    unavailable,
+    whole_number,
+)
+from tocsin.config.smp_settings import DAY, HIGHEST_VERSION, LOWEST_VERSION
+
+ENVIRONMENT_PREFIX: Final = "TOCSIN_SMP_"
+
+# These names say nothing without their section.
+_NAMED_WITH_SECTION: Final = frozenset({"enable", "disconnect", "ttl", "check_interval"})
+
+
+@dataclass(frozen=True, slots=True)
+class SmpKey:
+    section: str
+    name: str
+    kind: ValueKind
+    about: str = ""
+    """For the comment above the key; empty for keys that new files do not have."""
+    setting: str | None = None
+    """The field of SmpSettings, or `proxy.` and one of SmpProxySettings; none if nothing depends on it."""
+    switch: bool = False
+    """`off` makes the setting None, `on` leaves it to the key that gives its value."""
+    secret: bool = False
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that overrides the file."""
+        name = f"{self.section}_{self.name}" if self.name in _NAMED_WITH_SECTION else self.name
+        return ENVIRONMENT_PREFIX + name.upper()
+
+
+_VERSION: Final = whole_number(LOWEST_VERSION, HIGHEST_VERSION)
+_ONLY_MEMORY: Final = "only the store in memory, with its logs, is available"
+_NO_WEB: Final = "Tocsin serves no web pages"
+
+_STORE_LOG: Final = (
+    SmpKey(
+        "STORE_LOG", "enable", ON_OFF, "Keep queues in a log that survives restarts.", "store", switch=True
+    ),
+    SmpKey(
+        "STORE_LOG", "store_queues", unavailable("memory", because=_ONLY_MEMORY), "Where queues are: memory."
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "store_messages",
+        unavailable("memory", because=_ONLY_MEMORY),
+        "Where messages are: memory.",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "restore_messages",
+        ON_OFF,
+        "Messages and notifications survive restarts too.",
+        "restore_messages",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "expire_messages_days",
+        duration(unit=DAY, name="days"),
+        "Messages nobody fetched are removed after so many days.",
+        "message_ttl",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "expire_messages_on_start",
+        ON_OFF,
+        "Remove old messages when the router starts.",
+        "expire_messages_on_start",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "expire_messages_on_send",
+        ON_OFF,
+        "Remove old messages of a queue when one is sent to it.",
+        "expire_messages_on_send",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "expire_ntfs_hours",
+        duration(unit=3600.0, name="hours"),
+        "Notifications nobody fetched are removed after so many hours.",
+        "notification_ttl",
+    ),
+    SmpKey(
+        "STORE_LOG", "log_stats", ON_OFF, "Log statistics daily, and keep them over restarts.", "log_stats"
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "prometheus_interval",
+        or_off(duration()),
+        "Write a file with Prometheus metrics every so many seconds. See also prometheus_port.",
+        "prometheus_interval",
+    ),
+    # For PostgreSQL only, which store_queues and store_messages refuse.
+    *(
+        SmpKey("STORE_LOG", name, TEXT, secret=name == "db_connection")
+        for name in ("db_connection", "db_schema", "db_pool_size", "db_store_log", "db_deleted_ttl")
+    ),
+)
+
+_AUTH: Final = (
+    SmpKey("AUTH", "new_queues", ON_OFF, "Let clients create queues.", "new_queues"),
+    SmpKey(
+        "AUTH",
+        "create_password",
+        CREATE_PASSWORD,
+        "Needed to create queues and to use the proxy. It is part of the address: smp://fingerprint:password@host",
+        "create_password",
+        secret=True,
+    ),
+    SmpKey(
+        "AUTH",
+        "control_port_admin_password",
+        PASSWORD,
+        "For all commands of the control port.",
+        "control_port_admin_password",
+        secret=True,
+    ),
+    SmpKey(
+        "AUTH",
+        "control_port_user_password",
+        PASSWORD,
+        "For reading statistics and blocking queues at the control port.",
+        "control_port_user_password",
+        secret=True,
+    ),
+    SmpKey(
+        "AUTH",
+        "daily_block_queue_quota",
+        whole_number(-1),
+        "How many queues may be blocked in a day (UTC); 0 for any number, -1 for none.",
+        "daily_block_queue_quota",
+    ),
+)
+
+_TRANSPORT: Final = (
+    SmpKey(
+        "TRANSPORT",
+        "host",
+        HOSTS,
+        "Names of this router in its address, separated by commas.",
+        "public_hosts",
+    ),
+    SmpKey("TRANSPORT", "port", PORTS, "Ports to listen on, separated by commas.", "ports"),
+    SmpKey(
+        "TRANSPORT", "log_tls_errors", ON_OFF, "Log connections whose TLS handshake failed.", "log_tls_errors"
+    ),
+    SmpKey(
+        "TRANSPORT",
+        "websockets",
+        unavailable("off", because="Tocsin has no WebSockets"),
+        "Not available: off.",
+    ),
+    SmpKey(
+        "TRANSPORT",
+        "control_port",
+        or_off(PORT),
+        "Port for the operator on 127.0.0.1; 5224 is usual.",
+        "control_port",
+    ),
+    SmpKey(
+        "TRANSPORT",
+        "accept_service_credentials",
+        ON_OFF,
+        "Let clients with certificates subscribe as services.",
+        "accept_service_credentials",
+    ),
+)
+
+_PROXY: Final = (
+    # With a SOCKS proxy our dialer tries onion hosts first and then the others; without one, the others only.
+    SmpKey("PROXY", "host_mode", choice(public=None, onion=None)),
+    SmpKey(
+        "PROXY",
+        "required_host_mode",
+        unavailable("off", because="the proxy tries every host of a relay that it can reach"),
+    ),
+    SmpKey(
+        "PROXY",
+        "socks_proxy",
+        or_off(SOCKS_PROXY),
+        "The SOCKS proxy through which relays are reached, host:port.",
+        "proxy.socks_proxy",
+    ),
+    SmpKey(
+        "PROXY",
+        "socks_mode",
+        choice(onion=True, always=False),
+        "Use the SOCKS proxy for .onion relays only (onion) or for all (always).",
+        "proxy.socks_onion_only",
+    ),
+    SmpKey("PROXY", "own_server_domains", TEXT),
+    SmpKey(
+        "PROXY",
+        "client_concurrency",
+        whole_number(1, 100_000),
+        "Commands of one client that are forwarded at the same time.",
+        "proxy.client_concurrency",
+    ),
+)
+
+_INACTIVE_CLIENTS: Final = (
+    SmpKey(
+        "INACTIVE_CLIENTS",
+        "disconnect",
+        ON_OFF,
+        "Disconnect clients without subscriptions that are silent.",
+        "inactive_ttl",
+        switch=True,
+    ),
+    SmpKey("INACTIVE_CLIENTS", "ttl", duration(), "... for so many seconds,", "inactive_ttl"),
+    SmpKey(
+        "INACTIVE_CLIENTS",
+        "check_interval",
+        duration(),
+        "... looking for them every so many seconds.",
+        "inactive_check_interval",
+    ),
+)
+
+_WEB: Final = (
+    SmpKey("WEB", "static_path", TEXT),
+    SmpKey("WEB", "http", unavailable("off", because=_NO_WEB)),
+    SmpKey("WEB", "https", unavailable("off", because=_NO_WEB)),
+    SmpKey("WEB", "cert", TEXT),
+    SmpKey("WEB", "key", TEXT),
+)
+
+# Shown on the web page that we do not have.
+_INFORMATION: Final = tuple(
+    SmpKey("INFORMATION", name, TEXT)
+    for name in (
+        *("source_code", "usage_conditions", "condition_amendments", "server_country"),
+        *("operator", "operator_country", "website", "hosting", "hosting_country", "hosting_type"),
+        *("admin_simplex", "admin_email", "admin_pgp", "admin_pgp_fingerprint"),
+        *("complaints_simplex", "complaints_email", "complaints_pgp", "complaints_pgp_fingerprint"),
+    )
+)
+
+
+def _own(name: str, kind: ValueKind, about: str, setting: str | None = None) -> SmpKey:
+    return SmpKey("TOCSIN", name, kind, about, setting or name)
+
+
+_TOCSIN: Final = (
+    _own("listen", HOSTS, "Addresses to listen on, separated by commas.", "hosts"),
+    _own("credentials", PATH, "Folder of the certificates; a relative path counts from this file's folder."),
+    _own("store_path", PATH, "Folder of the logs; a relative path counts from this file's folder.", "store"),
+    _own("lowest_version", _VERSION, "Oldest SMP version offered."),
+    _own("highest_version", _VERSION, "Newest SMP version offered."),
+    _own("accept_without_alpn", ON_OFF, "Serve clients that offer no ALPN, with version 6."),
+    _own("message_quota", whole_number(1, 1_000_000), "Messages a queue holds."),
+    _own(
+        "message_ttl",
+        or_off(duration()),
+        "expire_messages_days in seconds, instead of it; off keeps messages for ever.",
+    ),
+    _own("message_expiry_interval", duration(), "Seconds between removals of old messages."),
+    _own("notification_ttl", duration(), "expire_ntfs_hours in seconds, instead of it."),
+    _own("notification_expiry_interval", duration(), "Seconds between removals of old notifications."),
+    _own(
+        "notification_interval",
+        duration(zero=True),
+        "Seconds between deliveries of notifications; 0 delivers each at once.",
+    ),
+    _own(
+        "end_interval",
+        duration(zero=True),
+        "Seconds between sendings of END, ENDS and DELD; 0: each at once.",
+    ),
+    _own("tls_handshake_seconds", duration(), "How long a TLS handshake may take."),
+    _own("hello_seconds", duration(), "How long the SMP handshake may take."),
+    _own("write_queue_blocks", whole_number(1, 100_000), "Blocks that may wait for a slow client."),
+    _own("max_connections", whole_number(1, 1_000_000), "Connections at a time; others are closed at once."),
+    _own("drain_seconds", duration(zero=True), "How long clients may take to read the rest at a stop."),
+    _own("proxy", ON_OFF, "Forward commands to other routers.", "proxy.enabled"),
+    _own("proxy_connect_timeout", duration(), "Seconds to reach another router.", "proxy.connect_timeout"),
+    _own("proxy_response_timeout", duration(), "Seconds another router may take.", "proxy.response_timeout"),
+    _own(
+        "proxy_remember_failure",
+        duration(zero=True),
+        "Seconds during which a router that could not be reached is not tried again.",
+        "proxy.remember_failure",
+    ),
+    _own("prometheus_port", or_off(PORT), "Serve Prometheus metrics on this port."),
+    _own("prometheus_host", HOST, "Address for prometheus_port. It has no password: keep it private."),
+)
+
+SMP_KEYS: Final = (
+    *_INFORMATION,
+    *_STORE_LOG,
+    *_AUTH,
+    *_TRANSPORT,
+    *_PROXY,
+    *_INACTIVE_CLIENTS,
+    *_WEB,
+    *_TOCSIN,
+)
+SECTIONS: Final = tuple(dict.fromkeys(key.section for key in SMP_KEYS))

@@ -1,0 +1,68 @@
+"""What an SMP router counts since its start. Metric names and help texts are those of the fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+def counted(about: str) -> int:
+    """A total that begins at 0; `about` becomes the help text of its metric."""
+    total: int = field(default=0, metadata={"about": about})
+    return total
+
+
+@dataclass(slots=True)
+class SmpCounters:
+    """Totals that only grow. One object for a router, changed in its event loop only."""
+
+    connections: int = counted("Connections whose handshakes succeeded.")
+    connections_refused: int = counted("Connections whose SMP handshake failed or took too long.")
+    connections_inactive: int = counted("Connections closed because they were silent for too long.")
+    blocks_received: int = counted("Blocks read from clients.")
+    commands: int = counted("Commands received, of any kind.")
+    command_errors: int = counted("Commands refused before execution because of syntax or credentials.")
+    auth_failures: int = counted("Commands answered with AUTH.")
+
+    queues_created: int = counted("Queues created by NEW.")
+    queues_secured: int = counted("Queues secured by KEY or SKEY.")
+    queues_suspended: int = counted("Queues switched off by OFF.")
+    queues_deleted: int = counted("Queues deleted by DEL or by the operator.")
+    queues_blocked: int = counted("Queues blocked by the operator.")
+    links_set: int = counted("Short link data set by NEW or LSET.")
+    links_read: int = counted("Short link data read by LKEY or LGET.")
+
+    subscriptions: int = counted("Queues subscribed to by SUB.")
+    subscriptions_taken_over: int = counted("Subscriptions that moved to another connection.")
+    ends_sent: int = counted("END, ENDS and DELD events sent.")
+    services_registered: int = counted("Services seen for the first time.")
+
+    messages_sent: int = counted("Messages accepted by SEND.")
+    messages_over_quota: int = counted("Messages refused because the queue was full.")
+    messages_too_large: int = counted("Messages refused because of their size.")
+    messages_delivered: int = counted("MSG sent, repetitions included.")
+    messages_received: int = counted("Messages acknowledged by ACK.")
+    messages_fetched: int = counted("Messages delivered as answer to GET.")
+    messages_expired: int = counted("Messages removed because nobody fetched them in time.")
+    messages_with_notification: int = counted("Messages accepted by SEND with the notification flag.")
+    messages_received_with_notification: int = counted(
+        "Acknowledged messages that had the notification flag."
+    )
+
+    notifiers_created: int = counted("Notifier credentials set by NEW or NKEY.")
+    notifiers_deleted: int = counted("Notifier credentials removed by NDEL or replaced by NKEY.")
+    notifier_subscriptions: int = counted("Notifiers subscribed to by NSUB.")
+    notifier_service_subscriptions: int = counted("Subscriptions of a whole service by NSUBS.")
+    notifications_enqueued: int = counted("Notifications put into the store.")
+    notifications_sent: int = counted("NMSG written to a connection, repetitions included.")
+    notifications_confirmed: int = counted("Notifications removed because the subscriber has them.")
+    notifications_repeated: int = counted(
+        "NMSG sent again because a connection broke before they were confirmed."
+    )
+    notifications_expired: int = counted("Notifications removed because nobody fetched them in time.")
+    notification_passes: int = counted("Delivery passes that found something to deliver.")
+
+    proxy_requests: int = counted("PRXY commands: sessions with other routers asked for.")
+    proxy_connect_errors: int = counted("PRXY commands that failed to reach the other router.")
+    proxy_forwards: int = counted("PFWD commands forwarded to other routers.")
+    proxy_forward_errors: int = counted("PFWD commands that failed on the way.")
+    relayed_commands: int = counted("RFWD commands: commands that came through another router.")

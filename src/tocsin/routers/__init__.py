@@ -1,0 +1,1 @@
+"""Routers: what servers do with the protocols."""

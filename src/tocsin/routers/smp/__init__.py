@@ -1,0 +1,1 @@
+"""The SMP router: message queues and their notification side."""

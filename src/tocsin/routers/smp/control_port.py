@@ -1,0 +1,310 @@
+"""The operator's port: one command a line, on 127.0.0.1 only (smp.md 10.2).
+
+A session begins without rights; `auth <password>` gives it the role that the password stands for. Answers have
+the reference's words where a script may look at them (`processCP` in Messaging/Server.hs): nothing for `auth`,
+`AUTH` for what the role does not allow, `ok`, `error: …`. Unlike there, a wrong password is answered `AUTH`,
+and the third one in a session ends it.
+
+Bounds: the length of a line, the time without one, wrong passwords in a session, and the number of sessions;
+beyond the last, new ones are closed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from types import TracebackType
+from typing import Final, Protocol, Self, assert_never
+
+from tocsin.errors import ConnectFailed, DecodeError, StoreError
+from tocsin.protocol.error_codes import Blocked
+from tocsin.routers.smp.control_commands import (
+    WORDS,
+    Authenticate,
+    BlockQueue,
+    ControlCommand,
+    OnQueue,
+    Plain,
+    Role,
+    Word,
+    parse_control_line,
+)
+
+HOST: Final = "127.0.0.1"
+GREETING: Final = "SMP server control port\n'help' for supported commands"
+MAX_LINE_BYTES: Final = 4096
+MAX_WRONG_PASSWORDS: Final = 3
+
+logger = logging.getLogger(__name__)
+
+
+class SmpControl(Protocol):
+    """What the operator can see and do. Changes return when they are durable, and raise StoreError."""
+
+    def stats(self) -> str:
+        """`name: number` lines."""
+
+    def clients(self) -> Iterable[str]:
+        """Lines of comma-separated values, headings first."""
+
+    def queue_status(self, sender_or_link_id: bytes) -> str | None:
+        """One line, or None if there is no such queue."""
+
+    async def block(self, sender_or_link_id: bytes, blocked: Blocked) -> bool:
+        """False if there is no such queue."""
+
+    async def unblock(self, sender_or_link_id: bytes) -> bool:
+        """False if there is no such queue."""
+
+    async def delete(self, sender_or_link_id: bytes) -> bool:
+        """False if there is no such queue."""
+
+    async def save(self) -> None: ...
+
+
+class DailyQuota:
+    """How often something may happen in a day; 0 is any number of times, -1 never."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._day: date | None = None
+        self._used = 0
+
+    def allows(self, today: date) -> bool:
+        if today != self._day:
+            self._day, self._used = today, 0
+        return self._limit == 0 or self._used < self._limit
+
+    def use(self) -> None:
+        self._used += 1
+
+    def give_back(self) -> None:
+        """The use came to nothing."""
+        self._used = max(0, self._used - 1)
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPasswords:
+    admin: str | None = field(default=None, repr=False)
+    user: str | None = field(default=None, repr=False)
+
+    def role_of(self, password: str) -> Role:
+        """Both are compared, whatever the first says, in a time that does not depend on where they differ."""
+        is_admin = _same(password, self.admin)
+        is_user = _same(password, self.user)
+        if is_admin:
+            return Role.ADMIN
+        return Role.USER if is_user else Role.NOBODY
+
+
+def _same(password: str, expected: str | None) -> bool:
+    matches = hmac.compare_digest(password.encode(), (expected or "").encode())
+    return matches and bool(expected)
+
+
+class ControlSession:
+    """One operator's conversation, without its connection."""
+
+    def __init__(
+        self,
+        control: SmpControl,
+        passwords: ControlPasswords,
+        quota: DailyQuota,
+        today: Callable[[], date] = _today,
+    ) -> None:
+        self._control = control
+        self._passwords = passwords
+        self._quota = quota
+        self._today = today
+        self._role = Role.NOBODY
+        self._wrong_passwords = 0
+        self.ended = False
+        """The line was the last one."""
+
+    async def answer(self, line: str) -> str:
+        """The lines to answer with, which may be none."""
+        try:
+            command = parse_control_line(line)
+        except DecodeError as error:
+            return f"error: {error}"
+        if command is None:
+            return ""
+        if self._role < WORDS[command.word].role:
+            logger.warning("control port: %s without the right to it", command.word)
+            return "AUTH"
+        if WORDS[command.word].role > Role.NOBODY:
+            logger.info("control port: %s by %s", command.word, self._role.name.lower())
+        try:
+            return await self._do(command)
+        except StoreError as error:
+            return f"error: {error}"
+
+    async def _do(self, command: ControlCommand) -> str:
+        match command:
+            case Authenticate(password):
+                return self._authenticate(password)
+            case BlockQueue(queue_id, blocked):
+                return await self._block(queue_id, blocked)
+            case OnQueue(Word.STATUS, queue_id):
+                return self._control.queue_status(queue_id) or "error: AUTH"
+            case OnQueue(Word.DELETE, queue_id):
+                return _outcome(await self._control.delete(queue_id))
+            case OnQueue(_, queue_id):
+                return _outcome(await self._control.unblock(queue_id))
+            case Plain(word):
+                return await self._plain(word)
+            case _:
+                assert_never(command)
+
+    async def _plain(self, word: Word) -> str:
+        match word:
+            case Word.STATS:
+                return self._control.stats()
+            case Word.CLIENTS:
+                return "\n".join(self._control.clients())
+            case Word.SAVE:
+                await self._control.save()
+                return "server state saved!"
+            case Word.HELP:
+                return _help(self._role)
+            case Word.QUIT:
+                self.ended = True
+                return ""
+            case _:
+                return f"error: {word} is not available in Tocsin"
+
+    def _authenticate(self, password: str) -> str:
+        self._role = self._passwords.role_of(password)
+        if self._role > Role.NOBODY:
+            return ""
+        self._wrong_passwords += 1
+        self.ended = self._wrong_passwords >= MAX_WRONG_PASSWORDS
+        logger.warning("control port: wrong password")
+        return "AUTH"
+
+    async def _block(self, queue_id: bytes, blocked: Blocked) -> str:
+        if not self._quota.allows(self._today()):
+            return "error: the daily quota for blocking queues is used up"
+        self._quota.use()  # before waiting: other sessions share it
+        found = False
+        try:
+            found = await self._control.block(queue_id, blocked)
+        finally:
+            if not found:
+                self._quota.give_back()
+        return _outcome(found)
+
+
+def _outcome(found: bool) -> str:
+    return "ok" if found else "error: AUTH"
+
+
+def _help(role: Role) -> str:
+    lines = [f"  {each.usage}  -  {each.about}" for each in WORDS.values() if each.role <= role]
+    more = [] if role is Role.ADMIN else ["More commands after auth."]
+    return "\n".join(["commands:", *lines, *more])
+
+
+@dataclass(frozen=True, slots=True)
+class ControlLimits:
+    max_sessions: int = 8
+    idle_seconds: float = 600.0
+    """A session without a line for so long is closed."""
+    write_seconds: float = 30.0
+    """For an operator to read an answer."""
+
+
+class ControlPort:
+    """Serves operators while its `async with` block runs."""
+
+    def __init__(
+        self,
+        control: SmpControl,
+        passwords: ControlPasswords,
+        *,
+        port: int,
+        daily_block_quota: int,
+        limits: ControlLimits | None = None,
+        today: Callable[[], date] = _today,
+    ) -> None:
+        """Nothing is opened yet. With `port` 0 the system chooses one; the property `port` tells it."""
+        self._control = control
+        self._passwords = passwords
+        self._port = port
+        self._quota = DailyQuota(daily_block_quota)
+        self._limits = limits or ControlLimits()
+        self._today = today
+        self._tasks = asyncio.TaskGroup()
+        self._sessions: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    async def __aenter__(self) -> Self:
+        """Raises ConnectFailed when the port cannot be listened on."""
+        await self._tasks.__aenter__()
+        try:
+            self._server = await asyncio.start_server(self._accept, HOST, self._port, limit=MAX_LINE_BYTES)
+        except OSError as error:
+            await self._tasks.__aexit__(None, None, None)
+            raise ConnectFailed(f"cannot listen on {HOST} port {self._port}: {error.strerror}") from error
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for task in self._sessions:
+            task.cancel()
+        await self._tasks.__aexit__(None, None, None)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._sessions) >= self._limits.max_sessions:
+            writer.transport.abort()
+            return
+        task = self._tasks.create_task(self._serve(reader, writer))
+        self._sessions.add(task)
+        task.add_done_callback(self._sessions.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._converse(reader, writer)
+        except (OSError, TimeoutError):
+            pass  # the operator is gone, or forgot the session
+        except Exception:
+            logger.exception("a session of the control port failed")
+        finally:
+            writer.transport.abort()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        session = ControlSession(self._control, self._passwords, self._quota, self._today)
+        await self._write(writer, GREETING)
+        while not session.ended:
+            try:
+                async with asyncio.timeout(self._limits.idle_seconds):
+                    line = await reader.readline()
+            except ValueError:  # what readline makes of a line over the limit
+                await self._write(writer, "error: the line is too long")
+                break
+            if not line:
+                break
+            if answer := await session.answer(line.decode("utf-8", "replace")):
+                await self._write(writer, answer)
+        async with asyncio.timeout(self._limits.write_seconds):
+            writer.close()
+            await writer.wait_closed()
+
+    async def _write(self, writer: asyncio.StreamWriter, text: str) -> None:
+        async with asyncio.timeout(self._limits.write_seconds):
+            writer.write(f"{text}\n".encode())
+            await writer.drain()

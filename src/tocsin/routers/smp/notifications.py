@@ -1,0 +1,222 @@
+"""Delivery of notifications to notifiers and services (smp.md 8.4), and what they are subscribed to (8.5, 8.6).
+
+Theory of operation. A notification is stored with its message. A pass looks at every notifier with stored
+notifications and sends those of each connection together. NMSG has no acknowledgement: what was sent stays in the
+store, marked as under way, until the peer proves that it has it, by sending something itself or by its system
+acknowledging the bytes. A connection that breaks before that leaves its notifications to the next subscriber: they
+may arrive twice, with the same nonce, but they are never lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tocsin.protocol.error_codes import ErrorCode
+from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.router_answers import Done, Refused
+from tocsin.protocol.sessions import ServiceRole
+from tocsin.protocol.smp.notifier_commands import SubscribeNotifications, SubscribeServiceNotifications
+from tocsin.protocol.smp.queue_modes import NotifierIds
+from tocsin.protocol.smp.recipient_commands import DisableNotifications, EnableNotifications
+from tocsin.protocol.smp.responses import (
+    NotificationReceived,
+    NotificationsEnabled,
+    ServiceSubscribed,
+    Subscribed,
+)
+from tocsin.routers.smp.peers import Event, Peer
+from tocsin.routers.smp.queues import ATTEMPTS, make_notifier
+from tocsin.routers.smp.work import Execute, RouterState, Task
+from tocsin.stores.smp_records import StoredNotification
+
+NOTIFICATIONS_PER_BLOCK: Final = 80
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """Notifications sent in one go to one connection."""
+
+    sent: list[tuple[bytes, bytes]]
+    """Notifier id and nonce."""
+    received_at: float
+    """When the connection last heard of the peer, at the time of sending."""
+
+
+class NotificationDelivery:
+    """The delivery pass. One notification is under way to at most one connection."""
+
+    def __init__(self, state: RouterState) -> None:
+        self._state = state
+        self._under_way: dict[Peer, list[_UnderWay]] = {}
+        self._nonces: dict[bytes, set[bytes]] = {}
+        """Nonces under way, by notifier id."""
+
+    def added(self) -> None:
+        """There is something to deliver: at once if passes are not paced."""
+        if self._state.settings.notification_interval == 0:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """One pass."""
+        self.confirm()
+        groups: dict[Peer, list[tuple[bytes, StoredNotification]]] = {}
+        for notifier_id in self._state.store.notifiers_with_notifications():
+            peer = self._recipient_of(notifier_id)
+            if peer is None:
+                continue
+            sent = self._nonces.get(notifier_id, set())
+            waiting = [
+                each for each in self._state.store.notifications(notifier_id) if each.nonce not in sent
+            ]
+            groups.setdefault(peer, []).extend((notifier_id, each) for each in waiting)
+        self._state.counters.notification_passes += bool(groups)
+        for peer, waiting_for_peer in groups.items():
+            self._send(peer, waiting_for_peer)
+
+    def confirm(self) -> None:
+        """Forget what peers have proved to have."""
+        for peer, batches in list(self._under_way.items()):
+            connection = peer.connection.connection
+            has_all = connection.peer_has_all
+            while batches and (has_all or connection.received_at > batches[0].received_at):
+                self._forget(batches.pop(0))
+            if not batches:
+                del self._under_way[peer]
+
+    def drop(self, peer: Peer) -> None:
+        """The connection is gone: what it has not proved to have is to be sent again."""
+        for batch in self._under_way.pop(peer, []):
+            for notifier_id, nonce in batch.sent:
+                self._discard_nonce(notifier_id, nonce)
+                self._state.counters.notifications_repeated += 1
+
+    def expire(self) -> int:
+        before = int(self._state.clock.now() - self._state.settings.notification_ttl)
+        expired = self._state.store.expire_notifications(before)
+        self._state.counters.notifications_expired += expired
+        return expired
+
+    def _recipient_of(self, notifier_id: bytes) -> Peer | None:
+        queue = self._state.store.queue_by_notifier(notifier_id)
+        if queue is None or queue.notifier is None:
+            return None
+        if queue.notifier.service_id is not None:
+            return self._state.subscriptions.service(queue.notifier.service_id)
+        return self._state.subscriptions.notifier(notifier_id)
+
+    def _send(self, peer: Peer, waiting: Sequence[tuple[bytes, StoredNotification]]) -> None:
+        """As much as the connection takes now; the rest waits for the next pass."""
+        received_at = peer.connection.connection.received_at
+        for start in range(0, len(waiting), NOTIFICATIONS_PER_BLOCK):
+            part = waiting[start : start + NOTIFICATIONS_PER_BLOCK]
+            events: list[Event] = [
+                (notifier_id, NotificationReceived(each.nonce, each.sealed_meta))
+                for notifier_id, each in part
+            ]
+            if not peer.try_send(events):
+                return
+            sent = [(notifier_id, each.nonce) for notifier_id, each in part]
+            self._under_way.setdefault(peer, []).append(_UnderWay(sent, received_at))
+            for notifier_id, nonce in sent:
+                self._nonces.setdefault(notifier_id, set()).add(nonce)
+            self._state.counters.notifications_sent += len(part)
+
+    def _forget(self, batch: _UnderWay) -> None:
+        for notifier_id, nonce in batch.sent:
+            removed = self._state.store.remove_notification(notifier_id, nonce)
+            self._state.counters.notifications_confirmed += removed
+            self._discard_nonce(notifier_id, nonce)
+
+    def _discard_nonce(self, notifier_id: bytes, nonce: bytes) -> None:
+        nonces = self._nonces.get(notifier_id)
+        if nonces is not None:
+            nonces.discard(nonce)
+            if not nonces:
+                del self._nonces[notifier_id]
+
+
+class Notifiers:
+    """NKEY, NDEL, NSUB and NSUBS."""
+
+    def __init__(self, state: RouterState) -> None:
+        self._state = state
+
+    def handlers(self) -> dict[type[Command], Execute]:
+        return {
+            EnableNotifications: self.enable,
+            DisableNotifications: self.disable,
+            SubscribeNotifications: self.subscribe,
+            SubscribeServiceNotifications: self.subscribe_service,
+        }
+
+    def enable(self, task: Task) -> Response:
+        """NKEY: always a new id; the old one is gone, with what was stored for it."""
+        queue, command, state = task.queue, task.command, self._state
+        assert queue is not None
+        assert isinstance(command, EnableNotifications)
+        for _ in range(ATTEMPTS):
+            notifier, dh_key = make_notifier(state, command.notifier)
+            if state.store.update_queue(replace(queue, notifier=notifier)):
+                self._tell_deleted(task)
+                state.counters.notifiers_created += 1
+                return NotificationsEnabled(NotifierIds(notifier.notifier_id, dh_key))
+        return Refused(ErrorCode.INTERNAL)
+
+    def disable(self, task: Task) -> Response:
+        """NDEL"""
+        queue = task.queue
+        assert queue is not None
+        if queue.notifier is not None:
+            self._state.store.update_queue(replace(queue, notifier=None))
+            self._tell_deleted(task)
+            self._state.counters.notifiers_deleted += 1
+        return Done()
+
+    def _tell_deleted(self, task: Task) -> None:
+        assert task.queue is not None
+        if old := task.queue.notifier:
+            self._state.subscriptions.delete_notifier(old.notifier_id, old.service_id, unless=task.peer)
+
+    def subscribe(self, task: Task) -> Response:
+        """NSUB: the notifier goes to whoever asked last, connection or service (smp.md 8.5)."""
+        queue, peer, subscriptions = task.queue, task.peer, self._state.subscriptions
+        assert queue is not None
+        notifier, service = queue.notifier, task.session.service
+        if notifier is None or notifier.notifier_id != task.entity_id:
+            return Refused(ErrorCode.AUTH)  # replaced by a command before this one
+        self._state.counters.notifier_subscriptions += 1
+        if service is None:
+            if notifier.service_id is not None:
+                self._associate(task, None)
+                subscriptions.end_for_service(notifier.service_id, notifier.notifier_id, unless=peer)
+            subscriptions.subscribe_notifier(peer, notifier.notifier_id)
+            return Subscribed(None)
+        subscriptions.subscribe_service(peer, service.service_id)
+        if notifier.service_id != service.service_id:
+            if notifier.service_id is not None:
+                subscriptions.end_for_service(notifier.service_id, notifier.notifier_id, unless=peer)
+            subscriptions.end_notifier(notifier.notifier_id, unless=peer)
+            self._associate(task, service.service_id)
+            subscriptions.count_for_service(service.service_id, 1)
+        elif not peer.service_notifiers:
+            # Of queues associated before only the first counts, until NSUBS counts all (smp.md 8.6).
+            subscriptions.count_for_service(service.service_id, 1)
+        return Subscribed(service.service_id)
+
+    def subscribe_service(self, task: Task) -> Response:
+        """NSUBS: everything associated with the service, in one go."""
+        service, peer = task.session.service, task.peer
+        assert service is not None
+        self._state.counters.notifier_service_subscriptions += 1
+        self._state.subscriptions.subscribe_service(peer, service.service_id)
+        count = self._state.store.associated_queues(service.service_id, ServiceRole.NOTIFIER)
+        peer.service_notifiers = count
+        return ServiceSubscribed(count)
+
+    def _associate(self, task: Task, service_id: bytes | None) -> None:
+        assert task.queue is not None
+        assert task.queue.notifier is not None
+        notifier = replace(task.queue.notifier, service_id=service_id)
+        self._state.store.update_queue(replace(task.queue, notifier=notifier))

@@ -1,0 +1,68 @@
+"""One connection as the router sees it: what it subscribed to, and what it is still to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tocsin.errors import ConnectionLost
+from tocsin.protocol.messages import Response
+from tocsin.protocol.sessions import RouterSession
+from tocsin.transport.router_sessions import RouterConnection
+from tocsin.wire.batches import MAX_ITEMS
+
+Event = tuple[bytes, Response]
+"""Entity id and event."""
+
+
+@dataclass(slots=True)
+class Delivery:
+    """How a connection receives from one queue: subscribed, or message by message with GET."""
+
+    by_get: bool
+    delivered: bytes | None = None
+    """The message that was sent and waits for its ACK."""
+
+
+class Peer:
+    """State of one connection. Everything here goes when it goes."""
+
+    __slots__ = ("connection", "deliveries", "late_events", "notifiers", "service_notifiers", "undelivered")
+
+    def __init__(self, connection: RouterConnection) -> None:
+        self.connection = connection
+        self.deliveries: dict[bytes, Delivery] = {}
+        """By recipient id."""
+        self.notifiers: set[bytes] = set()
+        """Notifier ids subscribed one by one."""
+        self.service_notifiers: int | None = None
+        """How many notifiers this connection serves as a service; None if it is not subscribed as one."""
+        self.late_events: list[Event] = []
+        """END, ENDS and DELD that wait for the next flush. Bounded by what the connection had subscribed to."""
+        self.undelivered: set[bytes] = set()
+        """Queues whose message could not be sent because the write queue was full."""
+
+    @property
+    def session(self) -> RouterSession:
+        return self.connection.session
+
+    @property
+    def has_subscriptions(self) -> bool:
+        return bool(self.deliveries or self.notifiers or self.service_notifiers is not None)
+
+    def try_send(self, events: Sequence[Event]) -> bool:
+        """All events, or none if the connection is slow or gone."""
+        session = self.session
+        try:
+            return self.connection.try_send(
+                [session.response(b"", entity_id, event) for entity_id, event in events]
+            )
+        except ConnectionLost:
+            return False
+
+    def flush_late_events(self) -> int:
+        """Says how many were sent; what does not fit now waits for the next flush."""
+        if not self.late_events or not self.try_send(self.late_events):
+            return 0
+        sent, self.late_events = len(self.late_events), []
+        return sent

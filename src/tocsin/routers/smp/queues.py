@@ -1,0 +1,222 @@
+"""Creating, securing, suspending, inspecting and deleting queues (smp.md 6.6)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from tocsin.crypto.keys import X25519PublicKey
+from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError
+from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.router_answers import Done, Refused
+from tocsin.protocol.smp.queue_information import (
+    DeliveryState,
+    HeadMessage,
+    MessageKind,
+    QueueInformation,
+    SubscriptionInformation,
+)
+from tocsin.protocol.smp.queue_modes import (
+    LinkRequest,
+    NotifierIds,
+    NotifierKeys,
+    QueueMode,
+    SubscriptionMode,
+)
+from tocsin.protocol.smp.recipient_commands import (
+    CreateQueue,
+    DeleteQueue,
+    InspectQueue,
+    ReplaceRecipientKeys,
+    SecureQueue,
+    SuspendQueue,
+)
+from tocsin.protocol.smp.responses import QueueCreated, QueueInspected
+from tocsin.protocol.smp.sender_commands import SecureQueueBySender, SetsSenderKey
+from tocsin.routers.smp.work import Execute, RouterState, Task
+from tocsin.stores.smp_records import NotifierRecord, QueueLink, QueueRecord, QueueStatus
+
+ATTEMPTS: Final = 3
+"""Ids are random: a collision is a wonder, three are a fault of the machine."""
+
+
+def queue_handlers(state: RouterState) -> dict[type[Command], Execute]:
+    queues = Queues(state)
+    return {
+        CreateQueue: queues.create,
+        SecureQueue: queues.secure,
+        SecureQueueBySender: queues.secure_by_sender,
+        ReplaceRecipientKeys: queues.replace_recipient_keys,
+        SuspendQueue: queues.suspend,
+        DeleteQueue: queues.delete,
+        InspectQueue: queues.inspect,
+    }
+
+
+class Queues:
+    def __init__(self, state: RouterState) -> None:
+        self._state = state
+
+    def create(self, task: Task) -> Response:
+        """NEW"""
+        command = task.command
+        assert isinstance(command, CreateQueue)
+        if fault := self._creation_fault(task, command):
+            return Refused(fault)
+        link = command.request.link if command.request is not None else None
+        for _ in range(1 if link is not None else ATTEMPTS):
+            created = self._try_to_create(task, command, link)
+            if created is not None:
+                return created
+        return Refused(ErrorCode.AUTH if link is not None else ErrorCode.INTERNAL)
+
+    def _creation_fault(self, task: Task, command: CreateQueue) -> RouterError | None:
+        settings = self._state.settings
+        if not settings.new_queues or not _password_fits(settings.create_password, command.password):
+            return ErrorCode.AUTH
+        link = command.request.link if command.request is not None else None
+        if link is not None and not hmac.compare_digest(link.sender_id, sender_id_for(task.corr_id)):
+            return CommandFault.PROHIBITED
+        if task.session.service is not None and command.subscription is not SubscriptionMode.SUBSCRIBE:
+            return CommandFault.PROHIBITED
+        return None
+
+    def _try_to_create(
+        self, task: Task, command: CreateQueue, link: LinkRequest | None
+    ) -> QueueCreated | None:
+        state, new_id = self._state, self._state.randomness.new_id
+        dh_key = state.randomness.new_dh_key()
+        notifier = None if command.notifier is None else make_notifier(state, command.notifier)
+        service = task.session.service
+        queue = QueueRecord(
+            recipient_id=new_id(),
+            recipient_keys=(command.auth_key.der,),
+            dh_secret=dh_key.agree(command.dh_key),
+            sender_id=new_id() if link is None else link.sender_id,
+            mode=None if command.request is None else command.request.mode,
+            link=None if link is None else QueueLink(link.link_id or new_id(), link.data),
+            notifier=None if notifier is None else notifier[0],
+            updated_at=_today(state.clock.now()),
+            service_id=None if service is None else service.service_id,
+        )
+        if not state.store.add_queue(queue):
+            return None
+        state.counters.queues_created += 1
+        state.counters.links_set += link is not None
+        state.counters.notifiers_created += notifier is not None
+        if command.subscription is SubscriptionMode.SUBSCRIBE:
+            state.subscriptions.subscribe(task.peer, queue.recipient_id)
+        return QueueCreated(
+            queue.recipient_id,
+            queue.sender_id,
+            dh_key.public,
+            queue.mode,
+            None if queue.link is None else queue.link.link_id,
+            queue.service_id,
+            None if notifier is None else NotifierIds(notifier[0].notifier_id, notifier[1]),
+        )
+
+    def secure(self, task: Task) -> Response:
+        """KEY: the same key again is fine, another is not."""
+        return self._set_sender_key(task)
+
+    def secure_by_sender(self, task: Task) -> Response:
+        """SKEY: only where the recipient asked for it."""
+        assert task.queue is not None
+        if task.queue.mode is not QueueMode.MESSAGING:
+            return Refused(ErrorCode.AUTH)
+        return self._set_sender_key(task)
+
+    def _set_sender_key(self, task: Task) -> Response:
+        assert isinstance(task.command, SetsSenderKey)
+        return Done() if set_sender_key(self._state, task, task.command) else Refused(ErrorCode.AUTH)
+
+    def replace_recipient_keys(self, task: Task) -> Response:
+        """RKEY: for contact queues, which several devices may manage."""
+        queue, command = task.queue, task.command
+        assert queue is not None
+        assert isinstance(command, ReplaceRecipientKeys)
+        if queue.mode is not QueueMode.CONTACT:
+            return Refused(ErrorCode.AUTH)
+        self._state.store.update_queue(replace(queue, recipient_keys=tuple(key.der for key in command.keys)))
+        return Done()
+
+    def suspend(self, task: Task) -> Response:
+        """OFF"""
+        assert task.queue is not None
+        if task.queue.status is QueueStatus.ACTIVE:
+            self._state.store.update_queue(replace(task.queue, status=QueueStatus.OFF))
+            self._state.counters.queues_suspended += 1
+        return Done()
+
+    def delete(self, task: Task) -> Response:
+        """DEL"""
+        assert task.queue is not None
+        delete_queue(self._state, task.queue, by=task)
+        return Done()
+
+    def inspect(self, task: Task) -> Response:
+        """QUE"""
+        queue, store = task.queue, self._state.store
+        assert queue is not None
+        delivery = task.peer.deliveries.get(queue.recipient_id)
+        subscription = head = None
+        if delivery is not None:
+            state = DeliveryState.PROHIBITED if delivery.by_get else DeliveryState.NONE
+            subscription = SubscriptionInformation(state, delivery.delivered)
+        if message := store.head_message(queue.recipient_id):
+            sent_at = datetime.fromtimestamp(message.sent_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            kind = MessageKind.QUOTA if message.is_quota_marker else MessageKind.MESSAGE
+            head = HeadMessage(message.message_id, sent_at, kind)
+        size = store.message_count(queue.recipient_id)
+        return QueueInspected(
+            QueueInformation(
+                queue.sender_key is not None, queue.notifier is not None, subscription, size, head
+            ).to_json()
+        )
+
+
+def sender_id_for(corr_id: bytes) -> bytes:
+    """The sender id a client may choose: nobody can choose one that exists, or probe for it."""
+    return hashlib.sha3_384(corr_id).digest()[:24]
+
+
+def set_sender_key(state: RouterState, task: Task, command: SetsSenderKey) -> bool:
+    """False if the queue is secured with another key."""
+    queue, key = task.queue, command.sender_key.der
+    assert queue is not None
+    if queue.sender_key is None:
+        state.store.update_queue(replace(queue, sender_key=key))
+        state.counters.queues_secured += 1
+        return True
+    return hmac.compare_digest(queue.sender_key, key)
+
+
+def make_notifier(state: RouterState, keys: NotifierKeys) -> tuple[NotifierRecord, X25519PublicKey]:
+    """A notifier with a new id, and the router's half of the key agreement."""
+    dh_key = state.randomness.new_dh_key()
+    secret = dh_key.agree(keys.dh_key)
+    return NotifierRecord(state.randomness.new_id(), keys.auth_key.der, secret), dh_key.public
+
+
+def delete_queue(state: RouterState, queue: QueueRecord, *, by: Task | None) -> None:
+    """With its messages and notifications; whoever subscribed is told, except the one who deleted."""
+    state.store.delete_queue(queue.recipient_id)
+    state.counters.queues_deleted += 1
+    unless = None if by is None else by.peer
+    state.subscriptions.delete_queue(queue.recipient_id, unless=unless)
+    if queue.notifier is not None:
+        notifier = queue.notifier
+        state.subscriptions.delete_notifier(notifier.notifier_id, notifier.service_id, unless=unless)
+
+
+def _password_fits(needed: str | None, given: bytes | None) -> bool:
+    """A password that nobody asked for does no harm."""
+    return needed is None or (given is not None and hmac.compare_digest(needed.encode(), given))
+
+
+def _today(now: int) -> int:
+    return now - now % 86_400

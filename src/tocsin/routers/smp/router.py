@@ -1,0 +1,228 @@
+"""The SMP router: connections, the commands of their blocks, and what happens by the clock.
+
+A connection's blocks are read and executed in order. Their answers wait, in order, until the changes they tell of
+are on disk; meanwhile the next blocks are executed, so that one write serves many. At most `ANSWERS_WAITING` blocks
+wait: then the connection is not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout
+from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError
+from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.ping import Ping, Pong
+from tocsin.protocol.router_answers import Refused
+from tocsin.protocol.sessions import ReceivedCommand, RefusedCommand, ServiceRole
+from tocsin.protocol.smp.proxy_commands import ForwardToRelay, RelayForwarded, RequestProxySession
+from tocsin.protocol.smp.recipient_commands import SubscribeService
+from tocsin.routers.smp.forwarding import Forwarding
+from tocsin.routers.smp.links import link_handlers
+from tocsin.routers.smp.messages import Messages
+from tocsin.routers.smp.notifications import NotificationDelivery, Notifiers
+from tocsin.routers.smp.peers import Peer
+from tocsin.routers.smp.proxy import Proxy
+from tocsin.routers.smp.queues import queue_handlers
+from tocsin.routers.smp.verification import verify
+from tocsin.routers.smp.work import Execute, RouterState, Task
+from tocsin.stores.smp_records import ServiceRecord
+from tocsin.transport.block_connection import BlockConnection
+from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_smp
+
+ANSWERS_WAITING: Final = 64
+FEW_ANSWERS: Final = 4
+"""With so many answers or fewer, the first message of a subscription shares their block (smp.md 9.2)."""
+
+
+@dataclass(slots=True)
+class _BlockAnswers:
+    """What a block of commands gets, once its changes are on disk."""
+
+    errors: list[bytes] = field(default_factory=list)
+    answers: list[bytes] = field(default_factory=list)
+    messages: list[bytes] = field(default_factory=list)
+    afterwards: list[Callable[[], None]] = field(default_factory=list)
+    slow: list[Task] = field(default_factory=list)
+    """Commands that need other routers; each is answered by itself, when it is done."""
+
+
+class SmpRouter:
+    """Everything but the listener and the timers."""
+
+    def __init__(self, state: RouterState, identity: RouterIdentity) -> None:
+        self._state = state
+        self._identity = identity
+        self.notifications = NotificationDelivery(state)
+        self.messages = Messages(state, self.notifications)
+        self._handlers: dict[type[Command], Execute] = {
+            **queue_handlers(state),
+            **link_handlers(state),
+            **self.messages.handlers(),
+            **Notifiers(state).handlers(),
+            RelayForwarded: Forwarding(state, self.execute).relay,
+            Ping: lambda _task: Pong(),
+            SubscribeService: lambda _task: Refused(CommandFault.PROHIBITED),
+        }
+        self.proxy = Proxy(state)
+        self._slow: dict[type[Command], Callable[[Task], Awaitable[Response]]] = {
+            RequestProxySession: self.proxy.request_session,
+            ForwardToRelay: self.proxy.forward,
+        }
+        self.peers: set[Peer] = set()
+
+    async def handle(self, connection: BlockConnection) -> None:
+        """One connection, from its hello to its end."""
+        if connection.alpn is None and not self._state.settings.accept_without_alpn:
+            self._state.counters.connections_refused += 1
+            return
+        try:
+            accepted = await self._accept(connection)
+        except (HandshakeRefused, HandshakeTimeout):
+            self._state.counters.connections_refused += 1
+            return
+        self._state.counters.connections += 1
+        peer = Peer(accepted)
+        self.peers.add(peer)
+        try:
+            await self._serve(peer)
+        finally:
+            self.peers.discard(peer)
+            self._state.subscriptions.drop(peer)
+            self.notifications.drop(peer)
+
+    async def _accept(self, connection: BlockConnection) -> RouterConnection:
+        async def find_service(role: ServiceRole, fingerprint: bytes) -> bytes | None:
+            return await self._find_service(role, fingerprint, connection.peer_chain)
+
+        return await accept_smp(
+            connection, self._identity, find_service, hello_seconds=self._state.settings.hello_seconds
+        )
+
+    async def _find_service(
+        self, role: ServiceRole, fingerprint: bytes, certificates: tuple[bytes, ...]
+    ) -> bytes | None:
+        """One certificate has one role for ever."""
+        state = self._state
+        known = state.store.service_by_fingerprint(fingerprint)
+        if known is not None:
+            return known.service_id if known.role is role else None
+        service_id = state.randomness.new_id()
+        now = state.clock.now()
+        state.counters.services_registered += 1
+        state.store.add_service(ServiceRecord(service_id, role, certificates, fingerprint, now))
+        await state.store.commit()
+        return service_id
+
+    async def _serve(self, peer: Peer) -> None:
+        """Reads and executes; a second task answers while there is something to answer."""
+        waiting: deque[_BlockAnswers] = deque()
+        places = asyncio.Semaphore(self._state.settings.proxy.client_concurrency)
+        answering: asyncio.Task[None] | None = None
+        slow: set[asyncio.Task[None]] = set()
+        async with asyncio.TaskGroup() as tasks:
+            try:
+                while True:
+                    block = self._execute(peer, await peer.connection.receive())
+                    if not waiting and not self._state.store.uncommitted:
+                        await self._finish(peer, block)
+                    else:
+                        waiting.append(block)
+                        if answering is None or answering.done():
+                            answering = tasks.create_task(self._answer_all(peer, waiting))
+                    for task in block.slow:
+                        await places.acquire()
+                        running = tasks.create_task(self._run_slow(peer, task, places))
+                        slow.add(running)
+                        running.add_done_callback(slow.discard)
+                    while answering is not None and len(waiting) >= ANSWERS_WAITING:
+                        await asyncio.wait([answering])
+            except ConnectionLost:
+                for running in slow:
+                    running.cancel()
+
+    def _execute(self, peer: Peer, received: list[ReceivedCommand | RefusedCommand]) -> _BlockAnswers:
+        """All commands are verified against the state before the block, then executed in their order."""
+        block = _BlockAnswers()
+        session = peer.session
+        self._state.counters.blocks_received += 1
+        self._state.counters.commands += len(received)
+        tasks: list[Task] = []
+        unauthorized: list[bytes] = []
+        for each in received:
+            if isinstance(each, RefusedCommand):
+                block.errors.append(session.response(each.corr_id, each.entity_id, Refused(each.error)))
+                self._state.counters.command_errors += 1
+                continue
+            verified = verify(self._state.store, peer, session, each)
+            if isinstance(verified, Task):
+                tasks.append(verified)
+            else:
+                unauthorized.append(self._refusal(peer, each, verified))
+        block.errors += unauthorized
+        for task in tasks:
+            if type(task.command) in self._slow:
+                block.slow.append(task)
+                continue
+            response = self.execute(task) if len(tasks) == 1 else self.execute_later(task)
+            block.answers.append(session.response(task.corr_id, task.entity_id, response))
+            block.messages += [session.response(b"", entity_id, event) for entity_id, event in task.messages]
+            block.afterwards += task.afterwards
+        return block
+
+    def execute(self, task: Task) -> Response:
+        """A command that was verified just now."""
+        return self._handlers[type(task.command)](task)
+
+    def execute_later(self, task: Task) -> Response:
+        """A verified command; others of its block may have changed the queue since."""
+        if task.queue is not None:
+            task.queue = self._state.store.queue_by_recipient(task.queue.recipient_id)
+            if task.queue is None:
+                return Refused(ErrorCode.AUTH)
+        return self.execute(task)
+
+    async def _run_slow(self, peer: Peer, task: Task, places: asyncio.Semaphore) -> None:
+        try:
+            response = await self._slow[type(task.command)](task)
+            answer = peer.session.response(task.corr_id, task.entity_id, response)
+            with suppress(ConnectionLost):
+                await peer.connection.send([answer])
+        finally:
+            places.release()
+
+    def _refusal(self, peer: Peer, received: ReceivedCommand, error: RouterError) -> bytes:
+        self._state.counters.auth_failures += error is ErrorCode.AUTH
+        return peer.session.response(received.corr_id, received.entity_id, Refused(error))
+
+    async def _answer_all(self, peer: Peer, waiting: deque[_BlockAnswers]) -> None:
+        """What others get of a command does not depend on whether its sender is still there."""
+        while waiting:
+            blocks = list(waiting)
+            await self._state.store.commit()
+            for block in blocks:
+                with suppress(ConnectionLost):
+                    await self._finish(peer, block)
+                waiting.popleft()
+
+    async def _finish(self, peer: Peer, block: _BlockAnswers) -> None:
+        for effect in block.afterwards:
+            effect()
+        await self._answer(peer, block)
+
+    async def _answer(self, peer: Peer, block: _BlockAnswers) -> None:
+        """Errors first, in a block of their own, then answers, then messages."""
+        if block.errors:
+            await peer.connection.send(block.errors)
+        answers, messages = block.answers, block.messages
+        if messages and len(answers) <= FEW_ANSWERS:
+            answers, messages = [*answers, messages[0]], messages[1:]
+        if answers:
+            await peer.connection.send(answers)
+        for message in messages:
+            await peer.connection.send([message])

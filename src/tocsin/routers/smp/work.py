@@ -1,0 +1,65 @@
+"""What is shared by everything that executes commands, and what one command brings along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tocsin.config.smp_settings import SmpSettings
+from tocsin.crypto.boxes import box_key
+from tocsin.observability.smp_counters import SmpCounters
+from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.sessions import RouterSession
+from tocsin.protocol.smp.delivered_messages import Delivered, DeliveredMessage, QuotaMarker, seal_delivered
+from tocsin.protocol.smp.responses import MessageReceived
+from tocsin.protocol.smp.sender_commands import MessageFlags
+from tocsin.routers.smp.peers import Peer
+from tocsin.routers.smp.subscriptions import Subscriptions
+from tocsin.routers.smp.surroundings import Clock, Randomness
+from tocsin.stores.smp_records import QueueRecord, StoredMessage
+from tocsin.stores.smp_store import SmpStore
+
+
+@dataclass(frozen=True, slots=True)
+class RouterState:
+    """One router's parts."""
+
+    settings: SmpSettings
+    store: SmpStore
+    clock: Clock
+    randomness: Randomness
+    subscriptions: Subscriptions
+    counters: SmpCounters
+
+
+@dataclass(slots=True)
+class Task:
+    """A command that is verified, and what is to follow once its changes are on disk."""
+
+    peer: Peer
+    session: RouterSession
+    """The session of the command: the connection's, or the one inside a forwarded envelope."""
+    corr_id: bytes
+    entity_id: bytes
+    command: Command
+    queue: QueueRecord | None
+    """The queue that the entity id names, for commands about one."""
+    messages: list[tuple[bytes, MessageReceived]] = field(default_factory=list)
+    """To this connection, behind the answers of the block."""
+    afterwards: list[Callable[[], None]] = field(default_factory=list)
+    """To others, before the answers."""
+
+
+Execute: TypeAlias = Callable[[Task], Response]
+
+
+def sealed_message(queue: QueueRecord, message: StoredMessage) -> MessageReceived:
+    """A stored message as the recipient gets it; the same each time."""
+    delivered: Delivered
+    if message.body is None:
+        delivered = QuotaMarker(message.sent_at)
+    else:
+        delivered = DeliveredMessage(message.sent_at, MessageFlags(message.notify), message.body)
+    sealed = seal_delivered(box_key(queue.dh_secret), message.message_id, delivered)
+    return MessageReceived(message.message_id, sealed)

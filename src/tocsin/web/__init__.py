@@ -1,0 +1,1 @@
+"""HTTP for operators: thin handlers over what routers tell."""

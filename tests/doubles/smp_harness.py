@@ -1,0 +1,464 @@
+"""A real SMP router on real TLS, and a client that sees every block: for tests of what a router does.
+
+The client sends what it is told to, right or wrong, and reads block by block. `ask` puts events that come before the
+answer aside; `event` and `nothing` look there first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+from tests.doubles.routers import HOST, make_credentials
+from tocsin.config.smp_settings import SmpProxySettings, SmpSettings
+from tocsin.crypto.boxes import box_key
+from tocsin.crypto.credentials import Credentials
+from tocsin.crypto.keys import (
+    AuthPrivateKey,
+    Ed448PrivateKey,
+    Ed25519PrivateKey,
+    X25519PrivateKey,
+)
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.error_codes import CommandFault, ErrorCode
+from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.router_answers import Done, Refused
+from tocsin.protocol.sessions import ClientSession, ServiceRole
+from tocsin.protocol.smp.delivered_messages import (
+    DeliveredMessage,
+    NotificationMeta,
+    QuotaMarker,
+    unseal_delivered,
+    unseal_meta,
+)
+from tocsin.protocol.smp.queue_modes import (
+    LinkRequest,
+    NotifierKeys,
+    QueueMode,
+    QueueRequest,
+    SubscriptionMode,
+)
+from tocsin.protocol.smp.recipient_commands import (
+    AcknowledgeMessage,
+    CreateQueue,
+    EnableNotifications,
+    SecureQueue,
+)
+from tocsin.protocol.smp.responses import (
+    MessageReceived,
+    NotificationReceived,
+    NotificationsEnabled,
+    QueueCreated,
+)
+from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
+from tocsin.routers.smp.peers import Peer
+from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router
+from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
+from tocsin.transport.client_sessions import ClientConnection, DialSettings, ServiceIdentity, dial_smp
+from tocsin.wire.versions import VersionRange
+
+R = TypeVar("R", bound=Response)
+
+PATIENCE: Final = 5.0
+"""Seconds after which something that must come is given up."""
+QUIET: Final = 0.3
+"""Seconds in which something that must not come would have come."""
+START: Final = 1_700_000_000
+
+OK: Final = Done()
+AUTH: Final = Refused(ErrorCode.AUTH)
+BLOCK: Final = Refused(ErrorCode.BLOCK)
+CRYPTO: Final = Refused(ErrorCode.CRYPTO)
+LARGE_MSG: Final = Refused(ErrorCode.LARGE_MSG)
+NO_MSG: Final = Refused(ErrorCode.NO_MSG)
+QUOTA: Final = Refused(ErrorCode.QUOTA)
+SERVICE: Final = Refused(ErrorCode.SERVICE)
+SESSION: Final = Refused(ErrorCode.SESSION)
+HAS_AUTH: Final = Refused(CommandFault.HAS_AUTH)
+NO_AUTH: Final = Refused(CommandFault.NO_AUTH)
+NO_ENTITY: Final = Refused(CommandFault.NO_ENTITY)
+PROHIBITED: Final = Refused(CommandFault.PROHIBITED)
+SYNTAX: Final = Refused(CommandFault.SYNTAX)
+UNKNOWN: Final = Refused(CommandFault.UNKNOWN)
+
+_SIG0: Final = base64.b64decode(
+    "e8JK+8V3fq6kOLqco/SaKlpNaQ7i1gfOrXoqekEl42u4mF8Bgu14T5j0189CGcUhJHw2RwCMvON+qbvQ9ecJAA=="
+)
+
+
+@dataclass(frozen=True)
+class FixedAuthorization:
+    """In place of a key: these bytes, whatever is to be authorized."""
+
+    auth: bytes
+
+    def sign(self, _message: bytes) -> bytes:
+        return self.auth
+
+
+def authorized_with(auth: bytes) -> AuthPrivateKey:
+    return cast(AuthPrivateKey, FixedAuthorization(auth))
+
+
+SIG0: Final = authorized_with(_SIG0)
+"""A well-formed Ed25519 signature that belongs to nothing (smp-tests.md 2)."""
+
+
+class Raw(Command):
+    """Any bytes in place of a command; signed by the given key only, also in a service session."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def encode(self, version: int) -> bytes:
+        return self._data
+
+
+def ed448() -> Ed448PrivateKey:
+    return Ed448PrivateKey(os.urandom(57))
+
+
+def ed25519() -> Ed25519PrivateKey:
+    return Ed25519PrivateKey(os.urandom(32))
+
+
+def x25519() -> X25519PrivateKey:
+    return X25519PrivateKey(os.urandom(32))
+
+
+@cache
+def router_credentials() -> Credentials:
+    """Making certificates is slow and nothing depends on their being new."""
+    return make_credentials()
+
+
+@dataclass
+class HeldClock:
+    """Stands still until it is moved."""
+
+    time: int = START
+
+    def now(self) -> int:
+        return self.time
+
+
+@dataclass(frozen=True)
+class Notifier:
+    """Credentials of a queue's notifications, both sides' of them."""
+
+    notifier_id: bytes
+    key: AuthPrivateKey
+    secret: bytes
+
+    def meta(self, notification: Response) -> NotificationMeta:
+        assert isinstance(notification, NotificationReceived)
+        return unseal_meta(box_key(self.secret), notification.nonce, notification.sealed_meta)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue as its recipient knows it, and the key of its sender once it is secured."""
+
+    created: QueueCreated
+    key: AuthPrivateKey
+    secret: bytes
+    sender_key: AuthPrivateKey | None = None
+
+    @property
+    def recipient_id(self) -> bytes:
+        return self.created.recipient_id
+
+    @property
+    def sender_id(self) -> bytes:
+        return self.created.sender_id
+
+    def delivered(self, response: Response) -> DeliveredMessage | QuotaMarker:
+        assert isinstance(response, MessageReceived), response
+        return unseal_delivered(box_key(self.secret), response.message_id, response.sealed)
+
+    def body(self, response: Response) -> bytes:
+        """What the message decrypts to."""
+        delivered = self.delivered(response)
+        assert isinstance(delivered, DeliveredMessage)
+        return delivered.body
+
+
+class Received(NamedTuple):
+    corr_id: bytes
+    entity_id: bytes
+    response: Response
+
+
+class Asked(NamedTuple):
+    """One command of a block."""
+
+    command: Command
+    entity_id: bytes = b""
+    key: AuthPrivateKey | None = None
+    corr_id: bytes | None = None
+
+
+class SmpTestClient:
+    """One connection to a router."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+        self._aside: deque[Received] = deque()
+
+    @property
+    def session(self) -> ClientSession:
+        return self.connection.session
+
+    @property
+    def service_id(self) -> bytes:
+        assert self.session.service is not None
+        return self.session.service.service_id
+
+    async def send(self, *commands: Asked) -> list[bytes]:
+        """All in one block; returns their correlation ids."""
+        corr_ids = [os.urandom(24) if each.corr_id is None else each.corr_id for each in commands]
+        await self.connection.send(
+            [
+                self.session.request(corr_id, each.entity_id, each.command, each.key)
+                for corr_id, each in zip(corr_ids, commands, strict=True)
+            ]
+        )
+        return corr_ids
+
+    async def block(self) -> list[Received]:
+        """Everything in the next block."""
+        async with asyncio.timeout(PATIENCE):
+            return await self._read()
+
+    async def _read(self) -> list[Received]:
+        received = []
+        for corr_id, entity_id, response in await self.connection.receive():
+            assert isinstance(response, Response), response
+            received.append(Received(corr_id, entity_id, response))
+        return received
+
+    async def ask(
+        self,
+        command: Command,
+        entity_id: bytes = b"",
+        key: AuthPrivateKey | None = None,
+        *,
+        corr_id: bytes | None = None,
+    ) -> Response:
+        """The answer to one command in a block of its own: it must repeat both ids."""
+        [sent] = await self.send(Asked(command, entity_id, key, corr_id))
+        while True:
+            answer = None
+            for received in await self.block():
+                same = received.corr_id == sent and (sent != b"" or received.entity_id == entity_id)
+                if answer is None and same:
+                    answer = received
+                else:
+                    self._aside.append(received)
+            if answer is not None:
+                assert answer.entity_id == entity_id
+                return answer.response
+
+    async def expect(
+        self,
+        kind: type[R],
+        command: Command,
+        entity_id: bytes = b"",
+        key: AuthPrivateKey | None = None,
+        *,
+        corr_id: bytes | None = None,
+    ) -> R:
+        """As `ask`, for an answer of this kind."""
+        answer = await self.ask(command, entity_id, key, corr_id=corr_id)
+        assert isinstance(answer, kind), answer
+        return answer
+
+    async def event(self) -> tuple[bytes, Response]:
+        """Entity id and event: the next one, whatever it is."""
+        while not self._aside:
+            self._aside.extend(await self.block())
+        received = self._aside.popleft()
+        assert received.corr_id == b""
+        return received.entity_id, received.response
+
+    async def nothing(self) -> None:
+        """Nothing is there and nothing comes."""
+        assert not self._aside
+        try:
+            async with asyncio.timeout(QUIET):
+                unexpected = await self._read()
+        except TimeoutError:
+            return
+        raise AssertionError(f"{unexpected} came")
+
+    async def close(self) -> None:
+        await self.connection.close(1.0)
+
+    # What tests do again and again
+
+    async def new_queue(
+        self,
+        key: AuthPrivateKey | None = None,
+        *,
+        mode: QueueMode | None = QueueMode.MESSAGING,
+        subscription: SubscriptionMode = SubscriptionMode.SUBSCRIBE,
+        password: bytes | None = None,
+        corr_id: bytes | None = None,
+    ) -> Queue:
+        key, dh_key = key or ed25519(), x25519()
+        command = create_command(key, dh_key, mode=mode, subscription=subscription, password=password)
+        created = await self.expect(QueueCreated, command, key=key, corr_id=corr_id)
+        return Queue(created, key, dh_key.agree(created.dh_key))
+
+    async def secured_queue(
+        self,
+        key: AuthPrivateKey | None = None,
+        sender_key: AuthPrivateKey | None = None,
+        *,
+        subscription: SubscriptionMode = SubscriptionMode.SUBSCRIBE,
+    ) -> Queue:
+        queue = await self.new_queue(key, subscription=subscription)
+        sender_key = sender_key or ed25519()
+        assert await self.ask(SecureQueue(sender_key.public), queue.recipient_id, queue.key) == OK
+        return replace(queue, sender_key=sender_key)
+
+    async def send_message(self, queue: Queue, body: bytes, *, notify: bool = False) -> Response:
+        """SEND, signed if the queue is secured."""
+        return await self.ask(send_command(body, notify=notify), queue.sender_id, queue.sender_key)
+
+    async def message(self, queue: Queue) -> MessageReceived:
+        """The next event, which must be a message of this queue."""
+        entity_id, event = await self.event()
+        assert entity_id == queue.recipient_id
+        assert isinstance(event, MessageReceived), event
+        return event
+
+    async def acknowledge(self, queue: Queue, message: MessageReceived) -> Response:
+        return await self.ask(AcknowledgeMessage(message.message_id), queue.recipient_id, queue.key)
+
+    async def enable_notifications(
+        self, queue: Queue, key: AuthPrivateKey | None = None, dh_key: X25519PrivateKey | None = None
+    ) -> Notifier:
+        """NKEY"""
+        key, dh_key = key or ed25519(), dh_key or x25519()
+        command = EnableNotifications(NotifierKeys(key.public, dh_key.public))
+        answer = await self.expect(NotificationsEnabled, command, queue.recipient_id, queue.key)
+        return Notifier(answer.notifier.notifier_id, key, dh_key.agree(answer.notifier.dh_key))
+
+    async def notification(self, notifier: Notifier) -> NotificationMeta:
+        """The next event, which must be a notification of this notifier; what it says."""
+        entity_id, event = await self.event()
+        assert entity_id == notifier.notifier_id
+        return notifier.meta(event)
+
+
+def create_command(
+    key: AuthPrivateKey,
+    dh_key: X25519PrivateKey,
+    *,
+    mode: QueueMode | None = QueueMode.MESSAGING,
+    link: LinkRequest | None = None,
+    subscription: SubscriptionMode = SubscriptionMode.SUBSCRIBE,
+    password: bytes | None = None,
+    notifier: NotifierKeys | None = None,
+) -> CreateQueue:
+    """NEW"""
+    request = None if mode is None else QueueRequest(mode, link)
+    return CreateQueue(key.public, dh_key.public, password, subscription, request, notifier)
+
+
+def send_command(body: bytes, *, notify: bool = False) -> SendMessage:
+    return SendMessage(MessageFlags(notify), body)
+
+
+def opened(dh_key: X25519PrivateKey, key: AuthPrivateKey, created: Response) -> Queue:
+    """The queue that an IDS tells of."""
+    assert isinstance(created, QueueCreated), created
+    return Queue(created, key, dh_key.agree(created.dh_key))
+
+
+@dataclass
+class SmpHarness:
+    """A running router and those who are connected to it."""
+
+    running: RunningSmpRouter
+    credentials: Credentials
+    store: SmpMemoryStore
+    clients: list[SmpTestClient] = field(default_factory=list)
+
+    @property
+    def location(self) -> RouterLocation:
+        return RouterLocation((HOST,), str(self.running.ports[0]), self.credentials.fingerprint)
+
+    def peer_of(self, client: SmpTestClient) -> Peer:
+        """The router's side of a connection."""
+        session_id = client.session.session_id
+        [peer] = [each for each in self.running.router.peers if each.session.session_id == session_id]
+        return peer
+
+    async def connect(
+        self,
+        version: int = 18,
+        *,
+        encrypted: bool = False,
+        service: tuple[Credentials, ServiceRole] | None = None,
+        alpn: tuple[str, ...] | None = None,
+        proxy: bool = False,
+    ) -> SmpTestClient:
+        settings = DialSettings(
+            connect_timeout=PATIENCE,
+            versions=VersionRange(version, version),
+            alpn=alpn,
+            encrypt_blocks=encrypted,
+            proxy=proxy,
+        )
+        identity = None if service is None else ServiceIdentity(*service)
+        connection = await dial_smp(RouterAddress(Scheme.SMP, self.location), settings, identity)
+        client = SmpTestClient(connection)
+        self.clients.append(client)
+        return client
+
+
+@asynccontextmanager
+async def smp_router(
+    store: SmpMemoryStore | None = None,
+    *,
+    clock: HeldClock | None = None,
+    proxy: SmpProxySettings | None = None,
+    **changes: Any,
+) -> AsyncIterator[SmpHarness]:
+    """The base configuration of smp-tests.md 1, with shorter intervals, and what `changes` says."""
+    settings = SmpSettings(
+        hosts=(HOST,),
+        ports=(0,),
+        store=None,
+        message_quota=4,
+        notification_interval=0.05,
+        end_interval=0.05,
+        drain_seconds=1.0,
+        proxy=proxy or SmpProxySettings(enabled=False, remember_failure=1.0),
+    )
+    credentials, store = router_credentials(), store or SmpMemoryStore()
+    async with AsyncExitStack() as stack:
+        running = await stack.enter_async_context(
+            running_smp_router(replace(settings, **changes), credentials, store, clock=clock)
+        )
+        harness = SmpHarness(running, credentials, store)
+        yield harness
+        for client in harness.clients:
+            client.connection.abort()
+        store.check_indices()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Returns when the condition holds, which it must soon."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - conditions on other tasks' data, which tell nobody
+            await asyncio.sleep(0.005)

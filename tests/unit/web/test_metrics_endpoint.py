@@ -1,0 +1,118 @@
+"""GET /metrics over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+
+import pytest
+
+from tocsin.errors import ConnectFailed
+from tocsin.web.metrics_endpoint import MAX_HEAD_BYTES, EndpointLimits, MetricsEndpoint, judge_request
+
+HOST = "127.0.0.1"
+GOOD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def endpoint(limits: EndpointLimits | None = None) -> MetricsEndpoint:
+    return MetricsEndpoint(lambda: "ü 1\n", host=HOST, port=0, limits=limits)
+
+
+async def ask(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection(HOST, port)
+    try:
+        writer.write(request)
+        return await reader.read()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_metrics_are_served_again_and_again() -> None:
+    async with endpoint() as served:
+        for _ in range(3):
+            head, _, body = (await ask(served.port, GOOD)).partition(b"\r\n\r\n")
+            lines = head.split(b"\r\n")
+            assert lines[0] == b"HTTP/1.1 200 OK"
+            assert b"Content-Type: text/plain; version=0.0.4; charset=utf-8" in lines
+            assert b"Content-Length: 5" in lines
+            assert b"Connection: close" in lines
+            assert body == "ü 1\n".encode()
+
+
+async def test_other_methods_are_told_which_one_is_allowed() -> None:
+    async with endpoint() as served:
+        answer = await ask(served.port, GOOD.replace(b"GET", b"HEAD"))
+    assert answer.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
+    assert b"\r\nAllow: GET\r\n" in answer
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (GOOD, HTTPStatus.OK),
+        (b"GET /metrics?x=1 HTTP/1.1\r\nhost:\r\n\r\n", HTTPStatus.OK),
+        (b"GET /metrics HTTP/1.0\r\n\r\n", HTTPStatus.OK),
+        (GOOD.replace(b"GET", b"POST"), HTTPStatus.METHOD_NOT_ALLOWED),
+        (GOOD.replace(b"/metrics", b"/"), HTTPStatus.NOT_FOUND),
+        (GOOD.replace(b"/metrics", b"/metrics/"), HTTPStatus.NOT_FOUND),
+        (GOOD.replace(b"/metrics", b"http://localhost/metrics"), HTTPStatus.NOT_FOUND),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", HTTPStatus.BAD_REQUEST),
+        (GOOD.replace(b"1.1", b"2.0"), HTTPStatus.BAD_REQUEST),
+        (GOOD.replace(b"GET ", b"GET  "), HTTPStatus.BAD_REQUEST),
+        (GOOD.replace(b"Host: localhost", b"Host: a\r\nHost: b"), HTTPStatus.BAD_REQUEST),
+        (GOOD.replace(b"Host: localhost", b"Host: a\r\n folded"), HTTPStatus.BAD_REQUEST),
+        (GOOD.replace(b"Host: localhost", b"Host : a"), HTTPStatus.BAD_REQUEST),
+        (GOOD.replace(b"Host: localhost", b"Host: a\nX: b"), HTTPStatus.BAD_REQUEST),
+        (GOOD.replace(b"Host: localhost", b"Host: a\r\nContent-Length: 0"), HTTPStatus.BAD_REQUEST),
+        (GOOD.replace(b"Host: localhost", b"Host: a\r\nTransfer-Encoding: chunked"), HTTPStatus.BAD_REQUEST),
+        (b"\r\n\r\n", HTTPStatus.BAD_REQUEST),
+    ],
+)
+async def test_requests_are_judged_strictly(request_: bytes, status: HTTPStatus) -> None:
+    assert judge_request(request_) is status
+    async with endpoint() as served:
+        assert (await ask(served.port, request_)).startswith(f"HTTP/1.1 {status.value} ".encode())
+
+
+async def test_a_head_without_end_is_refused() -> None:
+    async with endpoint() as served:
+        answer = await ask(served.port, b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * MAX_HEAD_BYTES)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
+    async with endpoint(EndpointLimits(max_connections=1)) as served:
+        first_reader, first_writer = await asyncio.open_connection(HOST, served.port)
+        first_writer.write(GOOD[:10])
+        await first_writer.drain()
+        assert await ask(served.port, b"") == b""
+        first_writer.write(GOOD[10:])
+        assert (await first_reader.read()).startswith(b"HTTP/1.1 200 ")
+        first_writer.close()
+        await first_writer.wait_closed()
+        assert (await ask(served.port, GOOD)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_silent_client_is_disconnected() -> None:
+    async with endpoint(EndpointLimits(seconds=0.01)) as served:
+        reader, writer = await asyncio.open_connection(HOST, served.port)
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_leaving_the_block_ends_open_connections() -> None:
+    async with endpoint() as served:
+        reader, writer = await asyncio.open_connection(HOST, served.port)
+        writer.write(GOOD[:10])
+        await writer.drain()
+        await ask(served.port, GOOD)  # by now the first one is being served
+    assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_port_in_use_is_told() -> None:
+    async with endpoint() as served:
+        with pytest.raises(ConnectFailed, match=f"cannot listen on 127.0.0.1 port {served.port}"):
+            async with MetricsEndpoint(str, host=HOST, port=served.port):
+                raise AssertionError

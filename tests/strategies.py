@@ -64,7 +64,13 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.ntf.versions import INVALID_REASON_VERSION
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ServiceRole
-from tocsin.protocol.smp import proxy_commands, recipient_commands, responses, sender_commands
+from tocsin.protocol.smp import (
+    notifier_commands,
+    proxy_commands,
+    recipient_commands,
+    responses,
+    sender_commands,
+)
 from tocsin.protocol.smp.delivered_messages import Delivered, DeliveredMessage, QuotaMarker
 from tocsin.protocol.smp.hellos import ClientHello, RouterHello, ServiceHello
 from tocsin.protocol.smp.queue_information import (
@@ -304,6 +310,10 @@ _SENDER_AND_PROXY_COMMANDS: Final[dict[type[Message], Callable[[int], SearchStra
         st.builds(proxy_commands.ForwardToRelay, u16s, x25519_keys, tails)
     ),
     proxy_commands.RelayForwarded: _any_version(st.builds(proxy_commands.RelayForwarded, tails)),
+    recipient_commands.SubscribeService: _any_version(st.just(recipient_commands.SubscribeService())),
+    notifier_commands.SubscribeServiceNotifications: _any_version(
+        st.just(notifier_commands.SubscribeServiceNotifications())
+    ),
 }
 
 _SMP_RESPONSES: Final[dict[type[Message], Callable[[int], SearchStrategy[Message]]]] = {

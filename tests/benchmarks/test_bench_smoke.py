@@ -24,3 +24,15 @@ def test_bench_wire_ends_in_one_json_line_with_every_command_and_key_kind() -> N
         for key in ("Ed25519", "Ed448", "X25519 first use"):
             assert f"{command}, {key}" in names
     assert any("idle connection" in name for name in names)
+
+
+@pytest.mark.timeout(120)
+def test_bench_smp_ends_in_one_json_line_with_its_targets() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.smp", "--quick"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    results = json.loads(finished.stdout.splitlines()[-1])
+    limited = {result["name"] for result in results if "limit" in result}
+    assert "SEND of 15 KiB, X25519, memory store" in limited
+    assert "memory of a queue with notifier" in limited
+    assert any(name.startswith("restart with") for name in limited)

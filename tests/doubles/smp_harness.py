@@ -38,6 +38,7 @@ from tocsin.protocol.smp.delivered_messages import (
     unseal_delivered,
     unseal_meta,
 )
+from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.queue_modes import (
     LinkRequest,
     NotifierKeys,
@@ -49,7 +50,9 @@ from tocsin.protocol.smp.recipient_commands import (
     AcknowledgeMessage,
     CreateQueue,
     EnableNotifications,
+    GetMessage,
     SecureQueue,
+    Subscribe,
 )
 from tocsin.protocol.smp.responses import (
     MessageReceived,
@@ -136,6 +139,12 @@ def x25519() -> X25519PrivateKey:
 @cache
 def router_credentials() -> Credentials:
     """Making certificates is slow and nothing depends on their being new."""
+    return make_credentials()
+
+
+@cache
+def service_credentials(name: str = "a service") -> Credentials:
+    """The same for the same name."""
     return make_credentials()
 
 
@@ -343,6 +352,34 @@ class SmpTestClient:
     async def acknowledge(self, queue: Queue, message: MessageReceived) -> Response:
         return await self.ask(AcknowledgeMessage(message.message_id), queue.recipient_id, queue.key)
 
+    async def acknowledged(self, queue: Queue, message: MessageReceived) -> MessageReceived:
+        """ACK that is answered with the next message."""
+        answer = await self.acknowledge(queue, message)
+        assert isinstance(answer, MessageReceived), answer
+        return answer
+
+    async def receive(self, queue: Queue, body: bytes) -> None:
+        """The next message, which must be this one and the last, and its ACK."""
+        message = await self.message(queue)
+        assert queue.body(message) == body
+        assert await self.acknowledge(queue, message) == OK
+
+    async def subscribe(self, queue: Queue) -> Response:
+        return await self.ask(Subscribe(), queue.recipient_id, queue.key)
+
+    async def get(self, queue: Queue) -> Response:
+        return await self.ask(GetMessage(), queue.recipient_id, queue.key)
+
+    async def got(self, queue: Queue) -> MessageReceived:
+        """GET that is answered with a message."""
+        answer = await self.get(queue)
+        assert isinstance(answer, MessageReceived), answer
+        return answer
+
+    async def subscribe_notifier(self, notifier: Notifier) -> Response:
+        """NSUB"""
+        return await self.ask(SubscribeNotifications(), notifier.notifier_id, notifier.key)
+
     async def enable_notifications(
         self, queue: Queue, key: AuthPrivateKey | None = None, dh_key: X25519PrivateKey | None = None
     ) -> Notifier:
@@ -424,6 +461,11 @@ class SmpHarness:
         client = SmpTestClient(connection)
         self.clients.append(client)
         return client
+
+    async def connect_service(
+        self, name: str = "a service", role: ServiceRole = ServiceRole.NOTIFIER
+    ) -> SmpTestClient:
+        return await self.connect(service=(service_credentials(name), role))
 
 
 @asynccontextmanager

@@ -21,7 +21,13 @@ from tocsin.protocol.ntf import subscription_commands, token_commands
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import TokenStatus, parse_subscription_status, subscription_status_text
 from tocsin.protocol.router_answers import Refused
-from tocsin.protocol.smp import proxy_commands, recipient_commands, responses, sender_commands
+from tocsin.protocol.smp import (
+    notifier_commands,
+    proxy_commands,
+    recipient_commands,
+    responses,
+    sender_commands,
+)
 from tocsin.protocol.smp.queue_modes import (
     LinkData,
     LinkRequest,
@@ -36,6 +42,7 @@ from tocsin.protocol.smp.versions import (
     NEW_NOTIFIER_CREDS_VERSION,
     SENDER_AUTH_KEY_VERSION,
     SERVICE_CERTS_VERSION,
+    SERVICE_HASH_VERSION,
     SHORT_LINKS_VERSION,
 )
 from tocsin.wire.reader import WireReader
@@ -268,6 +275,14 @@ def _build_relay_key(given: Parameters) -> CertificateChainKey:
     return CertificateChainKey(tuple(given["certs"]), SignedKey.from_der(given["signed_key"]))
 
 
+def _describe_association(message: Any, version: int) -> dict[str, Any]:
+    return {} if version < SERVICE_HASH_VERSION else {"count": message.count, "ids_hash": message.ids_hash}
+
+
+def _describe_association_count(message: Any, version: int) -> dict[str, Any]:
+    return {"count": message.count, **_describe_association(message, version)}
+
+
 _RECIPIENT: Final[dict[type[Message], Conversion]] = {
     recipient_commands.CreateQueue: Conversion(_describe_new, _build_new),
     recipient_commands.SecureQueue: Conversion(
@@ -319,6 +334,12 @@ _SENDER_AND_PROXY: Final[dict[type[Message], Conversion]] = {
         lambda m, _: {"enc": Opaque(m.envelope)},
         lambda f, _: proxy_commands.RelayForwarded(_content(f["enc"])),
     ),
+    recipient_commands.SubscribeService: Conversion(
+        _describe_association, lambda f, _: recipient_commands.SubscribeService(*f.values())
+    ),
+    notifier_commands.SubscribeServiceNotifications: Conversion(
+        _describe_association, lambda f, _: notifier_commands.SubscribeServiceNotifications(*f.values())
+    ),
 }
 
 _SMP_RESPONSES: Final[dict[type[Message], Conversion]] = {
@@ -332,12 +353,10 @@ _SMP_RESPONSES: Final[dict[type[Message], Conversion]] = {
         lambda f, _: responses.Subscribed(f["service_id"]),
     ),
     responses.ServiceSubscribed: Conversion(
-        lambda m, _: {"count": m.count},
-        lambda f, _: responses.ServiceSubscribed(f["count"]),
+        _describe_association_count, lambda f, _: responses.ServiceSubscribed(*f.values())
     ),
     responses.ServiceSubscriptionEnded: Conversion(
-        lambda m, _: {"count": m.count},
-        lambda f, _: responses.ServiceSubscriptionEnded(f["count"]),
+        _describe_association_count, lambda f, _: responses.ServiceSubscriptionEnded(*f.values())
     ),
     responses.MessageReceived: Conversion(
         lambda m, _: {"msg_id": m.message_id, "body": Opaque(m.sealed)},

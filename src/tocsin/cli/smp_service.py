@@ -16,7 +16,7 @@ from tocsin.protocol.error_codes import Blocked, encode_error
 from tocsin.protocol.smp.versions import SUPPORTED
 from tocsin.routers.smp.control_port import ControlPasswords, ControlPort
 from tocsin.routers.smp.operator import QueueOperator
-from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router, until_told_to_stop
+from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router, stop_signals
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.memory.smp_store_files import open_smp_store
 from tocsin.transport.credential_files import read_credentials
@@ -45,10 +45,11 @@ async def run_smp_router(settings: SmpSettings, *, maintenance: bool = False) ->
         if maintenance:
             logger.info("maintenance: the store was read and compacted; nothing is served")
             return
-        async with running(settings, store, durable) as router:
-            logger.info("serving on ports %s", ", ".join(map(str, router.ports)))
-            await until_told_to_stop()
-            logger.info("stopping: connections are drained")
+        with stop_signals() as told_to_stop:
+            async with running(settings, store, durable) as router:
+                logger.info("serving on ports %s", ", ".join(map(str, router.ports)))
+                await told_to_stop.wait()
+                logger.info("stopping: connections are drained")
 
 
 @asynccontextmanager
@@ -62,12 +63,8 @@ async def opened_store(settings: SmpSettings) -> AsyncIterator[tuple[SmpMemorySt
         yield SmpMemoryStore(), None
         return
     store, files = await asyncio.to_thread(
-        open_smp_store,
-        settings.store,
-        now=time.time(),
-        message_ttl=settings.message_ttl if settings.expire_messages_on_start else None,
-        notification_ttl=settings.notification_ttl,
-    )
+        open_smp_store, settings.store, now=time.time(), notification_ttl=settings.notification_ttl
+    )  # old messages are for the router to expire, which counts them
     try:
         logger.info(
             "store opened: %d queues, %d messages, %d notifications",
@@ -99,11 +96,13 @@ async def running(
                 daily_block_quota=settings.daily_block_queue_quota,
             )
             await stack.enter_async_context(port)
+            logger.info("control port: %s", port.port)
         if settings.prometheus_port is not None:
             endpoint = MetricsEndpoint(
                 operator.metrics, host=settings.prometheus_host, port=settings.prometheus_port
             )
             await stack.enter_async_context(endpoint)
+            logger.info("metrics: http://%s:%s/metrics", settings.prometheus_host, endpoint.port)
         for turn in _upkeep(settings, operator, durable):
             stack.callback(asyncio.create_task(turn).cancel)
         yield router

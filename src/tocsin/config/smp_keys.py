@@ -26,7 +26,7 @@ from tocsin.config.setting_values import (
     unavailable,
     whole_number,
 )
-from tocsin.config.smp_settings import DAY, HIGHEST_VERSION, LOWEST_VERSION
+from tocsin.config.smp_settings import DAY, LOWEST_VERSION, UNRELEASED_VERSION
 
 ENVIRONMENT_PREFIX: Final = "TOCSIN_SMP_"
 
@@ -54,7 +54,7 @@ class SmpKey:
         return ENVIRONMENT_PREFIX + name.upper()
 
 
-_VERSION: Final = whole_number(LOWEST_VERSION, HIGHEST_VERSION)
+_VERSION: Final = whole_number(LOWEST_VERSION, UNRELEASED_VERSION)
 _ONLY_MEMORY: Final = "only the store in memory, with its logs, is available"
 _NO_WEB: Final = "Tocsin serves no web pages"
 

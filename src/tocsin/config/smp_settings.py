@@ -10,6 +10,8 @@ from typing import Final
 DAY: Final = 86_400.0
 LOWEST_VERSION: Final = 6
 HIGHEST_VERSION: Final = 18
+UNRELEASED_VERSION: Final = 19
+"""Can be asked for: counts and hashes of service subscriptions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ commands, awaits `commit` once, and only then answers: what was answered is on d
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tocsin.protocol.sessions import ServiceRole
@@ -19,6 +20,15 @@ class Written(NamedTuple):
 
     was_empty: bool
     """Nothing else was waiting in the queue: it can be delivered at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """A service's queues or notifiers."""
+
+    count: int
+    ids_hash: bytes
+    """XOR of the hashes of their ids (smp.md Appendix C)."""
 
 
 class SmpStore(Protocol):
@@ -44,8 +54,8 @@ class SmpStore(Protocol):
     def service_by_fingerprint(self, fingerprint: bytes) -> ServiceRecord | None: ...
     def add_service(self, service: ServiceRecord) -> None: ...
 
-    def associated_queues(self, service_id: bytes, role: ServiceRole) -> int:
-        """How many queues (role M) or notifiers (role N) are associated with the service."""
+    def associated(self, service_id: bytes, role: ServiceRole) -> Association:
+        """Which queues (role M) or notifiers (role N) are associated with the service."""
 
     def write_message(self, recipient_id: bytes, message: StoredMessage, quota: int) -> Written | None:
         """None if the quota is hit. The first message over it is replaced by a marker with its id and time; after

@@ -103,11 +103,20 @@ class BlockConnection:
         return self._out.room if self._loss is None and self._closed is None else 0
 
     @property
-    def peer_has_all(self) -> bool:
-        """Whether the peer's system has acknowledged every byte sent so far (Linux; elsewhere never)."""
-        if self._loss is not None or self._out.pending:
-            return False
-        return unacknowledged_bytes(self._sock) == 0
+    def blocks_written(self) -> int:
+        """Blocks that were queued, whether or not the kernel has taken them."""
+        return self._out.blocks_sent + self._out.blocks_waiting
+
+    @property
+    def blocks_acknowledged(self) -> int | None:
+        """Blocks that the peer's system has for certain; None where the system does not tell (Linux does)."""
+        if self._loss is not None:
+            return 0
+        missing = unacknowledged_bytes(self._sock)
+        if missing is None:
+            return None
+        # A block is longer on the wire than itself, so this counts rather too many as missing.
+        return self._out.blocks_sent - -(-missing // self.block_size)
 
     async def read_block(self) -> bytes:
         """The next block. Raises ConnectionLost once those that arrived before the end are read.

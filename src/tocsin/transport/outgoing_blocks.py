@@ -70,9 +70,9 @@ class OutgoingBlocks:
         self.sent_at = self._loop.time()
 
     @property
-    def pending(self) -> bool:
-        """Whether any block is not with the kernel yet."""
-        return bool(self._queue) or self._unsent is not None
+    def blocks_waiting(self) -> int:
+        """Blocks that are not with the kernel yet."""
+        return len(self._queue) + self._unsent_blocks
 
     @property
     def room(self) -> int:

@@ -74,7 +74,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "credentials", "/somewhere", "credentials", Path("/somewhere"), ""),
     ("TOCSIN", "store_path", "/elsewhere", "store", Path("/elsewhere"), ""),
     ("TOCSIN", "lowest_version", "7", "lowest_version", 7, "5"),
-    ("TOCSIN", "highest_version", "7", "highest_version", 7, "19"),
+    ("TOCSIN", "highest_version", "7", "highest_version", 7, "20"),
     ("TOCSIN", "accept_without_alpn", "off", "accept_without_alpn", False, "none"),
     ("TOCSIN", "message_quota", "4", "message_quota", 4, "four"),
     ("TOCSIN", "message_ttl", "1", "message_ttl", 1.0, "-1"),

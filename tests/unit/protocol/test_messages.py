@@ -23,6 +23,7 @@ from tocsin.protocol.messages import (
 )
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.smp.dialect import SMP
+from tocsin.protocol.smp.service_subscriptions import SubscribesService
 from tocsin.wire.reader import WireReader
 from tocsin.wire.writer import WireWriter
 
@@ -104,12 +105,13 @@ def test_parameters_follow_one_space_and_leave_nothing_over(
     version = dialect.supported.highest
     with pytest.raises(UnknownTag):
         table.decode(kind.tag + b"=", version)
-    if kind.has_body:
+    has_parameters = kind.has_body and not issubclass(kind, SubscribesService)  # those come with v19
+    if has_parameters:
         with pytest.raises(DecodeError, match="wrong parameters"):
             table.decode(kind.tag, version)
         return
     for wrong in (b" ", b" x"):
-        with pytest.raises(DecodeError, match="wrong parameters"):
+        with pytest.raises(DecodeError, match="parameters"):
             table.decode(kind.tag + wrong, version)
 
 

@@ -51,6 +51,10 @@ SMP_COMMANDS: Final = MessageTable[Command](
     proxy_commands.ForwardToRelay,
     proxy_commands.RelayForwarded,
     Ping,
+    frequent={
+        b"SUBS": recipient_commands.SubscribeService(),
+        b"NSUBS": notifier_commands.SubscribeServiceNotifications(),
+    },
 )
 
 SMP_RESPONSES: Final = MessageTable[Response](

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tocsin.protocol.messages import Command, ServiceSigning
+from tocsin.protocol.smp.service_subscriptions import SubscribesService
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class SubscribeNotifications(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribeServiceNotifications(Command):
+class SubscribeServiceNotifications(SubscribesService):
     """NSUBS: receive the notifications of all queues associated with this service."""
 
     tag: ClassVar[bytes] = b"NSUBS"

@@ -16,6 +16,7 @@ from tocsin.protocol.smp.queue_modes import (
     decode_letter,
 )
 from tocsin.protocol.smp.sender_commands import SetsSenderKey
+from tocsin.protocol.smp.service_subscriptions import SubscribesService
 from tocsin.protocol.smp.versions import (
     NEW_NOTIFIER_CREDS_VERSION,
     SENDER_AUTH_KEY_VERSION,
@@ -89,7 +90,7 @@ class Subscribe(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribeService(Command):
+class SubscribeService(SubscribesService):
     """SUBS: receive the messages of all queues of this service (refused by 6.5)."""
 
     tag: ClassVar[bytes] = b"SUBS"

@@ -10,6 +10,7 @@ from tocsin.crypto.keys import X25519PublicKey, dh_key_from_der
 from tocsin.protocol.certificate_keys import CertificateChainKey
 from tocsin.protocol.messages import EntityRule, Response, ResponseWithBody
 from tocsin.protocol.smp.queue_modes import LinkData, NotifierIds, QueueMode, decode_letter
+from tocsin.protocol.smp.service_subscriptions import CountsQueues
 from tocsin.protocol.smp.versions import (
     DELETED_EVENT_VERSION,
     NEW_NOTIFIER_CREDS_VERSION,
@@ -106,20 +107,6 @@ class Subscribed(ResponseWithBody):
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
         return cls(body.maybe(body.short_bytes))
-
-
-@dataclass(frozen=True, slots=True)
-class CountsQueues(ResponseWithBody):
-    """What SOKS and ENDS have in common: `i64(count)`."""
-
-    count: int
-
-    def encode_body(self, out: WireWriter, version: int) -> None:
-        out.i64(self.count)
-
-    @classmethod
-    def decode_body(cls, body: WireReader, version: int) -> Self:
-        return cls(body.i64())
 
 
 @dataclass(frozen=True, slots=True)

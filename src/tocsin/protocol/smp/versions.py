@@ -17,6 +17,8 @@ PROXY_FLAG_VERSION: Final = 14
 SHORT_LINKS_VERSION: Final = 15
 SERVICE_CERTS_VERSION: Final = 16
 NEW_NOTIFIER_CREDS_VERSION: Final = 17
+SERVICE_HASH_VERSION: Final = 19
+"""Not released (smp.md Appendix C): counts and hashes of service subscriptions. Offered only where it is asked for."""
 
 SUPPORTED: Final = VersionRange(6, 18)
 WITHOUT_ALPN: Final = VersionRange(6, 6)

@@ -118,7 +118,7 @@ class Messages:
         stored = StoredNotification(message.message_id, message.sent_at, nonce, sealed)
         self._state.store.add_notification(notifier.notifier_id, stored)
         self._state.counters.notifications_enqueued += 1
-        task.afterwards.append(self._notifications.added)
+        task.afterwards.append(lambda: self._notifications.added(notifier.notifier_id))
 
     def push_head(self, recipient_id: bytes) -> None:
         """A message for a connection that waits for one: nothing unacknowledged may be in its way."""

@@ -2,9 +2,9 @@
 
 Theory of operation. A notification is stored with its message. A pass looks at every notifier with stored
 notifications and sends those of each connection together. NMSG has no acknowledgement: what was sent stays in the
-store, marked as under way, until the peer proves that it has it, by sending something itself or by its system
-acknowledging the bytes. A connection that breaks before that leaves its notifications to the next subscriber: they
-may arrive twice, with the same nonce, but they are never lost.
+store, marked as under way, until the peer has it: its system has acknowledged the bytes, or, where our system does
+not tell that, the peer has sent something since. A connection that breaks before that leaves its notifications to
+the next subscriber: they may arrive twice, with the same nonce, but they are never lost.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class _UnderWay:
 
     sent: list[tuple[bytes, bytes]]
     """Notifier id and nonce."""
+    upto: int
+    """How many blocks the connection had been given, with the last of these."""
     received_at: float
     """When the connection last heard of the peer, at the time of sending."""
 
@@ -53,16 +55,19 @@ class NotificationDelivery:
         self._nonces: dict[bytes, set[bytes]] = {}
         """Nonces under way, by notifier id."""
 
-    def added(self) -> None:
+    def added(self, notifier_id: bytes) -> None:
         """There is something to deliver: at once if passes are not paced."""
         if self._state.settings.notification_interval == 0:
-            self.deliver()
+            self._deliver([notifier_id])
 
     def deliver(self) -> None:
         """One pass."""
         self.confirm()
+        self._deliver(self._state.store.notifiers_with_notifications())
+
+    def _deliver(self, notifier_ids: Sequence[bytes]) -> None:
         groups: dict[Peer, list[tuple[bytes, StoredNotification]]] = {}
-        for notifier_id in self._state.store.notifiers_with_notifications():
+        for notifier_id in notifier_ids:
             peer = self._recipient_of(notifier_id)
             if peer is None:
                 continue
@@ -78,9 +83,7 @@ class NotificationDelivery:
     def confirm(self) -> None:
         """Forget what peers have proved to have."""
         for peer, batches in list(self._under_way.items()):
-            connection = peer.connection.connection
-            has_all = connection.peer_has_all
-            while batches and (has_all or connection.received_at > batches[0].received_at):
+            while batches and _has(peer, batches[0]):
                 self._forget(batches.pop(0))
             if not batches:
                 del self._under_way[peer]
@@ -99,16 +102,21 @@ class NotificationDelivery:
         return expired
 
     def _recipient_of(self, notifier_id: bytes) -> Peer | None:
+        subscriptions = self._state.subscriptions
+        subscriber = subscriptions.notifier(notifier_id)
+        if subscriber is None and not subscriptions.has_services:
+            return None  # the common case when a notifier is away: without looking at the queue
         queue = self._state.store.queue_by_notifier(notifier_id)
         if queue is None or queue.notifier is None:
             return None
         if queue.notifier.service_id is not None:
-            return self._state.subscriptions.service(queue.notifier.service_id)
-        return self._state.subscriptions.notifier(notifier_id)
+            return subscriptions.service(queue.notifier.service_id)
+        return subscriber
 
     def _send(self, peer: Peer, waiting: Sequence[tuple[bytes, StoredNotification]]) -> None:
         """As much as the connection takes now; the rest waits for the next pass."""
-        received_at = peer.connection.connection.received_at
+        connection = peer.connection.connection
+        received_at = connection.received_at
         for start in range(0, len(waiting), NOTIFICATIONS_PER_BLOCK):
             part = waiting[start : start + NOTIFICATIONS_PER_BLOCK]
             events: list[Event] = [
@@ -118,7 +126,9 @@ class NotificationDelivery:
             if not peer.try_send(events):
                 return
             sent = [(notifier_id, each.nonce) for notifier_id, each in part]
-            self._under_way.setdefault(peer, []).append(_UnderWay(sent, received_at))
+            self._under_way.setdefault(peer, []).append(
+                _UnderWay(sent, connection.blocks_written, received_at)
+            )
             for notifier_id, nonce in sent:
                 self._nonces.setdefault(notifier_id, set()).add(nonce)
             self._state.counters.notifications_sent += len(part)
@@ -135,6 +145,14 @@ class NotificationDelivery:
             nonces.discard(nonce)
             if not nonces:
                 del self._nonces[notifier_id]
+
+
+def _has(peer: Peer, batch: _UnderWay) -> bool:
+    connection = peer.connection.connection
+    acknowledged = connection.blocks_acknowledged
+    if acknowledged is None:
+        return connection.received_at > batch.received_at
+    return acknowledged >= batch.upto
 
 
 class Notifiers:
@@ -211,9 +229,9 @@ class Notifiers:
         assert service is not None
         self._state.counters.notifier_service_subscriptions += 1
         self._state.subscriptions.subscribe_service(peer, service.service_id)
-        count = self._state.store.associated_queues(service.service_id, ServiceRole.NOTIFIER)
-        peer.service_notifiers = count
-        return ServiceSubscribed(count)
+        associated = self._state.store.associated(service.service_id, ServiceRole.NOTIFIER)
+        peer.service_notifiers = associated.count
+        return ServiceSubscribed(associated.count, associated.ids_hash)
 
     def _associate(self, task: Task, service_id: bytes | None) -> None:
         assert task.queue is not None

@@ -29,7 +29,9 @@ class QueueOperator:
         self._state.counters.queues_blocked += 1
         await self._state.store.commit()
         if peer := self._state.subscriptions.recipient(queue.recipient_id):
-            peer.try_send([(queue.recipient_id, Refused(reason))])
+            event = (queue.recipient_id, Refused(reason))
+            if not peer.try_send([event]):
+                self._state.subscriptions.tell_later(peer, event)
         return True
 
     async def unblock(self, sender_or_link_id: bytes) -> bool:

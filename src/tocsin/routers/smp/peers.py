@@ -61,8 +61,12 @@ class Peer:
             return False
 
     def flush_late_events(self) -> int:
-        """Says how many were sent; what does not fit now waits for the next flush."""
-        if not self.late_events or not self.try_send(self.late_events):
-            return 0
-        sent, self.late_events = len(self.late_events), []
+        """Says how many were sent: a block at a time, the short one first. The rest waits for the next flush."""
+        sent = 0
+        while self.late_events:
+            part = self.late_events[: (len(self.late_events) - 1) % MAX_ITEMS + 1]
+            if not self.try_send(part):
+                break
+            del self.late_events[: len(part)]
+            sent += len(part)
         return sent

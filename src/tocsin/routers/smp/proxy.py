@@ -60,7 +60,6 @@ class _Relay:
 @dataclass(slots=True)
 class _Failure:
     fault: AnyBrokerFault
-    until: float
 
 
 class Proxy:
@@ -132,18 +131,23 @@ class Proxy:
         return needed is None or (given is not None and hmac.compare_digest(needed.encode(), given))
 
     async def _relay(self, location: RouterLocation) -> _Relay | _Failure:
-        now = asyncio.get_running_loop().time()
         known = self._relays.get(location)
-        if known is not None and known.done() and not known.cancelled():
-            found = known.result()
-            stale = isinstance(found, _Failure) and found.until <= now
-            if stale or (
-                isinstance(found, _Relay) and found.client.session.session_id not in self._by_session
-            ):
-                known = None
         if known is None:
             known = self._relays[location] = asyncio.ensure_future(self._connect(location))
+            known.add_done_callback(lambda connected: self._connected(location, connected))
         return await asyncio.shield(known)
+
+    def _connected(self, location: RouterLocation, connected: asyncio.Future[_Relay | _Failure]) -> None:
+        """A failure is remembered for a while only: the table must not grow with every address asked for."""
+        if connected.cancelled() or connected.exception() is not None:
+            self._forget(location, connected)
+        elif isinstance(connected.result(), _Failure):
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._settings.remember_failure, self._forget, location, connected)
+
+    def _forget(self, location: RouterLocation, known: asyncio.Future[_Relay | _Failure]) -> None:
+        if self._relays.get(location) is known:
+            del self._relays[location]
 
     async def _connect(self, location: RouterLocation) -> _Relay | _Failure:
         settings = self._settings
@@ -156,24 +160,23 @@ class Proxy:
         try:
             client = await context.__aenter__()
         except TocsinError as error:
-            until = asyncio.get_running_loop().time() + settings.remember_failure
-            return _Failure(_fault(error), until)
+            return _Failure(_fault(error))
         proof = client.session.relay
         if proof is None:
             await context.__aexit__(None, None, None)
-            until = asyncio.get_running_loop().time() + settings.remember_failure
-            return _Failure(TransportFault.VERSION, until)
+            return _Failure(TransportFault.VERSION)
         relay = _Relay(client, proof, context)
         self._by_session[client.session.session_id] = relay
-        relay.watcher = asyncio.create_task(self._watch(relay))
+        relay.watcher = asyncio.create_task(self._watch(location, relay))
         return relay
 
-    async def _watch(self, relay: _Relay) -> None:
+    async def _watch(self, location: RouterLocation, relay: _Relay) -> None:
         """Forgets the session when the relay's connection is lost."""
         with suppress(TocsinError):
             async for _event in relay.client.events():
                 pass
         if self._by_session.pop(relay.client.session.session_id, None) is not None:
+            self._relays.pop(location, None)
             with suppress(TocsinError):
                 await relay.context.__aexit__(None, None, None)
 

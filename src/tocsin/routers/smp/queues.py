@@ -99,7 +99,7 @@ class Queues:
             mode=None if command.request is None else command.request.mode,
             link=None if link is None else QueueLink(link.link_id or new_id(), link.data),
             notifier=None if notifier is None else notifier[0],
-            updated_at=_today(state.clock.now()),
+            updated_at=day_of(state.clock.now()),
             service_id=None if service is None else service.service_id,
         )
         if not state.store.add_queue(queue):
@@ -218,5 +218,6 @@ def _password_fits(needed: str | None, given: bytes | None) -> bool:
     return needed is None or (given is not None and hmac.compare_digest(needed.encode(), given))
 
 
-def _today(now: int) -> int:
+def day_of(now: int) -> int:
+    """Midnight before, UTC."""
     return now - now % 86_400

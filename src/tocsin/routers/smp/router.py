@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout
@@ -28,10 +28,10 @@ from tocsin.routers.smp.messages import Messages
 from tocsin.routers.smp.notifications import NotificationDelivery, Notifiers
 from tocsin.routers.smp.peers import Peer
 from tocsin.routers.smp.proxy import Proxy
-from tocsin.routers.smp.queues import queue_handlers
+from tocsin.routers.smp.queues import day_of, queue_handlers
 from tocsin.routers.smp.verification import verify
 from tocsin.routers.smp.work import Execute, RouterState, Task
-from tocsin.stores.smp_records import ServiceRecord
+from tocsin.stores.smp_records import QueueRecord, ServiceRecord
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_smp
 
@@ -177,7 +177,16 @@ class SmpRouter:
 
     def execute(self, task: Task) -> Response:
         """A command that was verified just now."""
+        if task.queue is not None:
+            self._note_use(task, task.queue)
         return self._handlers[type(task.command)](task)
+
+    def _note_use(self, task: Task, queue: QueueRecord) -> None:
+        """Once a day: so that queues nobody uses can be told."""
+        today = day_of(self._state.clock.now())
+        if queue.updated_at != today:
+            task.queue = replace(queue, updated_at=today)
+            self._state.store.update_queue(task.queue)
 
     def execute_later(self, task: Task) -> Response:
         """A verified command; others of its block may have changed the queue since."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from tocsin.config.smp_settings import SmpSettings
 from tocsin.crypto.credentials import Credentials
@@ -92,6 +92,7 @@ async def running_smp_router(
         try:
             yield RunningSmpRouter(state, router, listeners)
         finally:
+            router.notifications.confirm()  # while connections can still tell: or they would be sent again
             await router.proxy.close()
 
 
@@ -141,6 +142,8 @@ class _Timers:
         await self._state.store.commit()
 
     async def _deliver_notifications(self) -> None:
+        """A notification must not be ahead of its message on the disk; what was confirmed need not wait."""
+        await self._state.store.commit()
         self._router.notifications.deliver()
 
     async def _flush_events(self) -> None:
@@ -163,14 +166,15 @@ class _Timers:
                 connection.abort()
 
 
-async def until_told_to_stop() -> None:
-    """Returns at SIGTERM or SIGINT."""
+@contextmanager
+def stop_signals() -> Iterator[asyncio.Event]:
+    """An event that SIGTERM and SIGINT set, inside the block."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     try:
-        await told.wait()
+        yield told
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)

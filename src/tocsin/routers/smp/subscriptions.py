@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tocsin.observability.smp_counters import SmpCounters
 from tocsin.protocol.smp.responses import QueueDeleted, ServiceSubscriptionEnded, SubscriptionEnded
-from tocsin.routers.smp.peers import Delivery, Peer
+from tocsin.routers.smp.peers import Delivery, Event, Peer
 
 
 class Subscriptions:
@@ -24,6 +24,10 @@ class Subscriptions:
 
     def notifier(self, notifier_id: bytes) -> Peer | None:
         return self._notifiers.get(notifier_id)
+
+    @property
+    def has_services(self) -> bool:
+        return bool(self._services)
 
     def service(self, service_id: bytes) -> Peer | None:
         return self._services.get(service_id)
@@ -113,6 +117,11 @@ class Subscriptions:
             del self._services[service.service_id]
         self.told.discard(peer)
 
+    def tell_later(self, peer: Peer, event: Event) -> None:
+        """With the next flush."""
+        peer.late_events.append(event)
+        self.told.add(peer)
+
     def flush_late_events(self) -> None:
         for peer in list(self.told):
             self._counters.ends_sent += peer.flush_late_events()
@@ -125,6 +134,5 @@ class Subscriptions:
         entity_id: bytes,
         event: SubscriptionEnded | ServiceSubscriptionEnded | QueueDeleted,
     ) -> None:
-        peer.late_events.append((entity_id, event))
-        self.told.add(peer)
+        self.tell_later(peer, (entity_id, event))
         self._counters.subscriptions_taken_over += not isinstance(event, QueueDeleted)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from tocsin.protocol.sessions import ServiceRole
+from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
 from tocsin.stores.memory.packed_queues import pack_queue, unpack_queue
 from tocsin.stores.memory.smp_message_log import (
     MessageAdded,
@@ -23,7 +24,7 @@ from tocsin.stores.memory.smp_store_log import (
     queue_changes,
 )
 from tocsin.stores.smp_records import QueueRecord, ServiceRecord, StoredMessage, StoredNotification
-from tocsin.stores.smp_store import Written
+from tocsin.stores.smp_store import Association, Written
 
 
 class Journal(Protocol):
@@ -67,7 +68,8 @@ class SmpMemoryStore:
         self._by_link: Final[dict[bytes, bytes]] = {}
         self._services: Final[dict[bytes, ServiceRecord]] = {}
         self._services_by_fingerprint: Final[dict[bytes, ServiceRecord]] = {}
-        self._associated: Final[Counter[tuple[bytes, ServiceRole]]] = Counter()
+        self._associated: Final[dict[tuple[bytes, ServiceRole], tuple[int, int]]] = {}
+        """Number of ids, and their combined hash."""
         # At most quota + 1 messages each, so a list serves as well as a deque and takes a tenth of the memory.
         self._messages: Final[dict[bytes, list[StoredMessage]]] = {}
         self._notifications: Final[dict[bytes, dict[bytes, StoredNotification]]] = {}
@@ -196,19 +198,21 @@ class SmpMemoryStore:
         self._services_by_fingerprint[service.fingerprint] = service
         self._journal.append(AddService(service))
 
-    def associated_queues(self, service_id: bytes, role: ServiceRole) -> int:
-        return self._associated.get((service_id, role), 0)
+    def associated(self, service_id: bytes, role: ServiceRole) -> Association:
+        count, combined = self._associated.get((service_id, role), (0, 0))
+        return Association(count, ids_hash_bytes(combined))
 
     def _count_associations(self, queue: QueueRecord, step: int) -> None:
         if queue.service_id is not None:
-            self._count_association((queue.service_id, ServiceRole.MESSAGING), step)
+            self._count_association((queue.service_id, ServiceRole.MESSAGING), queue.recipient_id, step)
         if queue.notifier is not None and queue.notifier.service_id is not None:
-            self._count_association((queue.notifier.service_id, ServiceRole.NOTIFIER), step)
+            key = queue.notifier.service_id, ServiceRole.NOTIFIER
+            self._count_association(key, queue.notifier.notifier_id, step)
 
-    def _count_association(self, key: tuple[bytes, ServiceRole], step: int) -> None:
-        self._associated[key] += step
-        if not self._associated[key]:
-            del self._associated[key]
+    def _count_association(self, key: tuple[bytes, ServiceRole], entity_id: bytes, step: int) -> None:
+        count, combined = self._associated.pop(key, (0, 0))
+        if count + step:
+            self._associated[key] = count + step, combined ^ id_hash(entity_id)
 
     # Messages
 
@@ -372,7 +376,7 @@ class SmpMemoryStore:
                 counted[queue.service_id, ServiceRole.MESSAGING] += 1
             if queue.notifier is not None and queue.notifier.service_id is not None:
                 counted[queue.notifier.service_id, ServiceRole.NOTIFIER] += 1
-        assert dict(self._associated) == dict(counted)
+        assert {key: count for key, (count, _) in self._associated.items()} == dict(counted)
         assert self._services_by_fingerprint == {s.fingerprint: s for s in self._services.values()}
         assert self._messages.keys() <= self._queues.keys()
         assert all(self._messages.values())

@@ -92,6 +92,13 @@ async def test_a_client_that_says_nothing_is_dropped() -> None:
             await connection.read_block()
 
 
+async def test_clients_without_alpn_can_be_refused() -> None:
+    async with smp_router(accept_without_alpn=False) as router:
+        with pytest.raises(ConnectionLost):
+            await router.connect(6, alpn=())
+        assert await (await router.connect(6)).ask(Ping()) == Pong()
+
+
 async def test_every_connection_has_its_own_session_key() -> None:
     async with smp_router() as router:
         keys = set()
@@ -118,6 +125,20 @@ class HeldJournal(NoJournal):
 
     async def commit(self) -> None:
         await self.open.wait()
+
+
+class SlowJournal(NoJournal):
+    """Needs a few turns of the loop for what was changed since the last time."""
+
+    uncommitted = False
+
+    def append(self, change: object) -> None:
+        self.uncommitted = True
+
+    async def commit(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.uncommitted = False
 
 
 class BrokenJournal(NoJournal):
@@ -162,6 +183,23 @@ async def test_commands_go_on_being_executed_while_answers_wait_for_the_disk() -
         while len(answered) < 4:
             answered += [(each.corr_id, each.response) for each in await client.block()]
         assert answered == [(corr_id, OK) for corr_id in sent]
+
+
+async def test_answers_keep_their_order_whether_or_not_they_wait_for_the_disk() -> None:
+    async with smp_router(SmpMemoryStore(SlowJournal()), message_quota=1000) as router:
+        client = await router.connect()
+        queue = await client.new_queue(subscription=SubscriptionMode.CREATE_ONLY)
+        sent, answered = [], []
+        for number in range(150):
+            changes = number % 3 == 0
+            sent += await client.send(
+                Asked(send_command(b"hello"), queue.sender_id) if changes else Asked(Ping())
+            )
+            if number % 7 == 0:
+                answered += [each.corr_id for each in await client.block()]
+        while len(answered) < len(sent):
+            answered += [each.corr_id for each in await client.block()]
+        assert answered == sent
 
 
 async def test_what_cannot_be_kept_is_not_confirmed() -> None:

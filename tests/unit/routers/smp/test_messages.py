@@ -20,8 +20,6 @@ from tests.doubles.smp_harness import (
     Queue,
     Raw,
     Received,
-    SmpHarness,
-    SmpTestClient,
     ed448,
     ed25519,
     send_command,
@@ -41,32 +39,11 @@ from tocsin.protocol.smp.recipient_commands import (
     SecureQueue,
     Subscribe,
 )
-from tocsin.protocol.smp.responses import MessageReceived, QueueDeleted, Subscribed, SubscriptionEnded
+from tocsin.protocol.smp.responses import QueueDeleted, Subscribed, SubscriptionEnded
 from tocsin.protocol.smp.sender_commands import MessageFlags
 
 CREATE_ONLY = SubscriptionMode.CREATE_ONLY
 LONGEST_DELIVERED = 16122
-
-
-async def subscribe(client: SmpTestClient, queue: Queue) -> Response:
-    return await client.ask(Subscribe(), queue.recipient_id, queue.key)
-
-
-async def get(client: SmpTestClient, queue: Queue) -> Response:
-    return await client.ask(GetMessage(), queue.recipient_id, queue.key)
-
-
-async def got(client: SmpTestClient, queue: Queue) -> MessageReceived:
-    answer = await get(client, queue)
-    assert isinstance(answer, MessageReceived), answer
-    return answer
-
-
-async def acknowledged(client: SmpTestClient, queue: Queue, message: MessageReceived) -> MessageReceived:
-    """ACK that is answered with the next message."""
-    answer = await client.acknowledge(queue, message)
-    assert isinstance(answer, MessageReceived), answer
-    return answer
 
 
 def sub(queue: Queue) -> Asked:
@@ -79,12 +56,6 @@ def send_to(queue: Queue, body: bytes) -> Asked:
 
 def fetch(queue: Queue) -> Asked:
     return Asked(GetMessage(), queue.recipient_id, queue.key)
-
-
-async def receive(client: SmpTestClient, queue: Queue, body: bytes) -> None:
-    message = await client.message(queue)
-    assert queue.body(message) == body
-    assert await client.acknowledge(queue, message) == OK
 
 
 @pytest.mark.parametrize(
@@ -100,20 +71,20 @@ async def test_m1_duplex_over_two_queues(version: int, encrypted: bool) -> None:
         alice_key, bob_key = ed448(), ed448()
         to_alice = await alice.new_queue(ed448())
         assert await bob.send_message(to_alice, b"key " + bob_key.public.der) == OK
-        await receive(alice, to_alice, b"key " + bob_key.public.der)
+        await alice.receive(to_alice, b"key " + bob_key.public.der)
         assert await alice.ask(SecureQueue(bob_key.public), to_alice.recipient_id, to_alice.key) == OK
         to_alice = replace(to_alice, sender_key=bob_key)
         to_bob = await bob.new_queue(ed448())
         assert await bob.send_message(to_alice, b"reply_id " + to_bob.sender_id) == OK
-        await receive(alice, to_alice, b"reply_id " + to_bob.sender_id)
+        await alice.receive(to_alice, b"reply_id " + to_bob.sender_id)
         assert await alice.send_message(to_bob, b"key " + alice_key.public.der) == OK
-        await receive(bob, to_bob, b"key " + alice_key.public.der)
+        await bob.receive(to_bob, b"key " + alice_key.public.der)
         assert await bob.ask(SecureQueue(alice_key.public), to_bob.recipient_id, to_bob.key) == OK
         to_bob = replace(to_bob, sender_key=alice_key)
         assert await bob.send_message(to_alice, b"hi alice") == OK
-        await receive(alice, to_alice, b"hi alice")
+        await alice.receive(to_alice, b"hi alice")
         assert await alice.send_message(to_bob, b"how are you bob") == OK
-        await receive(bob, to_bob, b"how are you bob")
+        await bob.receive(to_bob, b"how are you bob")
 
 
 @pytest.mark.parametrize("version", [6, 7, 16, 18])
@@ -125,7 +96,7 @@ async def test_keys_of_all_kinds_authorize(version: int) -> None:
         for key in keys:
             queue = await client.secured_queue(key, key)
             assert await client.send_message(queue, b"hello") == OK
-            await receive(client, queue, b"hello")
+            await client.receive(queue, b"hello")
 
 
 async def test_m2_the_last_subscriber_wins() -> None:
@@ -136,7 +107,7 @@ async def test_m2_the_last_subscriber_wins() -> None:
         assert await sender.send_message(queue, b"test2") == OK
         message = await first.message(queue)
         assert queue.body(message) == b"test1"
-        message = await acknowledged(first, queue, message)
+        message = await first.acknowledged(queue, message)
         assert queue.body(message) == b"test2"
         await second.send(asked := sub(queue))
         block = await second.block()
@@ -161,11 +132,11 @@ async def test_m3_messages_are_fetched_without_subscribing() -> None:
         queue = await creator.secured_queue(ed448())
         await creator.close()
         assert await client.send_message(queue, b"hello") == OK
-        message = await got(client, queue)
+        message = await client.got(queue)
         assert queue.body(message) == b"hello"
-        assert await got(client, queue) == message
+        assert await client.got(queue) == message
         assert await client.acknowledge(queue, message) == OK
-        assert await get(client, queue) == OK
+        assert await client.get(queue) == OK
 
 
 async def test_m4_fetching_beside_a_subscription() -> None:
@@ -175,21 +146,21 @@ async def test_m4_fetching_beside_a_subscription() -> None:
         for body in (b"1", b"2", b"3", b"4"):
             assert await sender.send_message(queue, body) == OK
         first = await subscriber.message(queue)
-        assert await got(fetcher, queue) == first
-        assert await get(subscriber, queue) == PROHIBITED
-        assert await subscribe(fetcher, queue) == PROHIBITED
-        second = await acknowledged(subscriber, queue, first)
+        assert await fetcher.got(queue) == first
+        assert await subscriber.get(queue) == PROHIBITED
+        assert await fetcher.subscribe(queue) == PROHIBITED
+        second = await subscriber.acknowledged(queue, first)
         wrong = AcknowledgeMessage(b"1234")
         assert await fetcher.ask(wrong, queue.recipient_id, queue.key) == NO_MSG
         assert await fetcher.acknowledge(queue, first) == OK
-        assert await got(fetcher, queue) == second
+        assert await fetcher.got(queue) == second
         assert await fetcher.acknowledge(queue, second) == OK
-        third = await got(fetcher, queue)
-        assert await acknowledged(subscriber, queue, second) == third
-        fourth = await acknowledged(subscriber, queue, third)
+        third = await fetcher.got(queue)
+        assert await subscriber.acknowledged(queue, second) == third
+        fourth = await subscriber.acknowledged(queue, third)
         assert [queue.body(each) for each in (first, second, third, fourth)] == [b"1", b"2", b"3", b"4"]
         assert await subscriber.acknowledge(queue, fourth) == OK
-        assert await get(fetcher, queue) == OK
+        assert await fetcher.get(queue) == OK
         await subscriber.nothing()
 
 
@@ -202,15 +173,15 @@ async def test_m5_the_quota() -> None:
         assert await sender.send_message(queue, b"hello 2") == OK
         assert await sender.send_message(queue, b"hello 3") == QUOTA
         message = await recipient.message(queue)
-        message = await acknowledged(recipient, queue, message)
+        message = await recipient.acknowledged(queue, message)
         assert queue.body(message) == b"hello 2"
         assert await sender.send_message(queue, b"hello 3") == QUOTA
-        marker = await acknowledged(recipient, queue, message)
+        marker = await recipient.acknowledged(queue, message)
         assert queue.delivered(marker) == QuotaMarker(START)
         assert await sender.send_message(queue, b"hello 3") == QUOTA
         assert await recipient.acknowledge(queue, marker) == OK
         assert await sender.send_message(queue, b"hello 3") == OK
-        await receive(recipient, queue, b"hello 3")
+        await recipient.receive(queue, b"hello 3")
         counters = router.running.state.counters
         assert counters.messages_sent == 3
         assert counters.messages_received == 3
@@ -228,7 +199,7 @@ async def test_m6_two_senders_lose_no_wake_up() -> None:
             )
             assert answers == [OK, OK]
             first = await recipient.message(queue)
-            second = await acknowledged(recipient, queue, first)
+            second = await recipient.acknowledged(queue, first)
             assert {queue.body(first), queue.body(second)} == bodies
             assert await recipient.acknowledge(queue, second) == OK
 
@@ -253,10 +224,10 @@ async def test_subscribing_again_delivers_the_message_again() -> None:
         assert await sender.send_message(queue, b"hello") == OK
         message = await client.message(queue)
         for _ in range(2):
-            assert await subscribe(client, queue) == Subscribed()
+            assert await client.subscribe(queue) == Subscribed()
             assert await client.message(queue) == message
         assert await client.acknowledge(queue, message) == OK
-        assert await subscribe(client, queue) == Subscribed()
+        assert await client.subscribe(queue) == Subscribed()
         await client.nothing()
 
 
@@ -269,7 +240,7 @@ async def test_a_message_that_was_not_acknowledged_comes_again_on_another_connec
         await first.close()
         second = await router.connect()
         assert await second.acknowledge(queue, message) == NO_MSG
-        assert await subscribe(second, queue) == Subscribed()
+        assert await second.subscribe(queue) == Subscribed()
         assert await second.message(queue) == message
         assert await second.acknowledge(queue, message) == OK
 
@@ -283,10 +254,10 @@ async def test_an_empty_acknowledgement_deletes_nothing() -> None:
         assert await fetcher.send_message(queue, b"hello") == OK
         message = await client.message(queue)
         assert await client.ask(nothing, queue.recipient_id, queue.key) == message
-        assert await got(fetcher, queue) == message
+        assert await fetcher.got(queue) == message
         assert await fetcher.ask(nothing, queue.recipient_id, queue.key) == OK
         assert await fetcher.ask(nothing, queue.recipient_id, queue.key) == NO_MSG
-        assert await got(fetcher, queue) == message
+        assert await fetcher.got(queue) == message
         assert await client.acknowledge(queue, message) == OK
 
 
@@ -305,32 +276,32 @@ async def test_new_with_subscription_forbids_get_and_get_forbids_sub() -> None:
     async with smp_router() as router:
         creator, other = await router.connect(), await router.connect()
         queue = await creator.new_queue()
-        assert await get(creator, queue) == PROHIBITED
-        assert await get(other, queue) == OK
-        assert await subscribe(other, queue) == PROHIBITED
-        assert await get(other, queue) == OK
+        assert await creator.get(queue) == PROHIBITED
+        assert await other.get(queue) == OK
+        assert await other.subscribe(queue) == PROHIBITED
+        assert await other.get(queue) == OK
 
 
 async def test_a_subscriber_that_lost_the_queue_may_take_it_back_or_use_get() -> None:
     async with smp_router() as router:
         first, second, sender = await router.connect(), await router.connect(), await router.connect()
         queue = await first.secured_queue()
-        assert await subscribe(second, queue) == Subscribed()
+        assert await second.subscribe(queue) == Subscribed()
         assert await first.event() == (queue.recipient_id, SubscriptionEnded())
-        assert await subscribe(first, queue) == Subscribed()
+        assert await first.subscribe(queue) == Subscribed()
         assert await second.event() == (queue.recipient_id, SubscriptionEnded())
         assert await sender.send_message(queue, b"hello") == OK
-        await receive(first, queue, b"hello")
-        assert await get(second, queue) == OK
+        await first.receive(queue, b"hello")
+        assert await second.get(queue) == OK
 
 
 async def test_get_does_not_take_a_subscription_over() -> None:
     async with smp_router() as router:
         subscriber, fetcher = await router.connect(), await router.connect()
         queue = await subscriber.secured_queue()
-        assert await get(fetcher, queue) == OK
+        assert await fetcher.get(queue) == OK
         assert await fetcher.send_message(queue, b"hello") == OK
-        await receive(subscriber, queue, b"hello")
+        await subscriber.receive(queue, b"hello")
         await fetcher.nothing()
 
 
@@ -341,7 +312,7 @@ async def test_delivered_messages_say_when_and_how_they_were_sent(flags: bytes) 
         client = await router.connect()
         queue = await client.new_queue(subscription=CREATE_ONLY)
         assert await client.ask(Raw(b"SEND " + flags + b" a body\0"), queue.sender_id) == OK
-        message = await got(client, queue)
+        message = await client.got(queue)
         assert len(message.message_id) == 24
         assert len(message.sealed) == LONGEST_DELIVERED
         delivered = queue.delivered(message)
@@ -362,7 +333,7 @@ async def test_the_longest_message_depends_on_the_version(version: int, longest:
         assert await client.send_message(queue, body + b"!") == LARGE_MSG
         assert await client.send_message(queue, body) == OK
         newest = await router.connect(18)
-        message = await got(newest, queue)
+        message = await newest.got(queue)
         assert queue.body(message) == body
         assert len(message.sealed) == LONGEST_DELIVERED
 
@@ -389,12 +360,12 @@ async def test_ends_and_deletions_wait_for_the_flush_and_come_together() -> None
     async with smp_router(end_interval=3600.0) as router:
         first, second = await router.connect(), await router.connect()
         kept, taken, deleted = [await first.secured_queue() for _ in range(3)]
-        assert await subscribe(second, taken) == Subscribed()
+        assert await second.subscribe(taken) == Subscribed()
         assert await second.ask(DeleteQueue(), deleted.recipient_id, deleted.key) == OK
         for queue in (taken, kept):
             assert await second.send_message(queue, b"hello") == OK
-        await receive(second, taken, b"hello")
-        await receive(first, kept, b"hello")
+        await second.receive(taken, b"hello")
+        await first.receive(kept, b"hello")
         router.running.state.subscriptions.flush_late_events()
         assert await first.block() == [
             Received(b"", taken.recipient_id, SubscriptionEnded()),
@@ -410,7 +381,7 @@ async def test_late_events_fill_blocks_of_255() -> None:
         first, second = await router.connect(), await router.connect()
         queues = [await first.new_queue() for _ in range(301)]
         for queue in queues:
-            assert await subscribe(second, queue) == Subscribed()
+            assert await second.subscribe(queue) == Subscribed()
         router.running.state.subscriptions.flush_late_events()
         blocks = [await first.block(), await first.block()]
         assert [len(block) for block in blocks] == [46, 255]
@@ -422,12 +393,12 @@ async def test_a_connection_that_closed_meanwhile_is_not_told() -> None:
     async with smp_router(end_interval=3600.0) as router:
         first, second = await router.connect(), await router.connect()
         queue = await first.new_queue()
-        assert await subscribe(second, queue) == Subscribed()
+        assert await second.subscribe(queue) == Subscribed()
         await first.close()
         await until(lambda: len(router.running.router.peers) == 1)
         router.running.state.subscriptions.flush_late_events()
         assert await second.ask(Ping()) == Pong()
-        assert await subscribe(second, queue) == Subscribed()
+        assert await second.subscribe(queue) == Subscribed()
 
 
 # Quota
@@ -441,147 +412,12 @@ async def test_the_quota_marker_makes_no_room_until_it_is_acknowledged() -> None
         for _ in range(3):
             assert await client.send_message(queue, b"lost") == QUOTA
         assert router.store.message_count(queue.recipient_id) == 2
-        message = await got(client, queue)
+        message = await client.got(queue)
         assert await client.acknowledge(queue, message) == OK
         assert await client.send_message(queue, b"lost") == QUOTA
-        marker = await got(client, queue)
+        marker = await client.got(queue)
         assert isinstance(queue.delivered(marker), QuotaMarker)
         assert len(marker.sealed) == LONGEST_DELIVERED
         assert await client.acknowledge(queue, marker) == OK
         assert await client.send_message(queue, b"2") == OK
-        assert queue.body(await got(client, queue)) == b"2"
-
-
-# Expiration
-
-
-async def expiring_queue(router: SmpHarness) -> tuple[SmpTestClient, Queue]:
-    creator, client = await router.connect(), await router.connect()
-    queue = await creator.secured_queue()
-    await creator.close()
-    await until(lambda: len(router.running.router.peers) == 1)
-    return client, queue
-
-
-async def test_e1_old_messages_expire_when_a_new_one_is_sent() -> None:
-    clock = HeldClock()
-    async with smp_router(
-        clock=clock, message_ttl=1.0, message_expiry_interval=10_000.0, expire_messages_on_send=True
-    ) as router:
-        client, queue = await expiring_queue(router)
-        assert await client.send_message(queue, b"a") == OK
-        clock.time += 3
-        assert await client.send_message(queue, b"b") == OK
-        assert await subscribe(client, queue) == Subscribed()
-        assert queue.body(await client.message(queue)) == b"b"
-        await client.nothing()
-        assert router.running.state.counters.messages_expired == 1
-
-
-async def test_e2_old_messages_expire_by_the_interval() -> None:
-    clock = HeldClock()
-    async with smp_router(clock=clock, message_ttl=1.0, message_expiry_interval=0.05) as router:
-        client, queue = await expiring_queue(router)
-        assert await client.send_message(queue, b"a") == OK
-        clock.time += 3
-        await until(lambda: router.store.message_count(queue.recipient_id) == 0)
-        assert await subscribe(client, queue) == Subscribed()
-        await client.nothing()
-
-
-async def test_e3_old_messages_stay_until_the_interval() -> None:
-    clock = HeldClock()
-    async with smp_router(clock=clock, message_ttl=1.0, message_expiry_interval=10_000.0) as router:
-        client, queue = await expiring_queue(router)
-        assert await client.send_message(queue, b"a") == OK
-        clock.time += 3
-        assert await subscribe(client, queue) == Subscribed()
-        assert queue.body(await client.message(queue)) == b"a"
-        await client.nothing()
-
-
-@pytest.mark.parametrize("on_start", [True, False])
-async def test_old_messages_expire_when_the_router_starts(on_start: bool) -> None:
-    clock = HeldClock()
-    async with smp_router(clock=clock, message_ttl=1.0) as router:
-        client, queue = await expiring_queue(router)
-        assert await client.send_message(queue, b"old") == OK
-        clock.time += 1
-        assert await client.send_message(queue, b"new") == OK
-        store = router.store
-    clock.time += 1
-    async with smp_router(store, clock=clock, message_ttl=1.0, expire_messages_on_start=on_start) as router:
-        client = await router.connect()
-        assert queue.body(await got(client, queue)) == (b"new" if on_start else b"old")
-
-
-async def test_a_message_that_expired_while_delivered_can_still_be_acknowledged() -> None:
-    clock = HeldClock()
-    async with smp_router(clock=clock, message_ttl=1.0, message_expiry_interval=0.05) as router:
-        client, sender = await router.connect(), await router.connect()
-        queue = await client.secured_queue()
-        assert await sender.send_message(queue, b"old") == OK
-        message = await client.message(queue)
-        clock.time += 3
-        await until(lambda: router.store.message_count(queue.recipient_id) == 0)
-        assert await sender.send_message(queue, b"new") == OK
-        answer = await acknowledged(client, queue, message)
-        assert queue.body(answer) == b"new"
-
-
-# Slow and lost connections
-
-
-async def test_a_subscriber_that_does_not_read_stops_nobody_and_misses_nothing() -> None:
-    """More messages than the write queue and the kernel's buffers take wait until there is room again."""
-    async with smp_router(write_queue_blocks=4, message_quota=128) as router:
-        slow, sender = await router.connect(), await router.connect()
-        peer, unused = router.peer_of(slow), [await slow.new_queue() for _ in range(1500)]
-        queues: list[Queue] = []
-        while len(peer.undelivered) < 10:
-            queues.append(unused.pop())
-            assert await sender.send_message(queues[-1], b"%d" % len(queues)) == OK
-        fast = await router.connect()
-        other = await fast.new_queue()
-        assert await sender.send_message(other, b"hello") == OK
-        await receive(fast, other, b"hello")
-        received = {}
-        for _ in queues:
-            entity_id, message = await slow.event()
-            received[entity_id] = message
-        for number, queue in enumerate(queues, 1):
-            assert queue.body(received[queue.recipient_id]) == b"%d" % number
-        assert not peer.undelivered
-        last = received[queues[-1].recipient_id]
-        assert isinstance(last, MessageReceived)
-        assert await slow.acknowledge(queues[-1], last) == OK
-
-
-async def test_a_client_that_sends_and_does_not_read_stops_nobody() -> None:
-    async with smp_router(write_queue_blocks=4) as router:
-        rude, client = await router.connect(), await router.connect()
-        queue = await rude.new_queue(subscription=CREATE_ONLY)
-        assert await client.send_message(queue, b"hello") == OK
-
-        async def flood() -> None:
-            while True:
-                await rude.send(fetch(queue))
-
-        flooding = asyncio.create_task(flood())
-        peer = router.peer_of(rude)
-        await until(lambda: peer.connection.connection.write_room == 0)
-        own = await client.secured_queue()
-        assert await client.send_message(own, b"hello") == OK
-        await receive(client, own, b"hello")
-        flooding.cancel()
-        rude.connection.abort()
-        await until(lambda: peer not in router.running.router.peers)
-
-
-async def test_a_message_of_a_sender_that_is_cut_off_is_delivered() -> None:
-    async with smp_router() as router:
-        recipient, sender = await router.connect(), await router.connect()
-        queue = await recipient.secured_queue()
-        await sender.send(send_to(queue, b"last words"))
-        await sender.close()
-        await receive(recipient, queue, b"last words")
+        assert queue.body(await client.got(queue)) == b"2"

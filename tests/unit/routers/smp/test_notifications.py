@@ -2,51 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from functools import cache
 
 import pytest
 
-from tests.doubles.routers import make_credentials
 from tests.doubles.smp_harness import (
     AUTH,
     OK,
-    PROHIBITED,
     QUOTA,
     SERVICE,
     START,
     Asked,
     HeldClock,
-    Notifier,
     Queue,
     Raw,
     Received,
     SmpHarness,
     SmpTestClient,
-    create_command,
     ed448,
     ed25519,
-    opened,
-    send_command,
     smp_router,
     until,
     x25519,
 )
-from tocsin.crypto.credentials import Credentials
+from tests.unit.routers.smp.test_connections import HeldJournal
 from tocsin.crypto.keys import AuthPrivateKey
-from tocsin.errors import HandshakeFault, HandshakeRefused
 from tocsin.protocol.error_codes import Blocked, BlockReason
-from tocsin.protocol.messages import Response
 from tocsin.protocol.ping import Ping, Pong
-from tocsin.protocol.sessions import ServiceRole, ServiceSession
+from tocsin.protocol.sessions import ServiceSession
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications, SubscribeServiceNotifications
-from tocsin.protocol.smp.queue_modes import NotifierKeys, SubscriptionMode
+from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import (
     DeleteQueue,
     DisableNotifications,
-    EnableNotifications,
     Subscribe,
-    SubscribeService,
     SuspendQueue,
 )
 from tocsin.protocol.smp.responses import (
@@ -57,31 +47,12 @@ from tocsin.protocol.smp.responses import (
     Subscribed,
     SubscriptionEnded,
 )
+from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.smp_records import QueueRecord
 from tocsin.transport.block_connection import BlockConnection
 
 CREATE_ONLY = SubscriptionMode.CREATE_ONLY
 NSUBS = SubscribeServiceNotifications()
-
-
-@cache
-def service_credentials() -> Credentials:
-    return make_credentials()
-
-
-@cache
-def other_credentials() -> Credentials:
-    return make_credentials()
-
-
-async def connect_service(
-    router: SmpHarness, credentials: Credentials | None = None, role: ServiceRole = ServiceRole.NOTIFIER
-) -> SmpTestClient:
-    return await router.connect(service=(credentials or service_credentials(), role))
-
-
-async def subscribe(client: SmpTestClient, notifier: Notifier) -> Response:
-    return await client.ask(SubscribeNotifications(), notifier.notifier_id, notifier.key)
 
 
 async def notified_message(
@@ -103,15 +74,15 @@ async def test_n1_a_notifier() -> None:
         replaced = await recipient.enable_notifications(queue, key, dh_key)
         notifier = await recipient.enable_notifications(queue, key, dh_key)
         assert notifier.notifier_id != replaced.notifier_id
-        assert await subscribe(first, replaced) == AUTH
+        assert await first.subscribe_notifier(replaced) == AUTH
         first.session.service = ServiceSession(b"S" * 24, b"f" * 32, ed25519())
-        assert await subscribe(first, notifier) == SERVICE
+        assert await first.subscribe_notifier(notifier) == SERVICE
         first.session.service = None
-        assert await subscribe(first, notifier) == Subscribed()
+        assert await first.subscribe_notifier(notifier) == Subscribed()
         message_id = await notified_message(recipient, sender, queue)
         meta = await first.notification(notifier)
         assert (meta.message_id, meta.sent_at) == (message_id, START)
-        assert await subscribe(second, notifier) == Subscribed()
+        assert await second.subscribe_notifier(notifier) == Subscribed()
         assert await first.event() == (notifier.notifier_id, SubscriptionEnded())
         message_id = await notified_message(recipient, sender, queue)
         assert (await second.notification(notifier)).message_id == message_id
@@ -121,7 +92,7 @@ async def test_n1_a_notifier() -> None:
         await notified_message(recipient, sender, queue)
         await second.nothing()
         fresh = await recipient.enable_notifications(queue)
-        assert await subscribe(first, fresh) == Subscribed()
+        assert await first.subscribe_notifier(fresh) == Subscribed()
         message_id = await notified_message(recipient, sender, queue)
         assert (await first.notification(fresh)).message_id == message_id
 
@@ -129,18 +100,18 @@ async def test_n1_a_notifier() -> None:
 async def test_n2_a_notifier_that_is_a_service() -> None:
     async with smp_router() as router:
         recipient, sender = await router.connect(), await router.connect()
-        first = await connect_service(router)
+        first = await router.connect_service()
         service_id, ours = first.service_id, Subscribed(first.service_id)
         queue = await recipient.secured_queue()
         notifier = await recipient.enable_notifications(queue)
         assert await first.ask(Raw(b"NSUB"), notifier.notifier_id, notifier.key) == SERVICE
-        assert await subscribe(first, notifier) == ours
-        assert await subscribe(first, notifier) == ours
+        assert await first.subscribe_notifier(notifier) == ours
+        assert await first.subscribe_notifier(notifier) == ours
         message_id = await notified_message(recipient, sender, queue)
         assert (await first.notification(notifier)).message_id == message_id
-        second = await connect_service(router)
+        second = await router.connect_service()
         assert second.service_id == service_id
-        assert await subscribe(second, notifier) == ours
+        assert await second.subscribe_notifier(notifier) == ours
         assert await first.event() == (service_id, ServiceSubscriptionEnded(1))
         await notified_message(recipient, sender, queue)
         await second.notification(notifier)
@@ -151,10 +122,10 @@ async def test_n2_a_notifier_that_is_a_service() -> None:
         await second.nothing()
         fresh = await recipient.enable_notifications(queue)
         assert fresh.notifier_id != notifier.notifier_id
-        assert await subscribe(second, fresh) == ours
+        assert await second.subscribe_notifier(fresh) == ours
         other_queue = await recipient.secured_queue()
         other = await recipient.enable_notifications(other_queue)
-        assert await subscribe(second, other) == ours
+        assert await second.subscribe_notifier(other) == ours
         await notified_message(recipient, sender, queue)
         await second.notification(fresh)
         await notified_message(recipient, sender, other_queue)
@@ -169,18 +140,18 @@ async def test_n2_a_notifier_that_is_a_service() -> None:
 
 async def test_n3_a_service_after_two_restarts() -> None:
     async with smp_router() as router:
-        recipient, service = await router.connect(), await connect_service(router)
+        recipient, service = await router.connect(), await router.connect_service()
         service_id = service.service_id
         queue = await recipient.secured_queue()
         notifier = await recipient.enable_notifications(queue)
-        assert await subscribe(service, notifier) == Subscribed(service_id)
+        assert await service.subscribe_notifier(notifier) == Subscribed(service_id)
         await notified_message(recipient, recipient, queue)
         await service.notification(notifier)
         store = router.store
         await until(lambda: not store.notifiers_with_notifications())
     for _ in range(2):
         async with smp_router(store) as router:
-            recipient, service = await router.connect(), await connect_service(router)
+            recipient, service = await router.connect(), await router.connect_service()
             assert service.service_id == service_id
             assert await service.ask(NSUBS, service_id) == ServiceSubscribed(1)
             assert await recipient.ask(Subscribe(), queue.recipient_id, queue.key) == Subscribed()
@@ -198,7 +169,7 @@ async def test_only_messages_with_the_flag_notify() -> None:
         queue = await client.new_queue(subscription=CREATE_ONLY)
         assert await client.send_message(queue, b"before the notifier", notify=True) == OK
         notifier = await client.enable_notifications(queue)
-        assert await subscribe(notified, notifier) == Subscribed()
+        assert await notified.subscribe_notifier(notifier) == Subscribed()
         assert await client.send_message(queue, b"without the flag") == OK
         assert await client.send_message(queue, b"over the quota", notify=True) == QUOTA
         assert await client.send_message(queue, b"over the quota", notify=True) == QUOTA
@@ -228,7 +199,7 @@ async def test_a_hundred_notifications_come_in_blocks_of_at_most_eighty() -> Non
         for number in range(100):
             assert await client.send_message(queue, b"%d" % number, notify=True) == OK
         stored = [each.nonce for each in router.store.notifications(notifier.notifier_id)]
-        assert await subscribe(notified, notifier) == Subscribed()
+        assert await notified.subscribe_notifier(notifier) == Subscribed()
         blocks = [await notified.block(), await notified.block()]
         assert sorted(len(block) for block in blocks) == [20, 80]
         received = [each.response for block in blocks for each in block]
@@ -257,7 +228,7 @@ async def test_notifications_can_be_delivered_at_once() -> None:
         client, notified = await router.connect(), await router.connect()
         queue = await client.new_queue(subscription=CREATE_ONLY)
         notifier = await client.enable_notifications(queue)
-        assert await subscribe(notified, notifier) == Subscribed()
+        assert await notified.subscribe_notifier(notifier) == Subscribed()
         assert await client.send_message(queue, b"hello", notify=True) == OK
         assert router.running.state.counters.notifications_sent == 1
         await notified.notification(notifier)
@@ -270,11 +241,11 @@ async def test_a_new_notifier_and_no_notifier_drop_what_was_stored() -> None:
         await client.enable_notifications(queue)
         assert await client.send_message(queue, b"1", notify=True) == OK
         second = await client.enable_notifications(queue)
-        assert await subscribe(notified, second) == Subscribed()
+        assert await notified.subscribe_notifier(second) == Subscribed()
         await notified.nothing()
         assert await client.ask(DisableNotifications(), queue.recipient_id, queue.key) == OK
         assert await notified.event() == (second.notifier_id, QueueDeleted())
-        assert await subscribe(notified, second) == AUTH
+        assert await notified.subscribe_notifier(second) == AUTH
 
 
 async def test_replacing_a_notifier_tells_its_subscriber() -> None:
@@ -282,7 +253,7 @@ async def test_replacing_a_notifier_tells_its_subscriber() -> None:
         client, notified = await router.connect(), await router.connect(9)
         queue = await client.new_queue()
         old = await client.enable_notifications(queue)
-        assert await subscribe(notified, old) == OK
+        assert await notified.subscribe_notifier(old) == OK
         await client.enable_notifications(queue)
         assert await notified.event() == (old.notifier_id, SubscriptionEnded())
 
@@ -294,11 +265,11 @@ async def test_deleting_a_queue_tells_its_notifier() -> None:
         notifier = await client.enable_notifications(queue)
         assert await client.send_message(queue, b"hello", notify=True) == OK
         assert await client.ask(DeleteQueue(), queue.recipient_id, queue.key) == OK
-        assert await subscribe(notified, notifier) == AUTH
+        assert await notified.subscribe_notifier(notifier) == AUTH
         assert not router.store.notifiers_with_notifications()
         other = await client.new_queue()
         notifier = await client.enable_notifications(other)
-        assert await subscribe(notified, notifier) == Subscribed()
+        assert await notified.subscribe_notifier(notifier) == Subscribed()
         assert await client.ask(DeleteQueue(), other.recipient_id, other.key) == OK
         assert await notified.event() == (notifier.notifier_id, QueueDeleted())
 
@@ -314,7 +285,7 @@ async def test_old_notifications_expire() -> None:
         assert await client.send_message(queue, b"new", notify=True) == OK
         clock.time += 1
         await until(lambda: len(router.store.notifications(notifier.notifier_id)) == 1)
-        assert await subscribe(notified, notifier) == Subscribed()
+        assert await notified.subscribe_notifier(notifier) == Subscribed()
         assert (await notified.notification(notifier)).sent_at == START + 10
 
 
@@ -326,7 +297,7 @@ async def test_notifiers_of_suspended_and_blocked_queues_can_subscribe() -> None
         assert await client.ask(SuspendQueue(), suspended.recipient_id, suspended.key) == OK
         block(router, blocked)
         for notifier in notifiers:
-            assert await subscribe(notified, notifier) == Subscribed()
+            assert await notified.subscribe_notifier(notifier) == Subscribed()
 
 
 def block(router: SmpHarness, queue: Queue) -> None:
@@ -341,7 +312,7 @@ async def test_notifications_in_every_version(version: int) -> None:
         client, notified = await router.connect(version), await router.connect(version)
         queue = await client.secured_queue()
         notifier = await client.enable_notifications(queue)
-        assert await subscribe(notified, notifier) == (Subscribed() if version >= 16 else OK)
+        assert await notified.subscribe_notifier(notifier) == (Subscribed() if version >= 16 else OK)
         message_id = await notified_message(client, client, queue)
         assert (await notified.notification(notifier)).message_id == message_id
 
@@ -352,13 +323,13 @@ async def test_notifier_keys_of_all_kinds(key: AuthPrivateKey) -> None:
         client, notified, service = (
             await router.connect(),
             await router.connect(),
-            await connect_service(router),
+            await router.connect_service(),
         )
         notifier = await client.enable_notifications(await client.new_queue(), key)
         assert await notified.ask(SubscribeNotifications(), notifier.notifier_id, ed25519()) == AUTH
-        assert await subscribe(notified, notifier) == Subscribed()
+        assert await notified.subscribe_notifier(notifier) == Subscribed()
         assert await service.ask(SubscribeNotifications(), notifier.notifier_id, ed25519()) == AUTH
-        assert await subscribe(service, notifier) == Subscribed(service.service_id)
+        assert await service.subscribe_notifier(notifier) == Subscribed(service.service_id)
 
 
 # Notifications are not lost with the connection
@@ -369,13 +340,13 @@ async def test_a_notification_that_the_peer_has_is_not_sent_again() -> None:
         client, first = await router.connect(), await router.connect()
         queue = await client.new_queue(subscription=CREATE_ONLY)
         notifier = await client.enable_notifications(queue)
-        assert await subscribe(first, notifier) == Subscribed()
+        assert await first.subscribe_notifier(notifier) == Subscribed()
         assert await client.send_message(queue, b"hello", notify=True) == OK
         await first.notification(notifier)
         await until(lambda: not router.store.notifiers_with_notifications())
         await first.close()
         second = await router.connect()
-        assert await subscribe(second, notifier) == Subscribed()
+        assert await second.subscribe_notifier(notifier) == Subscribed()
         await second.nothing()
 
 
@@ -383,215 +354,107 @@ async def test_a_notification_that_nobody_confirmed_goes_to_the_next_subscriber(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The connection breaks after NMSG was written and before the peer's system acknowledged it."""
-    monkeypatch.setattr(BlockConnection, "peer_has_all", property(lambda _connection: False))
+    monkeypatch.setattr(BlockConnection, "blocks_acknowledged", property(lambda _connection: 0))
     async with smp_router() as router:
         client, first = await router.connect(), await router.connect()
         queue = await client.new_queue(subscription=CREATE_ONLY)
         notifier = await client.enable_notifications(queue)
-        assert await subscribe(first, notifier) == Subscribed()
+        assert await first.subscribe_notifier(notifier) == Subscribed()
         assert await client.send_message(queue, b"hello", notify=True) == OK
         lost = await first.event()
         second = await router.connect()
-        assert await subscribe(second, notifier) == Subscribed()
+        assert await second.subscribe_notifier(notifier) == Subscribed()
         assert await first.event() == (notifier.notifier_id, SubscriptionEnded())
         await second.nothing()  # it is still under way to the first
         first.connection.abort()
         assert await second.event() == lost
 
 
-async def test_what_the_peer_sends_proves_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system does not tell what was acknowledged."""
-    monkeypatch.setattr(BlockConnection, "peer_has_all", property(lambda _connection: False))
+async def test_a_notification_that_the_peer_has_is_not_sent_again_after_a_stop() -> None:
+    """Also when the router stops before the next pass."""
     async with smp_router() as router:
         client, notified = await router.connect(), await router.connect()
         queue = await client.new_queue(subscription=CREATE_ONLY)
         notifier = await client.enable_notifications(queue)
-        assert await subscribe(notified, notifier) == Subscribed()
+        assert await notified.subscribe_notifier(notifier) == Subscribed()
+        assert await client.send_message(queue, b"hello", notify=True) == OK
+        await notified.notification(notifier)
+        store = router.store
+        router.clients.clear()  # they are connected until the router leaves
+    assert not store.notifiers_with_notifications()
+
+
+async def test_what_the_peer_sends_proves_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system does not tell what was acknowledged."""
+    monkeypatch.setattr(BlockConnection, "blocks_acknowledged", property(lambda _connection: None))
+    async with smp_router() as router:
+        client, notified = await router.connect(), await router.connect()
+        queue = await client.new_queue(subscription=CREATE_ONLY)
+        notifier = await client.enable_notifications(queue)
+        assert await notified.subscribe_notifier(notifier) == Subscribed()
         assert await client.send_message(queue, b"hello", notify=True) == OK
         await notified.notification(notifier)
         assert await notified.ask(Ping()) == Pong()
         await until(lambda: not router.store.notifiers_with_notifications())
 
 
-async def test_notifications_wait_while_their_notifier_is_away() -> None:
+async def test_notifications_wait_while_the_notifier_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async with smp_router() as router:
-        client, service = await router.connect(), await connect_service(router)
+        client, notified = await router.connect(), await router.connect()
         queue = await client.new_queue(subscription=CREATE_ONLY)
         notifier = await client.enable_notifications(queue)
-        assert await subscribe(service, notifier) == Subscribed(service.service_id)
+        assert await notified.subscribe_notifier(notifier) == Subscribed()
+        with monkeypatch.context() as full:
+            full.setattr(BlockConnection, "write_room", property(lambda _connection: 0))
+            assert await client.send_message(queue, b"hello", notify=True) == OK
+            await notified.nothing()
+            assert len(router.store.notifications(notifier.notifier_id)) == 1
+        await notified.notification(notifier)
+
+
+async def test_notifications_wait_while_their_notifier_is_away() -> None:
+    async with smp_router() as router:
+        client, service = await router.connect(), await router.connect_service()
+        queue = await client.new_queue(subscription=CREATE_ONLY)
+        notifier = await client.enable_notifications(queue)
+        assert await service.subscribe_notifier(notifier) == Subscribed(service.service_id)
         peer = router.peer_of(service)
         await service.close()
         await until(lambda: peer not in router.running.router.peers)
         assert await client.send_message(queue, b"hello", notify=True) == OK
-        service = await connect_service(router)
+        service = await router.connect_service()
         assert await service.ask(NSUBS, service.service_id) == ServiceSubscribed(1)
         await service.notification(notifier)
 
 
-# Who gets them (smp.md 8.5, 8.6)
-
-
-async def test_an_ordinary_connection_takes_a_notifier_from_a_service() -> None:
-    async with smp_router() as router:
-        client, service, ordinary = (
-            await router.connect(),
-            await connect_service(router),
-            await router.connect(),
-        )
+async def test_a_command_that_crossed_the_notification_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was on its way before the notification left, and tells nothing of it."""
+    monkeypatch.setattr(BlockConnection, "blocks_acknowledged", property(lambda _connection: 0))
+    async with smp_router(notification_interval=3600.0) as router:
+        client, first = await router.connect(), await router.connect()
         queue = await client.new_queue(subscription=CREATE_ONLY)
         notifier = await client.enable_notifications(queue)
-        kept = await client.enable_notifications(await client.new_queue())
-        for each in (notifier, kept):
-            assert await subscribe(service, each) == Subscribed(service.service_id)
-        assert await subscribe(ordinary, notifier) == Subscribed()
-        assert await subscribe(ordinary, notifier) == Subscribed()
-        assert await service.event() == (notifier.notifier_id, SubscriptionEnded())
+        assert await first.subscribe_notifier(notifier) == Subscribed()
         assert await client.send_message(queue, b"hello", notify=True) == OK
-        await ordinary.notification(notifier)
-        await service.nothing()
-        assert await service.ask(NSUBS, service.service_id) == ServiceSubscribed(1)
-        assert await subscribe(service, notifier) == Subscribed(service.service_id)
-        assert await ordinary.event() == (notifier.notifier_id, SubscriptionEnded())
-        assert await client.send_message(queue, b"hello", notify=True) == OK
-        await service.notification(notifier)
-        assert await service.ask(NSUBS, service.service_id) == ServiceSubscribed(2)
-        await ordinary.nothing()
+        peer = router.peer_of(first)
+        before = peer.connection.connection.received_at
+        await first.send(Asked(Ping()))
+        router.running.router.notifications.deliver()
+        await until(lambda: peer.connection.connection.received_at > before)
+        router.running.router.notifications.confirm()
+        assert router.store.notifications(notifier.notifier_id)
 
 
-async def test_one_service_takes_a_notifier_from_another() -> None:
-    async with smp_router() as router:
-        client = await router.connect()
-        first, second = await connect_service(router), await connect_service(router, other_credentials())
-        assert first.service_id != second.service_id
+async def test_a_notification_is_not_sent_before_its_message_is_durable() -> None:
+    journal = HeldJournal()
+    async with smp_router(SmpMemoryStore(journal)) as router:
+        client, first = await router.connect(), await router.connect()
         queue = await client.new_queue(subscription=CREATE_ONLY)
         notifier = await client.enable_notifications(queue)
-        assert await subscribe(first, notifier) == Subscribed(first.service_id)
-        assert await subscribe(second, notifier) == Subscribed(second.service_id)
-        assert await first.event() == (notifier.notifier_id, SubscriptionEnded())
-        assert await client.send_message(queue, b"hello", notify=True) == OK
-        await second.notification(notifier)
-        assert await first.ask(NSUBS, first.service_id) == ServiceSubscribed(0)
-        assert await second.ask(NSUBS, second.service_id) == ServiceSubscribed(1)
+        assert await first.subscribe_notifier(notifier) == Subscribed()
+        journal.open.clear()
+        sending = asyncio.create_task(client.send_message(queue, b"hello", notify=True))
         await first.nothing()
-
-
-async def test_nsubs_counts_what_is_associated_also_after_single_subscriptions() -> None:
-    async with smp_router() as router:
-        client, first = await router.connect(), await connect_service(router)
-        service_id = first.service_id
-        notifiers = [await client.enable_notifications(await client.new_queue()) for _ in range(3)]
-        assert await first.ask(NSUBS, service_id) == ServiceSubscribed(0)
-        for notifier in notifiers[:2]:
-            assert await subscribe(first, notifier) == Subscribed(service_id)
-        assert await first.ask(NSUBS, service_id) == ServiceSubscribed(2)
-        second = await connect_service(router)
-        assert await subscribe(second, notifiers[0]) == Subscribed(service_id)
-        assert await first.event() == (service_id, ServiceSubscriptionEnded(2))
-        assert await second.ask(NSUBS, service_id) == ServiceSubscribed(2)
-        assert await subscribe(second, notifiers[2]) == Subscribed(service_id)
-        assert await second.ask(NSUBS, service_id) == ServiceSubscribed(3)
-        assert await first.ask(NSUBS, service_id) == ServiceSubscribed(3)
-        assert await second.event() == (service_id, ServiceSubscriptionEnded(3))
-
-
-async def test_a_single_subscription_of_an_associated_queue_counts() -> None:
-    """The first does, and further ones do not, until NSUBS counts all (smp.md 8.6)."""
-    async with smp_router() as router:
-        client, first = await router.connect(), await connect_service(router)
-        service_id = first.service_id
-        notifiers = [await client.enable_notifications(await client.new_queue()) for _ in range(2)]
-        for notifier in notifiers:
-            assert await subscribe(first, notifier) == Subscribed(service_id)
-        second = await connect_service(router)
-        for notifier in notifiers:
-            assert await subscribe(second, notifier) == Subscribed(service_id)
-        assert await first.event() == (service_id, ServiceSubscriptionEnded(2))
-        assert await first.ask(NSUBS, service_id) == ServiceSubscribed(2)
-        assert await second.event() == (service_id, ServiceSubscriptionEnded(1))
-
-
-async def test_nsubs_needs_the_session_of_the_service() -> None:
-    async with smp_router() as router:
-        service, ordinary = await connect_service(router), await router.connect()
-        old = await router.connect(12)
-        for client in (ordinary, old):
-            assert await client.ask(NSUBS, service.service_id, ed25519()) == SERVICE
-            assert await client.ask(SubscribeService(), service.service_id, ed25519()) == SERVICE
-        assert await service.ask(Raw(b"NSUBS"), service.service_id, ed25519()) == SERVICE
-        assert await service.ask(NSUBS, b"S" * 24) == SERVICE
-        assert await service.ask(NSUBS, service.service_id) == ServiceSubscribed(0)
-
-
-async def test_a_service_signature_on_other_commands_is_refused() -> None:
-    """SEND and the like are signed by the queue's key alone (smp.md 5.4)."""
-    async with smp_router() as router:
-        client = await router.connect()
-        queue = await client.secured_queue()
-        client.session.service = ServiceSession(b"S" * 24, b"f" * 32, ed25519())
-        assert await client.ask(Subscribe(), queue.recipient_id, queue.key) == SERVICE
-        assert await client.ask(create_command(queue.key, x25519()), key=queue.key) == SERVICE
-
-
-# Roles
-
-
-async def test_a_notifier_service_only_subscribes_to_notifications() -> None:
-    async with smp_router() as router:
-        service, client = await connect_service(router), await router.connect()
-        queue, key = await client.secured_queue(), ed25519()
-        keys = NotifierKeys(key.public, x25519().public)
-        assert await service.ask(Subscribe(), queue.recipient_id, queue.key) == PROHIBITED
-        assert await service.ask(EnableNotifications(keys), queue.recipient_id, queue.key) == PROHIBITED
-        assert await service.ask(send_command(b"hello"), queue.sender_id, queue.sender_key) == PROHIBITED
-        assert await service.ask(send_command(b"hello"), b"missing", queue.sender_key) == AUTH
-        assert await service.ask(create_command(key, x25519()), key=key) == PROHIBITED
-        assert await service.ask(SubscribeService(), service.service_id) == PROHIBITED
-        assert await service.ask(Ping()) == Pong()
-
-
-async def test_a_messaging_service() -> None:
-    async with smp_router() as router:
-        service = await connect_service(router, role=ServiceRole.MESSAGING)
-        ordinary, key, dh_key = await router.connect(), ed25519(), x25519()
-        create_only = create_command(key, dh_key, subscription=CREATE_ONLY)
-        assert await service.ask(create_only, key=key) == PROHIBITED
-        assert await service.ask(Raw(create_command(key, dh_key).encode(18)), key=key) == SERVICE
-        queue = opened(dh_key, key, await service.ask(create_command(key, dh_key), key=key))
-        assert queue.created.service_id == service.service_id
-        assert await ordinary.send_message(queue, b"hello") == OK
-        message = await service.message(queue)
-        assert queue.body(message) == b"hello"
-        answer = await service.ask(Subscribe(), queue.recipient_id, key)
-        assert answer == Subscribed(service.service_id)
-        assert await service.message(queue) == message
-        assert await service.acknowledge(queue, message) == OK
-        assert await service.send_message(queue, b"to itself") == OK
-        assert await service.ask(SubscribeService(), service.service_id) == PROHIBITED
-        assert await service.ask(NSUBS, service.service_id) == PROHIBITED
-        notifier = await service.enable_notifications(queue)
-        assert await subscribe(service, notifier) == PROHIBITED
-
-
-async def test_a_proxy_service_only_forwards() -> None:
-    async with smp_router() as router:
-        service, client = await connect_service(router, role=ServiceRole.PROXY), await router.connect()
-        queue = await client.new_queue()
-        assert await service.send_message(queue, b"hello") == PROHIBITED
-        assert await service.ask(Ping()) == Pong()
-
-
-async def test_one_certificate_has_one_role_for_ever() -> None:
-    async with smp_router() as router:
-        service = await connect_service(router)
-        for role in (ServiceRole.MESSAGING, ServiceRole.PROXY):
-            with pytest.raises(HandshakeRefused) as refusal:
-                await connect_service(router, role=role)
-            assert refusal.value.fault is HandshakeFault.BAD_SERVICE
-        assert (await connect_service(router)).service_id == service.service_id
-
-
-async def test_a_service_without_its_certificate_in_tls_is_refused() -> None:
-    async with smp_router(accept_service_credentials=False) as router:
-        with pytest.raises(HandshakeRefused) as refusal:
-            await connect_service(router)
-        assert refusal.value.fault is HandshakeFault.BAD_AUTH
+        journal.open.set()
+        assert await sending == OK
+        await first.notification(notifier)

@@ -18,6 +18,7 @@ from tests.doubles.smp_harness import (
     OK,
     PROHIBITED,
     SYNTAX,
+    Asked,
     SmpHarness,
     ed448,
     ed25519,
@@ -32,6 +33,9 @@ from tocsin.crypto.boxes import box_key
 from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.error_codes import (
+    Blocked,
+    BlockNotice,
+    BlockReason,
     ErrorCode,
     NetworkFault,
     ProxyBroker,
@@ -47,6 +51,7 @@ from tocsin.protocol.smp.queue_modes import LinkData, QueueMode
 from tocsin.protocol.smp.recipient_commands import SecureQueue, SetLinkData, Subscribe
 from tocsin.protocol.smp.responses import LinkContent, ProxySession, RelayAnswer
 from tocsin.protocol.smp.sender_commands import GetLinkData, SecureQueueBySender
+from tocsin.routers.smp.operator import QueueOperator
 from tocsin.transport.router_sessions import RouterConnection
 from tocsin.wire.versions import VersionRange
 
@@ -55,6 +60,8 @@ BASIC_AUTH = Refused(ProxyFault.BASIC_AUTH)
 NO_SESSION = Refused(ProxyFault.NO_SESSION)
 NETWORK = Refused(ProxyBroker(NetworkFault()))
 LONGEST = 16048
+SPAM = Blocked(BlockReason.SPAM)
+SPAM_WITH_NOTICE = Blocked(BlockReason.SPAM, BlockNotice(60))
 
 
 def closed_port() -> int:
@@ -128,6 +135,17 @@ async def test_p9_a_relay_that_is_not_there() -> None:
         nowhere = RouterLocation((HOST,), str(closed_port()), router.credentials.fingerprint)
         for _ in range(10):
             assert await client.ask(RequestProxySession(nowhere)) == NETWORK
+
+
+async def test_relays_that_failed_and_relays_that_left_are_forgotten() -> None:
+    """The table does not grow with every address that clients think of."""
+    async with smp_router(proxy=replace(PROXY, remember_failure=0.05)) as proxy:
+        client = await proxy.connect()
+        nowhere = RouterLocation((HOST,), str(closed_port()), proxy.credentials.fingerprint)
+        assert await client.ask(RequestProxySession(nowhere)) == NETWORK
+        async with smp_router() as relay:
+            await ProxiedSender.through(client, relay.location)
+        await until(lambda: not proxy.running.router.proxy._relays)
 
 
 async def test_a_relay_with_another_identity_is_as_one_that_is_not_there() -> None:
@@ -344,3 +362,46 @@ async def test_an_answer_that_does_not_fit_the_clients_block_harms_nobody() -> N
         refused = await sender.forward(send_command(b"hello"), b"queue")
         assert refused == Refused(ProxyBroker(TransportFault.BLOCK))
         assert await client.ask(Ping()) == Pong()
+
+
+async def test_a_client_has_a_number_of_forwarded_commands_at_a_time() -> None:
+    """Beyond it the client is not read."""
+    received, go_on = 0, asyncio.Event()
+
+    async def serve(connection: RouterConnection) -> None:
+        nonlocal received
+        while True:
+            for each in await connection.receive():
+                received += 1
+                await go_on.wait()
+                await connection.send([connection.session.response(each.corr_id, b"", CRYPTO)])
+
+    limited = replace(PROXY, client_concurrency=2)
+    async with running_router(serve) as relay, smp_router(proxy=limited) as proxy:
+        client, other = await proxy.connect(), await proxy.connect()
+        sender = await ProxiedSender.through(client, relay.address.location)
+        forward = ForwardToRelay(17, x25519().public, bytes(16_242))
+        sent: list[bytes] = []
+        for _ in range(3):
+            sent += await client.send(Asked(forward, sender.found.session_id))
+        await client.send(Asked(Ping()))
+        await client.nothing()
+        assert proxy.running.state.counters.proxy_forwards == 2
+        assert await other.ask(Ping()) == Pong()
+        go_on.set()
+        answers = [each for _ in range(4) for each in await client.block()]
+        refused = {each.corr_id: each.response for each in answers if each.response != Pong()}
+        assert refused == dict.fromkeys(sent, Refused(ProxyProtocol(ErrorCode.CRYPTO)))
+        assert received == 3
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [(11, AUTH), (17, Refused(SPAM)), (18, Refused(SPAM_WITH_NOTICE))]
+)
+async def test_blocked_queues_are_refused_in_the_version_of_the_sender(version: int, told: Refused) -> None:
+    async with smp_router() as relay, smp_router(proxy=PROXY) as proxy:
+        recipient, client = await relay.connect(), await proxy.connect()
+        queue = await recipient.new_queue()
+        sender = await ProxiedSender.through(client, relay.location)
+        assert await QueueOperator(relay.running.state).block(queue.sender_id, SPAM_WITH_NOTICE)
+        assert await sender.forward(send_command(b"hello"), queue.sender_id, version=version) == told

@@ -50,6 +50,10 @@ class Recorder:
         self.lines.append(encode_change_line(change) if is_message else change.encode())  # type: ignore[arg-type]
         self.journal.append(change)
 
+    @property
+    def uncommitted(self) -> bool:
+        return self.journal.uncommitted
+
     async def commit(self) -> None:
         await self.journal.commit()
 

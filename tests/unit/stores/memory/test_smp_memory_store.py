@@ -260,13 +260,13 @@ def test_associated_queues_are_counted_for_each_role(store: SmpMemoryStore) -> N
     assert store.service_by_fingerprint(service.fingerprint) is service
     queue = added(store, replace(a_queue(), notifier=a_notifier(service.service_id)))
     other = added(store, replace(a_queue(), notifier=a_notifier(), service_id=service.service_id))
-    assert store.associated_queues(service.service_id, ServiceRole.NOTIFIER) == 1
-    assert store.associated_queues(service.service_id, ServiceRole.MESSAGING) == 1
+    assert store.associated(service.service_id, ServiceRole.NOTIFIER).count == 1
+    assert store.associated(service.service_id, ServiceRole.MESSAGING).count == 1
     assert store.update_queue(replace(other, notifier=a_notifier(service.service_id), service_id=None))
-    assert store.associated_queues(service.service_id, ServiceRole.NOTIFIER) == 2
-    assert store.associated_queues(service.service_id, ServiceRole.MESSAGING) == 0
+    assert store.associated(service.service_id, ServiceRole.NOTIFIER).count == 2
+    assert store.associated(service.service_id, ServiceRole.MESSAGING).count == 0
     store.delete_queue(queue.recipient_id)
-    assert store.associated_queues(service.service_id, ServiceRole.NOTIFIER) == 1
+    assert store.associated(service.service_id, ServiceRole.NOTIFIER).count == 1
     store.check_indices()
 
 

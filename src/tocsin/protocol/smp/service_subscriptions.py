@@ -1,0 +1,70 @@
+"""How many queues a service has, and which: what NSUBS, SUBS, SOKS and ENDS compare (smp.md 8.6, Appendix C)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final, Self
+
+from tocsin.errors import DecodeError
+from tocsin.protocol.messages import CommandWithBody, ResponseWithBody
+from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
+from tocsin.wire.reader import WireReader
+from tocsin.wire.writer import WireWriter
+
+IDS_HASH_BYTES: Final = 16
+NO_IDS_HASH: Final = bytes(IDS_HASH_BYTES)
+UNKNOWN_COUNT: Final = -1
+
+
+def id_hash(entity_id: bytes) -> int:
+    """One id's part of the hash. Adding and removing an id are the same XOR, so order does not matter."""
+    return int.from_bytes(hashlib.md5(entity_id, usedforsecurity=False).digest(), "big")
+
+
+def ids_hash_bytes(combined: int) -> bytes:
+    return combined.to_bytes(IDS_HASH_BYTES, "big")
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribesService(CommandWithBody):
+    """What SUBS and NSUBS have in common: from v19 on what the client expects, before that nothing."""
+
+    count: int = UNKNOWN_COUNT
+    ids_hash: bytes = NO_IDS_HASH
+
+    def encode(self, version: int) -> bytes:
+        return CommandWithBody.encode(self, version) if version >= SERVICE_HASH_VERSION else self.tag
+
+    def encode_body(self, out: WireWriter, version: int) -> None:
+        out.i64(self.count).short_bytes(self.ids_hash)
+
+    @classmethod
+    def decode_body(cls, body: WireReader, version: int) -> Self:
+        if version < SERVICE_HASH_VERSION:
+            raise DecodeError(f"{cls.tag.decode()} has no parameters before v{SERVICE_HASH_VERSION}")
+        return cls(body.i64(), _hash(body))
+
+
+@dataclass(frozen=True, slots=True)
+class CountsQueues(ResponseWithBody):
+    """What SOKS and ENDS have in common: `i64(count)`, and from v19 on the hash of the ids."""
+
+    count: int
+    ids_hash: bytes = NO_IDS_HASH
+
+    def encode_body(self, out: WireWriter, version: int) -> None:
+        out.i64(self.count)
+        if version >= SERVICE_HASH_VERSION:
+            out.short_bytes(self.ids_hash)
+
+    @classmethod
+    def decode_body(cls, body: WireReader, version: int) -> Self:
+        return cls(body.i64(), _hash(body) if version >= SERVICE_HASH_VERSION else NO_IDS_HASH)
+
+
+def _hash(body: WireReader) -> bytes:
+    ids_hash = body.short_bytes()
+    if len(ids_hash) != IDS_HASH_BYTES:
+        raise DecodeError(f"a hash of ids has {IDS_HASH_BYTES} bytes, not {len(ids_hash)}")
+    return ids_hash

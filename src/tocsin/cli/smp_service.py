@@ -59,6 +59,22 @@ async def opened_store(settings: SmpSettings) -> AsyncIterator[tuple[SmpMemorySt
         raise ConfigError(
             "restore_messages: off cannot be done: what was answered OK is kept; remove the line"
         )
+    if settings.database_url is not None:
+        from tocsin.stores.postgres.smp_postgres_store import open_postgres_smp_store  # needs asyncpg
+
+        store, database = await open_postgres_smp_store(
+            settings.database_url,
+            SmpMemoryStore(),
+            now=time.time(),
+            message_ttl=settings.message_ttl if settings.expire_messages_on_start else None,
+            notification_ttl=settings.notification_ttl,
+        )
+        try:
+            _log_opened(database.report)
+            yield store, database
+        finally:
+            await database.close()
+        return
     if settings.store is None:
         yield SmpMemoryStore(), None
         return
@@ -66,15 +82,27 @@ async def opened_store(settings: SmpSettings) -> AsyncIterator[tuple[SmpMemorySt
         open_smp_store, settings.store, now=time.time(), notification_ttl=settings.notification_ttl
     )  # old messages are for the router to expire, which counts them
     try:
-        logger.info(
-            "store opened: %d queues, %d messages, %d notifications",
-            files.report.queues,
-            files.report.messages,
-            files.report.notifications,
-        )
+        _log_opened(files.report)
         yield store, files
     finally:
         await files.close()
+
+
+class OpenedStore(Protocol):
+    """What was found."""
+
+    queues: int
+    messages: int
+    notifications: int
+
+
+def _log_opened(report: OpenedStore) -> None:
+    logger.info(
+        "store opened: %d queues, %d messages, %d notifications",
+        report.queues,
+        report.messages,
+        report.notifications,
+    )
 
 
 @asynccontextmanager

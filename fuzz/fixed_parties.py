@@ -16,6 +16,7 @@ from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.client_handshake import ServiceOffer, SmpClientHandshake
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.router_handshake import SmpRouterHandshake
+from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
 from tocsin.wire.versions import VersionRange
 
 NOW: Final = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -43,10 +44,13 @@ ROUTER: Final = issue_leaf(AUTHORITY, "router.example", _ED25519, now=NOW, seria
 SERVICE: Final = make_self_signed("service", _ED25519, now=NOW, serial=4, private_key=SERVICE_KEY.der)
 OFFER: Final = ServiceOffer(ServiceRole.NOTIFIER, SERVICE, SERVICE_SESSION_KEY)
 
-VERSIONS: Final[tuple[tuple[Dialect, int], ...]] = tuple(
-    (dialect, version)
-    for dialect in (SMP, NTF)
-    for version in range(dialect.supported.lowest, dialect.supported.highest + 1)
+VERSIONS: Final[tuple[tuple[Dialect, int], ...]] = (
+    *(
+        (dialect, version)
+        for dialect in (SMP, NTF)
+        for version in range(dialect.supported.lowest, dialect.supported.highest + 1)
+    ),
+    (SMP, SERVICE_HASH_VERSION),
 )
 """Every version of both protocols, for targets that choose one by the first byte."""
 

@@ -42,6 +42,7 @@ class BlockConnection:
         "_read_limit",
         "_reader",
         "_reading",
+        "_receives",
         "_sock",
         "alpn",
         "block_size",
@@ -83,6 +84,7 @@ class BlockConnection:
         self._read_limit = max(1, read_limit_bytes // block_size)
         self._reader: asyncio.Future[None] | None = None
         self._reading = False
+        self._receives = True
         self._closed: asyncio.Future[None] | None = None
         self._loss: tuple[LossReason, str] | None = None
         self._start_reading()
@@ -124,7 +126,7 @@ class BlockConnection:
         Cancelling loses nothing: the next call returns the block this one would have.
         """
         while (block := self.read_block_nowait()) is None:
-            if self._loss is not None or self._closed is not None:
+            if self._loss is not None or not self._receives:
                 raise self._lost()
             if self._reader is not None:
                 raise RuntimeError("a block connection has one reader")
@@ -178,6 +180,13 @@ class BlockConnection:
         if self._loss is not None:
             raise self._lost()
 
+    def stop_receiving(self) -> None:
+        """Drops what was not read yet and what still comes: `read_block` raises ConnectionLost, writing goes on."""
+        self._receives = False
+        self._inbox.clear()
+        self._go_on_reading()
+        self._wake_reader()
+
     async def close(self, drain_for: float) -> None:
         """Sends what is queued, says close_notify, waits for the peer to close: at most `drain_for` seconds.
 
@@ -190,9 +199,7 @@ class BlockConnection:
             await asyncio.shield(self._closed)
             return
         self._closed = self._loop.create_future()
-        self._inbox.clear()
-        self._go_on_reading()
-        self._wake_reader()
+        self.stop_receiving()
         self._out.refuse()
         try:
             async with asyncio.timeout(drain_for):
@@ -237,7 +244,7 @@ class BlockConnection:
                 return
             if partial is not None or len(data) < size:
                 self._receive_part(data)
-            elif self._closed is None:
+            elif self._receives:
                 inbox.append(data)  # a whole block, uncopied
             if len(inbox) >= self._read_limit:
                 self._stop_reading()
@@ -258,7 +265,7 @@ class BlockConnection:
         partial += data
         if len(partial) == self.block_size:
             self._partial = None
-            if self._closed is None:
+            if self._receives:
                 self._inbox.append(bytes(partial))
 
     def _start_reading(self) -> None:

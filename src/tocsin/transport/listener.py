@@ -17,6 +17,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -134,19 +135,19 @@ class Listener:
             await self._tasks.__aexit__(None, None, None)
 
     async def close(self, drain_for: float) -> None:
-        """Stops accepting, closes connections gracefully for `drain_for` seconds, then cancels what is left.
+        """Stops accepting and receiving, lets handlers send what they have for `drain_for` seconds, then cancels them.
 
-        Returns when every handler has ended. May be called again.
+        Handlers learn of it by ConnectionLost when they read. Returns when every handler has ended. May be called
+        again.
         """
         self._close_sockets()
         for handshake in list(self._handshakes):
             self._drop_handshake(handshake, "the listener closes")
-        deadline = asyncio.get_running_loop().time() + drain_for
+        for connection in self._connections:
+            connection.stop_receiving()
         try:
-            await asyncio.gather(*(connection.close(drain_for) for connection in list(self._connections)))
             if self._serving:
-                left = max(0.0, deadline - asyncio.get_running_loop().time())
-                await asyncio.wait(self._serving, timeout=left)
+                await asyncio.wait(self._serving, timeout=drain_for)
         finally:
             for task in self._serving:
                 task.cancel()
@@ -216,10 +217,9 @@ class Listener:
             connection = await self._establish(sock, peer_host)
             if connection is not None:
                 self._connections.add(connection)
-                await self._handler(connection)
+                with suppress(ConnectionLost):
+                    await self._handler(connection)
                 await connection.close(self._limits.drain_seconds)
-        except ConnectionLost:
-            pass
         except Exception:
             self._totals["handler_failed"] += 1
             logger.exception("serving a connection failed")

@@ -282,3 +282,27 @@ async def test_error_inside_the_block_closes_the_listener_and_stays_what_it_was(
     with pytest.raises(ZeroDivisionError):
         await fail_inside()
     await until_lost(clients[0])
+
+
+async def test_closing_lets_handlers_send_the_answers_they_have() -> None:
+    """Reading ends at once, but what a handler still has to say is sent."""
+    asked = asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def handler(connection: BlockConnection) -> None:
+        block = await connection.read_block()
+        asked.set()
+        await go_on.wait()
+        await connection.write_block(block)
+
+    [question] = blocks(1)
+    async with listening(handler) as listener:
+        client = await dialed(listener)
+        await client.write_block(question)
+        await asked.wait()
+        closing = asyncio.create_task(listener.close(5.0))
+        await asyncio.sleep(0)
+        go_on.set()
+        assert await client.read_block() == question
+        await client.close(1.0)
+        await closing

@@ -64,6 +64,8 @@ class Message:
     __slots__ = ()
     tag: ClassVar[bytes]
     has_body: ClassVar[bool] = False
+    bare_before: ClassVar[int] = 0
+    """A message with a body has none before this version."""
 
     def encode(self, version: int) -> bytes:
         return self.tag
@@ -167,6 +169,8 @@ class MessageTable(Generic[M]):
         kind = self._kinds.get(tag)
         if kind is None:
             raise UnknownTag(f"unknown tag {tag[:16]!r}")
+        if space < 0 and version < kind.bare_before:
+            return kind()
         if space < 0 or not kind.has_body:
             raise DecodeError(f"{tag.decode('ascii')} with wrong parameters")
         body = WireReader(data, space + 1)

@@ -51,10 +51,6 @@ SMP_COMMANDS: Final = MessageTable[Command](
     proxy_commands.ForwardToRelay,
     proxy_commands.RelayForwarded,
     Ping,
-    frequent={
-        b"SUBS": recipient_commands.SubscribeService(),
-        b"NSUBS": notifier_commands.SubscribeServiceNotifications(),
-    },
 )
 
 SMP_RESPONSES: Final = MessageTable[Response](

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from tocsin.errors import DecodeError
 from tocsin.protocol.messages import CommandWithBody, ResponseWithBody
@@ -29,6 +29,8 @@ def ids_hash_bytes(combined: int) -> bytes:
 @dataclass(frozen=True, slots=True)
 class SubscribesService(CommandWithBody):
     """What SUBS and NSUBS have in common: from v19 on what the client expects, before that nothing."""
+
+    bare_before: ClassVar[int] = SERVICE_HASH_VERSION
 
     count: int = UNKNOWN_COUNT
     ids_hash: bytes = NO_IDS_HASH

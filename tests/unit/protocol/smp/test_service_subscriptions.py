@@ -56,6 +56,12 @@ def test_before_version_19_there_are_no_parameters(wire: bytes) -> None:
         SMP_COMMANDS.decode(wire, 18)
 
 
+@pytest.mark.parametrize("wire", [b"NSUBS", b"SUBS"])
+def test_from_version_19_on_the_parameters_are_needed(wire: bytes) -> None:
+    with pytest.raises(DecodeError, match="wrong parameters"):
+        SMP_COMMANDS.decode(wire, 19)
+
+
 @pytest.mark.parametrize("size", [0, 15, 17])
 def test_a_hash_of_another_length_is_refused(size: int) -> None:
     with pytest.raises(DecodeError, match="16 bytes"):

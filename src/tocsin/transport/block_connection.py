@@ -17,7 +17,7 @@ from typing import Final
 from tocsin.errors import LocalProtocolError
 from tocsin.transport.connection_loss import BlockConnectionLost, LossReason, loss_reason
 from tocsin.transport.outgoing_blocks import OutgoingBlocks
-from tocsin.transport.socket_options import unacknowledged_bytes
+from tocsin.transport.socket_options import has_arrived, unacknowledged_bytes
 from tocsin.transport.tls_handshake import describe_failure, peer_chain, session_id
 from tocsin.transport.tls_shutdown import discard_arrived, say_goodbye
 
@@ -249,8 +249,8 @@ class BlockConnection:
             if len(inbox) >= self._read_limit:
                 self._stop_reading()
                 return
-            if not sock.pending():
-                return  # the loop calls again if the kernel has more; asking TLS would cost an exception
+            if not sock.pending() and not has_arrived(sock, size):
+                return  # asking TLS for what is not there costs an exception
         self._loop.call_soon(self._read_ready)  # bytes inside OpenSSL do not wake the loop
 
     def _cannot_read(self, error: OSError) -> None:

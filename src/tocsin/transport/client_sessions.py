@@ -46,6 +46,8 @@ class ServiceIdentity:
 
     credentials: Credentials
     role: ServiceRole
+    from_version: int | None = None
+    """The oldest version in which they are shown, instead of the role's own: v19 for messaging, else v16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,12 @@ async def dial_smp(
     async def shake_hands(connection: BlockConnection, leaf_key: bytes) -> ClientSession:
         offer = None
         if service is not None:
-            offer = ServiceOffer(service.role, service.credentials, Ed25519PrivateKey(os.urandom(32)))
+            offer = ServiceOffer(
+                service.role,
+                service.credentials,
+                Ed25519PrivateKey(os.urandom(32)),
+                service.from_version,
+            )
         handshake = SmpClientHandshake(
             address.location.key_hash,
             connection.session_id,

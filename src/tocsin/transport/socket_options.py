@@ -6,6 +6,7 @@ import fcntl
 import socket
 import struct
 import sys
+import termios
 from contextlib import suppress
 from typing import Final
 
@@ -35,6 +36,15 @@ def keep_alive(sock: socket.socket) -> None:
         for name, value in options.items():
             if hasattr(socket, name):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def has_arrived(sock: socket.socket, size: int) -> bool:
+    """Whether the kernel holds that many bytes to read; False where that is not told."""
+    try:
+        answer = fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4))
+    except (OSError, ValueError):
+        return False
+    return int.from_bytes(answer, sys.byteorder) >= size
 
 
 def unacknowledged_bytes(sock: socket.socket) -> int | None:

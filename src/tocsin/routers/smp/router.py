@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout
@@ -22,6 +24,7 @@ from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ReceivedCommand, RefusedCommand, ServiceRole
 from tocsin.protocol.smp.proxy_commands import ForwardToRelay, RelayForwarded, RequestProxySession
 from tocsin.protocol.smp.recipient_commands import SubscribeService
+from tocsin.protocol.smp.sender_commands import SendMessage
 from tocsin.routers.smp.forwarding import Forwarding
 from tocsin.routers.smp.links import link_handlers
 from tocsin.routers.smp.messages import Messages
@@ -36,6 +39,8 @@ from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_smp
 
 ANSWERS_WAITING: Final = 64
+SENDS_TOGETHER: Final = 16
+"""Blocks of messages sent that are executed in one go, if they have arrived; then others have their turn."""
 FEW_ANSWERS: Final = 4
 """With so many answers or fewer, the first message of a subscription shares their block (smp.md 9.2)."""
 
@@ -50,6 +55,17 @@ class _BlockAnswers:
     afterwards: list[Callable[[], None]] = field(default_factory=list)
     slow: list[Task] = field(default_factory=list)
     """Commands that need other routers; each is answered by itself, when it is done."""
+    only_sends: bool = False
+    """Nothing but messages sent, all authorized: such blocks in a row can be answered in one."""
+
+
+def _joined(blocks: Iterable[_BlockAnswers]) -> _BlockAnswers:
+    """For blocks of messages sent: their answers fit into one, and 16 KiB need not be sealed for each."""
+    joined = _BlockAnswers()
+    for block in blocks:
+        joined.answers += block.answers
+        joined.afterwards += block.afterwards
+    return joined
 
 
 class SmpRouter:
@@ -128,14 +144,14 @@ class SmpRouter:
         async with asyncio.TaskGroup() as tasks:
             try:
                 while True:
-                    block = self._execute(peer, await peer.connection.receive())
+                    blocks = self._execute_arrived(peer, await peer.connection.receive())
                     if not waiting and not self._state.store.uncommitted:
-                        await self._finish(peer, block)
+                        await self._finish(peer, blocks)
                     else:
-                        waiting.append(block)
+                        waiting += blocks
                         if answering is None or answering.done():
                             answering = tasks.create_task(self._answer_all(peer, waiting))
-                    for task in block.slow:
+                    for task in blocks[-1].slow:
                         await places.acquire()
                         running = tasks.create_task(self._run_slow(peer, task, places))
                         slow.add(running)
@@ -145,6 +161,18 @@ class SmpRouter:
             except ConnectionLost:
                 for running in slow:
                     running.cancel()
+
+    def _execute_arrived(
+        self, peer: Peer, received: list[ReceivedCommand | RefusedCommand]
+    ) -> list[_BlockAnswers]:
+        """A block and, after one of messages sent, those that have arrived behind it."""
+        blocks = [self._execute(peer, received)]
+        while blocks[-1].only_sends and len(blocks) < SENDS_TOGETHER:
+            behind = peer.connection.receive_nowait()
+            if behind is None:
+                break
+            blocks.append(self._execute(peer, behind))
+        return blocks
 
     def _execute(self, peer: Peer, received: list[ReceivedCommand | RefusedCommand]) -> _BlockAnswers:
         """All commands are verified against the state before the block, then executed in their order."""
@@ -173,6 +201,7 @@ class SmpRouter:
             block.answers.append(session.response(task.corr_id, task.entity_id, response))
             block.messages += [session.response(b"", entity_id, event) for entity_id, event in task.messages]
             block.afterwards += task.afterwards
+        block.only_sends = not block.errors and all(type(task.command) is SendMessage for task in tasks)
         return block
 
     def execute(self, task: Task) -> Response:
@@ -214,15 +243,24 @@ class SmpRouter:
         while waiting:
             blocks = list(waiting)
             await self._state.store.commit()
-            for block in blocks:
-                with suppress(ConnectionLost):
-                    await self._finish(peer, block)
+            with suppress(ConnectionLost):
+                await self._finish(peer, blocks)
+            for _ in blocks:
                 waiting.popleft()
 
-    async def _finish(self, peer: Peer, block: _BlockAnswers) -> None:
-        for effect in block.afterwards:
-            effect()
-        await self._answer(peer, block)
+    async def _finish(self, peer: Peer, blocks: list[_BlockAnswers]) -> None:
+        """Raises ConnectionLost when all is done but the answering."""
+        lost: ConnectionLost | None = None
+        for only_sends, run in groupby(blocks, key=attrgetter("only_sends")):
+            for block in [_joined(run)] if only_sends else run:
+                for effect in block.afterwards:
+                    effect()
+                try:
+                    await self._answer(peer, block)
+                except ConnectionLost as error:
+                    lost = error
+        if lost is not None:
+            raise lost
 
     async def _answer(self, peer: Peer, block: _BlockAnswers) -> None:
         """Errors first, in a block of their own, then answers, then messages."""

@@ -203,3 +203,31 @@ async def test_a_full_block_of_255_commands_is_answered() -> None:
         while len(answered) < 255:
             answered += [each.corr_id for each in await client.block()]
         assert answered == ids
+
+
+async def test_messages_that_arrive_together_are_answered_together() -> None:
+    """So that a busy sender costs one sealed block for several answers; the order of the messages is kept."""
+    async with smp_router(message_quota=10) as router:
+        client = await router.connect(encrypted=True)
+        queue = await client.secured_queue(subscription=SubscriptionMode.CREATE_ONLY)
+        ids = []
+        for number in range(3):
+            asked = Asked(send_command(b"%d" % number), queue.sender_id, queue.sender_key)
+            ids += await client.send(asked)
+        assert await client.block() == [Received(each, queue.sender_id, OK) for each in ids]
+        assert [message.body for message in router.store.messages(queue.recipient_id)] == [b"0", b"1", b"2"]
+
+
+async def test_only_messages_are_answered_together() -> None:
+    """The answer to a SUB goes out before the message that a SEND behind it brings."""
+    async with smp_router() as router:
+        client = await router.connect()
+        queue = await client.new_queue(subscription=SubscriptionMode.CREATE_ONLY)
+        subscribed = await client.send(Asked(Subscribe(), queue.recipient_id, queue.key))
+        sent = await client.send(Asked(send_command(b"hello"), queue.sender_id))
+        refused = await client.send(Asked(send_command(b"hello"), MISSING))
+        assert await client.block() == [Received(subscribed[0], queue.recipient_id, Subscribed())]
+        [event] = await client.block()
+        assert isinstance(event.response, MessageReceived)
+        assert await client.block() == [Received(sent[0], queue.sender_id, OK)]
+        assert await client.block() == [Received(refused[0], MISSING, AUTH)]

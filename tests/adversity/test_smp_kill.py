@@ -1,11 +1,12 @@
-"""kill -9 of a router under load, again and again on one folder: what was acknowledged stays, what was deleted is gone.
+"""kill -9 of a router under load, again and again on one store: what was acknowledged stays, what was deleted is gone.
 
 `Expected` says what may be in the store: what was answered is certain; a command without an answer, because the kill
 came first, may have happened or not. Each life of the router begins with a comparison, which ends some of these
 doubts, and ends with a kill while four connections send, two receive, acknowledge, make, delete and give notifiers to
 queues, one is notified, and an operator saves.
 
-TOCSIN_KILLS sets how many lives end under load, TOCSIN_KILL_SEED what is decided by chance in them.
+TOCSIN_KILLS sets how many lives on logs end under load, TOCSIN_POSTGRES_KILLS how many on a database, and
+TOCSIN_KILL_SEED what is decided by chance in them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,12 +43,14 @@ from tocsin.protocol.smp.responses import (
 )
 
 KILLS = int(os.environ.get("TOCSIN_KILLS", "50"))
+POSTGRES_KILLS = int(os.environ.get("TOCSIN_POSTGRES_KILLS", "10"))
 SEED = os.environ.get("TOCSIN_KILL_SEED", "tocsin")
 SENDERS, RECIPIENTS = 4, 2
 MOST_QUEUES = 12
 SHORTEST, LONGEST = 0.05, 0.3
 """Seconds of traffic before a kill."""
-SETTINGS = {"message_quota": 100_000}
+SETTINGS: dict[str, Any] = {"message_quota": 100_000}
+STATISTICS = "smp-server-stats.log"
 
 
 @dataclass
@@ -370,8 +374,8 @@ class Life:
 
 
 @asynccontextmanager
-async def life(world: World, folders: SmpFolders) -> AsyncIterator[Life]:
-    router = await folders.start(**SETTINGS)
+async def life(world: World, folders: SmpFolders, settings: dict[str, Any]) -> AsyncIterator[Life]:
+    router = await folders.start(**settings)
     try:
         clients = [await router.connect() for _ in range(SENDERS + RECIPIENTS + 1)]
         recipients = clients[SENDERS : SENDERS + RECIPIENTS]
@@ -382,22 +386,21 @@ async def life(world: World, folders: SmpFolders) -> AsyncIterator[Life]:
         await router.kill()
 
 
-@pytest.mark.timeout(240)
-async def test_what_was_acknowledged_survives_every_kill(tmp_path: Path) -> None:
+async def kill_again_and_again(folders: SmpFolders, settings: dict[str, Any], kills: int) -> None:
     chance = random.Random(SEED)
-    world, folders = World(chance), SmpFolders(tmp_path)
-    for number in range(KILLS):
-        if number % 8 == 7:  # also while the logs are being read and rewritten
-            process = await folders.spawn(**SETTINGS)
+    world = World(chance)
+    for number in range(kills):
+        if number % 8 == 7:  # also while the store is being read and rewritten
+            process = await folders.spawn(**settings)
             await asyncio.sleep(chance.uniform(0.2, 0.8))
             process.kill()
             await process.communicate()
-        async with life(world, folders) as current:
+        async with life(world, folders, settings) as current:
             await current.compare()
             await current.until_killed(chance.uniform(SHORTEST, LONGEST))
         for owner in world.queues:
             owner.busy = False
-    async with life(world, folders) as last:
+    async with life(world, folders, settings) as last:
         await last.compare()
         for owner in list(world.queues):
             await last.drain(owner)
@@ -407,6 +410,20 @@ async def test_what_was_acknowledged_survives_every_kill(tmp_path: Path) -> None
                 break
         assert world.missing_notifications() == []
         assert await last.router.stop() == 0
-    assert world.answered > 10 * KILLS, "too little was going on"
-    assert len(world.deleted) >= KILLS // 10
+    assert world.answered > 10 * kills, "too little was going on"
+    assert len(world.deleted) >= kills // 10
     print(f"{world.answered} messages, {len(world.deleted)} deletions, {len(world.notified)} notifications")
+
+
+@pytest.mark.timeout(240)
+async def test_what_was_acknowledged_survives_every_kill(tmp_path: Path) -> None:
+    await kill_again_and_again(SmpFolders(tmp_path), SETTINGS, KILLS)
+
+
+@pytest.mark.timeout(240)
+async def test_what_was_acknowledged_survives_every_kill_on_a_database(tmp_path: Path, url: str) -> None:
+    folders = SmpFolders(tmp_path)
+    await kill_again_and_again(folders, SETTINGS | {"database_url": url}, POSTGRES_KILLS)
+    assert not any(
+        name.endswith(".log") for name in folders.names() - {STATISTICS}
+    )  # all of it was in the database

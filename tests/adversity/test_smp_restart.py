@@ -9,20 +9,26 @@ import pytest
 
 from tests.doubles.smp_harness import AUTH, OK, QUOTA, until
 from tests.doubles.smp_process import SmpFolders
+from tocsin.observability.statistics_lines import StatisticsRecord, parse_statistics
 from tocsin.protocol.router_answers import Done
 from tocsin.protocol.smp.delivered_messages import QuotaMarker
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, Subscribe
 from tocsin.protocol.smp.responses import MessageReceived, Subscribed
-from tocsin.stores.memory.smp_store_files import LOCK, MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG
+from tocsin.stores.memory.store_folder import LOCK, MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG
 
-REFERENCE_FILES = {STORE_LOG, MESSAGE_LOG, NOTIFICATION_LOG, LOCK}
+STATISTICS = "smp-server-stats.log"
+REFERENCE_FILES = {STORE_LOG, MESSAGE_LOG, NOTIFICATION_LOG, LOCK, STATISTICS}
 NOT_SUBSCRIBED_AS_SERVICE = Subscribed(None)
 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> SmpFolders:
     return SmpFolders(tmp_path)
+
+
+def statistics(folders: SmpFolders) -> StatisticsRecord:
+    return parse_statistics((folders.store / STATISTICS).read_text())
 
 
 def kinds(lines: list[bytes]) -> list[str]:
@@ -83,6 +89,13 @@ async def test_r2_messages_survive_a_restart(folders: SmpFolders) -> None:
     assert kinds(folders.lines(STORE_LOG)) == ["CREATE", "SECURE"]
     assert len(folders.lines(MESSAGE_LOG)) == 5
     assert folders.names() == REFERENCE_FILES
+    assert len(folders.lines(STATISTICS)) == 95
+    first = statistics(folders)
+    created = ("qCreated", "qSecured", "qDeletedAll", "qDeletedNew", "qDeletedSecured")
+    assert [first.values[key] for key in created] == [1, 1, 0, 0, 0]
+    assert [first.values[key] for key in ("msgSent", "msgRecv", "msgSentNtf", "msgRecvNtf")] == [5, 1, 0, 0]
+    assert first.active.counts == (1, 1, 1)
+    assert first.active_notifications.counts == (0, 0, 0)
 
     async with folders.run(message_quota=4) as router:
         recipient = await router.connect()
@@ -92,7 +105,10 @@ async def test_r2_messages_survive_a_restart(folders: SmpFolders) -> None:
         assert isinstance(three, MessageReceived)
         four = await recipient.acknowledge(queue, three)
         assert [queue.body(each) for each in (two, three, four)] == [b"2", b"3", b"4"]
-        assert router.running.state.counters.messages_received == 2
+        assert router.running.state.counters.messages_received == 3
+    second = statistics(folders)
+    assert (second.values["msgSent"], second.values["msgRecv"], second.since) == (5, 3, first.since)
+    assert second.active == first.active
     assert kinds(folders.lines(STORE_LOG)) == ["CREATE"]
     assert len(folders.lines(MESSAGE_LOG)) == 3
 
@@ -108,7 +124,9 @@ async def test_r2_messages_survive_a_restart(folders: SmpFolders) -> None:
         assert [queue.body(each) for each in (four, five)] == [b"4", b"5"]
         assert isinstance(queue.delivered(marker), QuotaMarker)
         assert await recipient.acknowledge(queue, marker) == Done()
-        assert router.running.state.counters.messages_received == 2  # of 5 in all: the marker is not counted
+        assert router.running.state.counters.messages_received == 5  # the marker is not counted
+    third = statistics(folders)
+    assert (third.values["msgSent"], third.values["msgRecv"]) == (5, 5)
     assert folders.lines(MESSAGE_LOG) == []
 
 
@@ -134,6 +152,7 @@ async def test_r3_messages_expire_at_start(folders: SmpFolders) -> None:
 
     async with folders.run(message_ttl=2, message_expiry_interval=43_200) as router:
         assert router.running.state.counters.messages_expired == 2
+    assert statistics(folders).values["msgExpired"] == 2
     assert len(folders.lines(STORE_LOG)) == 1
     assert folders.lines(MESSAGE_LOG) == messages[2:]
     assert folders.names() == REFERENCE_FILES

@@ -7,43 +7,72 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
+from tocsin import __version__
+from tocsin.cli.smp_files import router_address
+from tocsin.cli.smp_statistics import StatisticsFiles
 from tocsin.config.smp_settings import SmpSettings
-from tocsin.errors import ConfigError, StoreError
+from tocsin.errors import StoreError
 from tocsin.observability.prometheus import counters_of, exposition, gauge
+from tocsin.observability.smp_counters import SmpCounters, totals
 from tocsin.protocol.error_codes import Blocked, encode_error
 from tocsin.protocol.smp.versions import SUPPORTED
 from tocsin.routers.smp.control_port import ControlPasswords, ControlPort
+from tocsin.routers.smp.diagnostics import RouterDiagnostics
 from tocsin.routers.smp.operator import QueueOperator
 from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router, stop_signals
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
-from tocsin.stores.memory.smp_store_files import open_smp_store
+from tocsin.stores.memory.smp_store_files import OpenOptions, open_smp_store
 from tocsin.transport.credential_files import read_credentials
 from tocsin.web.metrics_endpoint import MetricsEndpoint
 
 logger = logging.getLogger(__name__)
 
 MAINTENANCE_INTERVAL = 10.0
-STATISTICS_INTERVAL = 86_400.0
 METRICS_FILE = "smp-server-metrics.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """What the operator asks for at one start."""
+
+    maintenance: bool = False
+    """Read the store, expire messages, compact it, and stop without serving."""
+    skip_broken_lines: bool = False
+    set_aside_stale_changes: bool = False
+
+
+class OpenedStore(Protocol):
+    """What was found."""
+
+    queues: int
+    messages: int
+    notifications: int
+    expired_messages: int
+    expired_notifications: int
 
 
 class DurableSide(Protocol):
     """What keeps a store's changes."""
+
+    @property
+    def report(self) -> OpenedStore: ...
 
     async def maintain(self) -> bool: ...
     async def save(self) -> None: ...
     async def close(self) -> None: ...
 
 
-async def run_smp_router(settings: SmpSettings, *, maintenance: bool = False) -> None:
-    """Serves until SIGTERM or SIGINT. With `maintenance` the store is only read, compacted and closed again."""
+async def run_smp_router(settings: SmpSettings, options: StartOptions | None = None) -> None:
+    """Serves until SIGTERM or SIGINT; with `maintenance` it only does what a start and a stop do."""
+    options = options or StartOptions()
     if settings.log_tls_errors:
         logging.getLogger("tocsin.transport.listener").setLevel(logging.DEBUG)
-    async with opened_store(settings) as (store, durable):
-        if maintenance:
-            logger.info("maintenance: the store was read and compacted; nothing is served")
+    async with opened_store(settings, options) as (store, durable):
+        if options.maintenance:
+            _maintain(settings, store, durable)
             return
         with stop_signals() as told_to_stop:
             async with running(settings, store, durable) as router:
@@ -52,21 +81,40 @@ async def run_smp_router(settings: SmpSettings, *, maintenance: bool = False) ->
                 logger.info("stopping: connections are drained")
 
 
-@asynccontextmanager
-async def opened_store(settings: SmpSettings) -> AsyncIterator[tuple[SmpMemoryStore, DurableSide | None]]:
-    """The store of the settings' folder, or one that forgets everything."""
-    if not settings.restore_messages:
-        raise ConfigError(
-            "restore_messages: off cannot be done: what was answered OK is kept; remove the line"
+def _maintain(settings: SmpSettings, store: SmpMemoryStore, durable: DurableSide | None) -> None:
+    counters = SmpCounters()
+    statistics = StatisticsFiles(settings, counters, store)
+    statistics.load()
+    if durable is not None:
+        _count_expired(counters, durable.report)
+        logger.info(
+            "maintenance: %d messages and %d notifications were too old",
+            durable.report.expired_messages,
+            durable.report.expired_notifications,
         )
+    statistics.save()
+    logger.info("maintenance: the store was read and compacted; nothing is served")
+
+
+@asynccontextmanager
+async def opened_store(
+    settings: SmpSettings, options: StartOptions | None = None
+) -> AsyncIterator[tuple[SmpMemoryStore, DurableSide | None]]:
+    """The store of the settings: a database, a folder, or one that forgets everything."""
+    options = options or StartOptions()
+    # Otherwise old messages are for the router to expire, which counts them.
+    expire = options.maintenance and settings.expire_messages_on_start
+    message_ttl = settings.message_ttl if expire else None
     if settings.database_url is not None:
         from tocsin.stores.postgres.smp_postgres_store import open_postgres_smp_store  # needs asyncpg
 
+        if not settings.restore_messages:
+            logger.warning("restore_messages: off has no effect on messages in a database: they are kept")
         store, database = await open_postgres_smp_store(
             settings.database_url,
             SmpMemoryStore(),
             now=time.time(),
-            message_ttl=settings.message_ttl if settings.expire_messages_on_start else None,
+            message_ttl=message_ttl,
             notification_ttl=settings.notification_ttl,
         )
         try:
@@ -78,22 +126,19 @@ async def opened_store(settings: SmpSettings) -> AsyncIterator[tuple[SmpMemorySt
     if settings.store is None:
         yield SmpMemoryStore(), None
         return
-    store, files = await asyncio.to_thread(
-        open_smp_store, settings.store, now=time.time(), notification_ttl=settings.notification_ttl
-    )  # old messages are for the router to expire, which counts them
+    how = OpenOptions(
+        message_ttl,
+        settings.notification_ttl,
+        keep_messages=settings.restore_messages,
+        skip_broken_lines=options.skip_broken_lines,
+        set_aside_stale_changes=options.set_aside_stale_changes,
+    )
+    store, files = await asyncio.to_thread(open_smp_store, settings.store, how, now=time.time())
     try:
         _log_opened(files.report)
         yield store, files
     finally:
         await files.close()
-
-
-class OpenedStore(Protocol):
-    """What was found."""
-
-    queues: int
-    messages: int
-    notifications: int
 
 
 def _log_opened(report: OpenedStore) -> None:
@@ -105,20 +150,35 @@ def _log_opened(report: OpenedStore) -> None:
     )
 
 
+def _count_expired(counters: SmpCounters, report: OpenedStore) -> None:
+    """What was too old when the store was opened."""
+    counters.messages_expired += report.expired_messages
+    counters.notifications_expired += report.expired_notifications
+
+
 @asynccontextmanager
 async def running(
     settings: SmpSettings, store: SmpMemoryStore, durable: DurableSide | None
 ) -> AsyncIterator[RunningSmpRouter]:
     async with AsyncExitStack() as stack:
         credentials = read_credentials(settings.credentials)
-        router = await stack.enter_async_context(running_smp_router(settings, credentials, store))
-        operator = Operator(settings, router, store, durable)
+        counters = SmpCounters()
+        statistics = StatisticsFiles(settings, counters, store)
+        statistics.load()
+        if durable is not None:
+            _count_expired(counters, durable.report)
+        stack.callback(statistics.save)  # after the last connection
+        router = await stack.enter_async_context(
+            running_smp_router(settings, credentials, store, counters=counters)
+        )
+        operator = Operator(settings, router, store, durable, statistics)
         if settings.control_port is not None:
             passwords = ControlPasswords(
                 settings.control_port_admin_password, settings.control_port_user_password
             )
             port = ControlPort(
                 operator,
+                _diagnostics(settings, router, credentials.fingerprint),
                 passwords,
                 port=settings.control_port,
                 daily_block_quota=settings.daily_block_queue_quota,
@@ -131,19 +191,26 @@ async def running(
             )
             await stack.enter_async_context(endpoint)
             logger.info("metrics: http://%s:%s/metrics", settings.prometheus_host, endpoint.port)
-        for turn in _upkeep(settings, operator, durable):
+        for turn in _upkeep(settings, operator, durable, statistics):
             stack.callback(asyncio.create_task(turn).cancel)
         yield router
 
 
+def _diagnostics(settings: SmpSettings, router: RunningSmpRouter, fingerprint: bytes) -> RouterDiagnostics:
+    address = "host is not set"
+    if settings.public_hosts:
+        address = str(router_address(settings, fingerprint, with_password=False))
+    return RouterDiagnostics(router, version=__version__, address=address)
+
+
 def _upkeep(
-    settings: SmpSettings, operator: Operator, durable: DurableSide | None
+    settings: SmpSettings, operator: Operator, durable: DurableSide | None, statistics: StatisticsFiles
 ) -> Iterator[Coroutine[None, None, None]]:
     """What goes on beside the router."""
     if durable is not None:
         yield _repeat(MAINTENANCE_INTERVAL, durable.maintain)
     if settings.log_stats:
-        yield _repeat(STATISTICS_INTERVAL, operator.log_statistics)
+        yield statistics.write_daily_lines()
     if settings.prometheus_interval is not None and settings.store is not None:
         yield _repeat(settings.prometheus_interval, operator.write_metrics)
 
@@ -167,11 +234,13 @@ class Operator:
         router: RunningSmpRouter,
         store: SmpMemoryStore,
         durable: DurableSide | None,
+        statistics: StatisticsFiles,
     ) -> None:
         self._settings = settings
         self._router = router
         self._store = store
         self._durable = durable
+        self._statistics = statistics
         self._queues = QueueOperator(router.state)
 
     def metrics(self) -> str:
@@ -181,6 +250,7 @@ class Operator:
                 *counters_of(self._router.state.counters, "smp"),
                 gauge("smp_queues", "Queues that exist now.", store.queue_count()),
                 gauge("smp_open_connections", "Connections that are open now.", len(router.peers)),
+                gauge("smp_proxy_relays", "Connections to other routers now.", router.proxy.relays.open),
                 gauge(
                     "smp_notifiers_waiting",
                     "Notifiers with notifications that were not delivered yet.",
@@ -188,9 +258,6 @@ class Operator:
                 ),
             ]
         )
-
-    async def log_statistics(self) -> None:
-        logger.info("statistics: %s", self.stats().replace("\n", ", "))
 
     async def write_metrics(self) -> None:
         """For collectors that read files."""
@@ -201,8 +268,7 @@ class Operator:
         await asyncio.to_thread(draft.replace, path)
 
     def stats(self) -> str:
-        counters = self._router.state.counters
-        return "\n".join(f"{name}: {getattr(counters, name)}" for name in counters.__dataclass_fields__)
+        return "\n".join(f"{each.name}: {each.value}" for each in totals(self._router.state.counters))
 
     def clients(self) -> Iterable[str]:
         yield "version,subscriptions,notifiers,service,idle_seconds"
@@ -233,3 +299,4 @@ class Operator:
     async def save(self) -> None:
         if self._durable is not None:
             await self._durable.save()
+        await asyncio.to_thread(self._statistics.save)

@@ -7,6 +7,8 @@ import asyncio
 import logging
 
 from tocsin.cli.smp_files import add_config_argument, settings_of
+from tocsin.cli.smp_logs import add_broken_lines_argument, hint_at_broken_lines
+from tocsin.errors import StoreError
 
 NAME = "start"
 SUMMARY = "run the router"
@@ -25,14 +27,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--log-level", choices=_LOG_LEVELS, default="INFO", help="what is logged (default INFO)"
     )
     parser.add_argument(
-        "--maintenance", action="store_true", help="read and compact the store, then exit without serving"
+        "--maintenance",
+        action="store_true",
+        help="read the store, remove old messages, compact it, then exit without serving",
+    )
+    add_broken_lines_argument(parser)
+    parser.add_argument(
+        "--set-aside-stale-changes",
+        action="store_true",
+        help="go on without changes of messages that another program has overtaken; they are kept in a file",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
-    from tocsin.cli.smp_service import run_smp_router  # other commands start faster without it
+    from tocsin.cli.smp_service import StartOptions, run_smp_router  # other commands start faster without it
+    from tocsin.stores.memory.smp_store_files import StaleChanges
 
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    asyncio.run(run_smp_router(settings, maintenance=options.maintenance))
+    start = StartOptions(options.maintenance, options.skip_broken_lines, options.set_aside_stale_changes)
+    try:
+        with hint_at_broken_lines():
+            asyncio.run(run_smp_router(settings, start))
+    except StaleChanges as error:
+        raise StoreError(f"{error}. --set-aside-stale-changes goes on without them and keeps them") from error
     return 0

@@ -9,6 +9,7 @@ import pytest
 
 from tocsin.cli import smp
 from tocsin.cli.main import build_parser, run
+from tocsin.cli.smp_service import StartOptions
 from tocsin.config.smp_ini import load_smp_settings
 from tocsin.config.smp_settings import SmpSettings
 from tocsin.protocol.addresses import RouterAddress
@@ -257,13 +258,13 @@ def test_start_runs_the_router_with_the_settings_of_file_and_environment(
 ) -> None:
     started: list[SmpSettings] = []
 
-    async def run_smp_router(settings: SmpSettings, *, maintenance: bool) -> None:
-        assert not maintenance
+    async def run_smp_router(settings: SmpSettings, options: StartOptions) -> None:
+        assert options == StartOptions(skip_broken_lines=True)
         started.append(settings)
 
     monkeypatch.setattr("tocsin.cli.smp_service.run_smp_router", run_smp_router)
     monkeypatch.setenv("TOCSIN_SMP_PORT", "0")
-    assert run(["smp", "start", *config(router)]) == 0
+    assert run(["smp", "start", "--skip-broken-lines", *config(router)]) == 0
     [settings] = started
     assert settings.ports == (0,)
     assert settings.public_hosts == ("smp.example.com",)

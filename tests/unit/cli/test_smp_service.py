@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -15,14 +17,26 @@ import pytest
 from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import AUTH, OK, PATIENCE, Asked, SmpTestClient, send_command, until
 from tests.doubles.smp_process import ADMIN_PASSWORD, ControlClient, SmpFolders, SmpProcess
+from tocsin.cli.smp_service import METRICS_FILE
 from tocsin.errors import ConnectionLost
+from tocsin.observability.statistics_lines import parse_statistics
 from tocsin.protocol.error_codes import Blocked, BlockReason
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.smp.recipient_commands import InspectQueue, Subscribe
 from tocsin.protocol.smp.responses import QueueDeleted, QueueInspected, Subscribed
-from tocsin.stores.memory.smp_store_files import CHANGE_LOG, LOCK, MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG
+from tocsin.stores.memory.store_folder import (
+    CHANGE_BASE,
+    CHANGE_LOG,
+    LOCK,
+    MESSAGE_LOG,
+    NOTIFICATION_LOG,
+    STORE_LOG,
+)
 from tocsin.wire.base64url import encode_base64url
 
+STATISTICS = "smp-server-stats.log"
+STOPPED = {MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG, LOCK, STATISTICS}
+"""What a graceful stop leaves behind."""
 SPAM = Refused(Blocked(BlockReason.SPAM))
 
 
@@ -118,7 +132,7 @@ async def test_saving_writes_a_snapshot_and_begins_a_new_log_of_changes(folders:
         assert await operator.ask("save") == "server state saved!"
         assert folders.lines(CHANGE_LOG) == []
         assert (len(folders.lines(MESSAGE_LOG)), len(folders.lines(NOTIFICATION_LOG))) == (1, 1)
-        assert folders.names() == {CHANGE_LOG, MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG, LOCK}
+        assert folders.names() == STOPPED | {CHANGE_LOG, CHANGE_BASE}
         await router.kill()
     async with serving(folders) as (router, operator):
         recipient = await router.connect()
@@ -156,6 +170,7 @@ async def test_metrics_show_the_counters(folders: SmpFolders) -> None:
         "smp_messages_sent_total",
     )
     assert {name: float(samples[name]) for name in of_interest} == dict.fromkeys(of_interest, 1.0)
+    assert samples["smp_proxy_relays"] == "0"
 
 
 async def answers_until_the_end(client: SmpTestClient) -> list[bytes]:
@@ -196,7 +211,7 @@ async def test_sigterm_leaves_no_log_of_changes(folders: SmpFolders) -> None:
         queue = await client.secured_queue()
         assert await client.send_message(queue, b"hello") == OK
         assert await router.stop() == 0
-    assert folders.names() == {MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG, LOCK}
+    assert folders.names() == STOPPED
     assert len(folders.lines(MESSAGE_LOG)) == 1
 
 
@@ -227,11 +242,100 @@ async def test_maintenance_compacts_and_does_not_listen(folders: SmpFolders) -> 
     assert "serving" not in log
     assert [line.split()[0] for line in folders.lines(STORE_LOG)] == [b"CREATE"]
     assert len(folders.lines(MESSAGE_LOG)) == 1
-    assert folders.names() == {MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG, LOCK}
+    assert folders.names() == STOPPED
     async with serving(folders) as (router, _):
         client = await router.connect()
         info = await client.expect(QueueInspected, InspectQueue(), queue.recipient_id, queue.key)
         assert json.loads(info.json)["qiSize"] == 1
+
+
+async def test_maintenance_removes_old_messages_and_counts_them(folders: SmpFolders) -> None:
+    async with serving(folders) as (router, _):
+        client = await router.connect()
+        queue = await client.secured_queue()
+        assert await client.send_message(queue, b"hello") == OK
+        assert await router.stop() == 0
+    age_messages(folders, seconds=100)
+    code, _ = await folders.outcome("--maintenance", message_ttl=50, expire_messages_on_start="off")
+    assert code == 0
+    assert len(folders.lines(MESSAGE_LOG)) == 1
+    code, log = await folders.outcome("--maintenance", message_ttl=50)
+    assert code == 0
+    assert "1 messages and 0 notifications were too old" in log
+    assert folders.lines(MESSAGE_LOG) == []
+    assert folders.names() == STOPPED
+    values = parse_statistics((folders.store / STATISTICS).read_text()).values
+    assert (values["msgSent"], values["msgExpired"], values["qCount"]) == (1, 1, 1)
+
+
+def age_messages(folders: SmpFolders, *, seconds: int) -> None:
+    aged = []
+    for line in folders.lines(MESSAGE_LOG):
+        words = line.split(b" ")
+        words[3] = b"%d" % (int(words[3]) - seconds)
+        aged.append(b" ".join(words) + b"\n")
+    (folders.store / MESSAGE_LOG).write_bytes(b"".join(aged))
+
+
+async def test_restore_messages_off_keeps_queues_and_no_messages(folders: SmpFolders) -> None:
+    async with serving(folders) as (router, _):
+        client = await router.connect()
+        queue = await client.secured_queue()
+        assert await client.send_message(queue, b"before") == OK
+        assert await router.stop() == 0
+    for stop in (True, False):
+        async with serving(folders, restore_messages="off") as (router, operator):
+            client = await router.connect()
+            info = await client.expect(QueueInspected, InspectQueue(), queue.recipient_id, queue.key)
+            assert json.loads(info.json)["qiSize"] == 0
+            assert await client.send_message(queue, b"meanwhile") == OK
+            assert await operator.ask("save") == "server state saved!"
+            assert isinstance(await client.ask(Subscribe(), queue.recipient_id, queue.key), Subscribed)
+            assert queue.body(await client.message(queue)) == b"meanwhile"
+            if stop:
+                assert await router.stop() == 0
+        assert folders.names() == {STORE_LOG, LOCK, STATISTICS, NOTIFICATION_LOG}  # which was empty before
+    async with serving(folders) as (router, _):
+        client = await router.connect()
+        info = await client.expect(QueueInspected, InspectQueue(), queue.recipient_id, queue.key)
+        assert json.loads(info.json)["qiSize"] == 0
+
+
+async def test_a_broken_line_stops_the_start_unless_it_is_to_be_skipped(folders: SmpFolders) -> None:
+    async with serving(folders) as (router, _):
+        queue = await (await router.connect()).secured_queue()
+        assert await router.stop() == 0
+    path = folders.store / STORE_LOG
+    path.write_bytes(b"BROKEN LINE\n" + path.read_bytes())
+    code, log = await folders.outcome()
+    assert code == 1
+    assert log.startswith(f"tocsin: {path}, line 1: ")
+    assert "--skip-broken-lines" in log
+    code, log = await folders.outcome("--maintenance", "--skip-broken-lines")
+    assert code == 0
+    assert f"{path}, line 1: a record of unknown kind; SKIPPED as asked" in log
+    assert (folders.store / f"{STORE_LOG}.broken").read_bytes() == b"BROKEN LINE\n"
+    async with serving(folders) as (router, _):
+        assert await (await router.connect()).send_message(queue, b"hello") == OK
+
+
+async def test_changes_that_the_reference_has_overtaken_stop_the_start(folders: SmpFolders) -> None:
+    async with serving(folders) as (router, operator):
+        client = await router.connect()
+        queue = await client.secured_queue()
+        assert await client.send_message(queue, b"hello") == OK
+        assert await operator.ask("save") == "server state saved!"
+        assert await client.send_message(queue, b"again") == OK
+        await router.kill()
+    (folders.store / MESSAGE_LOG).write_bytes(b"")  # the reference delivered what it knew
+    code, log = await folders.outcome()
+    assert code == 1
+    assert "has changes since snapshots that are not there any more" in log
+    assert log.endswith("--set-aside-stale-changes goes on without them and keeps them\n")
+    code, log = await folders.outcome("--maintenance", "--set-aside-stale-changes")
+    assert code == 0
+    assert "is not restored; it is kept as" in log
+    assert folders.lines(MESSAGE_LOG) == []
 
 
 async def test_a_second_router_on_the_same_folder_is_refused(folders: SmpFolders) -> None:
@@ -252,11 +356,11 @@ async def test_an_occupied_port_is_named_in_one_line(folders: SmpFolders, which:
         code, log = await folders.outcome(**{which: port})
     assert code == 1
     last = log.splitlines()[-1]
-    assert last.startswith(f"tocsin: cannot listen on {HOST} port {port}: ")
+    assert last == f"tocsin: cannot listen on {HOST} port {port}: {os.strerror(errno.EADDRINUSE)}"
     assert last.endswith("ddress already in use")
     assert "Traceback" not in log
     assert "serving" not in log
-    assert folders.names() == {MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG, LOCK}
+    assert folders.names() == STOPPED
 
 
 async def test_missing_certificates_are_named_in_one_line(folders: SmpFolders) -> None:
@@ -282,3 +386,11 @@ async def test_a_running_router_is_tidied_up(folders: SmpFolders) -> None:
         await until(lambda: len(router.running.router.peers) == 1)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
+
+
+async def test_r4_metrics_are_written_to_a_file(folders: SmpFolders) -> None:
+    """smp-tests.md 6; for collectors that read files."""
+    async with folders.run(prometheus_interval=1) as router:
+        await until(lambda: (folders.store / METRICS_FILE).exists())
+        assert len(router.running.router.peers) == 0
+    assert "# TYPE smp_queues gauge" in (folders.store / METRICS_FILE).read_text()

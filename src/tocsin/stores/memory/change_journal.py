@@ -32,9 +32,12 @@ _MESSAGE_CHANGES: Final = (MessageAdded, MessageRemoved, NotificationAdded, Noti
 
 
 class ChangeJournal:
-    """Implements `Journal` over the store log and the changes log. Belongs to one event loop."""
+    """Implements `Journal` over the store log and the changes log. Belongs to one event loop.
 
-    def __init__(self, queue_log: AppendOnlyFile, change_log: AppendOnlyFile) -> None:
+    Without a changes log, changes of messages and notifications are forgotten.
+    """
+
+    def __init__(self, queue_log: AppendOnlyFile, change_log: AppendOnlyFile | None) -> None:
         self._queue_log: Final = queue_log
         self._change_log = change_log
         self._queue_lines: list[bytes] = []
@@ -47,7 +50,7 @@ class ChangeJournal:
 
     @property
     def change_log_bytes(self) -> int:
-        return self._change_log.size
+        return self._change_log.size if self._change_log is not None else 0
 
     @property
     def uncommitted(self) -> bool:
@@ -58,6 +61,8 @@ class ChangeJournal:
         if self._failure is not None:
             return  # nothing will be written any more
         if isinstance(change, _MESSAGE_CHANGES):
+            if self._change_log is None:
+                return
             self._change_lines.append(encode_change_line(change))
         else:
             self._queue_lines.append(change.encode())
@@ -73,7 +78,8 @@ class ChangeJournal:
 
     def use_change_log(self, change_log: AppendOnlyFile) -> None:
         """Lines that are not being written yet go to this file; the one used so far is closed after its last write."""
-        self._thread.submit(self._change_log.close)
+        if self._change_log is not None:
+            self._thread.submit(self._change_log.close)
         self._change_log = change_log
 
     def seal(self) -> None:
@@ -85,10 +91,13 @@ class ChangeJournal:
         self.seal()
         self._thread.shutdown()
         self._queue_log.close()
-        self._change_log.close()
+        if self._change_log is not None:
+            self._change_log.close()
 
     def _start_write(self) -> asyncio.Event:
-        batches = [(self._queue_log, self._queue_lines), (self._change_log, self._change_lines)]
+        batches = [(self._queue_log, self._queue_lines)]
+        if self._change_log is not None:
+            batches.append((self._change_log, self._change_lines))
         self._queue_lines, self._change_lines = [], []
         upto = self._appended
         write = asyncio.get_running_loop().run_in_executor(self._thread, _write_batches, batches)

@@ -16,7 +16,7 @@ _CHUNK: Final = 1 << 20
 
 
 @contextmanager
-def _naming(path: Path, doing: str) -> Iterator[None]:
+def naming(path: Path, doing: str) -> Iterator[None]:
     """Any trouble with a file becomes a StoreError that names it."""
     try:
         yield
@@ -29,7 +29,7 @@ class AppendOnlyFile:
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
-        with _naming(path, "open"):
+        with naming(path, "open"):
             self._descriptor = os.open(
                 path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY
             )
@@ -37,7 +37,7 @@ class AppendOnlyFile:
             self.size = os.fstat(self._descriptor).st_size
 
     def append(self, lines: bytes) -> None:
-        with _naming(self.path, "write"):
+        with naming(self.path, "write"):
             left = memoryview(lines)
             while left:
                 left = left[os.write(self._descriptor, left) :]
@@ -50,7 +50,7 @@ class AppendOnlyFile:
 
 def read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, without newlines; none if there is no file. An unfinished last line is not told."""
-    with _naming(path, "read"):
+    with naming(path, "read"):
         try:
             file = path.open("rb", buffering=_CHUNK)
         except FileNotFoundError:
@@ -63,7 +63,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 def cut_torn_line(path: Path) -> int:
     """Removes what stands after the last newline: a line whose writing a crash interrupted. Says how many bytes."""
-    with _naming(path, "repair"):
+    with naming(path, "repair"):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -88,7 +88,7 @@ def cut_torn_line(path: Path) -> int:
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> None:
     """A new file with these lines, on disk when this returns; its name in the folder is not, see `sync_folder`."""
-    with _naming(path, "write"):
+    with naming(path, "write"):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _OWNER_ONLY)
         with os.fdopen(descriptor, "wb", buffering=_CHUNK) as file:
             os.fchmod(descriptor, _OWNER_ONLY)
@@ -108,20 +108,20 @@ def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
 
 def rename(old: Path, new: Path) -> None:
     """Durable when it returns."""
-    with _naming(old, "rename"):
+    with naming(old, "rename"):
         os.replace(old, new)
     sync_folder(new.parent)
 
 
 def remove(path: Path) -> None:
     """Durable when it returns; a file that does not exist is fine."""
-    with _naming(path, "remove"):
+    with naming(path, "remove"):
         path.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    with _naming(folder, "sync"):
+    with naming(folder, "sync"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -133,7 +133,7 @@ class FolderLock:
     """One process at a time. The system gives it up when the process ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
-        with _naming(path, "open"):
+        with naming(path, "open"):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from tocsin.protocol.sessions import ServiceRole
-from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
-from tocsin.stores.memory.packed_queues import pack_queue, unpack_queue
+from tocsin.stores.memory.queue_differences import queue_changes
+from tocsin.stores.memory.queue_index import QueueIndex
 from tocsin.stores.memory.smp_message_log import (
     MessageAdded,
     MessageChange,
@@ -21,7 +20,6 @@ from tocsin.stores.memory.smp_store_log import (
     CreateQueue,
     DeleteQueue,
     StoreLogRecord,
-    queue_changes,
 )
 from tocsin.stores.smp_records import QueueRecord, ServiceRecord, StoredMessage, StoredNotification
 from tocsin.stores.smp_store import Association, Written
@@ -56,20 +54,14 @@ class NoJournal:
 class SmpMemoryStore:
     """Implements `tocsin.stores.smp_store.SmpStore`, where the methods are described.
 
-    A queue is packed into one bytes object (`packed_queues`), and nothing is held for a queue without messages or a
-    notifier without notifications. The indices other than the first lead to recipient ids, and share these objects.
+    Nothing is held for a queue without messages or a notifier without notifications.
     """
 
     def __init__(self, journal: Journal | None = None) -> None:
         self._journal: Journal = journal or NoJournal()
-        self._queues: Final[dict[bytes, bytes]] = {}
-        self._by_sender: Final[dict[bytes, bytes]] = {}
-        self._by_notifier: Final[dict[bytes, bytes]] = {}
-        self._by_link: Final[dict[bytes, bytes]] = {}
+        self._queues: Final = QueueIndex()
         self._services: Final[dict[bytes, ServiceRecord]] = {}
         self._services_by_fingerprint: Final[dict[bytes, ServiceRecord]] = {}
-        self._associated: Final[dict[tuple[bytes, ServiceRole], tuple[int, int]]] = {}
-        """Number of ids, and their combined hash."""
         # At most quota + 1 messages each, so a list serves as well as a deque and takes a tenth of the memory.
         self._messages: Final[dict[bytes, list[StoredMessage]]] = {}
         self._notifications: Final[dict[bytes, dict[bytes, StoredNotification]]] = {}
@@ -88,45 +80,30 @@ class SmpMemoryStore:
     # Queues
 
     def queue_by_recipient(self, recipient_id: bytes) -> QueueRecord | None:
-        packed = self._queues.get(recipient_id)
-        return unpack_queue(recipient_id, packed) if packed is not None else None
+        return self._queues.by_recipient(recipient_id)
 
     def queue_by_sender(self, sender_id: bytes) -> QueueRecord | None:
-        recipient_id = self._by_sender.get(sender_id)
-        return unpack_queue(recipient_id, self._queues[recipient_id]) if recipient_id is not None else None
+        return self._queues.by_sender(sender_id)
 
     def queue_by_notifier(self, notifier_id: bytes) -> QueueRecord | None:
-        recipient_id = self._by_notifier.get(notifier_id)
-        return unpack_queue(recipient_id, self._queues[recipient_id]) if recipient_id is not None else None
+        return self._queues.by_notifier(notifier_id)
 
     def queue_by_link(self, link_id: bytes) -> QueueRecord | None:
-        recipient_id = self._by_link.get(link_id)
-        return unpack_queue(recipient_id, self._queues[recipient_id]) if recipient_id is not None else None
+        return self._queues.by_link(link_id)
 
     def queue_count(self) -> int:
         return len(self._queues)
 
+    def notifier_count(self) -> int:
+        return self._queues.notifier_count
+
     def queues(self) -> Iterator[QueueRecord]:
         """In the order they were created; not to be changed while iterating."""
-        for recipient_id, packed in self._queues.items():
-            yield unpack_queue(recipient_id, packed)
+        return iter(self._queues)
 
     def add_queue(self, queue: QueueRecord) -> bool:
-        recipient_id, link, notifier = queue.recipient_id, queue.link, queue.notifier
-        if (
-            recipient_id in self._queues
-            or queue.sender_id in self._by_sender
-            or (link is not None and link.link_id in self._by_link)
-            or (notifier is not None and notifier.notifier_id in self._by_notifier)
-        ):
+        if not self._queues.add(queue):
             return False
-        self._queues[recipient_id] = pack_queue(queue)
-        self._by_sender[queue.sender_id] = recipient_id
-        if link is not None:
-            self._by_link[link.link_id] = recipient_id
-        if notifier is not None:
-            self._by_notifier[notifier.notifier_id] = recipient_id
-        self._count_associations(queue, 1)
         self._journal.append(CreateQueue(queue))
         return True
 
@@ -134,53 +111,27 @@ class SmpMemoryStore:
         """As the interface says. Raises ValueError for changes that never happen: of the ids, the secret, the mode,
         or back to an unsecured queue.
         """
-        old = self.queue_by_recipient(queue.recipient_id)
+        old = self._queues.by_recipient(queue.recipient_id)
         if old is None:
             return False
         changes = list(queue_changes(old, queue))
-        recipient_id = self._by_sender[old.sender_id]  # the object that the indices share
-        if not self._may_move_ids(recipient_id, queue):
+        if not self._queues.replace(old, queue):
             return False
-        self._queues[recipient_id] = pack_queue(queue)
-        self._move_ids(recipient_id, old, queue)
-        self._count_associations(old, -1)
-        self._count_associations(queue, 1)
+        if old.notifier is not None and not self._queues.has_notifier(old.notifier.notifier_id):
+            self._notifications.pop(old.notifier.notifier_id, None)
         for change in changes:
             self._journal.append(change)
         return True
 
     def delete_queue(self, recipient_id: bytes) -> None:
-        queue = self.queue_by_recipient(recipient_id)
+        queue = self._queues.by_recipient(recipient_id)
         if queue is None:
             return
-        del self._queues[recipient_id]
-        del self._by_sender[queue.sender_id]
-        if queue.link is not None:
-            del self._by_link[queue.link.link_id]
+        self._queues.remove(queue)
         if queue.notifier is not None:
-            del self._by_notifier[queue.notifier.notifier_id]
             self._notifications.pop(queue.notifier.notifier_id, None)
         self._messages.pop(recipient_id, None)
-        self._count_associations(queue, -1)
         self._journal.append(DeleteQueue(recipient_id))
-
-    def _may_move_ids(self, recipient_id: bytes, queue: QueueRecord) -> bool:
-        link, notifier = queue.link, queue.notifier
-        return (link is None or self._by_link.get(link.link_id, recipient_id) == recipient_id) and (
-            notifier is None or self._by_notifier.get(notifier.notifier_id, recipient_id) == recipient_id
-        )
-
-    def _move_ids(self, recipient_id: bytes, old: QueueRecord, new: QueueRecord) -> None:
-        if old.link is not None:
-            del self._by_link[old.link.link_id]
-        if new.link is not None:
-            self._by_link[new.link.link_id] = recipient_id
-        if old.notifier is not None:
-            del self._by_notifier[old.notifier.notifier_id]
-        if new.notifier is not None:
-            self._by_notifier[new.notifier.notifier_id] = recipient_id
-        if old.notifier is not None and old.notifier.notifier_id not in self._by_notifier:
-            self._notifications.pop(old.notifier.notifier_id, None)
 
     # Services
 
@@ -199,20 +150,7 @@ class SmpMemoryStore:
         self._journal.append(AddService(service))
 
     def associated(self, service_id: bytes, role: ServiceRole) -> Association:
-        count, combined = self._associated.get((service_id, role), (0, 0))
-        return Association(count, ids_hash_bytes(combined))
-
-    def _count_associations(self, queue: QueueRecord, step: int) -> None:
-        if queue.service_id is not None:
-            self._count_association((queue.service_id, ServiceRole.MESSAGING), queue.recipient_id, step)
-        if queue.notifier is not None and queue.notifier.service_id is not None:
-            key = queue.notifier.service_id, ServiceRole.NOTIFIER
-            self._count_association(key, queue.notifier.notifier_id, step)
-
-    def _count_association(self, key: tuple[bytes, ServiceRole], entity_id: bytes, step: int) -> None:
-        count, combined = self._associated.pop(key, (0, 0))
-        if count + step:
-            self._associated[key] = count + step, combined ^ id_hash(entity_id)
+        return self._queues.associated(service_id, role)
 
     # Messages
 
@@ -282,7 +220,7 @@ class SmpMemoryStore:
 
     def add_notification(self, notifier_id: bytes, notification: StoredNotification) -> None:
         """Does nothing if there is no such notifier."""
-        if notifier_id in self._by_notifier:
+        if self._queues.has_notifier(notifier_id):
             self._notifications.setdefault(notifier_id, {})[notification.nonce] = notification
             self._journal.append(NotificationAdded(notifier_id, notification))
 
@@ -325,7 +263,7 @@ class SmpMemoryStore:
             case MessageRemoved(recipient_id, message_id):
                 return self._restore_removal(recipient_id, message_id)
             case NotificationAdded(notifier_id, notification):
-                if notifier_id not in self._by_notifier:
+                if not self._queues.has_notifier(notifier_id):
                     return False
                 self._notifications.setdefault(notifier_id, {}).setdefault(notification.nonce, notification)
                 return True
@@ -364,21 +302,9 @@ class SmpMemoryStore:
 
     def check_indices(self) -> None:
         """For tests: raises AssertionError unless all indices and counters agree with the queues."""
-        queues = list(self.queues())
-        assert self._by_sender == {queue.sender_id: queue.recipient_id for queue in queues}
-        links = {queue.link.link_id: queue.recipient_id for queue in queues if queue.link}
-        assert self._by_link == links
-        notifiers = {queue.notifier.notifier_id: queue.recipient_id for queue in queues if queue.notifier}
-        assert self._by_notifier == notifiers
-        counted: Counter[tuple[bytes, ServiceRole]] = Counter()
-        for queue in queues:
-            if queue.service_id is not None:
-                counted[queue.service_id, ServiceRole.MESSAGING] += 1
-            if queue.notifier is not None and queue.notifier.service_id is not None:
-                counted[queue.notifier.service_id, ServiceRole.NOTIFIER] += 1
-        assert {key: count for key, (count, _) in self._associated.items()} == dict(counted)
+        self._queues.check()
         assert self._services_by_fingerprint == {s.fingerprint: s for s in self._services.values()}
-        assert self._messages.keys() <= self._queues.keys()
+        assert all(recipient_id in self._queues for recipient_id in self._messages)
         assert all(self._messages.values())
-        assert self._notifications.keys() <= self._by_notifier.keys()
+        assert all(self._queues.has_notifier(notifier_id) for notifier_id in self._notifications)
         assert all(self._notifications.values())

@@ -5,137 +5,191 @@ smp-server-messages.log     messages at the last snapshot
 smp-server-ntfs.log         notifications at the last snapshot
 smp-server-changes.log      ours: messages and notifications since the snapshot; gone after a graceful stop
 smp-server-changes.log.N    older parts of it, while a snapshot is being written
+smp-server-changes.base     ours: on which snapshots the changes build (`snapshot_base`); gone after a graceful stop
 smp-server.lock             ours: locked while a router runs
+*.broken                    lines that could not be read, if it was asked to go on without them
+*.<time>Z                   the store log before it was made compact; logs that were set aside
 
 Theory of operation. The state is always: the store log, then the two snapshots, then the changes logs by number, then
 the changes log without one. Applying changes to a snapshot that has them already does nothing (`smp_message_log`), so
 a new snapshot replaces the old one by a rename, and the changes it covers are removed afterwards: a crash before,
-between or after leaves the same state. The store log is replaced in the steps of the reference (`readWriteStoreLog`),
-so that either program recovers from a crash of the other: while `.start` exists, it is the log. No change is accepted
-before the last step is on disk.
+between or after leaves the same state. Changes that build on other snapshots than those that are there are not applied.
+The store log is replaced in the steps of the reference (`readWriteStoreLog`), so that either program recovers from a
+crash of the other: while `.start` exists, it is the log. No change is accepted before the last step is on disk.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
+from tocsin.errors import StoreError
 from tocsin.stores.memory.change_journal import ChangeJournal
-from tocsin.stores.memory.log_fields import BadLogLine
 from tocsin.stores.memory.log_files import (
     AppendOnlyFile,
     FolderLock,
     cut_torn_line,
-    read_lines,
     remove,
     rename,
-    replace_lines,
     sync_folder,
     write_lines,
 )
+from tocsin.stores.memory.log_reading import LogReader, StartReport
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
-from tocsin.stores.memory.smp_message_log import (
-    MessageAdded,
-    MessageChange,
-    NotificationAdded,
-    decode_change_line,
-    decode_message_line,
-    decode_notification_line,
+from tocsin.stores.memory.snapshot_base import SnapshotBase
+from tocsin.stores.memory.snapshots import Snapshot
+from tocsin.stores.memory.store_folder import (
+    CHANGE_BASE,
+    CHANGE_LOG,
+    LOCK,
+    SNAPSHOTS,
+    STORE_LOG,
+    change_logs,
+    has_content,
+    part_number,
+    set_aside,
 )
-from tocsin.stores.memory.smp_store_log import AddService, CreateQueue, StoreLogRecord, decode_store_log_line
-from tocsin.stores.smp_records import StoredMessage, StoredNotification
+from tocsin.stores.memory.store_log_compaction import read_and_compact, start_of
 
-STORE_LOG: Final = "smp-server-store.log"
-MESSAGE_LOG: Final = "smp-server-messages.log"
-NOTIFICATION_LOG: Final = "smp-server-ntfs.log"
-CHANGE_LOG: Final = "smp-server-changes.log"
-LOCK: Final = "smp-server.lock"
+logger = logging.getLogger(__name__)
 
 CHANGE_LOG_LIMIT: Final = 256 << 20
 """From this size on a snapshot replaces the changes log, see `StoreFiles.maintain`."""
-KEEP_ALL_BACKUPS: Final = timedelta(days=1)
-KEEP_BACKUPS: Final = timedelta(days=21)
-OLD_BACKUPS: Final = 3
-"""So many older than a day are kept however old they are."""
-
-R = TypeVar("R", bound=StoreLogRecord | MessageChange)
 
 
-@dataclass(slots=True)
-class StartReport:
-    """What was found in the folder."""
-
-    queues: int = 0
-    messages: int = 0
-    """Markers included, expired ones not."""
-    notifications: int = 0
-    expired_messages: int = 0
-    expired_notifications: int = 0
-    skipped: int = 0
-    """Records about queues that do not exist (any more), or that exist already."""
-    torn_bytes: int = 0
-    """Cut off the ends of logs: lines whose writing a crash interrupted."""
+class StaleChanges(StoreError):
+    """There are changes of messages that build on other snapshots than those in the folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Snapshot:
-    messages: Sequence[tuple[bytes, Sequence[StoredMessage]]]
-    notifications: Sequence[tuple[bytes, Sequence[StoredNotification]]]
+class OpenOptions:
+    """How a folder is opened."""
 
-    def message_lines(self) -> Iterator[bytes]:
-        for recipient_id, messages in self.messages:
-            for message in messages:
-                yield MessageAdded(recipient_id, message).encode()
-
-    def notification_lines(self) -> Iterator[bytes]:
-        for notifier_id, notifications in self.notifications:
-            for notification in notifications:
-                yield NotificationAdded(notifier_id, notification).encode()
+    message_ttl: float | None = None
+    """Messages that are older are dropped."""
+    notification_ttl: float | None = None
+    keep_messages: bool = True
+    """Messages and notifications survive a restart; if not, their logs are set aside, neither read nor written."""
+    skip_broken_lines: bool = False
+    """Go on without lines that cannot be read; they are kept in `.broken` files."""
+    set_aside_stale_changes: bool = False
+    """Go on without changes that build on other snapshots, and keep them under another name."""
 
 
 def open_smp_store(
-    folder: Path, *, now: float, message_ttl: float | None = None, notification_ttl: float | None = None
+    folder: Path, options: OpenOptions | None = None, *, now: float
 ) -> tuple[SmpMemoryStore, StoreFiles]:
-    """Reads the folder and keeps it from then on. Messages and notifications older than a given TTL are dropped.
+    """Reads the folder and keeps it from then on.
 
     Blocks: 20 s for a million queues. Raises StoreError, naming the file, if another router uses the folder, if a file
-    cannot be read or written, or if a log has a line that is none (`BadLogLine`).
+    cannot be read or written, if a log has a line that is none (`BadLogLine`), or if there are changes that build on
+    other snapshots (`StaleChanges`).
     """
     lock = FolderLock(folder / LOCK)
     try:
-        return _open_locked(folder, lock, now, message_ttl, notification_ttl)
+        return _open_locked(folder, lock, options or OpenOptions(), now)
     except BaseException:
         lock.release()
         raise
 
 
+def read_smp_store(
+    folder: Path, *, skip_broken_lines: bool = False, keep_broken_lines: bool = True
+) -> tuple[SmpMemoryStore, StartReport]:
+    """Reads the folder and leaves its files as they are, but for new `.broken` ones. Raises as `open_smp_store`."""
+    lock = FolderLock(folder / LOCK) if (folder / LOCK).exists() else None
+    try:
+        if _has_changes(folder) and not SnapshotBase(folder).fits():
+            raise _stale_changes(folder)
+        store, report = SmpMemoryStore(), StartReport()
+        reader = LogReader(
+            store, report, skip_broken_lines=skip_broken_lines, keep_broken_lines=keep_broken_lines
+        )
+        start = start_of(folder / STORE_LOG)
+        reader.read_store_log(start if start.exists() else folder / STORE_LOG)
+        reader.read_messages(folder)
+        reader.count()
+        return store, report
+    finally:
+        if lock is not None:
+            lock.release()
+
+
 def _open_locked(
-    folder: Path, lock: FolderLock, now: float, message_ttl: float | None, notification_ttl: float | None
+    folder: Path, lock: FolderLock, options: OpenOptions, now: float
 ) -> tuple[SmpMemoryStore, StoreFiles]:
+    today = datetime.fromtimestamp(now, UTC)
+    _refuse_or_set_aside_changes(folder, options, today)
     store, report = SmpMemoryStore(), StartReport()
-    _read_store_log(folder / STORE_LOG, store, report, datetime.fromtimestamp(now, UTC))
-    changed = _read_messages(folder, store, report)
-    if message_ttl is not None:
-        before = int(now - message_ttl)
-        report.expired_messages = sum(store.expire_messages(q, before) for q in store.queues_with_messages())
-    if notification_ttl is not None:
-        report.expired_notifications = store.expire_notifications(int(now - notification_ttl))
-    if changed or report.expired_messages or report.expired_notifications:
-        _write_snapshot(folder, _snapshot(store))
-        for part in _change_logs(folder):
-            remove(part)
-    journal = ChangeJournal(AppendOnlyFile(folder / STORE_LOG), AppendOnlyFile(folder / CHANGE_LOG))
+    reader = LogReader(store, report, skip_broken_lines=options.skip_broken_lines)
+    read_and_compact(folder / STORE_LOG, reader, store, report, today)
+    if options.keep_messages:
+        base = _open_messages(folder, options, reader, store, report, now)
+    else:
+        base = None
+        remove(folder / CHANGE_BASE)
+    change_log = AppendOnlyFile(folder / CHANGE_LOG) if base is not None else None
+    journal = ChangeJournal(AppendOnlyFile(folder / STORE_LOG), change_log)
     sync_folder(folder)
     store.keep_in(journal)
-    report.queues = store.queue_count()
-    report.messages = sum(store.message_count(q) for q in store.queues_with_messages())
-    report.notifications = sum(len(store.notifications(n)) for n in store.notifiers_with_notifications())
-    return store, StoreFiles(folder, lock, store, journal, report)
+    reader.count()
+    return store, StoreFiles(folder, lock, store, journal, report, base)
+
+
+def _open_messages(
+    folder: Path,
+    options: OpenOptions,
+    reader: LogReader,
+    store: SmpMemoryStore,
+    report: StartReport,
+    now: float,
+) -> SnapshotBase:
+    for path in (*(folder / name for name in SNAPSHOTS), *change_logs(folder)):
+        report.torn_bytes += cut_torn_line(path)
+    base = SnapshotBase(folder)
+    outdated = reader.read_messages(folder)
+    if options.message_ttl is not None:
+        before = int(now - options.message_ttl)
+        report.expired_messages = sum(store.expire_messages(q, before) for q in store.queues_with_messages())
+    if options.notification_ttl is not None:
+        report.expired_notifications = store.expire_notifications(int(now - options.notification_ttl))
+    if outdated or report.expired_messages or report.expired_notifications:
+        Snapshot.of(store).replace_files(folder, base)
+        for part in change_logs(folder):
+            remove(part)
+    base.settle()
+    return base
+
+
+def _has_changes(folder: Path) -> bool:
+    return any(has_content(part) for part in change_logs(folder))
+
+
+def _stale_changes(folder: Path) -> StaleChanges:
+    return StaleChanges(
+        f"{folder / CHANGE_LOG} has changes since snapshots that are not there any more: another program has "
+        "written the messages since this router ended without a graceful stop. Applying them could deliver again "
+        "what was received"
+    )
+
+
+def _refuse_or_set_aside_changes(folder: Path, options: OpenOptions, now: datetime) -> None:
+    stale = _has_changes(folder) and not SnapshotBase(folder).fits()
+    if stale and options.keep_messages and not options.set_aside_stale_changes:
+        raise _stale_changes(folder)
+    unwanted = [] if options.keep_messages else [folder / name for name in SNAPSHOTS]
+    if stale or not options.keep_messages:
+        unwanted += change_logs(folder)
+    for path in unwanted:
+        if has_content(path):
+            aside = set_aside(path, now)
+            rename(path, aside)
+            logger.warning("%s is not restored; it is kept as %s", path, aside.name)
 
 
 class StoreFiles:
@@ -148,12 +202,15 @@ class StoreFiles:
         store: SmpMemoryStore,
         journal: ChangeJournal,
         report: StartReport,
+        base: SnapshotBase | None,
     ) -> None:
         self.report: Final = report
         self._folder: Final = folder
         self._lock: Final = lock
         self._store: Final = store
         self._journal: Final = journal
+        self._base: Final = base
+        """None if messages are not kept."""
         self._snapshot_bytes = 0
         self._saving: Final = asyncio.Lock()
         self._closed = False
@@ -171,12 +228,16 @@ class StoreFiles:
         """Writes the messages and notifications of this moment as snapshots and starts a new changes log. Others may
         change and commit meanwhile. Raises StoreError; the store is then as durable as before.
         """
+        if self._base is None:
+            await self._store.commit()
+            return
         async with self._saving:
             await asyncio.to_thread(self._set_aside_changes)
             self._journal.use_change_log(AppendOnlyFile(self._folder / CHANGE_LOG))
-            snapshot = _snapshot(self._store)
-            parts = [part for part in _change_logs(self._folder) if part.name != CHANGE_LOG]
-            await asyncio.to_thread(self._replace_snapshot, snapshot, parts)
+            snapshot = Snapshot.of(self._store)
+            parts = [part for part in change_logs(self._folder) if part.name != CHANGE_LOG]
+            await asyncio.to_thread(self._replace_snapshot, snapshot, parts, self._base)
+            await asyncio.to_thread(self._base.settle)
 
     async def close(self) -> None:
         """A graceful stop: commits, and leaves the folder as the reference would. Raises StoreError if that fails;
@@ -188,120 +249,23 @@ class StoreFiles:
         try:
             async with self._saving:
                 await self._store.commit()
-                await asyncio.to_thread(
-                    self._replace_snapshot, _snapshot(self._store), _change_logs(self._folder)
-                )
+                if self._base is not None:
+                    snapshot, covered = Snapshot.of(self._store), change_logs(self._folder)
+                    await asyncio.to_thread(self._replace_snapshot, snapshot, covered, self._base)
+                    await asyncio.to_thread(self._base.forget)
         finally:
             self._journal.close()
             self._lock.release()
 
     def _set_aside_changes(self) -> None:
-        numbers = [_part_number(part) for part in _change_logs(self._folder) if part.name != CHANGE_LOG]
+        numbers = [part_number(part) for part in change_logs(self._folder) if part.name != CHANGE_LOG]
         current = self._folder / CHANGE_LOG
         if current.exists():  # not if the last attempt failed half-way
             rename(current, self._folder / f"{CHANGE_LOG}.{max(numbers, default=0) + 1}")
         write_lines(current, ())
         sync_folder(self._folder)
 
-    def _replace_snapshot(self, snapshot: _Snapshot, covered: Iterable[Path]) -> None:
-        self._snapshot_bytes = _write_snapshot(self._folder, snapshot)
+    def _replace_snapshot(self, snapshot: Snapshot, covered: Iterable[Path], base: SnapshotBase) -> None:
+        self._snapshot_bytes = snapshot.replace_files(self._folder, base)
         for part in covered:
             remove(part)
-
-
-def _snapshot(store: SmpMemoryStore) -> _Snapshot:
-    return _Snapshot(
-        [(q, store.messages(q)) for q in store.queues_with_messages()],
-        [(n, store.notifications(n)) for n in store.notifiers_with_notifications()],
-    )
-
-
-def _write_snapshot(folder: Path, snapshot: _Snapshot) -> int:
-    """Returns its size."""
-    messages, notifications = folder / MESSAGE_LOG, folder / NOTIFICATION_LOG
-    replace_lines(messages, snapshot.message_lines())
-    replace_lines(notifications, snapshot.notification_lines())
-    return messages.stat().st_size + notifications.stat().st_size
-
-
-def _change_logs(folder: Path) -> list[Path]:
-    """In the order of their writing."""
-    parts = [part for part in folder.glob(f"{CHANGE_LOG}.*") if part.suffix[1:].isdigit()]
-    current = folder / CHANGE_LOG
-    return [*sorted(parts, key=_part_number), *([current] if current.exists() else [])]
-
-
-def _part_number(part: Path) -> int:
-    return int(part.suffix[1:])
-
-
-def _read_messages(folder: Path, store: SmpMemoryStore, report: StartReport) -> bool:
-    """Whether there were changes since the snapshots."""
-    _restore(folder / MESSAGE_LOG, decode_message_line, store, report)
-    _restore(folder / NOTIFICATION_LOG, decode_notification_line, store, report)
-    changed = False
-    for part in _change_logs(folder):
-        changed |= _restore(part, decode_change_line, store, report) > 0
-    return changed
-
-
-def _restore(path: Path, decode: Callable[[bytes], R], store: SmpMemoryStore, report: StartReport) -> int:
-    """Applies the lines of a log; says how many there were."""
-    report.torn_bytes += cut_torn_line(path)
-    count = 0
-    for record in _records(path, decode):
-        report.skipped += not store.restore(record)
-        count += 1
-    return count
-
-
-def _records(path: Path, decode: Callable[[bytes], R]) -> Iterator[R]:
-    for number, line in enumerate(read_lines(path), start=1):
-        try:
-            yield decode(line)
-        except BadLogLine as error:
-            raise BadLogLine(error.reason, file=str(path), line=number) from None
-
-
-def _read_store_log(path: Path, store: SmpMemoryStore, report: StartReport, now: datetime) -> None:
-    """Reads it, and makes it compact if it is not: services first, then one CREATE for each queue."""
-    start = path.with_name(path.name + ".start")
-    if start.exists():  # a crash while compacting, ours or the reference's: nothing was accepted after it
-        if path.exists():
-            rename(path, path.with_name(path.name + ".bak"))
-        rename(start, path)
-    report.torn_bytes += cut_torn_line(path)
-    is_compact, queues_begun = True, False
-    for record in _records(path, decode_store_log_line):
-        restored = store.restore(record)
-        report.skipped += not restored
-        queues_begun |= isinstance(record, CreateQueue)
-        is_compact &= restored and (
-            isinstance(record, CreateQueue) or (isinstance(record, AddService) and not queues_begun)
-        )
-    if not is_compact:
-        new = path.with_name(path.name + ".new")
-        write_lines(new, _compact_lines(store))
-        rename(path, start)
-        rename(new, path)
-        rename(start, path.with_name(f"{path.name}.{now.strftime('%Y-%m-%dT%H:%M:%S.%fZ')}"))
-        _remove_old_backups(path, now)
-
-
-def _compact_lines(store: SmpMemoryStore) -> Iterator[bytes]:
-    for service in store.services():
-        yield AddService(service).encode()
-    for queue in store.queues():
-        yield CreateQueue(queue).encode()
-
-
-def _remove_old_backups(path: Path, now: datetime) -> None:
-    """As the reference: all of the last day and the three before it stay, and what is younger than three weeks."""
-    backups = []
-    for backup in path.parent.glob(f"{path.name}.*Z"):
-        with suppress(ValueError):
-            backups.append((datetime.fromisoformat(backup.name.removeprefix(f"{path.name}.")), backup))
-    older = sorted(one for one in backups if one[0] < now - KEEP_ALL_BACKUPS)
-    for made_at, backup in older[:-OLD_BACKUPS]:
-        if made_at < now - KEEP_BACKUPS:
-            remove(backup)

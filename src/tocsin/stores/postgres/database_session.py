@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import asyncpg
 from asyncpg import Connection, Record
 
 from tocsin.errors import StoreError
-from tocsin.stores.postgres.change_batch import ChangeBatch
-from tocsin.stores.postgres.schema_migrations import migrate
+from tocsin.stores.postgres.schema_migrations import has_current_schema, migrate
 
 LOCK_KEY: Final = int.from_bytes(b"tocsnsmp", "big")
 """Of pg_advisory_lock; the lock is one of the database, like the schema."""
@@ -66,6 +65,12 @@ def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+class Batch(Protocol):
+    """What one transaction writes."""
+
+    async def write(self, connection: Connection[Record]) -> None: ...
+
+
 class DatabaseSession:
     """Belongs to one event loop; one method at a time."""
 
@@ -78,23 +83,34 @@ class DatabaseSession:
         """Locks the schema, brings it up to date and becomes its one writer. Waits so many seconds for the lock: the
         server may take a moment to notice that the router before us died. Raises StoreError.
         """
-        deadline = asyncio.get_running_loop().time() + lock_wait
-        delay = FIRST_DELAY
-        while True:
-            try:
-                await self._connect()
-                break
-            except SchemaInUse:
-                if asyncio.get_running_loop().time() + delay > deadline:
-                    raise
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, LAST_DELAY)
+        await self._lock(lock_wait)
         async with self._use() as connection:
             await migrate(connection)
             statement = "UPDATE tocsin_smp.opening SET number = number + 1 RETURNING number"
             self._opening = await connection.fetchval(statement)
 
-    async def write(self, batch: ChangeBatch) -> None:
+    async def open_to_read(self, lock_wait: float) -> bool:
+        """Locks the schema too, but changes nothing; says whether there is one. Raises StoreError, also for a schema
+        of another version.
+        """
+        await self._lock(lock_wait)
+        async with self._use() as connection:
+            return await has_current_schema(connection)
+
+    async def _lock(self, lock_wait: float) -> None:
+        deadline = asyncio.get_running_loop().time() + lock_wait
+        delay = FIRST_DELAY
+        while True:
+            try:
+                await self._connect()
+                return
+            except SchemaInUse:
+                if asyncio.get_running_loop().time() + delay > deadline:
+                    raise
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, LAST_DELAY)
+
+    async def write(self, batch: Batch) -> None:
         """In one transaction. Raises DatabaseUnavailable if it may be tried again, whether it was committed or not;
         StoreError if not.
         """

@@ -38,17 +38,37 @@ async def migrate(connection: Connection[Record]) -> list[str]:
     Raises StoreError if a newer Tocsin has changed the schema.
     """
     # Asked first, because CREATE … IF NOT EXISTS needs the right to create even if there is nothing to do.
-    if await connection.fetchval("SELECT to_regclass('tocsin_smp.migrations')") is None:
+    if not await _exists(connection):
         await connection.execute(_PREPARE)
+    missing = await _missing(connection)
+    for migration in missing:
+        async with connection.transaction():
+            await connection.execute(migration.sql)
+            await connection.execute("INSERT INTO tocsin_smp.migrations (name) VALUES ($1)", migration.name)
+    return [migration.name for migration in missing]
+
+
+async def has_current_schema(connection: Connection[Record]) -> bool:
+    """False if there is none. Raises StoreError if it is of another version."""
+    if not await _exists(connection):
+        return False
+    if missing := await _missing(connection):
+        raise StoreError(
+            f"the schema tocsin_smp lacks {', '.join(migration.name for migration in missing)}: "
+            "`tocsin smp start --maintenance` brings it up to date"
+        )
+    return True
+
+
+async def _exists(connection: Connection[Record]) -> bool:
+    return await connection.fetchval("SELECT to_regclass('tocsin_smp.migrations')") is not None
+
+
+async def _missing(connection: Connection[Record]) -> list[Migration]:
     applied = {row["name"] for row in await connection.fetch("SELECT name FROM tocsin_smp.migrations")}
     known = migrations()
     if unknown := applied - {migration.name for migration in known}:
         raise StoreError(
             f"the schema tocsin_smp was changed by a newer version of Tocsin: {', '.join(sorted(unknown))}"
         )
-    missing = [migration for migration in known if migration.name not in applied]
-    for migration in missing:
-        async with connection.transaction():
-            await connection.execute(migration.sql)
-            await connection.execute("INSERT INTO tocsin_smp.migrations (name) VALUES ($1)", migration.name)
-    return [migration.name for migration in missing]
+    return [migration for migration in known if migration.name not in applied]

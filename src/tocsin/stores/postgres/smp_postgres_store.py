@@ -76,7 +76,7 @@ async def open_postgres_smp_store(
     try:
         await session.open(lock_wait)
         report = StartReport()
-        last_position = await _read(session, store, report)
+        last_position = await read_database(session, store, report)
         journal = PostgresJournal(session, PendingChanges(store, last_position), patience=patience)
         store.keep_in(journal)
         if message_ttl is not None:
@@ -129,7 +129,7 @@ class PostgresStore:
             await self._journal.close()
 
 
-async def _read(session: DatabaseSession, store: SmpStore, report: StartReport) -> int:
+async def read_database(session: DatabaseSession, store: SmpStore, report: StartReport) -> int:
     """Returns the last position in use."""
     last_position = 0
     async with session.pages(SELECT_SERVICES, PAGE) as pages:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -30,29 +30,19 @@ from tocsin.protocol.smp.queue_modes import QueueMode
 from tocsin.stores.memory import log_files
 from tocsin.stores.memory.log_fields import BadLogLine
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
-from tocsin.stores.memory.smp_store_files import (
-    CHANGE_LOG,
-    LOCK,
-    MESSAGE_LOG,
-    NOTIFICATION_LOG,
-    STORE_LOG,
-    StoreFiles,
-    open_smp_store,
-)
-from tocsin.stores.memory.smp_store_log import (
-    AddService,
+from tocsin.stores.memory.smp_store_files import OpenOptions, StoreFiles, open_smp_store
+from tocsin.stores.memory.smp_store_log import AddService, CreateQueue, DeleteQueue, StoreLogRecord
+from tocsin.stores.memory.store_folder import CHANGE_LOG, LOCK, MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG
+from tocsin.stores.memory.store_log_changes import (
     BlockQueue,
     ChangeRecipientKeys,
-    CreateQueue,
     DeleteLink,
     DeleteNotifier,
-    DeleteQueue,
     SecureQueue,
     SetLink,
     SetNotifier,
     SetQueueService,
     SetTime,
-    StoreLogRecord,
     SuspendQueue,
     UnblockQueue,
 )
@@ -62,8 +52,8 @@ NOW: Final = 1_760_000_000
 Contents = dict[bytes, object]
 
 
-def opened(folder: Path, **ttls: float) -> tuple[SmpMemoryStore, StoreFiles]:
-    store, files = open_smp_store(folder, now=NOW, **ttls)
+def opened(folder: Path, **options: Any) -> tuple[SmpMemoryStore, StoreFiles]:
+    store, files = open_smp_store(folder, OpenOptions(**options), now=NOW)
     store.check_indices()
     return store, files
 

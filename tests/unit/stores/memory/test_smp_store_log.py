@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -17,24 +18,26 @@ from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.queue_modes import LinkData, QueueMode
 from tocsin.stores.memory.log_fields import BadLogLine
 from tocsin.stores.memory.packed_queues import pack_queue, unpack_queue
+from tocsin.stores.memory.queue_differences import queue_changes
 from tocsin.stores.memory.smp_store_log import (
     AddService,
+    CreateQueue,
+    DeleteQueue,
+    StoreLogRecord,
+    decode_store_log_line,
+)
+from tocsin.stores.memory.store_log_changes import (
     BlockQueue,
     ChangeRecipientKeys,
-    CreateQueue,
     DeleteLink,
     DeleteNotifier,
-    DeleteQueue,
     SecureQueue,
     SetLink,
     SetNotifier,
     SetQueueService,
     SetTime,
-    StoreLogRecord,
     SuspendQueue,
     UnblockQueue,
-    decode_store_log_line,
-    queue_changes,
 )
 from tocsin.stores.smp_records import NotifierRecord, QueueLink, QueueRecord, QueueStatus, ServiceRecord
 
@@ -105,6 +108,17 @@ def test_the_old_word_for_the_queue_mode_is_read() -> None:
     line = b"CREATE rid=cnJy rk=a2tr rdh=ZGRk sid=c3Nz sk= sndSecure="
     assert decode_store_log_line(line + b"T") == CreateQueue(replace(QUEUE, mode=QueueMode.MESSAGING))
     assert decode_store_log_line(line + b"F") == CreateQueue(replace(QUEUE, mode=QueueMode.CONTACT))
+
+
+def test_a_chain_in_one_field_is_read() -> None:
+    leaf, authority = b"\x30" + b"l" * 299, b"\x30" + b"a" * 279
+    packed = b"\2" + b"".join(len(each).to_bytes(2, "big") + each for each in (leaf, authority))
+    for text in (packed, leaf):
+        cert = urlsafe_b64encode(text)
+        line = b"NEW_SERVICE service_id=c3J2 role=N cert=%s cert_hash=ZnBy created_at=17" % cert
+        record = decode_store_log_line(line)
+        assert isinstance(record, AddService)
+        assert record.service.certificates == ((leaf, authority) if text is packed else (leaf,))
 
 
 def test_fields_without_padding_are_read() -> None:

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests here, and a database of its own for each test."""
+"""Fixtures: a real PostgreSQL, started for the first test that asks, and a database of its own for each test."""
 
 from __future__ import annotations
 

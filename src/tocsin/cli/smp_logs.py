@@ -1,0 +1,32 @@
+"""What commands that read a router's logs share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tocsin.errors import StoreError
+from tocsin.stores.memory.log_fields import BadLogLine
+
+_OPTION = "--skip-broken-lines"
+
+
+def add_broken_lines_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        _OPTION,
+        action="store_true",
+        help="go on without lines of the logs that cannot be read; they are copied to files that end in .broken",
+    )
+
+
+@contextmanager
+def hint_at_broken_lines() -> Iterator[None]:
+    """Whoever is stopped by a broken line is told what can be done."""
+    try:
+        yield
+    except BadLogLine as error:
+        raise StoreError(
+            f"{error}. {_OPTION} goes on without such lines, and what they say is lost: they are copied to "
+            f"{error.file}.broken"
+        ) from error

@@ -1,0 +1,96 @@
+"""Which queues were used on a day, in its week and in its month (UTC, weeks begin on Monday).
+
+Held are hashes of ids with the day of the last use, so a queue counts once however often it is used, and a new day,
+week or month needs no work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from hashlib import blake2b
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodHashes:
+    """As the statistics file has them. Every hash of a day is also one of its week and its month."""
+
+    day: Set[int] = frozenset()
+    week: Set[int] = frozenset()
+    month: Set[int] = frozenset()
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        return len(self.day), len(self.week), len(self.month)
+
+
+def id_number(entity_id: bytes) -> int:
+    """A signed number of 64 bits, as the reference's file has; another one than the reference makes of the id."""
+    return int.from_bytes(blake2b(entity_id, digest_size=8).digest(), "big", signed=True)
+
+
+class UsedQueues:
+    """Belongs to one event loop."""
+
+    __slots__ = ("_last_used", "_today")
+
+    def __init__(self) -> None:
+        self._last_used: dict[int, int] = {}
+        """Days as ordinals."""
+        self._today = 0
+
+    def used(self, number: int, day: int) -> None:
+        if day != self._today:
+            self._today = day  # one object for all of today's entries
+            self._forget_before(min(_first_days(date.fromordinal(day))))
+        self._last_used[number] = self._today
+
+    def of(self, today: date) -> PeriodHashes:
+        """What was used on this day, in its week and month so far."""
+        week, month = _first_days(today)
+        return PeriodHashes(self._since(today.toordinal()), self._since(week), self._since(month))
+
+    def restore(self, hashes: PeriodHashes, then: date) -> None:
+        """What `of` gave on that day."""
+        week, month = _first_days(then)
+        self._put(hashes.month, month)
+        self._put(hashes.week, max(week, month), only=hashes.month)
+        self._put(hashes.week - hashes.month, week)
+        self._put(hashes.day, then.toordinal())
+
+    def _put(self, numbers: Iterable[int], day: int, only: Set[int] | None = None) -> None:
+        for number in numbers:
+            if only is None or number in only:
+                self._last_used[number] = max(day, self._last_used.get(number, 0))
+
+    def _since(self, day: int) -> Set[int]:
+        return {number for number, last in self._last_used.items() if last >= day}
+
+    def _forget_before(self, day: int) -> None:
+        for number in [number for number, last in self._last_used.items() if last < day]:
+            del self._last_used[number]
+
+
+def _first_days(today: date) -> tuple[int, int]:
+    """Of its week and its month."""
+    monday = today - timedelta(days=today.weekday())
+    return monday.toordinal(), today.replace(day=1).toordinal()
+
+
+@dataclass(slots=True)
+class ActiveQueues:
+    """Queues with messages sent or received, and those of them with the notification flag."""
+
+    messages: UsedQueues = field(default_factory=UsedQueues)
+    notifications: UsedQueues = field(default_factory=UsedQueues)
+
+    def used(self, recipient_id: bytes, now: int, *, notify: bool) -> None:
+        """`now` in seconds since 1970."""
+        number, day = id_number(recipient_id), _EPOCH + now // 86_400
+        self.messages.used(number, day)
+        if notify:
+            self.notifications.used(number, day)
+
+
+_EPOCH = date(1970, 1, 1).toordinal()

@@ -1,0 +1,119 @@
+"""The statistics file of an SMP router, `smp-server-stats.log`, as the reference has it (Stats.hs, `ServerStatsData`).
+
+file    = "fromTime=" time, then lines of `key=number`, then sections, and one more `key=number` among them
+section = name ":", then lines of `key=value`; the values of the active queues are numbers separated by commas
+
+The reference reads its keys in a fixed order. Names and places of `qBlocked`, `msgSentBlock`, `ntfCount` and the two
+sections of services are not certain (docs/differences.md). Our reading does not depend on the order, and unknown keys
+are left out.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from tocsin.observability.active_queues import PeriodHashes, id_number
+
+KEYS: Final = (
+    *("qCreated", "qSecured", "qDeletedAll", "qDeletedNew", "qDeletedSecured", "qDeletedAllB"),
+    *("qBlocked", "qCount"),
+    *("qSub", "qSubAllB", "qSubAuth", "qSubDuplicate", "qSubProhibited", "qSubEnd", "qSubEndB"),
+    *("ntfCreated", "ntfDeleted", "ntfDeletedB", "ntfCount"),
+    *("ntfSub", "ntfSubB", "ntfSubAuth", "ntfSubDuplicate"),
+    *("msgSent", "msgSentAuth", "msgSentQuota", "msgSentLarge", "msgSentBlock", "msgRecv", "msgRecvGet"),
+    *("msgGet", "msgGetNoMsg", "msgGetAuth", "msgGetDuplicate", "msgGetProhibited", "msgExpired"),
+    *("msgSentNtf", "msgRecvNtf"),
+    *("msgNtfs", "msgNtfsB", "msgNtfNoSub", "msgNtfLost", "msgNtfExpired"),
+)
+LAST_KEY: Final = "pMsgFwdsRecv"
+"""Stands between the sections of the proxy and those of services."""
+
+PROXY_SECTIONS: Final = ("pRelays", "pRelaysOwn", "pMsgFwds", "pMsgFwdsOwn")
+PROXY_KEYS: Final = ("requests", "successes", "errorsConnect", "errorsCompat", "errorsOther")
+SERVICE_SECTIONS: Final = ("rcvServices", "ntfServices")
+SERVICE_KEYS: Final = (
+    *("assocNew", "assocDuplicate", "assocUpdatedt", "assocRemoved"),  # the t is the reference's
+    *("subCount", "subDuplicate", "subQueues", "subEnd"),
+)
+_PERIODS: Final = ("day", "week", "month")
+_ACTIVE: Final = ("activeQueues", "activeQueuesNtf")
+_OLD_KEYS: Final = {"qDeleted": "qDeletedAll"}
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsRecord:
+    """What the file holds. Keys inside sections are `section.key`."""
+
+    since: datetime
+    values: Mapping[str, int]
+    active: PeriodHashes = field(default_factory=PeriodHashes)
+    active_notifications: PeriodHashes = field(default_factory=PeriodHashes)
+
+    def lines(self) -> Iterator[str]:
+        yield f"fromTime={self.since.astimezone(UTC).strftime('%Y-%m-%dT%H:%M:%S.%fZ')}"
+        yield from (f"{key}={self.values.get(key, 0)}" for key in KEYS)
+        for section, hashes in zip(_ACTIVE, (self.active, self.active_notifications), strict=True):
+            yield f"{section}:"
+            for period in _PERIODS:
+                yield f"{period}Hashes={','.join(map(str, sorted(getattr(hashes, period))))}"
+        yield from self._sections(PROXY_SECTIONS, PROXY_KEYS)
+        yield f"{LAST_KEY}={self.values.get(LAST_KEY, 0)}"
+        yield from self._sections(SERVICE_SECTIONS, SERVICE_KEYS)
+
+    def _sections(self, sections: tuple[str, ...], keys: tuple[str, ...]) -> Iterator[str]:
+        for section in sections:
+            yield f"{section}:"
+            yield from (f"{key}={self.values.get(f'{section}.{key}', 0)}" for key in keys)
+
+
+def parse_statistics(text: str) -> StatisticsRecord:
+    """Raises ValueError, naming the line, for what is not a statistics file."""
+    entries: dict[str, str] = {}
+    section = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        key, sign, value = line.partition("=")
+        if not sign and line.endswith(":"):
+            section = line[:-1]
+        elif not sign:
+            raise ValueError(f"line {number} is neither `key=value` nor a section")
+        else:
+            inside = section and key != LAST_KEY
+            entries[f"{section}.{key}" if inside else _OLD_KEYS.get(key, key)] = value
+    if "fromTime" not in entries:
+        raise ValueError("fromTime is missing")
+    values = {key: _number(key, entries[key]) for key in _all_keys() if key in entries}
+    active, notifications = (
+        PeriodHashes(*(_hashes(entries, section, period) for period in _PERIODS)) for section in _ACTIVE
+    )
+    return StatisticsRecord(_time(entries["fromTime"]), values, active, notifications)
+
+
+def _all_keys() -> Iterator[str]:
+    yield from (*KEYS, LAST_KEY)
+    yield from (f"{section}.{key}" for section in PROXY_SECTIONS for key in PROXY_KEYS)
+    yield from (f"{section}.{key}" for section in SERVICE_SECTIONS for key in SERVICE_KEYS)
+
+
+def _number(key: str, text: str) -> int:
+    if not text.removeprefix("-").isdecimal() or len(text) > 20:
+        raise ValueError(f"{key} is not a number")
+    return int(text)
+
+
+def _hashes(entries: Mapping[str, str], section: str, period: str) -> frozenset[int]:
+    """Older files of the reference have the ids themselves."""
+    if ids := entries.get(f"{section}.{period}"):
+        return frozenset(id_number(urlsafe_b64decode(text)) for text in ids.split(","))
+    hashes = entries.get(f"{section}.{period}Hashes")
+    return (
+        frozenset(_number(f"{period}Hashes", text) for text in hashes.split(",")) if hashes else frozenset()
+    )
+
+
+def _time(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

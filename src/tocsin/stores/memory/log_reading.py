@@ -1,0 +1,125 @@
+"""Reading the logs of a folder into a store, without changing any of them.
+
+A line that is none ends the reading, unless it was asked to go on without such lines; these are then kept beside the
+log, in a file that ends in `.broken`. A last line without its end is what a crash left of a write: it is never told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tocsin.stores.memory.log_fields import BadLogLine
+from tocsin.stores.memory.log_files import AppendOnlyFile, read_lines
+from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
+from tocsin.stores.memory.smp_message_log import (
+    MessageChange,
+    decode_change_line,
+    decode_message_line,
+    decode_notification_line,
+)
+from tocsin.stores.memory.smp_store_log import AddService, CreateQueue, StoreLogRecord, decode_store_log_line
+from tocsin.stores.memory.store_folder import MESSAGE_LOG, NOTIFICATION_LOG, change_logs
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=StoreLogRecord | MessageChange)
+
+
+@dataclass(slots=True)
+class StartReport:
+    """What was found in the folder."""
+
+    queues: int = 0
+    messages: int = 0
+    """Markers included, expired ones not."""
+    notifications: int = 0
+    expired_messages: int = 0
+    expired_notifications: int = 0
+    skipped: int = 0
+    """Records about queues that do not exist (any more), or that exist already."""
+    broken: int = 0
+    """Lines that could not be read, and were skipped as asked."""
+    torn_bytes: int = 0
+    """Cut off the ends of logs: lines whose writing a crash interrupted."""
+
+
+class LogReader:
+    """Fills one store."""
+
+    def __init__(
+        self,
+        store: SmpMemoryStore,
+        report: StartReport,
+        *,
+        skip_broken_lines: bool = False,
+        keep_broken_lines: bool = True,
+    ) -> None:
+        self._store: Final = store
+        self._report: Final = report
+        self._skip: Final = skip_broken_lines
+        self._keep: Final = keep_broken_lines
+
+    def read_store_log(self, path: Path) -> bool:
+        """Whether it is compact: services first, then one CREATE for each queue."""
+        broken = self._report.broken
+        is_compact, queues_begun = True, False
+        for record in self._records(path, decode_store_log_line):
+            restored = self._store.restore(record)
+            self._report.skipped += not restored
+            queues_begun |= isinstance(record, CreateQueue)
+            is_compact &= restored and (
+                isinstance(record, CreateQueue) or (isinstance(record, AddService) and not queues_begun)
+            )
+        return is_compact and self._report.broken == broken
+
+    def read_messages(self, folder: Path) -> bool:
+        """Whether the snapshots are out of date: there were changes since, or lines that are none."""
+        broken = self._report.broken
+        self._restore(folder / MESSAGE_LOG, decode_message_line)
+        self._restore(folder / NOTIFICATION_LOG, decode_notification_line)
+        changes = sum(self._restore(part, decode_change_line) for part in change_logs(folder))
+        return changes > 0 or self._report.broken > broken
+
+    def count(self) -> None:
+        """Completes the report."""
+        store, report = self._store, self._report
+        report.queues = store.queue_count()
+        report.messages = sum(store.message_count(q) for q in store.queues_with_messages())
+        report.notifications = sum(len(store.notifications(n)) for n in store.notifiers_with_notifications())
+
+    def _restore(self, path: Path, decode: Callable[[bytes], R]) -> int:
+        """Applies the lines of a log; says how many there were."""
+        count = 0
+        for record in self._records(path, decode):
+            self._report.skipped += not self._store.restore(record)
+            count += 1
+        return count
+
+    def _records(self, path: Path, decode: Callable[[bytes], R]) -> Iterator[R]:
+        broken: list[bytes] = []
+        for number, line in enumerate(read_lines(path), start=1):
+            try:
+                yield decode(line)
+            except BadLogLine as error:
+                if not self._skip:
+                    raise BadLogLine(error.reason, file=str(path), line=number) from None
+                logger.warning("%s, line %d: %s; SKIPPED as asked", path, number, error.reason)
+                broken.append(line + b"\n")
+        if broken:
+            self._report.broken += len(broken)
+            if self._keep:
+                keep_broken_lines(path, broken)
+
+
+def keep_broken_lines(path: Path, lines: list[bytes]) -> None:
+    """For whoever can repair them."""
+    file = AppendOnlyFile(path.with_name(path.name + ".broken"))
+    try:
+        file.append(b"".join(lines))
+    finally:
+        file.close()
+    logger.warning("%d lines of %s that cannot be read are kept in %s", len(lines), path.name, file.path)

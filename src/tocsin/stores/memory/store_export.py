@@ -1,0 +1,55 @@
+"""A whole store into a folder of logs that has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tocsin.errors import StoreError
+from tocsin.stores.memory.log_files import FolderLock, replace_lines
+from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
+from tocsin.stores.memory.smp_store_files import read_smp_store
+from tocsin.stores.memory.snapshots import Snapshot
+from tocsin.stores.memory.store_folder import (
+    LOCK,
+    MESSAGE_LOG,
+    NOTIFICATION_LOG,
+    SNAPSHOTS,
+    STORE_LOG,
+    change_logs,
+    has_content,
+)
+from tocsin.stores.memory.store_log_compaction import compact_lines, start_of
+from tocsin.stores.transfers import Progress, totals_of
+
+
+def require_empty_folder(folder: Path) -> None:
+    """Raises StoreError if the folder has a store, or is none."""
+    if not folder.is_dir():
+        raise StoreError(f"{folder} is not a folder")
+    store_log = folder / STORE_LOG
+    logs = [store_log, start_of(store_log), *(folder / name for name in SNAPSHOTS), *change_logs(folder)]
+    if found := [path.name for path in logs if has_content(path)]:
+        raise StoreError(f"{folder} has a store already ({', '.join(found)}): nothing is overwritten")
+
+
+def fill_folder(folder: Path, store: SmpMemoryStore, progress: Progress) -> None:
+    """Writes the logs as the reference does, the store log last: until then there is no store. Raises StoreError."""
+    require_empty_folder(folder)
+    lock = FolderLock(folder / LOCK)
+    try:
+        snapshot = Snapshot.of(store)
+        replace_lines(folder / MESSAGE_LOG, _counted(snapshot.message_lines(), progress))
+        replace_lines(folder / NOTIFICATION_LOG, _counted(snapshot.notification_lines(), progress))
+        replace_lines(folder / STORE_LOG, _counted(compact_lines(store), progress))
+    finally:
+        lock.release()
+    written, _ = read_smp_store(folder)
+    if totals_of(written) != totals_of(store):
+        raise StoreError(f"{folder} has {totals_of(written)} instead of {totals_of(store)}")
+
+
+def _counted(lines: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
+    for line in lines:
+        yield line
+        progress(1)

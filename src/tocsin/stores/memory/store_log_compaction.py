@@ -1,0 +1,63 @@
+"""Making the store log compact in the steps of the reference (`readWriteStoreLog`), and keeping old ones a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from tocsin.stores.memory.log_files import cut_torn_line, remove, rename, write_lines
+from tocsin.stores.memory.log_reading import LogReader, StartReport
+from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
+from tocsin.stores.memory.smp_store_log import AddService, CreateQueue
+from tocsin.stores.memory.store_folder import set_aside
+
+KEEP_ALL_BACKUPS: Final = timedelta(days=1)
+KEEP_BACKUPS: Final = timedelta(days=21)
+OLD_BACKUPS: Final = 3
+"""So many older than a day are kept however old they are."""
+
+
+def start_of(path: Path) -> Path:
+    """What a store log is called while it is being made compact."""
+    return path.with_name(path.name + ".start")
+
+
+def read_and_compact(
+    path: Path, reader: LogReader, store: SmpMemoryStore, report: StartReport, now: datetime
+) -> None:
+    start = start_of(path)
+    if start.exists():  # a crash while compacting, ours or the reference's: nothing was accepted after it
+        if path.exists():
+            rename(path, path.with_name(path.name + ".bak"))
+        rename(start, path)
+    report.torn_bytes += cut_torn_line(path)
+    if not reader.read_store_log(path):
+        new = path.with_name(path.name + ".new")
+        write_lines(new, compact_lines(store))
+        rename(path, start)
+        rename(new, path)
+        rename(start, set_aside(path, now))
+        _remove_old_backups(path, now)
+
+
+def compact_lines(store: SmpMemoryStore) -> Iterator[bytes]:
+    """A store log of services, then one CREATE for each queue."""
+    for service in store.services():
+        yield AddService(service).encode()
+    for queue in store.queues():
+        yield CreateQueue(queue).encode()
+
+
+def _remove_old_backups(path: Path, now: datetime) -> None:
+    """As the reference: all of the last day and the three before it stay, and what is younger than three weeks."""
+    backups = []
+    for backup in path.parent.glob(f"{path.name}.*Z"):
+        with suppress(ValueError):
+            backups.append((datetime.fromisoformat(backup.name.removeprefix(f"{path.name}.")), backup))
+    older = sorted(one for one in backups if one[0] < now - KEEP_ALL_BACKUPS)
+    for made_at, backup in older[:-OLD_BACKUPS]:
+        if made_at < now - KEEP_BACKUPS:
+            remove(backup)

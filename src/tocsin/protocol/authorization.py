@@ -1,7 +1,8 @@
 """How commands are authorized and checked (smp.md 5.3, ntf.md 1.7): signatures, and authenticators by X25519 keys.
 
 An authenticator needs a key agreement with the other side's session key (about 40 µs). The result is kept for the
-session, but only after it has proved right: a wrong one costs the same whether or not the entity exists.
+session, but only after it has proved right, and only right authenticators are checked sooner for it: a wrong one
+costs the same whether or not the entity exists.
 """
 
 from __future__ import annotations
@@ -87,9 +88,13 @@ class AuthorizationCheck:
         if not isinstance(key, X25519PublicKey):
             return key.verifies(auth, authorized)
         agreed = self._agreed.get(key.raw) if self._agreed is not None else None
-        if agreed is not None:
-            return authenticates(agreed, auth, corr_id, authorized)
-        return self._verifies_first_time(key, auth, corr_id, authorized)
+        if agreed is None:
+            return self._verifies_first_time(key, auth, corr_id, authorized)
+        if authenticates(agreed, auth, corr_id, authorized):
+            return True
+        # In vain: or a key that was used in this session would be refused sooner than others.
+        self._agree(key)
+        return False
 
     def pretend(self, auth: bytes, corr_id: bytes, authorized: bytes) -> None:
         """The work of a failed check, for an entity that does not exist: the answer must not come sooner."""
@@ -103,15 +108,21 @@ class AuthorizationCheck:
     def _verifies_first_time(
         self, key: X25519PublicKey, auth: bytes, corr_id: bytes, authorized: bytes
     ) -> bool:
-        if self._session_key is None or len(auth) != AUTHENTICATOR_BYTES:
+        if len(auth) != AUTHENTICATOR_BYTES:
             return False
-        try:
-            agreed = box_key(self._session_key.agree(key))
-        except BadKey:
-            return False
-        if not authenticates(agreed, auth, corr_id, authorized):
+        agreed = self._agree(key)
+        if agreed is None or not authenticates(agreed, auth, corr_id, authorized):
             return False
         if self._agreed is None:
             self._agreed = AgreedKeys()
         self._agreed.keep(key.raw, agreed)
         return True
+
+    def _agree(self, key: X25519PublicKey) -> BoxKey | None:
+        """None without a session key, and for a key with which everybody would agree."""
+        if self._session_key is None:
+            return None
+        try:
+            return box_key(self._session_key.agree(key))
+        except BadKey:
+            return None

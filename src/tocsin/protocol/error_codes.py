@@ -203,7 +203,7 @@ def decode_error(body: WireReader, depth: int = 0) -> RouterError:
             return _decode_proxy_error(body, depth)
         case "BLOCKED":
             body.expect(b" ")
-            return _decode_blocked(as_text(body.rest()))
+            return decode_block_info(as_text(body.rest()))
         case "STORE":
             body.expect(b" ")
             return StoreFault(as_text(body.rest()))
@@ -232,7 +232,8 @@ def _encode_blocked(blocked: Blocked, version: int) -> bytes:
     return f"{text},notice={json.dumps(notice, separators=(',', ':'))}".encode()
 
 
-def _decode_blocked(text: str) -> Blocked:
+def decode_block_info(text: str) -> Blocked:
+    """blockInfo, in the error, in store logs and in operators' commands. Raises `DecodeError`."""
     if not text.startswith("reason="):
         raise DecodeError("BLOCKED without a reason")
     reason, has_notice, notice = text.removeprefix("reason=").partition(",notice=")

@@ -1,7 +1,7 @@
 """`GET /metrics` over HTTP/1.1, for Prometheus on the same machine.
 
 One request for each connection, which is then closed. Bounds: the head of a request, the time for it, and the
-number of connections; beyond the last, new ones are closed at once.
+number of connections.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from tocsin.errors import ConnectFailed
+from tocsin.observability.operator_listener import OperatorListener
 from tocsin.observability.prometheus import CONTENT_TYPE
 
 PATH: Final = "/metrics"
@@ -32,71 +31,33 @@ class EndpointLimits:
     """For one request with its answer."""
 
 
-class MetricsEndpoint:
+class MetricsEndpoint(OperatorListener):
     """Serves what `render` returns while its `async with` block runs."""
 
     def __init__(
         self, render: Callable[[], str], *, host: str, port: int, limits: EndpointLimits | None = None
     ) -> None:
         """Nothing is opened yet. With `port` 0 the system chooses one; the property `port` tells it."""
-        self._render = render
-        self._host = host
-        self._port = port
         self._limits = limits or EndpointLimits()
-        self._tasks = asyncio.TaskGroup()
-        self._serving: set[asyncio.Task[None]] = set()
+        super().__init__(
+            self._answer_one,
+            name="metrics endpoint",
+            host=host,
+            port=port,
+            max_connections=self._limits.max_connections,
+            max_bytes=MAX_HEAD_BYTES,
+        )
+        self._render = render
 
-    @property
-    def port(self) -> int:
-        return self._port
-
-    async def __aenter__(self) -> Self:
-        """Raises ConnectFailed when the address cannot be listened on."""
-        await self._tasks.__aenter__()
-        try:
-            self._server = await asyncio.start_server(
-                self._accept, self._host, self._port, limit=MAX_HEAD_BYTES
-            )
-        except OSError as error:
-            await self._tasks.__aexit__(None, None, None)
-            raise ConnectFailed(
-                f"cannot listen on {self._host} port {self._port}: {error.strerror}"
-            ) from error
-        self._port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.close()
-        for task in self._serving:
-            task.cancel()
-        await self._tasks.__aexit__(None, None, None)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._serving) >= self._limits.max_connections:
-            writer.transport.abort()
-            return
-        task = self._tasks.create_task(self._serve(reader, writer))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(self._limits.seconds):
-                try:
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    answer = self._answer(head)
-                except asyncio.LimitOverrunError:
-                    answer = _response(HTTPStatus.BAD_REQUEST)
-                writer.write(answer)
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # the client is gone, or too slow
-        finally:
-            writer.transport.abort()
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(self._limits.seconds):
+            try:
+                head = await reader.readuntil(b"\r\n\r\n")
+                answer = self._answer(head)
+            except asyncio.LimitOverrunError:
+                answer = _response(HTTPStatus.BAD_REQUEST)
+            writer.write(answer)
+            await writer.drain()
 
     def _answer(self, head: bytes) -> bytes:
         status = judge_request(head)

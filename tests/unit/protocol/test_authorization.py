@@ -9,6 +9,7 @@ from tocsin.crypto.keys import (
     AuthPublicKey,
     Ed448PublicKey,
     Ed25519PublicKey,
+    X25519PrivateKey,
     X25519PublicKey,
 )
 from tocsin.errors import LocalProtocolError
@@ -85,6 +86,22 @@ def test_a_wrong_authenticator_is_not_remembered() -> None:
     assert check.verifies(A, Authorizer(B).authorize(a, CORR, TEXT), CORR, TEXT)
     assert remembers(check, X.public)
     assert remembers(check, A)
+
+
+def test_a_wrong_authenticator_of_a_known_key_is_agreed_on_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a key that was used in this session would be refused sooner than one that does not exist."""
+    check = AuthorizationCheck(b)
+    assert check.verifies(X.public, Authorizer(B).authorize(X, CORR, TEXT), CORR, TEXT)
+    agreed: list[X25519PublicKey] = []
+    agree = X25519PrivateKey.agree
+
+    def note(own: X25519PrivateKey, peer: X25519PublicKey) -> bytes:
+        agreed.append(peer)
+        return agree(own, peer)
+
+    monkeypatch.setattr(X25519PrivateKey, "agree", note)
+    assert not check.verifies(X.public, bytes(80), CORR, TEXT)
+    assert agreed == [X.public]
 
 
 def test_the_oldest_agreed_key_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

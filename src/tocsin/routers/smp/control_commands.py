@@ -7,9 +7,8 @@ from enum import IntEnum, StrEnum
 from typing import Final, TypeAlias
 
 from tocsin.errors import DecodeError
-from tocsin.protocol.error_codes import Blocked, decode_error
+from tocsin.protocol.error_codes import Blocked, decode_block_info
 from tocsin.wire.base64url import decode_base64url
-from tocsin.wire.reader import WireReader
 
 
 class Role(IntEnum):
@@ -57,14 +56,16 @@ WORDS: Final = {
         Role.USER, 'block <senderId> reason=spam|content[,notice={"ttl":seconds}]', "block a queue"
     ),
     Word.UNBLOCK: WordHelp(Role.USER, "unblock <senderId>", "let a blocked queue work again"),
-    Word.STATS_RTS: WordHelp(Role.USER, "stats-rts", "not available"),
-    Word.SOCKETS: WordHelp(Role.USER, "sockets", "not available"),
-    Word.SERVER_INFO: WordHelp(Role.USER, "server-info", "not available"),
+    Word.STATS_RTS: WordHelp(Role.USER, "stats-rts", "time, memory and garbage collection of the process"),
+    Word.SOCKETS: WordHelp(Role.USER, "sockets", "open sockets by kind, and what each port has seen"),
+    Word.SERVER_INFO: WordHelp(Role.USER, "server-info", "version, address, settings without secrets"),
     Word.CLIENTS: WordHelp(Role.ADMIN, "clients", "connected clients, comma-separated"),
     Word.DELETE: WordHelp(Role.ADMIN, "delete <senderId>", "delete a queue with its messages"),
     Word.SAVE: WordHelp(Role.ADMIN, "save", "write everything to disk"),
-    Word.THREADS: WordHelp(Role.ADMIN, "threads", "not available"),
-    Word.SOCKET_THREADS: WordHelp(Role.ADMIN, "socket-threads", "not available"),
+    Word.THREADS: WordHelp(Role.ADMIN, "threads", "asyncio tasks by what they run"),
+    Word.SOCKET_THREADS: WordHelp(
+        Role.ADMIN, "socket-threads", "tasks of clients' connections and where they wait"
+    ),
 }
 
 
@@ -116,16 +117,10 @@ def parse_control_line(line: str) -> ControlCommand | None:
             return OnQueue(word, decode_base64url(rest))
         case Word.BLOCK if rest:
             queue_id, _, reason = rest.partition(" ")
-            return BlockQueue(decode_base64url(queue_id), _parse_blocked(reason.strip()))
+            return BlockQueue(decode_base64url(queue_id), decode_block_info(reason.strip()))
         case Word.AUTH | Word.STATUS | Word.UNBLOCK | Word.DELETE | Word.BLOCK:
             raise DecodeError(f"expected: {WORDS[word].usage}")
         case _ if rest:
             raise DecodeError(f"expected: {WORDS[word].usage}")
         case _:
             return Plain(word)
-
-
-def _parse_blocked(text: str) -> Blocked:
-    blocked = decode_error(WireReader(f"BLOCKED {text}".encode()))
-    assert isinstance(blocked, Blocked)
-    return blocked

@@ -5,8 +5,7 @@ the reference's words where a script may look at them (`processCP` in Messaging/
 `AUTH` for what the role does not allow, `ok`, `error: …`. Unlike there, a wrong password is answered `AUTH`,
 and the third one in a session ends it.
 
-Bounds: the length of a line, the time without one, wrong passwords in a session, and the number of sessions;
-beyond the last, new ones are closed at once.
+Bounds: the length of a line, the time without one, wrong passwords in a session, and the number of sessions.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from types import TracebackType
-from typing import Final, Protocol, Self, assert_never
+from typing import Final, Protocol, assert_never
 
-from tocsin.errors import ConnectFailed, DecodeError, StoreError
+from tocsin.errors import DecodeError, StoreError
+from tocsin.observability.operator_listener import OperatorListener
 from tocsin.protocol.error_codes import Blocked
 from tocsin.routers.smp.control_commands import (
     WORDS,
@@ -64,6 +63,25 @@ class SmpControl(Protocol):
         """False if there is no such queue."""
 
     async def save(self) -> None: ...
+
+
+class SmpDiagnostics(Protocol):
+    """What the router can tell about itself, in lines."""
+
+    def process(self) -> Iterable[str]:
+        """Time, memory, garbage collection."""
+
+    def sockets(self) -> Iterable[str]:
+        """How many are open, by kind."""
+
+    def server_info(self) -> Iterable[str]:
+        """Version, address, settings without secrets."""
+
+    def tasks(self) -> Iterable[str]:
+        """How many there are of each kind."""
+
+    def connection_tasks(self) -> Iterable[str]:
+        """Those that serve clients, one by one."""
 
 
 class DailyQuota:
@@ -116,11 +134,13 @@ class ControlSession:
     def __init__(
         self,
         control: SmpControl,
+        diagnostics: SmpDiagnostics,
         passwords: ControlPasswords,
         quota: DailyQuota,
         today: Callable[[], date] = _today,
     ) -> None:
         self._control = control
+        self._diagnostics = diagnostics
         self._passwords = passwords
         self._quota = quota
         self._today = today
@@ -179,7 +199,22 @@ class ControlSession:
                 self.ended = True
                 return ""
             case _:
-                return f"error: {word} is not available in Tocsin"
+                return "\n".join(self._diagnose(word))
+
+    def _diagnose(self, word: Word) -> Iterable[str]:
+        match word:
+            case Word.STATS_RTS:
+                return self._diagnostics.process()
+            case Word.SOCKETS:
+                return self._diagnostics.sockets()
+            case Word.SERVER_INFO:
+                return self._diagnostics.server_info()
+            case Word.THREADS:
+                return self._diagnostics.tasks()
+            case Word.SOCKET_THREADS:
+                return self._diagnostics.connection_tasks()
+            case _:
+                raise AssertionError(f"{word} takes arguments")
 
     def _authenticate(self, password: str) -> str:
         self._role = self._passwords.role_of(password)
@@ -222,12 +257,13 @@ class ControlLimits:
     """For an operator to read an answer."""
 
 
-class ControlPort:
+class ControlPort(OperatorListener):
     """Serves operators while its `async with` block runs."""
 
     def __init__(
         self,
         control: SmpControl,
+        diagnostics: SmpDiagnostics,
         passwords: ControlPasswords,
         *,
         port: int,
@@ -236,58 +272,23 @@ class ControlPort:
         today: Callable[[], date] = _today,
     ) -> None:
         """Nothing is opened yet. With `port` 0 the system chooses one; the property `port` tells it."""
-        self._control = control
-        self._passwords = passwords
-        self._port = port
-        self._quota = DailyQuota(daily_block_quota)
         self._limits = limits or ControlLimits()
+        super().__init__(
+            self._converse,
+            name="control port",
+            host=HOST,
+            port=port,
+            max_connections=self._limits.max_sessions,
+            max_bytes=MAX_LINE_BYTES,
+        )
+        self._control = control
+        self._diagnostics = diagnostics
+        self._passwords = passwords
+        self._quota = DailyQuota(daily_block_quota)
         self._today = today
-        self._tasks = asyncio.TaskGroup()
-        self._sessions: set[asyncio.Task[None]] = set()
-
-    @property
-    def port(self) -> int:
-        return self._port
-
-    async def __aenter__(self) -> Self:
-        """Raises ConnectFailed when the port cannot be listened on."""
-        await self._tasks.__aenter__()
-        try:
-            self._server = await asyncio.start_server(self._accept, HOST, self._port, limit=MAX_LINE_BYTES)
-        except OSError as error:
-            await self._tasks.__aexit__(None, None, None)
-            raise ConnectFailed(f"cannot listen on {HOST} port {self._port}: {error.strerror}") from error
-        self._port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.close()
-        for task in self._sessions:
-            task.cancel()
-        await self._tasks.__aexit__(None, None, None)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._sessions) >= self._limits.max_sessions:
-            writer.transport.abort()
-            return
-        task = self._tasks.create_task(self._serve(reader, writer))
-        self._sessions.add(task)
-        task.add_done_callback(self._sessions.discard)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await self._converse(reader, writer)
-        except (OSError, TimeoutError):
-            pass  # the operator is gone, or forgot the session
-        except Exception:
-            logger.exception("a session of the control port failed")
-        finally:
-            writer.transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        session = ControlSession(self._control, self._passwords, self._quota, self._today)
+        session = ControlSession(self._control, self._diagnostics, self._passwords, self._quota, self._today)
         await self._write(writer, GREETING)
         while not session.ended:
             try:
@@ -300,9 +301,6 @@ class ControlPort:
                 break
             if answer := await session.answer(line.decode("utf-8", "replace")):
                 await self._write(writer, answer)
-        async with asyncio.timeout(self._limits.write_seconds):
-            writer.close()
-            await writer.wait_closed()
 
     async def _write(self, writer: asyncio.StreamWriter, text: str) -> None:
         async with asyncio.timeout(self._limits.write_seconds):

@@ -56,8 +56,7 @@ def verify(
     if _names_queue(command):
         queue = _find_queue(store, received)
         if queue is None:
-            if received.auth:
-                session.pretend_to_verify(received)
+            _pretend(session, received)
             return ErrorCode.AUTH
     if fault := service_fault(received, session.service):
         return fault
@@ -70,6 +69,12 @@ def verify(
     ):
         return queue.status
     return Task(peer, session, received.corr_id, received.entity_id, command, queue)
+
+
+def _pretend(session: RouterSession, received: ReceivedCommand) -> None:
+    """All the work of a queue that exists and whose key is another: a service's signature is checked as well."""
+    if service_fault(received, session.service) is None and received.auth:
+        session.pretend_to_verify(received)
 
 
 def _names_queue(command: Command) -> bool:

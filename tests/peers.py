@@ -126,7 +126,8 @@ def connect_smp(
 
 
 def service_offer(role: ServiceRole, credentials: Credentials | None = None) -> ServiceOffer:
-    return ServiceOffer(role, credentials or service_credentials(), SERVICE_KEY)
+    """Also of role M before v19, where clients do not show it but routers take it."""
+    return ServiceOffer(role, credentials or service_credentials(), SERVICE_KEY, from_version=16)
 
 
 def connect_service(

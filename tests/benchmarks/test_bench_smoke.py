@@ -36,3 +36,27 @@ def test_bench_smp_ends_in_one_json_line_with_its_targets() -> None:
     assert "SEND of 15 KiB, X25519, memory store" in limited
     assert "memory of a queue with notifier" in limited
     assert any(name.startswith("restart with") for name in limited)
+
+
+@pytest.mark.timeout(120)
+def test_bench_auth_ends_in_one_json_line_with_every_command_and_pair_of_keys() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.auth_timing", "--quick"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    results = json.loads(finished.stdout.splitlines()[-1])
+    assert all(result["limit"] == 0.30 and 0 <= result["ratio"] < 1 for result in results)
+    kinds = ("Ed25519", "Ed448", "X25519")
+    pairs = {(queue, used) for queue in kinds for used in kinds} - {
+        ("Ed25519", "Ed448"),
+        ("Ed25519", "X25519"),
+    }
+    assert {result["name"] for result in results} == {
+        f"{command}, queue {queue}, used {used}: {where}"
+        for command in ("SUB", "SEND", "NSUB")
+        for queue, used in pairs
+        for where in ("over TLS", "in the router")
+    }

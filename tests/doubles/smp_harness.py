@@ -63,6 +63,7 @@ from tocsin.protocol.smp.responses import (
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
 from tocsin.routers.smp.peers import Peer
 from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router
+from tocsin.routers.smp.surroundings import Randomness
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.transport.client_sessions import ClientConnection, DialSettings, ServiceIdentity, dial_smp
 from tocsin.wire.versions import VersionRange
@@ -79,6 +80,7 @@ OK: Final = Done()
 AUTH: Final = Refused(ErrorCode.AUTH)
 BLOCK: Final = Refused(ErrorCode.BLOCK)
 CRYPTO: Final = Refused(ErrorCode.CRYPTO)
+INTERNAL: Final = Refused(ErrorCode.INTERNAL)
 LARGE_MSG: Final = Refused(ErrorCode.LARGE_MSG)
 NO_MSG: Final = Refused(ErrorCode.NO_MSG)
 QUOTA: Final = Refused(ErrorCode.QUOTA)
@@ -456,16 +458,22 @@ class SmpHarness:
             encrypt_blocks=encrypted,
             proxy=proxy,
         )
-        identity = None if service is None else ServiceIdentity(*service)
+        # Real clients show role M from v19 on; routers take it from v16 on.
+        identity = None if service is None else ServiceIdentity(*service, from_version=16)
         connection = await dial_smp(RouterAddress(Scheme.SMP, self.location), settings, identity)
         client = SmpTestClient(connection)
         self.clients.append(client)
         return client
 
     async def connect_service(
-        self, name: str = "a service", role: ServiceRole = ServiceRole.NOTIFIER
+        self,
+        name: str = "a service",
+        role: ServiceRole = ServiceRole.NOTIFIER,
+        *,
+        version: int = 18,
+        encrypted: bool = False,
     ) -> SmpTestClient:
-        return await self.connect(service=(service_credentials(name), role))
+        return await self.connect(version, encrypted=encrypted, service=(service_credentials(name), role))
 
 
 @asynccontextmanager
@@ -473,6 +481,7 @@ async def smp_router(
     store: SmpMemoryStore | None = None,
     *,
     clock: HeldClock | None = None,
+    randomness: Randomness | None = None,
     proxy: SmpProxySettings | None = None,
     **changes: Any,
 ) -> AsyncIterator[SmpHarness]:
@@ -490,7 +499,9 @@ async def smp_router(
     credentials, store = router_credentials(), store or SmpMemoryStore()
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(
-            running_smp_router(replace(settings, **changes), credentials, store, clock=clock)
+            running_smp_router(
+                replace(settings, **changes), credentials, store, clock=clock, randomness=randomness
+            )
         )
         harness = SmpHarness(running, credentials, store)
         yield harness

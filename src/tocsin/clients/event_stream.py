@@ -37,12 +37,19 @@ class EventStream:
 
     async def read(self) -> AsyncIterator[Event]:
         """For one reader. Raises ConnectionLost after the last event."""
+        async for events in self.read_all():
+            for event in events:
+                yield event
+
+    async def read_all(self) -> AsyncIterator[list[Event]]:
+        """All that have arrived, at least one, each time. For one reader. Raises ConnectionLost after the last."""
         while True:
-            while self._blocks:
-                events = self._blocks.popleft()
+            if self._blocks:
+                events = [event for block in self._blocks for event in block]
+                self._blocks.clear()
                 _wake(self._room)
-                for event in events:
-                    yield event
+                yield events
+                continue
             if self._error is not None:
                 raise self._error
             self._waiter = asyncio.get_running_loop().create_future()

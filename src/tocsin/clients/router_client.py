@@ -139,6 +139,10 @@ class RouterClient:
         """What the router sends on its own account, for one reader. Raises ConnectionLost when the session ends."""
         return self._events.read()
 
+    def event_batches(self) -> AsyncIterator[list[Event]]:
+        """As `events`, but everything that has arrived at a time: for readers that work in batches."""
+        return self._events.read_all()
+
     def probe_when_silent(self) -> None:
         """From now on PING the router when it is silent for long: for connections that wait for events."""
         self._probes = True

@@ -24,6 +24,7 @@ from tocsin.protocol.smp.recipient_commands import (
     EnableNotifications,
     GetMessage,
     Subscribe,
+    SubscribeService,
 )
 from tocsin.protocol.smp.responses import (
     MessageReceived,
@@ -33,6 +34,7 @@ from tocsin.protocol.smp.responses import (
     Subscribed,
 )
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
+from tocsin.protocol.smp.service_subscriptions import NO_IDS_HASH, UNKNOWN_COUNT
 from tocsin.transport.client_sessions import ServiceIdentity, dial_smp
 
 
@@ -134,6 +136,19 @@ class SmpClient(RouterClient):
         self.probe_when_silent()
         command = SubscribeServiceNotifications()
         return (await self.ask(ServiceSubscribed, command, self.session.service.service_id)).count
+
+    async def subscribe_service(
+        self, count: int = UNKNOWN_COUNT, ids_hash: bytes = NO_IDS_HASH
+    ) -> ServiceSubscribed:
+        """SUBS: all queues of this service. Messages that wait come as events, and after them `AllDelivered` (v19).
+
+        The parameters are what the caller believes to have; the answer is what the router has.
+        """
+        if self.session.service is None:
+            raise LocalProtocolError("SUBS needs a session with service certificates")
+        self.probe_when_silent()
+        command = SubscribeService(count, ids_hash)
+        return await self.ask(ServiceSubscribed, command, self.session.service.service_id)
 
 
 def _message(response: MessageReceived | Done) -> MessageReceived | None:

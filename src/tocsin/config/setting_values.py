@@ -104,6 +104,13 @@ def _read_hosts(text: str) -> tuple[str, ...]:
     return hosts
 
 
+def _read_domains(text: str) -> tuple[str, ...]:
+    domains = tuple(text.replace(",", " ").split())
+    if not all(_HOST.fullmatch(domain) for domain in domains):
+        raise ValueError
+    return domains
+
+
 def _read_host(text: str) -> str:
     if not _HOST.fullmatch(text):
         raise ValueError
@@ -145,6 +152,7 @@ PORTS: Final = ValueKind(
 )
 HOST: Final = ValueKind("a host name or IP address", _read_host)
 HOSTS: Final = ValueKind("host names or IP addresses, separated by commas,", _read_hosts, ",".join)
+DOMAINS: Final = ValueKind("domains, separated by spaces,", _read_domains, " ".join)
 SOCKS_PROXY: Final = ValueKind("host:port", _read_socks)
 PASSWORD: Final = ValueKind("a password", _read_password)
 CREATE_PASSWORD: Final = ValueKind(

@@ -10,6 +10,7 @@ from typing import Final
 
 from tocsin.config.setting_values import (
     CREATE_PASSWORD,
+    DOMAINS,
     HOST,
     HOSTS,
     ON_OFF,
@@ -75,7 +76,7 @@ _STORE_LOG: Final = (
         "STORE_LOG",
         "restore_messages",
         ON_OFF,
-        "Messages and notifications survive restarts too.",
+        "Messages and notifications survive restarts too. Off: their logs are set aside and none are written.",
         "restore_messages",
     ),
     SmpKey(
@@ -107,7 +108,11 @@ _STORE_LOG: Final = (
         "notification_ttl",
     ),
     SmpKey(
-        "STORE_LOG", "log_stats", ON_OFF, "Log statistics daily, and keep them over restarts.", "log_stats"
+        "STORE_LOG",
+        "log_stats",
+        ON_OFF,
+        "Write a line of statistics each day. See also statistics_file.",
+        "log_stats",
     ),
     SmpKey(
         "STORE_LOG",
@@ -193,12 +198,19 @@ _TRANSPORT: Final = (
 )
 
 _PROXY: Final = (
-    # With a SOCKS proxy our dialer tries onion hosts first and then the others; without one, the others only.
-    SmpKey("PROXY", "host_mode", choice(public=None, onion=None)),
+    SmpKey(
+        "PROXY",
+        "host_mode",
+        choice(public=False, onion=True),
+        "Which hosts of a relay with several are tried first, public or onion ones.",
+        "proxy.prefer_onion",
+    ),
     SmpKey(
         "PROXY",
         "required_host_mode",
-        unavailable("off", because="the proxy tries every host of a relay that it can reach"),
+        ON_OFF,
+        "Do not try hosts of the other kind.",
+        "proxy.required_host_mode",
     ),
     SmpKey(
         "PROXY",
@@ -214,7 +226,13 @@ _PROXY: Final = (
         "Use the SOCKS proxy for .onion relays only (onion) or for all (always).",
         "proxy.socks_onion_only",
     ),
-    SmpKey("PROXY", "own_server_domains", TEXT),
+    SmpKey(
+        "PROXY",
+        "own_server_domains",
+        DOMAINS,
+        "Domains of your own relays, separated by spaces; the metrics count them separately.",
+        "proxy.own_server_domains",
+    ),
     SmpKey(
         "PROXY",
         "client_concurrency",
@@ -306,6 +324,29 @@ _TOCSIN: Final = (
         duration(zero=True),
         "Seconds during which a router that could not be reached is not tried again.",
         "proxy.remember_failure",
+    ),
+    _own(
+        "proxy_public_relays_only",
+        ON_OFF,
+        "Do not try routers at loopback and private addresses: whoever may use the proxy could probe your network.",
+        "proxy.public_relays_only",
+    ),
+    _own(
+        "proxy_max_relays",
+        whole_number(1, 100_000),
+        "Routers connected to at a time; for another one, the one unused for longest is left.",
+        "proxy.max_relays",
+    ),
+    _own(
+        "proxy_relay_idle",
+        duration(),
+        "Seconds after which the connection to a router that nobody used is closed.",
+        "proxy.relay_idle",
+    ),
+    _own(
+        "statistics_file",
+        or_off(PATH),
+        "Statistics survive restarts in this file; a relative path counts from the folder of the logs.",
     ),
     _own("prometheus_port", or_off(PORT), "Serve Prometheus metrics on this port."),
     SmpKey(

@@ -29,6 +29,18 @@ class SmpProxySettings:
     """host:port"""
     socks_onion_only: bool = True
     """Other hosts than .onion are reached directly."""
+    prefer_onion: bool = False
+    """Of a relay with several hosts, .onion ones are tried first."""
+    required_host_mode: bool = False
+    """Hosts of the other kind are not tried at all."""
+    own_server_domains: tuple[str, ...] = ()
+    """Relays in these domains are counted separately."""
+    public_relays_only: bool = False
+    """Relays whose addresses are not public (loopback, private networks) are not tried."""
+    max_relays: int = 1000
+    """Connections to relays at a time."""
+    relay_idle: float = 600.0
+    """A connection to a relay that nobody used for so long is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,7 @@ class SmpSettings:
     store: Path | None = Path("/var/opt/simplex")
     """Folder of the logs; none keeps everything in memory only."""
     restore_messages: bool = True
-    """Messages and notifications survive a restart; of no effect without a store."""
+    """Messages and notifications survive a restart; of no effect without a store, or with a database."""
 
     database_url: str | None = field(default=None, repr=False)
     """PostgreSQL instead of the folder's logs, for queues, messages and notifications."""
@@ -94,8 +106,10 @@ class SmpSettings:
     prometheus_host: str = "127.0.0.1"
     prometheus_interval: float | None = None
     """Between writings of the metrics file in the store's folder; none writes no file."""
+    statistics_file: Path | None = Path("smp-server-stats.log")
+    """Statistics survive a restart in this file; a relative path counts from the store's folder."""
     log_stats: bool = False
-    """Statistics survive a restart and are logged daily, in files in the store's folder."""
+    """A line of statistics for each day goes to a file in the store's folder."""
     log_tls_errors: bool = False
 
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

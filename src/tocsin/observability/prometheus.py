@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from tocsin.observability.smp_counters import SmpCounters
+from tocsin.observability.smp_counters import SmpCounters, totals
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -56,9 +56,8 @@ def gauge(name: str, about: str, value: float) -> Metric:
 
 def counters_of(counters: SmpCounters, prefix: str) -> Iterator[Metric]:
     """One metric for each field; its help text is what `counted` was told."""
-    for each in fields(counters):
-        sample = Sample(getattr(counters, each.name))
-        yield Metric(f"{prefix}_{each.name}_total", MetricKind.COUNTER, each.metadata["about"], (sample,))
+    for each in totals(counters):
+        yield Metric(f"{prefix}_{each.name}_total", MetricKind.COUNTER, each.about, (Sample(each.value),))
 
 
 def exposition(metrics: Iterable[Metric]) -> str:

@@ -1,8 +1,12 @@
-"""What an SMP router counts since its start. Metric names and help texts are those of the fields."""
+"""What an SMP router counts. Metric names and help texts are those of the fields."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
+
+from tocsin.observability.active_queues import ActiveQueues
 
 
 def counted(about: str) -> int:
@@ -27,11 +31,13 @@ class SmpCounters:
     queues_secured: int = counted("Queues secured by KEY or SKEY.")
     queues_suspended: int = counted("Queues switched off by OFF.")
     queues_deleted: int = counted("Queues deleted by DEL or by the operator.")
+    queues_deleted_secured: int = counted("Those of the deleted queues that were secured.")
     queues_blocked: int = counted("Queues blocked by the operator.")
     links_set: int = counted("Short link data set by NEW or LSET.")
     links_read: int = counted("Short link data read by LKEY or LGET.")
 
     subscriptions: int = counted("Queues subscribed to by SUB.")
+    service_subscriptions: int = counted("Services subscribed to their queues by SUBS.")
     subscriptions_taken_over: int = counted("Subscriptions that moved to another connection.")
     ends_sent: int = counted("END, ENDS and DELD events sent.")
     services_registered: int = counted("Services seen for the first time.")
@@ -62,7 +68,27 @@ class SmpCounters:
     notification_passes: int = counted("Delivery passes that found something to deliver.")
 
     proxy_requests: int = counted("PRXY commands: sessions with other routers asked for.")
+    proxy_requests_own: int = counted("PRXY commands for routers of own_server_domains that were reached.")
+    proxy_relays_connected: int = counted("Connections made to other routers.")
+    proxy_relays_closed_idle: int = counted("Connections to other routers closed because nobody used them.")
+    proxy_relays_evicted: int = counted("Connections to other routers closed to make room for another.")
+    proxy_relays_refused: int = counted("PRXY commands refused because all connections were in use.")
     proxy_connect_errors: int = counted("PRXY commands that failed to reach the other router.")
     proxy_forwards: int = counted("PFWD commands forwarded to other routers.")
+    proxy_forwards_own: int = counted("PFWD commands forwarded to routers of own_server_domains.")
     proxy_forward_errors: int = counted("PFWD commands that failed on the way.")
     relayed_commands: int = counted("RFWD commands: commands that came through another router.")
+
+    active: ActiveQueues = field(default_factory=ActiveQueues)
+
+
+class Total(NamedTuple):
+    name: str
+    about: str
+    value: int
+
+
+def totals(counters: SmpCounters) -> Iterator[Total]:
+    for each in fields(counters):
+        if "about" in each.metadata:
+            yield Total(each.name, each.metadata["about"], getattr(counters, each.name))

@@ -17,7 +17,7 @@ from typing import Final
 from tocsin.errors import LocalProtocolError
 from tocsin.transport.connection_loss import BlockConnectionLost, LossReason, loss_reason
 from tocsin.transport.outgoing_blocks import OutgoingBlocks
-from tocsin.transport.socket_options import has_arrived, unacknowledged_bytes
+from tocsin.transport.socket_options import has_arrived, unacknowledged_bytes, was_reset
 from tocsin.transport.tls_handshake import describe_failure, peer_chain, session_id
 from tocsin.transport.tls_shutdown import discard_arrived, say_goodbye
 
@@ -33,6 +33,7 @@ class BlockConnection:
     """A connection after its TLS handshake; owns the socket. For one reader and any number of writers."""
 
     __slots__ = (
+        "_acknowledged_at_end",
         "_closed",
         "_inbox",
         "_loop",
@@ -87,6 +88,7 @@ class BlockConnection:
         self._receives = True
         self._closed: asyncio.Future[None] | None = None
         self._loss: tuple[LossReason, str] | None = None
+        self._acknowledged_at_end: int | None = 0
         self._start_reading()
 
     @property
@@ -111,9 +113,13 @@ class BlockConnection:
 
     @property
     def blocks_acknowledged(self) -> int | None:
-        """Blocks that the peer's system has for certain; None where the system does not tell (Linux does)."""
+        """Blocks that the peer's system has for certain; None where the system does not tell (Linux does).
+
+        After the end, those of its last moment. None of a connection that was reset: that is how a system tells
+        that it threw away what its program had not read.
+        """
         if self._loss is not None:
-            return 0
+            return self._acknowledged_at_end
         missing = unacknowledged_bytes(self._sock)
         if missing is None:
             return None
@@ -311,6 +317,8 @@ class BlockConnection:
             return
         if self._closed is not None:
             reason, detail = LossReason.CLOSED_LOCALLY, ""
+        if reason is not LossReason.RESET and not was_reset(self._sock):
+            self._acknowledged_at_end = self.blocks_acknowledged
         self._loss = reason, detail
         if self._reading:
             self._stop_reading()

@@ -57,6 +57,8 @@ class DialSettings:
     connect_timeout: float = BACKGROUND_CONNECT_SECONDS
     """Seconds for everything up to the session: names, TCP or SOCKS, TLS, hellos."""
     socks: SocksProxy | None = None
+    onion_first: bool = True
+    """Of a router with several hosts, try .onion ones before the others; only with a SOCKS proxy."""
     versions: VersionRange | None = None
     """Fewer versions than we support, for tests and for old routers."""
     alpn: tuple[str, ...] | None = None
@@ -65,6 +67,8 @@ class DialSettings:
     """SMP v11+: encrypt blocks inside TLS. Off only to talk to a raw test client."""
     proxy: bool = False
     """SMP: this connection forwards other clients' commands."""
+    public_only: bool = False
+    """Addresses of loopback, of private and of link-local networks are not dialled: for hosts that others name."""
 
 
 ShakeHands: TypeAlias = Callable[[BlockConnection, bytes], Awaitable[ClientSession]]
@@ -168,6 +172,8 @@ async def _establish(
         block_size=dialect.block_size,
         connect_timeout=settings.connect_timeout,
         socks=settings.socks,
+        onion_first=settings.onion_first,
+        public_only=settings.public_only,
     )
     try:
         leaf_key = _identify(connection, address)

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket
 import ssl
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Final
 
 from tocsin.errors import ConnectFailed
 from tocsin.transport.block_connection import (
@@ -23,6 +27,7 @@ from tocsin.transport.socks5 import SocksProxy, connect_through
 from tocsin.transport.tls_handshake import TlsHandshake, describe_failure, wrap
 
 _ONION: str = ".onion"
+_RESOLVER_THREADS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ async def dial(
     block_size: int,
     connect_timeout: float,
     socks: SocksProxy | None = None,
+    onion_first: bool = True,
+    public_only: bool = False,
     write_limit: int = DEFAULT_WRITE_LIMIT,
     read_limit_bytes: int = DEFAULT_READ_LIMIT_BYTES,
 ) -> BlockConnection:
@@ -49,11 +56,12 @@ async def dial(
     Time is shared out: a silent host never takes the turn of those after it. Raises ConnectFailed with what
     happened at each host.
     """
-    routes, failures = plan_routes(hosts, socks)
+    routes, failures = plan_routes(hosts, socks, onion_first=onion_first)
     deadline = asyncio.get_running_loop().time() + connect_timeout
     for index, route in enumerate(routes):
         try:
-            sock = await _reach(route, port, context, _share(deadline, len(routes) - index))
+            share = _share(deadline, len(routes) - index)
+            sock = await _reach(route, port, context, share, public_only=public_only)
         except ConnectFailed as failure:
             failures.append(f"{route.host}: {failure}")
             continue
@@ -71,21 +79,33 @@ async def dial(
     raise ConnectFailed(f"no connection to port {port} of {', '.join(hosts)}: {'; '.join(failures)}")
 
 
-def plan_routes(hosts: Sequence[str], socks: SocksProxy | None) -> tuple[list[Route], list[str]]:
+def is_onion(host: str) -> bool:
+    return host.endswith(_ONION)
+
+
+def plan_routes(
+    hosts: Sequence[str], socks: SocksProxy | None, *, onion_first: bool = True
+) -> tuple[list[Route], list[str]]:
     """The routes to try in order, and why the other hosts are left out.
 
-    With a proxy onion hosts come first: whoever configured it prefers them. Without one they are unreachable.
+    With a proxy onion hosts come first, unless told otherwise. Without one they are unreachable.
     """
-    onion = [host for host in hosts if host.endswith(_ONION)]
-    clear = [host for host in hosts if not host.endswith(_ONION)]
+    onion = [host for host in hosts if is_onion(host)]
+    clear = [host for host in hosts if not is_onion(host)]
     if socks is None:
         reasons = [f"{host}: an onion host needs a SOCKS proxy, and none is configured" for host in onion]
         return [Route(host, None) for host in clear], reasons
     for_clear = None if socks.onion_only else socks
-    return [Route(host, socks) for host in onion] + [Route(host, for_clear) for host in clear], []
+    onion_routes, clear_routes = (
+        [Route(host, socks) for host in onion],
+        [Route(host, for_clear) for host in clear],
+    )
+    return (onion_routes + clear_routes if onion_first else clear_routes + onion_routes), []
 
 
-async def _reach(route: Route, port: int, context: ssl.SSLContext, limit: float) -> ssl.SSLSocket:
+async def _reach(
+    route: Route, port: int, context: ssl.SSLContext, limit: float, *, public_only: bool
+) -> ssl.SSLSocket:
     """A socket after its TLS handshake. Raises ConnectFailed, also when `limit` seconds have passed."""
     target = (route.socks.host, route.socks.port) if route.socks is not None else (route.host, port)
     deadline = asyncio.get_running_loop().time() + limit
@@ -94,6 +114,10 @@ async def _reach(route: Route, port: int, context: ssl.SSLContext, limit: float)
             addresses = await resolve(*target)
     except TimeoutError:
         raise ConnectFailed(f"the name {target[0]} was not resolved in {limit:.1f} s") from None
+    if public_only and route.socks is None:
+        addresses = [each for each in addresses if ipaddress.ip_address(each[1][0]).is_global]
+        if not addresses:
+            raise ConnectFailed("only addresses that are not public")
     failures = []
     for index, address in enumerate(addresses):
         share = _share(deadline, len(addresses) - index)
@@ -138,10 +162,17 @@ async def resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, tupl
     else:
         return [(socket.AF_INET if address.version == 4 else socket.AF_INET6, (str(address), port))]
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        lookup = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(_resolvers(os.getpid()), lookup)
     except (OSError, UnicodeError) as error:  # UnicodeError: a label that IDNA cannot encode
         raise ConnectFailed(f"the name {host} cannot be resolved: {error}") from error
     return [(family, (str(where[0]), int(where[1]))) for family, _, _, _, where in found]
+
+
+@lru_cache(maxsize=1)
+def _resolvers(_process: int) -> ThreadPoolExecutor:
+    """Threads of our own, in each process: whoever names slow hosts must not keep files waiting for the loop's few."""
+    return ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="resolver")
 
 
 def _share(deadline: float, parts: int) -> float:

@@ -16,6 +16,8 @@ KEEP_ALIVE_PROBES: Final = 4
 
 _SIOCOUTQ: Final = 0x5411  # linux/sockios.h: bytes in the send queue that the peer has not acknowledged
 
+_TCP_CLOSE: Final = 7  # linux/tcp_states.h: neither end of this connection is open
+
 
 def send_without_delay(sock: socket.socket) -> None:
     """Blocks are whole requests and answers: waiting to join them with later ones only costs time."""
@@ -45,6 +47,16 @@ def has_arrived(sock: socket.socket, size: int) -> bool:
     except (OSError, ValueError):
         return False
     return int.from_bytes(answer, sys.byteorder) >= size
+
+
+def was_reset(sock: socket.socket) -> bool:
+    """Whether the connection broke instead of being closed; False where that is not told."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
+    except OSError:
+        return False
 
 
 def unacknowledged_bytes(sock: socket.socket) -> int | None:

@@ -73,6 +73,9 @@ def _configure(context: ssl.SSLContext) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(TLS12_CIPHERS)
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    # Blocks tell whether something is missing. OpenSSL would answer an end without close_notify with an alert, and
+    # the peer's system that with a reset: nobody could say any more what of our last blocks had arrived.
+    context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF
     _attempt("the TLS 1.3 cipher suite", lambda: libssl.set_cipher_suites(context, TLS13_CIPHER_SUITES))
     _attempt("the key agreement groups", lambda: libssl.set_groups(context, GROUPS))
     _attempt("no session cache", lambda: libssl.switch_off_session_cache(context))

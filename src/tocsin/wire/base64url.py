@@ -12,8 +12,13 @@ from tocsin.errors import DecodeError
 _ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 
 
+def base64url_bytes(data: bytes) -> bytes:
+    # Two replacements are faster than the one `translate` of `base64.urlsafe_b64encode`.
+    return binascii.b2a_base64(data, newline=False).replace(b"+", b"-").replace(b"/", b"_")
+
+
 def encode_base64url(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode("ascii")
+    return base64url_bytes(data).decode("ascii")
 
 
 def decode_base64url(text: str) -> bytes:

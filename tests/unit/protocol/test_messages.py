@@ -202,7 +202,7 @@ def test_commands_need_the_credentials_of_the_matrix(dialect: Dialect, matrix: d
 
 
 @pytest.mark.parametrize(
-    ("dialect", "empty"), [(SMP, {"IDS", "PONG", "PKEY", "RRES"}), (NTF, {"IDTKN", "IDSUB", "PONG"})]
+    ("dialect", "empty"), [(SMP, {"IDS", "PONG", "PKEY", "RRES", "ALLS"}), (NTF, {"IDTKN", "IDSUB", "PONG"})]
 )
 def test_responses_name_an_entity_where_the_protocol_says_so(dialect: Dialect, empty: set[str]) -> None:
     """smp.md 6.4, ntf.md 1.7."""

@@ -450,6 +450,30 @@ async def test_reset_has_its_own_reason_where_python_tells_it() -> None:
     assert (await lost_after(reset)).reason in told
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells what was acknowledged")
+@pytest.mark.parametrize(("end", "acknowledged"), [(shut_down, 2), (cut, 2), (reset, 0)])
+async def test_what_the_peer_had_is_known_after_the_end(
+    end: Callable[[ssl.SSLSocket], None], acknowledged: int
+) -> None:
+    """A system that resets the connection may have thrown away what was not read."""
+    ended: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+    async def write_two(connection: BlockConnection) -> None:
+        for block in blocks(2, SMALL):
+            await connection.write_block(block)
+        await until_lost(connection)
+        ended.set_result(connection.blocks_acknowledged)
+
+    async with listening(write_two, block_size=SMALL) as listener:
+        tls = await raw_client(listener.port)
+        got = 0
+        while got < 2 * SMALL:
+            got += len(await asyncio.to_thread(tls.recv, SMALL))
+        await asyncio.to_thread(end, tls)
+        assert await ended == acknowledged
+        tls.close()
+
+
 async def test_blocks_that_arrived_before_the_end_are_still_read() -> None:
     async with connected(block_size=SMALL) as (client, router):
         sent = blocks(3, SMALL)

@@ -51,6 +51,11 @@ def test_hosts_are_planned_by_whether_a_proxy_reaches_them(
     assert plan_routes(hosts, socks)[0] == routes
 
 
+def test_public_hosts_can_come_first() -> None:
+    routes, _ = plan_routes(["x.onion", "a", "y.onion"], ONION_ONLY, onion_first=False)
+    assert routes == [Route("a", None), Route("x.onion", ONION_ONLY), Route("y.onion", ONION_ONLY)]
+
+
 async def test_onion_host_without_a_proxy_is_skipped_with_the_reason() -> None:
     with pytest.raises(ConnectFailed, match=r"x\.onion: an onion host needs a SOCKS proxy"):
         await dial_hosts("x.onion", port=1)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 
 import pytest
 
+from tests.doubles.socks_proxy import SocksTestProxy, running_socks_proxy
 from tests.unit.transport.loopback import HOST, LARGE, echo, for_clients, listening
 from tocsin.errors import ConnectFailed
 from tocsin.transport.block_connection import BlockConnection
@@ -106,79 +104,7 @@ def test_password_is_not_shown() -> None:
     assert "secret" not in repr(LOGIN_PROXY)
 
 
-# A small proxy
-
-
-@dataclass(slots=True)
-class TestProxy:
-    """Connects every request to one port, whatever name is asked for; notes what it saw."""
-
-    __test__ = False
-    target_port: int
-    login: tuple[bytes, bytes] | None = None
-    reply: int = 0
-    bound: bytes = b"\x01\x00\x00\x00\x00"
-    port: int = 0
-    requests: list[tuple[int, bytes, int]] = field(default_factory=list)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            with suppress(asyncio.IncompleteReadError, ConnectionError):
-                await self._converse(reader, writer)
-        finally:
-            writer.close()
-
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        _, count = await reader.readexactly(2)
-        methods = await reader.readexactly(count)
-        wanted = 2 if self.login else 0
-        writer.write(bytes((5, wanted if wanted in methods else 0xFF)))
-        if wanted not in methods:
-            return
-        if self.login:
-            name = await reader.readexactly((await reader.readexactly(2))[1])
-            password = await reader.readexactly((await reader.readexactly(1))[0])
-            writer.write(bytes((1, (name, password) != self.login)))
-        _, _, _, kind = await reader.readexactly(4)
-        size = {1: 4, 4: 16}.get(kind) or (await reader.readexactly(1))[0]
-        address = await reader.readexactly(size)
-        self.requests.append((kind, address, int.from_bytes(await reader.readexactly(2), "big")))
-        # In single bytes: the client must not count on packets, nor read past the reply.
-        for byte in bytes((5, self.reply, 0)) + self.bound + b"\x00\x00":
-            writer.write(bytes((byte,)))
-            await writer.drain()
-        if self.reply == 0:
-            await self._relay(reader, writer)
-
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection(HOST, self.target_port)
-
-        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-            while data := await source.read(65_536):
-                sink.write(data)
-                await sink.drain()
-            sink.write_eof()
-
-        try:
-            await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer), return_exceptions=True)
-        finally:
-            far_writer.close()
-
-
-@asynccontextmanager
-async def running(proxy: TestProxy) -> AsyncIterator[TestProxy]:
-    tasks: set[asyncio.Task[None]] = set()
-
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(proxy.serve(reader, writer))
-        tasks.add(task)
-
-    server = await asyncio.start_server(accept, HOST, 0)
-    proxy.port = server.sockets[0].getsockname()[1]
-    async with server:
-        yield proxy
-        if tasks:
-            await asyncio.wait(tasks)
+# Through a small proxy
 
 
 async def dial_through(proxy: SocksProxy, *hosts: str, port: int = 5223) -> BlockConnection:
@@ -196,7 +122,10 @@ async def converse(listener: Listener, connection: BlockConnection) -> None:
 
 @pytest.mark.parametrize("bound", [b"\x01\x7f\x00\x00\x01", b"\x04" + bytes(16), b"\x03\x04host"])
 async def test_onion_name_reaches_the_proxy_as_a_name(bound: bytes) -> None:
-    async with listening(echo) as listener, running(TestProxy(listener.port, bound=bound)) as proxy:
+    async with (
+        listening(echo) as listener,
+        running_socks_proxy(SocksTestProxy(listener.port, bound=bound)) as proxy,
+    ):
         connection = await dial_through(SocksProxy(HOST, proxy.port), ONION)
         assert connection.peer_host == ONION
         await converse(listener, connection)
@@ -205,7 +134,10 @@ async def test_onion_name_reaches_the_proxy_as_a_name(bound: bytes) -> None:
 
 async def test_name_and_password_are_presented() -> None:
     login = (b"tocsin", b"secret")
-    async with listening(echo) as listener, running(TestProxy(listener.port, login=login)) as proxy:
+    async with (
+        listening(echo) as listener,
+        running_socks_proxy(SocksTestProxy(listener.port, login=login)) as proxy,
+    ):
         connection = await dial_through(SocksProxy(HOST, proxy.port, "tocsin", "secret"), "smp.example")
         await converse(listener, connection)
         with pytest.raises(ConnectFailed, match="refuses the user name or password"):
@@ -216,7 +148,7 @@ async def test_name_and_password_are_presented() -> None:
 
 @pytest.mark.parametrize("code", [*REPLIES, 9, 255])
 async def test_every_reply_code_is_a_clear_error(code: int) -> None:
-    async with running(TestProxy(0, reply=code)) as proxy:
+    async with running_socks_proxy(SocksTestProxy(0, reply=code)) as proxy:
         with pytest.raises(ConnectFailed) as failed:
             await dial_through(SocksProxy(HOST, proxy.port), ONION)
     assert f"{REPLIES.get(code, 'unknown code')} ({code})" in str(failed.value)

@@ -1,4 +1,4 @@
-"""T1 to T11 of smp-tests.md, section 13: sizes follow from the real messages, counts from the packing."""
+"""T1 to T12 of smp-tests.md, section 13: sizes follow from the real messages, counts from the packing."""
 
 from __future__ import annotations
 
@@ -110,6 +110,31 @@ def test_items_are_packed_as_the_reference_does(
     assert packing.too_large == too_large
     for batch in packing.batches:
         assert 0 < len(join_batch(items[batch])) <= 16382
+
+
+@pytest.mark.parametrize(
+    ("items", "blocks"),
+    [
+        pytest.param([SUB6] * 250, 250, id="as T1"),
+        pytest.param([SUB18] * 300, 300, id="as T2"),
+        pytest.param([SUB6] * 60 + [request(6, send(8000))] + [SUB6] * 40, 101, id="as T3"),
+        pytest.param([SUB18] * 60 + [request(18, send(8000), a)] + [SUB18] * 40, 101, id="as T4"),
+        pytest.param([SUB6] * 50 + [request(6, send(17000))] + [SUB6] * 150, 200, id="as T5"),
+        pytest.param([SUB18] * 60 + [request(18, send(17000), a)] + [SUB18] * 150, 210, id="as T6"),
+    ],
+)
+def test_t12_items_that_are_sent_one_by_one_have_legal_blocks_unless_they_are_too_large(
+    items: list[bytes], blocks: int
+) -> None:
+    coder, legal = BlockCoder(SMP.block_size), 0
+    for item in items:
+        if len(item) < 17000:
+            assert len(coder.to_block(join_batch([item]))) == SMP.block_size
+            legal += 1
+        else:
+            with pytest.raises(LocalProtocolError):
+                coder.to_block(join_batch([item]))
+    assert legal == blocks
 
 
 @given(st.lists(st.binary(max_size=30), max_size=40), st.integers(8, 60))

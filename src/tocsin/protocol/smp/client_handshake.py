@@ -38,6 +38,7 @@ from tocsin.protocol.smp.versions import (
     PROXY_FLAG_VERSION,
     PROXY_TO_OLD_RELAY,
     SERVICE_CERTS_VERSION,
+    SERVICE_HASH_VERSION,
     SUPPORTED,
 )
 from tocsin.wire.versions import VersionRange
@@ -51,6 +52,13 @@ class ServiceOffer:
     credentials: Credentials
     session_key: Ed25519PrivateKey
     """Made for this connection."""
+    from_version: int | None = None
+    """Instead of the role's own."""
+
+    def fits(self, version: int) -> bool:
+        """Messaging services are new in v19: before, routers know the role but not its subscriptions."""
+        of_role = SERVICE_HASH_VERSION if self.role is ServiceRole.MESSAGING else SERVICE_CERTS_VERSION
+        return version >= (of_role if self.from_version is None else self.from_version)
 
     def hello(self) -> ServiceHello:
         signer = private_key_from_der(self.credentials.private_key)
@@ -108,7 +116,7 @@ class SmpClientHandshake:
         require_session(hello.session_id, self.tls_session_id)
         version = agree_version(self._own_versions(hello), hello.versions)
         router_key = None if hello.router_key is None else self._router_key(hello.router_key)
-        offer = self.service if version >= SERVICE_CERTS_VERSION else None
+        offer = self.service if self.service is not None and self.service.fits(version) else None
         own_key = None if self.client_key is None or router_key is None else self.client_key
         sent = ClientHello(
             version,

@@ -66,6 +66,7 @@ SMP_RESPONSES: Final = MessageTable[Response](
     responses.ForwardedAnswer,
     responses.SubscriptionEnded,
     responses.ServiceSubscriptionEnded,
+    responses.AllDelivered,
     responses.QueueDeleted,
     responses.QueueInspected,
     Done,

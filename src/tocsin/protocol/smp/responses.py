@@ -235,6 +235,14 @@ class ServiceSubscriptionEnded(CountsQueues):
 
 
 @dataclass(frozen=True, slots=True)
+class AllDelivered(Response):
+    """ALLS: every message that waited when SUBS came was sent (v19; an older client could not read it)."""
+
+    tag: ClassVar[bytes] = b"ALLS"
+    entity: ClassVar[EntityRule] = EntityRule.EMPTY
+
+
+@dataclass(frozen=True, slots=True)
 class QueueDeleted(Response):
     """DELD: the queue or its notifier is gone. Before v10 the same event is `END`."""
 

@@ -14,7 +14,8 @@ from tocsin.protocol.smp.sender_commands import SendMessage, max_message_bytes
 from tocsin.routers.smp.links import remove_link
 from tocsin.routers.smp.notifications import NotificationDelivery
 from tocsin.routers.smp.peers import Delivery, Peer
-from tocsin.routers.smp.work import Execute, RouterState, Task, sealed_message
+from tocsin.routers.smp.receive_services import subscribe_recipient
+from tocsin.routers.smp.work import Execute, RouterState, Task, deliver_head
 from tocsin.stores.smp_records import (
     NotifierRecord,
     QueueRecord,
@@ -44,7 +45,7 @@ class Messages:
         before = peer.deliveries.get(queue.recipient_id)
         if before is not None and before.by_get:
             return Refused(CommandFault.PROHIBITED)
-        delivery = self._state.subscriptions.subscribe(peer, queue.recipient_id)
+        delivery = subscribe_recipient(self._state, task, queue)
         self._state.counters.subscriptions += 1
         if message := self._deliver(queue, delivery):
             task.messages.append((queue.recipient_id, message))
@@ -56,10 +57,11 @@ class Messages:
         queue, peer = task.queue, task.peer
         assert queue is not None
         delivery = peer.deliveries.get(queue.recipient_id)
+        subscribed = self._state.subscriptions.recipient_of(queue) is peer
+        if subscribed if delivery is None else not delivery.by_get:
+            return Refused(CommandFault.PROHIBITED)
         if delivery is None:
             delivery = peer.deliveries[queue.recipient_id] = Delivery(by_get=True)
-        elif not delivery.by_get:
-            return Refused(CommandFault.PROHIBITED)
         return self._deliver(queue, delivery) or Done()
 
     def acknowledge(self, task: Task) -> Response:
@@ -77,6 +79,9 @@ class Messages:
         if removed is not None and not removed.is_quota_marker:
             self._state.counters.messages_received += 1
             self._state.counters.messages_received_with_notification += removed.notify
+            self._state.counters.active.used(
+                queue.recipient_id, self._state.clock.now(), notify=removed.notify
+            )
         if delivery.by_get:
             return Done()
         return self._deliver(queue, delivery) or Done()
@@ -103,6 +108,7 @@ class Messages:
             return Refused(ErrorCode.QUOTA)
         state.counters.messages_sent += 1
         state.counters.messages_with_notification += command.flags.notify
+        state.counters.active.used(queue.recipient_id, now, notify=command.flags.notify)
         if queue.mode is QueueMode.MESSAGING and queue.sender_key is not None:
             remove_link(state, queue)
         if written.was_empty:
@@ -122,12 +128,20 @@ class Messages:
 
     def push_head(self, recipient_id: bytes) -> None:
         """A message for a connection that waits for one: nothing unacknowledged may be in its way."""
-        peer = self._state.subscriptions.recipient(recipient_id)
+        subscriptions = self._state.subscriptions
+        peer = subscriptions.recipient(recipient_id)
+        if peer is None and not subscriptions.receive_services:
+            return  # the common case when a recipient is away: without looking at the queue
         queue = self._state.store.queue_by_recipient(recipient_id)
-        if peer is None or queue is None:
+        if queue is None:
             return
-        delivery = peer.deliveries[recipient_id]
-        if delivery.delivered is not None:
+        peer = subscriptions.recipient_of(queue)
+        if peer is None:
+            return
+        delivery = peer.deliveries.get(recipient_id)
+        if delivery is None:
+            delivery = peer.deliveries[recipient_id] = Delivery(by_get=False)
+        elif delivery.by_get or delivery.delivered is not None:
             return
         message = self._deliver(queue, delivery)
         if message is not None and not peer.try_send([(recipient_id, message)]):
@@ -156,12 +170,4 @@ class Messages:
         return expired
 
     def _deliver(self, queue: QueueRecord, delivery: Delivery) -> MessageReceived | None:
-        """The head message, marked as delivered."""
-        message = self._state.store.head_message(queue.recipient_id)
-        if message is None:
-            delivery.delivered = None
-            return None
-        delivery.delivered = message.message_id
-        self._state.counters.messages_delivered += 1
-        self._state.counters.messages_fetched += delivery.by_get
-        return sealed_message(queue, message)
+        return deliver_head(self._state, queue, delivery)

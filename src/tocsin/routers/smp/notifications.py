@@ -26,7 +26,7 @@ from tocsin.protocol.smp.responses import (
     ServiceSubscribed,
     Subscribed,
 )
-from tocsin.routers.smp.peers import Event, Peer
+from tocsin.routers.smp.peers import Event, Peer, ServiceQueues
 from tocsin.routers.smp.queues import ATTEMPTS, make_notifier
 from tocsin.routers.smp.work import Execute, RouterState, Task
 from tocsin.stores.smp_records import StoredNotification
@@ -89,8 +89,11 @@ class NotificationDelivery:
                 del self._under_way[peer]
 
     def drop(self, peer: Peer) -> None:
-        """The connection is gone: what it has not proved to have is to be sent again."""
+        """The connection is gone: what it has not proved to have until its end is to be sent again."""
         for batch in self._under_way.pop(peer, []):
+            if _has(peer, batch):
+                self._forget(batch)
+                continue
             for notifier_id, nonce in batch.sent:
                 self._discard_nonce(notifier_id, nonce)
                 self._state.counters.notifications_repeated += 1
@@ -211,16 +214,16 @@ class Notifiers:
                 subscriptions.end_for_service(notifier.service_id, notifier.notifier_id, unless=peer)
             subscriptions.subscribe_notifier(peer, notifier.notifier_id)
             return Subscribed(None)
-        subscriptions.subscribe_service(peer, service.service_id)
+        served = subscriptions.subscribe_service(peer, service.service_id)
         if notifier.service_id != service.service_id:
             if notifier.service_id is not None:
                 subscriptions.end_for_service(notifier.service_id, notifier.notifier_id, unless=peer)
             subscriptions.end_notifier(notifier.notifier_id, unless=peer)
             self._associate(task, service.service_id)
-            subscriptions.count_for_service(service.service_id, 1)
-        elif not peer.service_notifiers:
+            served.add(notifier.notifier_id)
+        elif not served.count:
             # Of queues associated before only the first counts, until NSUBS counts all (smp.md 8.6).
-            subscriptions.count_for_service(service.service_id, 1)
+            served.add(notifier.notifier_id)
         return Subscribed(service.service_id)
 
     def subscribe_service(self, task: Task) -> Response:
@@ -230,7 +233,7 @@ class Notifiers:
         self._state.counters.notifier_service_subscriptions += 1
         self._state.subscriptions.subscribe_service(peer, service.service_id)
         associated = self._state.store.associated(service.service_id, ServiceRole.NOTIFIER)
-        peer.service_notifiers = associated.count
+        peer.service_queues = ServiceQueues.of(associated)
         return ServiceSubscribed(associated.count, associated.ids_hash)
 
     def _associate(self, task: Task, service_id: bytes | None) -> None:

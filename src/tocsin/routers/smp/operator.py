@@ -28,7 +28,7 @@ class QueueOperator:
         self._state.store.update_queue(replace(queue, status=reason))
         self._state.counters.queues_blocked += 1
         await self._state.store.commit()
-        if peer := self._state.subscriptions.recipient(queue.recipient_id):
+        if peer := self._state.subscriptions.recipient_of(queue):
             event = (queue.recipient_id, Refused(reason))
             if not peer.try_send([event]):
                 self._state.subscriptions.tell_later(peer, event)

@@ -36,6 +36,7 @@ from tocsin.protocol.smp.recipient_commands import (
 )
 from tocsin.protocol.smp.responses import QueueCreated, QueueInspected
 from tocsin.protocol.smp.sender_commands import SecureQueueBySender, SetsSenderKey
+from tocsin.routers.smp.receive_services import subscribe_recipient
 from tocsin.routers.smp.work import Execute, RouterState, Task
 from tocsin.stores.smp_records import NotifierRecord, QueueLink, QueueRecord, QueueStatus
 
@@ -108,7 +109,7 @@ class Queues:
         state.counters.links_set += link is not None
         state.counters.notifiers_created += notifier is not None
         if command.subscription is SubscriptionMode.SUBSCRIBE:
-            state.subscriptions.subscribe(task.peer, queue.recipient_id)
+            subscribe_recipient(state, task, queue)
         return QueueCreated(
             queue.recipient_id,
             queue.sender_id,
@@ -206,8 +207,9 @@ def delete_queue(state: RouterState, queue: QueueRecord, *, by: Task | None) -> 
     """With its messages and notifications; whoever subscribed is told, except the one who deleted."""
     state.store.delete_queue(queue.recipient_id)
     state.counters.queues_deleted += 1
+    state.counters.queues_deleted_secured += queue.sender_key is not None
     unless = None if by is None else by.peer
-    state.subscriptions.delete_queue(queue.recipient_id, unless=unless)
+    state.subscriptions.delete_queue(queue, unless=unless)
     if queue.notifier is not None:
         notifier = queue.notifier
         state.subscriptions.delete_notifier(notifier.notifier_id, notifier.service_id, unless=unless)

@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Final
 
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout
-from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError
+from tocsin.protocol.error_codes import ErrorCode, RouterError
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Refused
@@ -32,6 +32,7 @@ from tocsin.routers.smp.notifications import NotificationDelivery, Notifiers
 from tocsin.routers.smp.peers import Peer
 from tocsin.routers.smp.proxy import Proxy
 from tocsin.routers.smp.queues import day_of, queue_handlers
+from tocsin.routers.smp.receive_services import ReceiveServices
 from tocsin.routers.smp.verification import verify
 from tocsin.routers.smp.work import Execute, RouterState, Task
 from tocsin.stores.smp_records import QueueRecord, ServiceRecord
@@ -54,7 +55,7 @@ class _BlockAnswers:
     messages: list[bytes] = field(default_factory=list)
     afterwards: list[Callable[[], None]] = field(default_factory=list)
     slow: list[Task] = field(default_factory=list)
-    """Commands that need other routers; each is answered by itself, when it is done."""
+    """Commands that take their time; each is answered by itself, when it is done."""
     only_sends: bool = False
     """Nothing but messages sent, all authorized: such blocks in a row can be answered in one."""
 
@@ -83,12 +84,12 @@ class SmpRouter:
             **Notifiers(state).handlers(),
             RelayForwarded: Forwarding(state, self.execute).relay,
             Ping: lambda _task: Pong(),
-            SubscribeService: lambda _task: Refused(CommandFault.PROHIBITED),
         }
         self.proxy = Proxy(state)
         self._slow: dict[type[Command], Callable[[Task], Awaitable[Response]]] = {
             RequestProxySession: self.proxy.request_session,
             ForwardToRelay: self.proxy.forward,
+            SubscribeService: ReceiveServices(state).subscribe,
         }
         self.peers: set[Peer] = set()
 
@@ -231,6 +232,8 @@ class SmpRouter:
             answer = peer.session.response(task.corr_id, task.entity_id, response)
             with suppress(ConnectionLost):
                 await peer.connection.send([answer])
+                if task.following is not None:
+                    await task.following()
         finally:
             places.release()
 

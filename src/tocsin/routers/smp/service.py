@@ -12,6 +12,7 @@ from tocsin.config.smp_settings import SmpSettings
 from tocsin.crypto.credentials import Credentials
 from tocsin.observability.smp_counters import SmpCounters
 from tocsin.protocol.smp.dialect import SMP
+from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
 from tocsin.routers.smp.router import SmpRouter
 from tocsin.routers.smp.subscriptions import Subscriptions
 from tocsin.routers.smp.surroundings import Clock, Randomness, SystemClock, SystemRandomness
@@ -26,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 SLOW_PEERS_INTERVAL = 0.25
 """How often connections whose write queue was full are looked at again."""
+
+RELAYS_INTERVAL = 30.0
+"""How often unused connections to other routers are looked for, at least."""
 
 
 class RunningSmpRouter:
@@ -49,17 +53,18 @@ async def running_smp_router(
     *,
     clock: Clock | None = None,
     randomness: Randomness | None = None,
+    counters: SmpCounters | None = None,
 ) -> AsyncIterator[RunningSmpRouter]:
     """Serves until the block is left; then connections are drained. The store stays the caller's."""
     versions = VersionRange(settings.lowest_version, settings.highest_version)
     identity = RouterIdentity.create(SMP, credentials, versions)
-    counters = SmpCounters()
+    counters = counters or SmpCounters()
     state = RouterState(
         settings,
         store,
         clock or SystemClock(),
         randomness or SystemRandomness(),
-        Subscriptions(counters),
+        Subscriptions(counters, receive_services=settings.highest_version >= SERVICE_HASH_VERSION),
         counters,
     )
     router = SmpRouter(state, identity)
@@ -93,7 +98,7 @@ async def running_smp_router(
             yield RunningSmpRouter(state, router, listeners)
         finally:
             router.notifications.confirm()  # while connections can still tell: or they would be sent again
-            await router.proxy.close()
+            await router.proxy.relays.close()
 
 
 class _Timers:
@@ -121,6 +126,8 @@ class _Timers:
             (settings.end_interval or SLOW_PEERS_INTERVAL, self._flush_events),
             (SLOW_PEERS_INTERVAL, self._push_undelivered),
         ]
+        if settings.proxy.enabled:
+            turns.append((min(settings.proxy.relay_idle / 4, RELAYS_INTERVAL), self._close_idle_relays))
         if settings.inactive_ttl is not None:
             turns.append((settings.inactive_check_interval, self._disconnect_inactive))
         self._tasks = [asyncio.create_task(self._repeat(interval, turn)) for interval, turn in turns]
@@ -153,6 +160,9 @@ class _Timers:
         for peer in list(self._router.peers):
             if peer.undelivered and peer.connection.connection.write_room:
                 self._router.messages.push_undelivered(peer)
+
+    async def _close_idle_relays(self) -> None:
+        self._router.proxy.relays.close_idle()
 
     async def _disconnect_inactive(self) -> None:
         """Connections without subscriptions on which nothing has moved for long."""

@@ -1,18 +1,25 @@
 """Who gets what: at most one connection for each queue, each notifier and each service.
 
 Taking over is immediate; the connection that lost is told at the next flush of late events (smp.md 8.7, 9.4).
+
+A service has one role, so what is associated with it are either queues or notifiers. Queues of a messaging service
+(v19) have no subscriber of their own: their messages go to the service's connection, and a delivery is made there
+when the first one is sent.
 """
 
 from __future__ import annotations
 
 from tocsin.observability.smp_counters import SmpCounters
 from tocsin.protocol.smp.responses import QueueDeleted, ServiceSubscriptionEnded, SubscriptionEnded
-from tocsin.routers.smp.peers import Delivery, Event, Peer
+from tocsin.routers.smp.peers import Delivery, Event, Peer, ServiceQueues
+from tocsin.stores.smp_records import QueueRecord
 
 
 class Subscriptions:
-    def __init__(self, counters: SmpCounters) -> None:
+    def __init__(self, counters: SmpCounters, *, receive_services: bool = False) -> None:
         self._counters = counters
+        self.receive_services = receive_services
+        """Whether services get messages, not only notifications: from v19 on."""
         self._recipients: dict[bytes, Peer] = {}
         self._notifiers: dict[bytes, Peer] = {}
         self._services: dict[bytes, Peer] = {}
@@ -21,6 +28,12 @@ class Subscriptions:
 
     def recipient(self, recipient_id: bytes) -> Peer | None:
         return self._recipients.get(recipient_id)
+
+    def recipient_of(self, queue: QueueRecord) -> Peer | None:
+        """Who gets its messages: the connection of its service, or else its own subscriber."""
+        if queue.service_id is None or not self.receive_services:
+            return self._recipients.get(queue.recipient_id)
+        return self._services.get(queue.service_id)
 
     def notifier(self, notifier_id: bytes) -> Peer | None:
         return self._notifiers.get(notifier_id)
@@ -36,8 +49,7 @@ class Subscriptions:
         """The last one wins. Subscribing again on the same connection starts the delivery anew."""
         before = self._recipients.get(recipient_id)
         if before is not None and before is not peer:
-            del before.deliveries[recipient_id]
-            before.undelivered.discard(recipient_id)
+            before.end_delivery(recipient_id)
             self._tell(before, recipient_id, SubscriptionEnded())
         self._recipients[recipient_id] = peer
         delivery = peer.deliveries[recipient_id] = Delivery(by_get=False)
@@ -53,6 +65,13 @@ class Subscriptions:
         self._notifiers[notifier_id] = peer
         peer.notifiers.add(notifier_id)
 
+    def end_recipient(self, recipient_id: bytes, *, unless: Peer) -> None:
+        """The queue moves to a service: its own subscriber gets END."""
+        before = self._recipients.pop(recipient_id, None)
+        if before is not None and before is not unless:
+            before.end_delivery(recipient_id)
+            self._tell(before, recipient_id, SubscriptionEnded())
+
     def end_notifier(self, notifier_id: bytes, *, unless: Peer) -> None:
         """The notifier moves to a service: its own subscriber gets END."""
         before = self._notifiers.pop(notifier_id, None)
@@ -62,33 +81,41 @@ class Subscriptions:
         if before is not unless:
             self._tell(before, notifier_id, SubscriptionEnded())
 
-    def subscribe_service(self, peer: Peer, service_id: bytes) -> None:
+    def subscribe_service(self, peer: Peer, service_id: bytes) -> ServiceQueues:
         """Another connection of the service loses all of its subscriptions."""
         before = self._services.get(service_id)
         if before is not None and before is not peer:
-            self._tell(before, service_id, ServiceSubscriptionEnded(before.service_notifiers or 0))
-            before.service_notifiers = None
+            lost = before.service_queues or ServiceQueues()
+            self._tell(before, service_id, ServiceSubscriptionEnded(lost.count, lost.ids_hash))
+            before.service_queues = None
+            for recipient_id in list(before.deliveries):
+                before.end_delivery(recipient_id)
         self._services[service_id] = peer
-        if peer.service_notifiers is None:
-            peer.service_notifiers = 0
+        if peer.service_queues is None:
+            peer.service_queues = ServiceQueues()
+        return peer.service_queues
 
-    def count_for_service(self, service_id: bytes, change: int) -> None:
-        peer = self._services.get(service_id)
-        if peer is not None and peer.service_notifiers is not None:
-            peer.service_notifiers = max(0, peer.service_notifiers + change)
-
-    def end_for_service(self, service_id: bytes, notifier_id: bytes, *, unless: Peer) -> None:
-        """The service loses one notifier to another subscriber."""
-        peer = self._services.get(service_id)
-        self.count_for_service(service_id, -1)
+    def end_for_service(self, service_id: bytes, entity_id: bytes, *, unless: Peer) -> None:
+        """The service loses one queue or notifier to another subscriber."""
+        peer = self._remove_from_service(service_id, entity_id)
         if peer is not None and peer is not unless:
-            self._tell(peer, notifier_id, SubscriptionEnded())
+            self._tell(peer, entity_id, SubscriptionEnded())
 
-    def delete_queue(self, recipient_id: bytes, *, unless: Peer | None) -> None:
-        peer = self._recipients.pop(recipient_id, None)
+    def _remove_from_service(self, service_id: bytes, entity_id: bytes) -> Peer | None:
+        peer = self._services.get(service_id)
         if peer is not None:
-            peer.deliveries.pop(recipient_id, None)
-            peer.undelivered.discard(recipient_id)
+            if peer.service_queues is not None:
+                peer.service_queues.remove(entity_id)
+            peer.end_delivery(entity_id)
+        return peer
+
+    def delete_queue(self, queue: QueueRecord, *, unless: Peer | None) -> None:
+        recipient_id = queue.recipient_id
+        peer = self._recipients.pop(recipient_id, None)
+        if queue.service_id is not None and self.receive_services:
+            peer = self._remove_from_service(queue.service_id, recipient_id) or peer
+        if peer is not None:
+            peer.end_delivery(recipient_id)
             if peer is not unless:
                 self._tell(peer, recipient_id, QueueDeleted())
         if unless is not None:
@@ -99,8 +126,7 @@ class Subscriptions:
         if peer is not None:
             peer.notifiers.discard(notifier_id)
         if service_id is not None:
-            self.count_for_service(service_id, -1)
-            peer = self._services.get(service_id) or peer
+            peer = self._remove_from_service(service_id, notifier_id) or peer
         if peer is not None and peer is not unless:
             self._tell(peer, notifier_id, QueueDeleted())
 

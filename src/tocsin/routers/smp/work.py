@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from tocsin.protocol.sessions import RouterSession
 from tocsin.protocol.smp.delivered_messages import Delivered, DeliveredMessage, QuotaMarker, seal_delivered
 from tocsin.protocol.smp.responses import MessageReceived
 from tocsin.protocol.smp.sender_commands import MessageFlags
-from tocsin.routers.smp.peers import Peer
+from tocsin.routers.smp.peers import Delivery, Peer
 from tocsin.routers.smp.subscriptions import Subscriptions
 from tocsin.routers.smp.surroundings import Clock, Randomness
 from tocsin.stores.smp_records import QueueRecord, StoredMessage
@@ -49,9 +49,23 @@ class Task:
     """To this connection, behind the answers of the block."""
     afterwards: list[Callable[[], None]] = field(default_factory=list)
     """To others, before the answers."""
+    following: Callable[[], Awaitable[None]] | None = None
+    """To this connection, after the answer of a command that takes its time."""
 
 
 Execute: TypeAlias = Callable[[Task], Response]
+
+
+def deliver_head(state: RouterState, queue: QueueRecord, delivery: Delivery) -> MessageReceived | None:
+    """The head message, marked as delivered."""
+    message = state.store.head_message(queue.recipient_id)
+    if message is None:
+        delivery.delivered = None
+        return None
+    delivery.delivered = message.message_id
+    state.counters.messages_delivered += 1
+    state.counters.messages_fetched += delivery.by_get
+    return sealed_message(queue, message)
 
 
 def sealed_message(queue: QueueRecord, message: StoredMessage) -> MessageReceived:

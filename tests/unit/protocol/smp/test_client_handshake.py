@@ -188,6 +188,12 @@ def test_before_version_16_there_are_no_services() -> None:
     assert session.service is None
 
 
+@pytest.mark.parametrize(("role", "first"), [("N", 16), ("P", 16), ("M", 19)])
+def test_each_role_is_shown_from_its_version_on(role: str, first: int) -> None:
+    offer = ServiceOffer(ServiceRole(role.encode()), service_credentials(), SERVICE_KEY)
+    assert [version for version in range(6, 21) if offer.fits(version)] == list(range(first, 21))
+
+
 def test_service_credentials_need_a_signing_key() -> None:
     offer = ServiceOffer(ServiceRole.NOTIFIER, Credentials(service_credentials().chain, X.der), SERVICE_KEY)
     with pytest.raises(LocalProtocolError, match="Ed25519 or Ed448"):

@@ -9,6 +9,6 @@ def test_all_commands_and_responses_of_the_protocol_are_known() -> None:
         "NEW SUB SUBS KEY RKEY LSET LDEL NKEY NDEL GET ACK OFF DEL QUE "
         "SKEY SEND PING LKEY LGET NSUB NSUBS PRXY PFWD RFWD"
     )
-    responses = "IDS LNK SOK SOKS MSG NID NMSG PKEY RRES PRES END ENDS DELD INFO OK PONG ERR"
+    responses = "IDS LNK SOK SOKS MSG NID NMSG PKEY RRES PRES END ENDS ALLS DELD INFO OK PONG ERR"
     assert {kind.tag.decode() for kind in SMP.commands.kinds} == set(commands.split())
     assert {kind.tag.decode() for kind in SMP.responses.kinds} == set(responses.split())

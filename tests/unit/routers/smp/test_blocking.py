@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.doubles.smp_harness import (
     smp_router,
     x25519,
 )
+from tests.doubles.smp_process import SmpFolders
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
@@ -40,7 +42,9 @@ from tocsin.protocol.smp.recipient_commands import (
 from tocsin.protocol.smp.responses import QueueDeleted
 from tocsin.protocol.smp.sender_commands import GetLinkData, SecureLinkedQueue, SecureQueueBySender
 from tocsin.routers.smp.operator import QueueOperator
+from tocsin.stores.memory.store_folder import STORE_LOG
 from tocsin.stores.smp_records import QueueStatus
+from tocsin.wire.base64url import encode_base64url
 
 SPAM = Blocked(BlockReason.SPAM, BlockNotice(86_400))
 CONTENT = Blocked(BlockReason.CONTENT)
@@ -53,11 +57,15 @@ def set_status(router: SmpHarness, queue: Queue, status: QueueStatus | Blocked) 
     assert router.store.update_queue(replace(record, status=status))
 
 
-async def test_b1_a_blocked_queue_cannot_be_secured() -> None:
-    async with smp_router() as router:
-        client, key = await router.connect(), ed25519()
-        queue = await client.new_queue()
-        set_status(router, queue, CONTENT)
+async def test_b1_a_blocked_queue_cannot_be_secured(tmp_path: Path) -> None:
+    """Blocked by a line of the store log, as the reference's operators may write it."""
+    folders, key = SmpFolders(tmp_path), ed25519()
+    async with folders.run() as router:
+        queue = await (await router.connect()).new_queue()
+    with (folders.store / STORE_LOG).open("a") as log:
+        log.write(f"BLOCK {encode_base64url(queue.recipient_id)} reason=content\n")
+    async with folders.run() as router:
+        client = await router.connect()
         assert await client.ask(SecureQueueBySender(key.public), queue.sender_id, key) == Refused(CONTENT)
 
 

@@ -23,10 +23,10 @@ from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.sessions import BlockCoder
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.hellos import ClientHello, RouterHello
-from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
+from tocsin.protocol.smp.notifier_commands import SubscribeNotifications, SubscribeServiceNotifications
 from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import Subscribe
-from tocsin.protocol.smp.responses import Subscribed, SubscriptionEnded
+from tocsin.protocol.smp.responses import ServiceSubscribed, Subscribed, SubscriptionEnded
 from tocsin.stores.memory.smp_memory_store import NoJournal, SmpMemoryStore
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.dialer import dial
@@ -220,17 +220,21 @@ async def test_what_cannot_be_kept_is_not_confirmed() -> None:
 
 
 async def test_idle_connections_without_subscriptions_are_closed() -> None:
-    async with smp_router(inactive_ttl=0.05, inactive_check_interval=0.05) as router:
+    async with smp_router(inactive_ttl=0.5, inactive_check_interval=0.1) as router:
         subscriber, notified = await router.connect(), await router.connect()
         queue = await subscriber.new_queue()
         notifier = await subscriber.enable_notifications(queue)
         subscribe = SubscribeNotifications()
         assert await notified.ask(subscribe, notifier.notifier_id, notifier.key) == Subscribed()
-        idle = await router.connect()
-        with pytest.raises(ConnectionLost):
-            await idle.block()
-        assert await subscriber.ask(Ping()) == Pong()
-        assert await notified.ask(Ping()) == Pong()
+        service = await router.connect_service()
+        assert await service.ask(SubscribeServiceNotifications(), service.service_id) == ServiceSubscribed(0)
+        idle, fetching = await router.connect(), await router.connect()
+        assert await fetching.get(queue) == OK
+        for client in (idle, fetching):  # GET is no subscription
+            with pytest.raises(ConnectionLost):
+                await client.block()
+        for client in (subscriber, notified, service):
+            assert await client.ask(Ping()) == Pong()
 
 
 async def test_late_events_reach_a_connection_whose_write_queue_is_shorter_than_they_are() -> None:

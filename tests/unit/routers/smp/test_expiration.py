@@ -6,6 +6,7 @@ import pytest
 
 from tests.doubles.smp_harness import (
     OK,
+    QUOTA,
     HeldClock,
     Queue,
     SmpHarness,
@@ -13,6 +14,7 @@ from tests.doubles.smp_harness import (
     smp_router,
     until,
 )
+from tocsin.protocol.smp.delivered_messages import QuotaMarker
 from tocsin.protocol.smp.responses import Subscribed
 
 
@@ -88,3 +90,22 @@ async def test_a_message_that_expired_while_delivered_can_still_be_acknowledged(
         assert await sender.send_message(queue, b"new") == OK
         answer = await client.acknowledged(queue, message)
         assert queue.body(answer) == b"new"
+
+
+async def test_expiration_stops_at_the_quota_marker() -> None:
+    """The recipient must learn that messages were lost (smp.md 7.3)."""
+    clock = HeldClock()
+    async with smp_router(
+        clock=clock, message_quota=2, message_ttl=1.0, message_expiry_interval=0.05
+    ) as router:
+        client, queue = await expiring_queue(router)
+        for body, answer in ((b"1", OK), (b"2", OK), (b"lost", QUOTA)):
+            assert await client.send_message(queue, body) == answer
+        clock.time += 3
+        await until(lambda: router.store.message_count(queue.recipient_id) == 1)
+        assert await client.send_message(queue, b"lost too") == QUOTA
+        marker = await client.got(queue)
+        assert isinstance(queue.delivered(marker), QuotaMarker)
+        assert await client.acknowledge(queue, marker) == OK
+        assert await client.send_message(queue, b"3") == OK
+        assert router.running.state.counters.messages_expired == 2

@@ -19,13 +19,14 @@ from tests.doubles.smp_harness import (
     smp_router,
     x25519,
 )
+from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.smp.queue_modes import LinkData, LinkRequest, QueueMode
 from tocsin.protocol.smp.recipient_commands import (
     DeleteLinkData,
     SecureQueue,
     SetLinkData,
 )
-from tocsin.protocol.smp.responses import LinkContent
+from tocsin.protocol.smp.responses import LinkContent, QueueCreated
 from tocsin.protocol.smp.sender_commands import GetLinkData, SecureLinkedQueue
 
 
@@ -131,3 +132,38 @@ async def test_a_secured_contact_queue_keeps_its_link() -> None:
         assert await client.ask(SetLinkData(link_id, data), queue.recipient_id, queue.key) == OK
         assert await client.send_message(replace(queue, sender_key=sender_key), b"hello") == OK
         assert await client.ask(GetLinkData(), link_id) == LinkContent(queue.sender_id, data)
+
+
+async def test_a_queue_that_does_not_say_what_it_is_for_shows_its_link_until_it_is_secured() -> None:
+    async with smp_router() as router:
+        client, link_id, data = await router.connect(), os.urandom(24), LinkData(b"fixed", b"user")
+        queue, sender_key = await client.new_queue(mode=None), ed25519()
+        assert await client.ask(SetLinkData(link_id, data), queue.recipient_id, queue.key) == OK
+        assert await client.ask(GetLinkData(), link_id) == LinkContent(queue.sender_id, data)
+        assert await client.ask(SecureLinkedQueue(sender_key.public), link_id, sender_key) == AUTH
+        assert await client.ask(SecureQueue(sender_key.public), queue.recipient_id, queue.key) == OK
+        assert await client.ask(GetLinkData(), link_id) == AUTH
+        assert await client.ask(SetLinkData(link_id, data), queue.recipient_id, queue.key) == AUTH
+
+
+async def test_an_invitation_can_get_its_link_later() -> None:
+    async with smp_router() as router:
+        client, link_id, data = await router.connect(), os.urandom(24), LinkData(b"fixed", b"user")
+        queue, sender_key = await client.new_queue(), ed25519()
+        assert await client.ask(SetLinkData(link_id, data), queue.recipient_id, queue.key) == OK
+        assert await client.ask(GetLinkData(), link_id) == AUTH
+        secure = SecureLinkedQueue(sender_key.public)
+        assert await client.ask(secure, link_id, sender_key) == LinkContent(queue.sender_id, data)
+
+
+async def test_a_link_that_exists_cannot_be_chosen_for_a_new_queue() -> None:
+    """The client chose the id, so there is no second attempt (smp.md 6.6)."""
+    async with smp_router() as router:
+        client, link_id = await router.connect(), os.urandom(24)
+        for answer in (QueueCreated, Refused):
+            key, corr_id = ed25519(), os.urandom(24)
+            link = LinkRequest(link_id, sender_id_for(corr_id), LinkData(b"fixed", b"user"))
+            command = create_command(key, x25519(), mode=QueueMode.CONTACT, link=link)
+            created = await client.ask(command, key=key, corr_id=corr_id)
+            assert isinstance(created, answer)
+        assert created == AUTH

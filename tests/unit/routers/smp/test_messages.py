@@ -217,6 +217,25 @@ async def test_a_message_to_oneself_comes_before_the_answer() -> None:
         assert await client.block() == [Received(asked.corr_id or b"", queue.sender_id, OK)]
 
 
+async def test_one_message_at_a_time_is_delivered() -> None:
+    """The next one is the answer to the acknowledgement; a message is pushed only into an empty queue."""
+    async with smp_router() as router:
+        recipient, sender = await router.connect(), await router.connect()
+        queue = await recipient.secured_queue()
+        for body in (b"1", b"2"):
+            assert await sender.send_message(queue, body) == OK
+        first = await recipient.message(queue)
+        await recipient.nothing()
+        second = await recipient.acknowledged(queue, first)
+        assert await sender.send_message(queue, b"3") == OK
+        await recipient.nothing()
+        third = await recipient.acknowledged(queue, second)
+        assert [queue.body(each) for each in (first, second, third)] == [b"1", b"2", b"3"]
+        assert await recipient.acknowledge(queue, third) == OK
+        assert await sender.send_message(queue, b"4") == OK
+        await recipient.receive(queue, b"4")
+
+
 async def test_subscribing_again_delivers_the_message_again() -> None:
     async with smp_router() as router:
         client, sender = await router.connect(), await router.connect()
@@ -323,7 +342,7 @@ async def test_delivered_messages_say_when_and_how_they_were_sent(flags: bytes) 
 
 
 @pytest.mark.parametrize(
-    ("version", "longest"), [(6, 16088), (7, 16088), (8, 16064), (11, 16048), (18, 16048)]
+    ("version", "longest"), [(6, 16088), (7, 16088), (8, 16064), (10, 16064), (11, 16048), (18, 16048)]
 )
 async def test_the_longest_message_depends_on_the_version(version: int, longest: int) -> None:
     async with smp_router() as router:

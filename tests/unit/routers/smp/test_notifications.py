@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
+import sys
 from dataclasses import replace
 
 import pytest
@@ -368,6 +371,36 @@ async def test_a_notification_that_nobody_confirmed_goes_to_the_next_subscriber(
         await second.nothing()  # it is still under way to the first
         first.connection.abort()
         assert await second.event() == lost
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells what was acknowledged")
+@pytest.mark.parametrize("reset", [False, True])
+async def test_what_the_peer_had_when_it_left_is_not_sent_again(reset: bool) -> None:
+    """It left before the next pass could ask. Who resets the connection may have thrown it away unread."""
+    async with smp_router(notification_interval=3600.0) as router:
+        client, first, second = await router.connect(), await router.connect(), await router.connect()
+        queue = await client.new_queue(subscription=CREATE_ONLY)
+        notifier = await client.enable_notifications(queue)
+        assert await first.subscribe_notifier(notifier) == Subscribed()
+        assert await client.send_message(queue, b"hello", notify=True) == OK
+        notifications = router.running.router.notifications
+        notifications.deliver()
+        received = await first.event()
+        assert router.store.notifications(notifier.notifier_id)
+        peer = router.peer_of(first)
+        if reset:
+            linger = struct.pack("ii", 1, 0)
+            first.connection._connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        first.connection.abort()
+        await until(lambda: peer not in router.running.router.peers)
+        assert await second.subscribe_notifier(notifier) == Subscribed()
+        notifications.deliver()
+        if reset:
+            assert await second.event() == received
+        else:
+            await second.nothing()
+            assert not router.store.notifiers_with_notifications()
+        assert router.running.state.counters.notifications_repeated == reset
 
 
 async def test_a_notification_that_the_peer_has_is_not_sent_again_after_a_stop() -> None:

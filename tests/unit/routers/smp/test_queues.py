@@ -11,9 +11,11 @@ import pytest
 
 from tests.doubles.smp_harness import (
     AUTH,
+    INTERNAL,
     LARGE_MSG,
     NO_MSG,
     OK,
+    QUOTA,
     SIG0,
     START,
     HeldClock,
@@ -26,12 +28,15 @@ from tests.doubles.smp_harness import (
     smp_router,
     x25519,
 )
-from tocsin.crypto.keys import AuthPrivateKey
+from tocsin.crypto.keys import AuthPrivateKey, X25519PrivateKey
+from tocsin.protocol.error_codes import Blocked, BlockReason
+from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.smp.queue_modes import NotifierKeys, QueueMode, SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import (
     AcknowledgeMessage,
     DeleteQueue,
     DisableNotifications,
+    EnableNotifications,
     GetMessage,
     InspectQueue,
     ReplaceRecipientKeys,
@@ -41,6 +46,7 @@ from tocsin.protocol.smp.recipient_commands import (
 )
 from tocsin.protocol.smp.responses import QueueCreated, QueueInspected, Subscribed
 from tocsin.protocol.smp.sender_commands import SecureQueueBySender
+from tocsin.routers.smp.operator import QueueOperator
 
 LONGEST = 16048
 
@@ -298,3 +304,108 @@ async def test_the_day_of_last_use_is_kept() -> None:
         record = router.store.queue_by_recipient(queue.recipient_id)
         assert record is not None
         assert record.updated_at == clock.time - clock.time % 86_400
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "stored"),
+    [
+        (6, QueueMode.MESSAGING, None),
+        (8, QueueMode.MESSAGING, None),
+        (9, QueueMode.MESSAGING, QueueMode.MESSAGING),
+        (14, QueueMode.CONTACT, QueueMode.CONTACT),
+        (15, QueueMode.MESSAGING, QueueMode.MESSAGING),
+        (15, QueueMode.CONTACT, QueueMode.CONTACT),
+        (15, None, None),
+        (18, None, None),
+    ],
+)
+async def test_what_may_be_done_to_a_queue_depends_on_the_mode_that_its_version_could_say(
+    version: int, asked: QueueMode, stored: QueueMode | None
+) -> None:
+    """Before v9 NEW cannot say it, up to v14 it is a flag (smp.md 6.6)."""
+    async with smp_router() as router:
+        creator, newest, key = await router.connect(version), await router.connect(), ed25519()
+        queue = await creator.new_queue(mode=asked)
+        keys = ReplaceRecipientKeys((queue.key.public,))
+        contact, messaging = stored is QueueMode.CONTACT, stored is QueueMode.MESSAGING
+        assert await newest.ask(keys, queue.recipient_id, queue.key) == (OK if contact else AUTH)
+        secure = SecureQueueBySender(key.public)
+        assert await newest.ask(secure, queue.sender_id, key) == (OK if messaging else AUTH)
+
+
+async def test_recipient_and_sender_may_secure_a_queue_with_the_same_key() -> None:
+    async with smp_router() as router:
+        client, key, other = await router.connect(), ed25519(), ed25519()
+        queue = await client.new_queue()
+        assert await client.ask(SecureQueue(key.public), queue.recipient_id, queue.key) == OK
+        assert await client.ask(SecureQueueBySender(other.public), queue.sender_id, other) == AUTH
+        assert await client.ask(SecureQueueBySender(key.public), queue.sender_id, key) == OK
+        assert await client.ask(SecureQueue(key.public), queue.recipient_id, queue.key) == OK
+        assert await client.ask(SecureQueue(other.public), queue.recipient_id, queue.key) == AUTH
+
+
+async def test_the_state_of_a_queue_is_looked_at_before_its_quota() -> None:
+    async with smp_router(message_quota=1) as router:
+        client = await router.connect()
+        queue = await client.new_queue(subscription=SubscriptionMode.CREATE_ONLY)
+        assert await client.send_message(queue, b"1") == OK
+        assert await client.send_message(queue, b"2") == QUOTA
+        blocked = Blocked(BlockReason.SPAM)
+        assert await QueueOperator(router.running.state).block(queue.sender_id, blocked)
+        assert await client.send_message(queue, b"2") == Refused(blocked)
+        assert await QueueOperator(router.running.state).unblock(queue.sender_id)
+        assert await client.ask(SuspendQueue(), queue.recipient_id, queue.key) == OK
+        assert await client.send_message(queue, b"2") == AUTH
+
+
+async def test_receiving_goes_on_after_a_queue_was_suspended() -> None:
+    async with smp_router() as router:
+        recipient, sender = await router.connect(), await router.connect()
+        queue = await recipient.secured_queue()
+        for body in (b"1", b"2"):
+            assert await sender.send_message(queue, body) == OK
+        first = await recipient.message(queue)
+        assert await recipient.ask(SuspendQueue(), queue.recipient_id, queue.key) == OK
+        second = await recipient.acknowledged(queue, first)
+        assert queue.body(second) == b"2"
+        assert await recipient.acknowledge(queue, second) == OK
+
+
+class UnluckyRandomness:
+    """Gives these ids in turn, then new ones."""
+
+    def __init__(self) -> None:
+        self.ids: list[bytes] = []
+
+    def new_id(self) -> bytes:
+        return self.ids.pop(0) if self.ids else os.urandom(24)
+
+    def new_dh_key(self) -> X25519PrivateKey:
+        return x25519()
+
+
+async def test_ids_that_are_taken_are_drawn_again_three_times() -> None:
+    randomness = UnluckyRandomness()
+    async with smp_router(randomness=randomness) as router:
+        client, key = await router.connect(), ed25519()
+        queue = await client.new_queue(key)
+        taken = [queue.recipient_id, queue.sender_id]
+        randomness.ids = taken * 2
+        created = await client.expect(QueueCreated, create_command(key, x25519()), key=key)
+        assert {created.recipient_id, created.sender_id}.isdisjoint(taken)
+        randomness.ids = taken * 3
+        assert await client.ask(create_command(key, x25519()), key=key) == INTERNAL
+        assert randomness.ids == []
+
+
+async def test_notifier_ids_that_are_taken_are_drawn_again_three_times() -> None:
+    randomness = UnluckyRandomness()
+    async with smp_router(randomness=randomness) as router:
+        client = await router.connect()
+        first, second = await client.new_queue(), await client.new_queue()
+        taken = (await client.enable_notifications(first)).notifier_id
+        randomness.ids = [taken] * 2
+        assert (await client.enable_notifications(second)).notifier_id != taken
+        randomness.ids = [taken] * 3
+        command = EnableNotifications(NotifierKeys(ed25519().public, x25519().public))
+        assert await client.ask(command, second.recipient_id, second.key) == INTERNAL

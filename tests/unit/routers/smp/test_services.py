@@ -18,6 +18,7 @@ from tests.doubles.smp_harness import (
     x25519,
 )
 from tocsin.errors import HandshakeFault, HandshakeRefused
+from tocsin.protocol.messages import ServiceSigning
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.sessions import ServiceRole, ServiceSession
 from tocsin.protocol.smp.notifier_commands import SubscribeServiceNotifications
@@ -26,6 +27,7 @@ from tocsin.protocol.smp.recipient_commands import (
     EnableNotifications,
     Subscribe,
     SubscribeService,
+    SuspendQueue,
 )
 from tocsin.protocol.smp.responses import (
     ServiceSubscribed,
@@ -137,6 +139,27 @@ async def test_a_service_signature_on_other_commands_is_refused() -> None:
         client.session.service = ServiceSession(b"S" * 24, b"f" * 32, ed25519())
         assert await client.ask(Subscribe(), queue.recipient_id, queue.key) == SERVICE
         assert await client.ask(create_command(queue.key, x25519()), key=queue.key) == SERVICE
+
+
+class SignedTwice(Raw):
+    """Any bytes in place of a command, with the service's signature beside the key's."""
+
+    service_signing = ServiceSigning.BESIDE
+
+
+async def test_only_new_sub_and_nsub_are_signed_twice() -> None:
+    """Every other command of a service session is signed by the queue's key alone (smp.md 5.4)."""
+    async with smp_router() as router:
+        service = await router.connect_service(role=ServiceRole.MESSAGING)
+        key, dh_key = ed25519(), x25519()
+        queue = opened(dh_key, key, await service.ask(create_command(key, dh_key), key=key))
+        for command in (b"QUE", b"GET", b"OFF", b"DEL", b"NDEL", b"ACK \x00"):
+            assert await service.ask(SignedTwice(command), queue.recipient_id, key) == SERVICE
+        assert await service.ask(SignedTwice(b"SEND F hello"), queue.sender_id, key) == SERVICE
+        notifier_service = await router.connect_service("another")
+        signed_twice = await notifier_service.ask(SignedTwice(b"NSUBS"), notifier_service.service_id, key)
+        assert signed_twice == SERVICE
+        assert await service.ask(SuspendQueue(), queue.recipient_id, key) == OK
 
 
 # Roles

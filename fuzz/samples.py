@@ -176,6 +176,7 @@ SMP_RESPONSES: Final[tuple[Response, ...]] = (
     responses.ForwardedAnswer(b"sealed"),
     responses.SubscriptionEnded(),
     responses.ServiceSubscriptionEnded(7),
+    responses.AllDelivered(),
     responses.QueueDeleted(),
     *(responses.QueueInspected(each.to_json()) for each in QUEUE_INFORMATION),
     Done(),

@@ -11,11 +11,12 @@ import asyncio
 import gc
 import os
 import resource
+import sys
 import tempfile
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,7 @@ from typing import Final
 from rich.progress import track
 
 from bench import floor
-from bench.idle_connections import resident_bytes
+from bench.idle_connections import growth, resident_bytes
 from bench.results import Result, show
 from bench.wire import AUTHORIZED_OVERHEAD, RATIO_LIMIT, SEND_BODY_BYTES, make_credentials
 from tocsin.clients import Request, SmpClient
@@ -37,7 +38,7 @@ from tocsin.protocol.smp.queue_modes import NotifierKeys, QueueMode, QueueReques
 from tocsin.protocol.smp.recipient_commands import CreateQueue, SecureQueue
 from tocsin.protocol.smp.responses import MessageReceived, NotificationReceived, QueueCreated
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
-from tocsin.routers.smp.service import running_smp_router
+from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.memory.smp_store_files import open_smp_store
 from tocsin.stores.smp_records import NotifierRecord, QueueRecord
@@ -60,7 +61,11 @@ class Queue:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.smp", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a smoke run")
+    parser.add_argument("--idle", type=int, metavar="N", help="only the memory of N idle connections, in KiB")
     options = parser.parse_args()
+    if options.idle is not None:
+        print(asyncio.run(_idle_kibibytes(options.idle)))
+        return
     results = asyncio.run(measure(quick=options.quick))
     show("The SMP router: CPU of clients and router together on one core", results)
 
@@ -68,24 +73,32 @@ def main() -> None:
 async def measure(*, quick: bool) -> list[Result]:
     # First, while the memory of the process is not yet shaped by anything else.
     results = await _holding(1000 if quick else 1_000_000)
+    results.append(await _connection_memory(50 if quick else 5000))
     results.append(await _send_ratio(100 if quick else 1500))
     for connections in track((1, 5) if quick else CONNECTIONS, "Delivering", transient=True):
         results += await _deliveries(connections, messages=20 if quick else max(1000, connections))
     return results
 
 
-@asynccontextmanager
-async def _router(credentials: Credentials, **changes: object) -> AsyncIterator[RouterAddress]:
+def _running(credentials: Credentials) -> AbstractAsyncContextManager[RunningSmpRouter]:
     settings = SmpSettings(
         hosts=("127.0.0.1",),
         ports=(0,),
         notification_interval=0.0,
         message_quota=100_000,
-        **changes,  # type: ignore[arg-type]
     )
-    async with running_smp_router(settings, credentials, SmpMemoryStore()) as running:
-        location = RouterLocation(("127.0.0.1",), str(running.ports[0]), credentials.fingerprint)
-        yield RouterAddress(Scheme.SMP, location)
+    return running_smp_router(settings, credentials, SmpMemoryStore())
+
+
+def _address(running: RunningSmpRouter, credentials: Credentials) -> RouterAddress:
+    location = RouterLocation(("127.0.0.1",), str(running.ports[0]), credentials.fingerprint)
+    return RouterAddress(Scheme.SMP, location)
+
+
+@asynccontextmanager
+async def _router(credentials: Credentials) -> AsyncIterator[RouterAddress]:
+    async with _running(credentials) as running:
+        yield _address(running, credentials)
 
 
 async def _new_queue(client: SmpClient, notifier: NotifierKeys | None = None) -> Queue:
@@ -99,6 +112,23 @@ async def _new_queue(client: SmpClient, notifier: NotifierKeys | None = None) ->
     ids = await client.create_queue(command, key)
     await client.ask(Done, SecureQueue(sender_key.public), ids.recipient_id, key)
     return Queue(client, ids, key, sender_key)
+
+
+async def _connection_memory(count: int) -> Result:
+    """In a process of its own, whose memory nothing else has shaped."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.smp", "--idle", str(count), stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await process.communicate()
+    return Result(f"memory of an idle connection ({count} open)", float(printed), "KiB")
+
+
+async def _idle_kibibytes(count: int) -> float:
+    """Of each session that is open and silent, with the whole router behind it."""
+    credentials = make_credentials()
+    async with _running(credentials) as running:
+        grown = await growth(_address(running, credentials), count, lambda: len(running.router.peers))
+    return grown / count / 1024
 
 
 async def _send_ratio(count: int) -> Result:
@@ -187,16 +217,46 @@ async def _measure_deliveries(
         await sender.send_message(queue.ids.sender_id, bytes(1000), notify=True, key=queue.sender_key)
     await all_arrived.wait()
     spent = (time.process_time() - began) / messages
+    latencies = [*map(sorted, (to_recipient, to_notifier))]
+    to_recipient.clear()
+    to_notifier.clear()
+    all_arrived.clear()
+    rushed = time.perf_counter()
+    await _send_at_once(sender, queues, messages, [sent_to, notified_of])
+    await all_arrived.wait()
+    per_second = messages / (time.perf_counter() - rushed)
     for each in listening:
         each.cancel()
     await asyncio.gather(*listening, return_exceptions=True)
     name = f"{len(queues)} connections"
     return [
         Result(f"SEND, MSG, ACK and NMSG, {name}: CPU", spent * 1e6, "µs"),
-        Result(f"SEND to MSG, {name}: median", _percentile(to_recipient, 50) * 1e3, "ms"),
-        Result(f"SEND to MSG, {name}: 99 %", _percentile(to_recipient, 99) * 1e3, "ms"),
-        Result(f"SEND to NMSG, {name}: median", _percentile(to_notifier, 50) * 1e3, "ms"),
+        Result(f"SEND to MSG, {name}: median", _percentile(latencies[0], 50) * 1e3, "ms"),
+        Result(f"SEND to MSG, {name}: 99 %", _percentile(latencies[0], 99) * 1e3, "ms"),
+        Result(f"SEND to NMSG, {name}: median", _percentile(latencies[1], 50) * 1e3, "ms"),
+        Result(f"SEND to NMSG, {name}: 99 %", _percentile(latencies[1], 99) * 1e3, "ms"),
+        Result(f"SEND, MSG, ACK and NMSG, {name}: throughput", per_second, "messages/s"),
     ]
+
+
+async def _send_at_once(
+    sender: SmpClient,
+    queues: Sequence[Queue],
+    messages: int,
+    sent_at: Sequence[defaultdict[bytes, deque[float]]],
+) -> None:
+    """As fast as the router takes them."""
+    command = SendMessage(MessageFlags(notify=True), bytes(1000))
+    now = asyncio.get_running_loop().time()
+    requests = []
+    for number in range(messages):
+        queue = queues[number % len(queues)]
+        for times in sent_at:
+            times[queue.ids.sender_id].append(now)
+        requests.append(Request(command, queue.ids.sender_id, queue.sender_key))
+    async for answer in sender.request_all(requests):
+        if answer.outcome != Done():
+            raise RuntimeError(f"SEND failed: {answer.outcome!r}")
 
 
 def _percentile(values: list[float], percent: int) -> float:

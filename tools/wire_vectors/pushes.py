@@ -27,21 +27,14 @@ from tocsin.protocol.ntf.pushes import (
     unseal_code,
     unseal_notifications,
 )
+from tocsin.push.apns.request import ADDED, PATH, request_headers
+from tocsin.push.provider import PushRequest, Urgency
 from tools.wire_vectors.comparison import Mismatch, holds, same
 from tools.wire_vectors.deliveries import agreed_key, check_meta
 from tools.wire_vectors.files import BadVector, Fields, Vector
 
-_FIRST_HEADERS: Final = (
-    ":authority",
-    ":scheme",
-    ":method",
-    ":path",
-    "apns-topic",
-    "apns-push-type",
-    "authorization",
-)
 _BEARER: Final = "bearer "
-_TOPIC: Final = "chat.simplex.app"
+_TOPIC: Final = b"chat.simplex.app"
 
 
 def check_push(vector: Vector) -> None:
@@ -50,7 +43,7 @@ def check_push(vector: Vector) -> None:
     push = parse_push_json(body)
     same("the JSON body", push_json(push), body)
     headers = _headers(http)
-    _check_headers(headers, push)
+    _check_headers(headers, push, body)
     if "jwt" in vector.fields:
         _check_jwt(vector.fields.object("jwt"), headers["authorization"])
     if "decrypted" in vector.fields:
@@ -72,18 +65,23 @@ def _headers(http: Fields) -> dict[str, str]:
     return headers
 
 
-def _check_headers(headers: dict[str, str], push: Push) -> None:
-    """ntf.md 3.3."""
-    background = not isinstance(push, MessagePush)
-    names = (*_FIRST_HEADERS, "apns-priority") if background else _FIRST_HEADERS
-    same("the names of the headers", names, tuple(headers))
-    same("apns-push-type", "background" if background else "alert", headers["apns-push-type"])
-    same("apns-priority", "5" if background else None, headers.get("apns-priority"))
-    same(":method", "POST", headers[":method"])
-    same(":scheme", "https", headers[":scheme"])
-    same("apns-topic", _TOPIC, headers["apns-topic"])
-    holds("the path is not that of a device", headers[":path"].startswith("/3/device/"))
-    holds("the authorization is no bearer token", headers["authorization"].startswith(_BEARER))
+def _check_headers(headers: dict[str, str], push: Push, body: bytes) -> None:
+    """ntf.md 3.3: our request, with the values of this one, begins with the same headers in the same order."""
+    path = headers.get(":path", "").encode()
+    holds("the path is not that of a device", path.startswith(PATH))
+    holds("the authorization is no bearer token", headers.get("authorization", "").startswith(_BEARER))
+    urgency = Urgency.ALERT if isinstance(push, MessagePush) else Urgency.BACKGROUND
+    ours = request_headers(
+        PushRequest(path.removeprefix(PATH), body, urgency, push_id="", expires_at=0),
+        authority=headers.get(":authority", "").encode(),
+        topic=_TOPIC,
+        authorization=headers["authorization"].encode(),
+    )
+    same(
+        "the headers",
+        [(name.decode(), value.decode()) for name, value, _ in ours if name not in ADDED],
+        list(headers.items()),
+    )
 
 
 def _check_jwt(jwt: Fields, authorization: str) -> None:

@@ -8,24 +8,31 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self, TypeAlias, assert_never
+from functools import lru_cache
+from typing import Final, Self, TypeAlias, assert_never
 
 from tocsin.crypto.boxes import NONCE_BYTES, BoxKey, seal, unseal
 from tocsin.errors import DecodeError
+from tocsin.protocol.addresses import RouterLocation, Scheme
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
-from tocsin.wire.base64url import decode_base64url, encode_base64url
+from tocsin.wire.base64url import base64url_bytes, decode_base64url
 from tocsin.wire.padding import LENGTH_BYTES, pad, unpad
 from tocsin.wire.reader import as_text
 
 PADDED_PUSH_BYTES: Final = 3072
+ALIGNED_BYTES: Final = 24
+ALIGNED_CHARACTERS: Final = 32
+"""24 bytes of base64, without padding."""
 MAX_LIST_BYTES: Final = PADDED_PUSH_BYTES - LENGTH_BYTES
 
-_BACKGROUND: Final = {"content-available": 1}
-_ALERT: Final = {
-    "mutable-content": 1,
-    "alert": "Encrypted message or another app event",
-    "category": "NTF_CAT_CHECK_MESSAGE",
-}
+_VERIFICATION: Final = (
+    b'{"aps":{"content-available":1},"notificationData":{"nonce":"%b","verification":"%b"}}'
+)
+_MESSAGE: Final = (
+    b'{"aps":{"mutable-content":1,"alert":"Encrypted message or another app event",'
+    b'"category":"NTF_CAT_CHECK_MESSAGE"},"notificationData":{"message":"%b","nonce":"%b"}}'
+)
+_CHECK_MESSAGES: Final = b'{"aps":{"content-available":1},"notificationData":{"checkMessages":true}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +46,7 @@ class PushedNotification:
     sealed_meta: bytes = field(repr=False)
 
     def text(self) -> str:
-        return " ".join(
-            (
-                self.queue.text(),
-                str(self.received_at),
-                encode_base64url(self.nonce),
-                encode_base64url(self.sealed_meta),
-            )
-        )
+        return notification_text(self.queue, self.received_at, self.nonce, self.sealed_meta).decode()
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -57,6 +57,32 @@ class PushedNotification:
         if len(nonce) != NONCE_BYTES:
             raise DecodeError(f"a notification with a nonce of {len(nonce)} bytes")
         return cls(NotifierQueue.parse(parts[0]), int(parts[1]), nonce, decode_base64url(parts[3]))
+
+
+def notification_text(queue: NotifierQueue, received_at: int, nonce: bytes, sealed_meta: bytes) -> bytes:
+    """One item of the list, for those who make many."""
+    if len(queue.notifier_id) == ALIGNED_BYTES and len(nonce) == ALIGNED_BYTES:
+        # Base64 of whole triples can be cut apart: one call instead of three.
+        text = base64url_bytes(queue.notifier_id + nonce + sealed_meta)
+        return b"%b/%b %d %b %b" % (
+            _router_text(queue.router),
+            text[:ALIGNED_CHARACTERS],
+            received_at,
+            text[ALIGNED_CHARACTERS : 2 * ALIGNED_CHARACTERS],
+            text[2 * ALIGNED_CHARACTERS :],
+        )
+    return b"%b/%b %d %b %b" % (
+        _router_text(queue.router),
+        base64url_bytes(queue.notifier_id),
+        received_at,
+        base64url_bytes(nonce),
+        base64url_bytes(sealed_meta),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _router_text(router: RouterLocation) -> bytes:
+    return router.text(Scheme.SMP).encode()
 
 
 def notification_list_text(notifications: Sequence[PushedNotification]) -> str:
@@ -115,18 +141,15 @@ def unseal_notifications(key: BoxKey, push: MessagePush) -> tuple[PushedNotifica
 
 def push_json(push: Push) -> bytes:
     """The payload exactly as the reference writes it: its key order, no white space."""
-    aps: dict[str, Any] = _BACKGROUND
-    data: dict[str, Any]
     match push:
         case VerificationPush(nonce, sealed):
-            data = {"nonce": encode_base64url(nonce), "verification": encode_base64url(sealed)}
+            return _VERIFICATION % (base64url_bytes(nonce), base64url_bytes(sealed))
         case MessagePush(nonce, sealed):
-            aps, data = _ALERT, {"message": encode_base64url(sealed), "nonce": encode_base64url(nonce)}
+            return _MESSAGE % (base64url_bytes(sealed), base64url_bytes(nonce))
         case CheckMessagesPush():
-            data = {"checkMessages": True}
+            return _CHECK_MESSAGES
         case _:
             assert_never(push)
-    return json.dumps({"aps": aps, "notificationData": data}, separators=(",", ":")).encode()
 
 
 def parse_push_json(payload: bytes) -> Push:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
 
 from tocsin.crypto.keys import AuthPrivateKey, private_key_from_der
 from tocsin.errors import DecodeError
@@ -14,12 +14,15 @@ from tocsin.wire.reader import WireReader
 from tocsin.wire.writer import WireWriter
 
 
-@dataclass(frozen=True, slots=True)
-class NotifierQueue:
+class NotifierQueue(NamedTuple):
     """Which queue at which SMP router. Wire: smpServer bs(notifierId); text: smp://…/notifierId"""
 
     router: RouterLocation
-    notifier_id: bytes = field(repr=False)
+    notifier_id: bytes
+
+    def __repr__(self) -> str:
+        """Without the id."""
+        return f"NotifierQueue({self.router!r})"
 
     def encode(self, out: WireWriter) -> None:
         self.router.encode(out)

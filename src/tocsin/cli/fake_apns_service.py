@@ -1,0 +1,113 @@
+"""The process of `tocsin fake-apns`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from rich.console import Console
+
+from tocsin.errors import BadKey, TocsinError
+from tocsin.push.fake.behaviours import Behaviour, Respond
+from tocsin.push.fake.control_lines import HELP, BadLine, obey
+from tocsin.push.fake.request_checks import Rules
+from tocsin.push.fake.server import NAMES, FakeApns, RecordedPush, running_fake_apns
+
+_SHOWN_CHARACTERS: Final = 4
+
+
+class CannotListen(TocsinError):
+    """The port is taken, or the folder cannot be written."""
+
+
+def _public_key(path: Path) -> ec.EllipticCurvePublicKey:
+    try:
+        key = serialization.load_pem_public_key(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise BadKey(f"{path} holds no public key in PEM form") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise BadKey(f"{path} does not hold a key for ES256")
+    return key
+
+
+async def serve(folder: Path, host: str, port: int, topic: str | None, public_key: Path | None) -> None:
+    """Until SIGINT or SIGTERM. Raises BadKey or CannotListen."""
+    rules = Rules(topic=topic, public_key=None if public_key is None else _public_key(public_key))
+    console = Console(highlight=False, soft_wrap=True)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        running = running_fake_apns(folder, rules=rules, host=host, port=port, names=[*NAMES, host])
+        async with running as apns:
+            console.print(f"listening on {host} port {apns.port}")
+            console.print(f"certificate to trust: {apns.ca_file}")
+            apns.on_push = lambda push, behaviour: console.print(shown(push, behaviour), markup=False)
+            lines: asyncio.Queue[str] = asyncio.Queue()
+            _read_lines(lambda line: loop.call_soon_threadsafe(lines.put_nowait, line))
+            obeying = asyncio.create_task(_obey(apns, lines, console))
+            try:
+                await stop.wait()
+            finally:
+                obeying.cancel()
+                await asyncio.gather(obeying, return_exceptions=True)
+    except OSError as error:
+        raise CannotListen(f"fake-apns cannot start: {error.strerror or error}") from error
+
+
+async def _obey(apns: FakeApns, lines: asyncio.Queue[str], console: Console) -> None:
+    while True:
+        line = await lines.get()
+        if line.split()[:1] == ["help"]:
+            console.print(HELP, markup=False)
+            continue
+        try:
+            await obey(apns, line)
+        except BadLine as error:
+            console.print(str(error), markup=False)
+        else:
+            console.print(f"done: {line}", markup=False)
+
+
+def shown(push: RecordedPush, behaviour: Behaviour) -> str:
+    """Without secrets: who the device is and what it is told stays out of the scrollback."""
+    token = push.device_token[:_SHOWN_CHARACTERS].decode("ascii", "replace")
+    kind = (push.header(b"apns-push-type") or b"?").decode("ascii", "replace")
+    if push.status is None:
+        end = f"no answer ({type(behaviour).__name__})"
+    else:
+        reason = f" {behaviour.reason}" if isinstance(behaviour, Respond) and behaviour.reason else ""
+        end = f"{push.status}{reason}, {'delivered' if push.delivered else 'not delivered'}"
+    where = f"connection {push.connection}, stream {push.stream_id}"
+    return f"{kind} for {token}…, {len(push.payload)} bytes, {where}: {end}"
+
+
+def _read_lines(take: Callable[[str], object]) -> None:
+    """In a thread, since standard input may be a file, a pipe or a terminal; its end is not ours."""
+
+    def read() -> None:
+        unfinished = b""
+        # Not through sys.stdin: a thread that waits inside of it would hold a lock that the interpreter's end wants.
+        while data := os.read(descriptor, 4096):
+            *whole, unfinished = (unfinished + data).split(b"\n")
+            for line in whole:
+                if line.strip():
+                    try:
+                        take(line.decode("utf-8", "replace"))
+                    except RuntimeError:  # the loop has ended
+                        return
+
+    try:
+        descriptor = sys.stdin.fileno()
+    except (OSError, ValueError, AttributeError):
+        return
+    threading.Thread(target=read, daemon=True).start()

@@ -1,0 +1,1 @@
+"""Push providers: what an NTF router asks of them, and each of them."""

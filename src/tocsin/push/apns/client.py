@@ -1,0 +1,276 @@
+"""Apple's push service over several HTTP/2 connections (ntf.md 3.3, 3.6).
+
+Theory of operation. Connections are opened when the ones there are have little room left, up to the limit; one attempt
+is under way at a time. Requests that find no room wait for some; when there is no connection and none can be made they
+fail, and the delivery decides when to try again. A request that a server has not begun with (GOAWAY, refused stream)
+moves to another connection by itself, and the one that did not want it is closed when its other answers have come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.apns.outcome import EXPIRED_PROVIDER_TOKEN, apns_outcome
+from tocsin.push.apns.provider_token import ProviderToken
+from tocsin.push.apns.request import request_headers
+from tocsin.push.http2.connection import Http2Connection
+from tocsin.push.http2.exchange import Answer, Failure, Result, Unanswered, Unprocessed
+from tocsin.push.http2.limits import Http2Limits
+from tocsin.push.http2.tls_stream import StreamFailed
+from tocsin.push.provider import Accepted, PushOutcome, PushRequest, RetryLater, RetryScope
+
+WAITING_LIMIT: Final = 200
+"""Requests that wait for a connection."""
+MOST_MOVES: Final = 3
+"""How often one request moves to another connection."""
+CLOSE_SECONDS: Final = 5.0
+RECONNECT_SECONDS: Final = 5.0
+"""After an attempt to connect that failed, while there are connections that work."""
+_ACCEPTED: Final = 200
+_UNAVAILABLE: Final = 503
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Sending:
+    push: PushRequest
+    outcome: asyncio.Future[PushOutcome]
+    deadline: float
+    """By then it has a stream or fails."""
+    authorization: bytes | None = None
+    moves: int = 0
+
+
+class ApnsProvider:
+    """One environment of Apple's service; implements `push.provider.Provider`."""
+
+    def __init__(self, endpoint: ApnsEndpoint, settings: ApnsSettings, token: ProviderToken | None) -> None:
+        """`token` is shared by all environments. Raises OSError if the CA file cannot be read."""
+        self._endpoint = endpoint
+        self._most_connections = settings.connections
+        self._limits = Http2Limits(
+            connect=settings.connect_timeout,
+            request=settings.request_timeout,
+            watch=min(1.0, settings.request_timeout / 10),
+        )
+        self._token = token
+        self._context = tls_context(endpoint.ca_file)
+        self._authority = endpoint.host.encode()
+        self._topic = settings.topic.encode()
+        self._connections: list[Http2Connection] = []
+        """Also those that only wait for answers."""
+        self._waiting: deque[_Sending] = deque()
+        self._waiting_watch: asyncio.TimerHandle | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._reconnect_at = 0.0
+        self._unreachable = False
+        self._room_wanted: list[asyncio.Future[None]] = []
+        self._closed = False
+        self.connects = 0
+        """How often a connection was made."""
+
+    @property
+    def room(self) -> int:
+        usable = [connection.room for connection in self._connections if connection.usable]
+        return sum(usable) if usable else max(0, WAITING_LIMIT - len(self._waiting))
+
+    @property
+    def under_way(self) -> int:
+        return sum(connection.streams for connection in self._connections) + len(self._waiting)
+
+    async def wait_for_room(self) -> None:
+        while self.room <= 0:
+            self._connect_if_useful()
+            wanted = asyncio.get_running_loop().create_future()
+            self._room_wanted.append(wanted)
+            await wanted
+
+    def send(self, push: PushRequest) -> asyncio.Future[PushOutcome]:
+        loop = asyncio.get_running_loop()
+        sending = _Sending(push, loop.create_future(), loop.time() + self._limits.request)
+        self._dispatch(sending)
+        return sending.outcome
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        if self._waiting_watch is not None:
+            self._waiting_watch.cancel()
+        self._fail_waiting("closed")
+        self._use_room()
+        await asyncio.gather(*(connection.drain(CLOSE_SECONDS) for connection in list(self._connections)))
+
+    # Requests
+
+    def _dispatch(self, sending: _Sending) -> None:
+        if self._closed:
+            sending.outcome.set_result(RetryLater("closed"))
+            return
+        best: Http2Connection | None = None
+        most = 0
+        for connection in self._connections:
+            if (room := connection.room) > most:
+                best, most = connection, room
+        if best is None:
+            self._waiting.append(sending)
+            self._watch_waiting()
+            self._connect_if_useful()
+            return
+        sending.authorization = None if self._token is None else self._token.authorization()
+        headers = request_headers(
+            sending.push,
+            authority=self._authority,
+            topic=self._topic,
+            authorization=sending.authorization,
+        )
+        answer = best.send(headers, sending.push.payload)
+        answer.add_done_callback(partial(self._answered, best, sending))
+        if most <= best.streams:
+            self._connect_if_useful()
+
+    def _answered(
+        self, connection: Http2Connection, sending: _Sending, answer: asyncio.Future[Result]
+    ) -> None:
+        if not sending.outcome.done():  # otherwise nobody wants to know
+            result = answer.result()
+            if isinstance(result, Answer):
+                self._settle(connection, sending, result)
+            elif isinstance(result, Unprocessed):
+                self._move(connection, sending)
+            else:
+                sending.outcome.set_result(_outcome_without_answer(result))
+        if self._waiting or self._room_wanted:
+            self._use_room()
+
+    def _move(self, connection: Http2Connection, sending: _Sending) -> None:
+        connection.retire()
+        sending.moves += 1
+        if sending.moves <= MOST_MOVES:
+            self._dispatch(sending)
+        else:
+            sending.outcome.set_result(RetryLater(Failure.CONNECTION.value))
+
+    def _settle(self, connection: Http2Connection, sending: _Sending, answer: Answer) -> None:
+        outcome = apns_outcome(answer)
+        if answer.status == _UNAVAILABLE:
+            connection.retire()  # the next try uses another one
+        if (
+            isinstance(outcome, RetryLater)
+            and outcome.reason == EXPIRED_PROVIDER_TOKEN
+            and self._token is not None
+            and sending.authorization is not None
+            and self._token.expired(sending.authorization)
+        ):
+            self._dispatch(sending)  # with the new one; if that is no better, there is no newer one
+            return
+        sending.outcome.set_result(outcome)
+
+    # Connections
+
+    def _connect_if_useful(self) -> None:
+        if self._connecting is not None or self._closed:
+            return
+        usable = sum(connection.usable for connection in self._connections)
+        if usable >= self._most_connections or len(self._connections) >= 2 * self._most_connections:
+            return
+        if usable and asyncio.get_running_loop().time() < self._reconnect_at:
+            return
+        self._connecting = asyncio.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            connection = await Http2Connection.connect(
+                self._endpoint.host, self._endpoint.port, self._context, self._limits, self._changed
+            )
+        except StreamFailed as error:
+            # Once for each outage: a busy router tries often.
+            logger.log(
+                logging.DEBUG if self._unreachable else logging.WARNING, "APNs cannot be reached: %s", error
+            )
+            self._unreachable = True
+            self._reconnect_at = asyncio.get_running_loop().time() + RECONNECT_SECONDS
+        else:
+            self.connects += 1
+            self._unreachable = False
+            self._connections.append(connection)
+        finally:
+            self._connecting = None  # whatever happened, the next push may try again
+        if not any(each.usable for each in self._connections):
+            self._fail_waiting(Failure.CONNECTION.value)
+        self._changed()
+
+    def _changed(self) -> None:
+        """A connection has more room, or takes no more requests, or is lost."""
+        for connection in [each for each in self._connections if each.lost is not None]:
+            self._connections.remove(connection)
+            logger.info("a connection to APNs ended: %s", connection.lost)
+        self._use_room()
+
+    # Who waits for them
+
+    def _use_room(self) -> None:
+        while self._waiting and any(connection.room for connection in self._connections):
+            sending = self._waiting.popleft()
+            if not sending.outcome.done():
+                self._dispatch(sending)
+        if self._waiting:
+            self._connect_if_useful()
+        if self._room_wanted and self.room > 0:
+            self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        wanted, self._room_wanted = self._room_wanted, []
+        for each in wanted:
+            if not each.done():
+                each.set_result(None)
+
+    def _watch_waiting(self) -> None:
+        if self._waiting_watch is None:
+            loop = asyncio.get_running_loop()
+            self._waiting_watch = loop.call_later(self._limits.watch, self._look_at_waiting)
+
+    def _look_at_waiting(self) -> None:
+        self._waiting_watch = None
+        now = asyncio.get_running_loop().time()
+        self._fail_waiting(Failure.TIMEOUT.value, overdue_at=now)
+        self._use_room()
+        if self._waiting:
+            self._watch_waiting()
+
+    def _fail_waiting(self, reason: str, overdue_at: float = float("inf")) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for sending in waiting:
+            if sending.outcome.done():
+                continue
+            if sending.deadline > overdue_at:
+                self._waiting.append(sending)
+            else:
+                sending.outcome.set_result(RetryLater(reason))
+
+
+def _outcome_without_answer(result: Unanswered) -> PushOutcome:
+    if result.status == _ACCEPTED:
+        return Accepted()  # only the end of an answer is missing that has no more to say
+    scope = RetryScope.PROVIDER if result.failure is Failure.CONNECTION else RetryScope.TOKEN
+    return RetryLater(result.failure.value, scope)
+
+
+def tls_context(ca_file: Path | None) -> ssl.SSLContext:
+    """Certificates and names are verified, unlike in the reference. Raises OSError."""
+    context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    # Not insisted on: the reference's own test server chooses none.
+    context.set_alpn_protocols(["h2"])
+    return context

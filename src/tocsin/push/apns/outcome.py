@@ -1,0 +1,88 @@
+"""Apple's answers as outcomes (ntf.md 3.5): pure.
+
+Where the reference gives up although another try may succeed (429, 5xx, a provider token that is not accepted),
+a push is tried later: it fails only when its notification is too old.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, TypeGuard
+
+from tocsin.protocol.ntf.statuses import InvalidReason
+from tocsin.push.http2.exchange import Answer
+from tocsin.push.provider import (
+    Accepted,
+    PushOutcome,
+    Refused,
+    RetryLater,
+    RetryScope,
+    TokenInvalid,
+)
+
+EXPIRED_PROVIDER_TOKEN: Final = "ExpiredProviderToken"  # noqa: S105
+PROVIDER_TOKEN_RETRY_SECONDS: Final = 60.0
+MAX_RETRY_AFTER_SECONDS: Final = 3600.0
+MAX_MILLISECONDS: Final = 1e14
+_WORD: Final = re.compile("[A-Za-z0-9_]{1,64}")
+
+# https://developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns
+_INVALID: Final = {
+    (400, "BadDeviceToken"): InvalidReason.BAD,
+    (400, "DeviceTokenNotForTopic"): InvalidReason.TOPIC,
+    (410, "ExpiredToken"): InvalidReason.EXPIRED,
+    (410, "Unregistered"): InvalidReason.UNREGISTERED,
+}
+
+
+def apns_outcome(answer: Answer) -> PushOutcome:
+    if answer.status == 200:
+        return Accepted()
+    reason, since = _reason(answer.body)
+    if invalid := _INVALID.get((answer.status, reason)):
+        return TokenInvalid(invalid, since if answer.status == 410 else None)
+    name = reason or str(answer.status)
+    after = _retry_after(answer.headers.get(b"retry-after"))
+    match answer.status:
+        case 400 if reason == "IdleTimeout":  # of the connection
+            return RetryLater(name, RetryScope.TOKEN, after)
+        case 403:
+            return RetryLater(name, RetryScope.PROVIDER, after or PROVIDER_TOKEN_RETRY_SECONDS)
+        case 410:
+            return RetryLater(name, RetryScope.TOKEN, after)
+        case 429:
+            scope = RetryScope.PROVIDER if reason == "TooManyProviderTokenUpdates" else RetryScope.TOKEN
+            return RetryLater(name, scope, after)
+        case status if status >= 500:
+            return RetryLater(name, RetryScope.PROVIDER, after)
+        case _:
+            return Refused(name)
+
+
+def _reason(body: bytes) -> tuple[str, float | None]:
+    """The reason, empty if there is none, and the time in seconds since when a token is invalid."""
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return "", None
+    if not isinstance(said, dict):
+        return "", None
+    reason, milliseconds = said.get("reason"), said.get("timestamp")
+    known = isinstance(reason, str) and _WORD.fullmatch(reason)
+    since = milliseconds / 1000 if _is_time(milliseconds) else None
+    return str(reason) if known else "", since
+
+
+def _is_time(milliseconds: object) -> TypeGuard[int | float]:
+    """A number that is one: JSON in Python also has NaN, and integers that no float can hold."""
+    if not isinstance(milliseconds, int | float) or isinstance(milliseconds, bool):
+        return False
+    return 0 <= milliseconds < MAX_MILLISECONDS
+
+
+def _retry_after(value: bytes | None) -> float | None:
+    """Seconds; a date is not understood and counts as none, and so does 0: it would have us try for ever at once."""
+    if value is None or not value.isdigit() or len(value) > 9:
+        return None
+    return min(float(value), MAX_RETRY_AFTER_SECONDS) or None

@@ -1,0 +1,274 @@
+"""A push provider that misbehaves on command, over real TLS and HTTP/2.
+
+async with running_fake_apns(folder) as apns:
+    apns.behave(Respond(503, "ServiceUnavailable"), times=2)
+    ...
+    push = await apns.next_push(b"abcd")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from tocsin.push.fake.behaviours import ACCEPT, Behaviour, Respond, Script
+from tocsin.push.fake.request_checks import Rules, device_token_of, refusal
+from tocsin.push.fake.session import FakeSession, Request, SessionOptions
+from tocsin.push.fake.web_certificate import make_web_certificate
+
+CERTIFICATE_FILE: Final = "fake-apns.crt"
+KEY_FILE: Final = "fake-apns.key"
+NAMES: Final = ("localhost", "127.0.0.1")
+
+
+@dataclass(slots=True)
+class RecordedPush:
+    """A request, as it came."""
+
+    device_token: bytes = field(repr=False)
+    headers: list[tuple[bytes, bytes]] = field(repr=False)
+    """In their order."""
+    payload: bytes = field(repr=False)
+    received_at: float
+    """Seconds since 1970."""
+    connection: int
+    """Counted from 1."""
+    stream_id: int
+    status: int | None = None
+    """What was answered, if anything was."""
+    delivered: bool = False
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.connection, self.stream_id
+
+    def header(self, name: bytes) -> bytes | None:
+        return dict(self.headers).get(name)
+
+
+class FakeApns:
+    """Made by `running_fake_apns`."""
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        ca_file: Path,
+        rules: Rules,
+        options: SessionOptions,
+        now: Callable[[], float],
+    ) -> None:
+        self.host = "localhost"
+        self.port = 0
+        self.ca_file = ca_file
+        self.requests: list[RecordedPush] = []
+        """All that came, whatever was answered."""
+        self.pushes: list[RecordedPush] = []
+        """Those that reached the device."""
+        self.sessions: list[FakeSession] = []
+        """Connections that are open."""
+        self.connections = 0
+        """How many there ever were."""
+        self.broken: list[Exception] = []
+        """What clients did against the rules of HTTP/2."""
+        self.on_push: Callable[[RecordedPush, Behaviour], object] = lambda _push, _behaviour: None
+        """Called with every request and what was done with it."""
+        self.script = Script()
+        self.options = options
+        """Of connections to come."""
+        self._context = context
+        self._rules = rules
+        self._now = now
+        self._listening: asyncio.Server | None = None
+        self._open: dict[tuple[int, int], RecordedPush] = {}
+        self._shown: set[tuple[int, int]] = set()
+        """Of `requests`, by connection and stream; below the same of `pushes`."""
+        self._taken: set[tuple[int, int]] = set()
+        self._news = asyncio.Event()
+        self._where = "127.0.0.1"
+
+    # What to do
+
+    def behave(
+        self, behaviour: Behaviour, *, device_token: bytes | None = None, times: int | None = 1
+    ) -> None:
+        """For the next pushes, or until changed (`times=None`); for one device or for all."""
+        self.script.add(behaviour, device_token, times)
+
+    def release(self, behaviour: Behaviour = ACCEPT, *, device_token: bytes | None = None) -> int:
+        """Do this with every push that is held; returns how many there were."""
+        held = [
+            (session, stream_id)
+            for session in self.sessions
+            for stream_id in sorted(session.streams)
+            if (push := self._open.get((session.number, stream_id))) is not None
+            and device_token in (None, push.device_token)
+        ]
+        for session, stream_id in held:
+            session.perform(stream_id, behaviour)
+        return len(held)
+
+    def change_settings(self, settings: Mapping[int, int]) -> None:
+        """HTTP/2's, by their number, for connections there are and to come."""
+        self.options.settings = {**self.options.settings, **settings}
+        for session in self.sessions:
+            session.change_settings(settings)
+
+    def close_connections(self) -> None:
+        """All of them, as a broken network does it."""
+        for session in list(self.sessions):
+            session.abort()
+
+    async def listen(self, host: str = "", port: int = 0) -> None:
+        """Again on the same port, unless told otherwise."""
+        self._where = host or self._where
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(
+            self._new_session, self._where, port or self.port, ssl=self._context
+        )
+        self.port = self._listening.sockets[0].getsockname()[1]
+
+    def refuse_connections(self) -> None:
+        """The ones there are go on."""
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+
+    # What happened
+
+    async def next_push(self, device_token: bytes | None = None, timeout: float = 5.0) -> RecordedPush:
+        """The oldest that reached the device and that nobody has taken yet. Raises TimeoutError."""
+        return await self._next(self.pushes, self._taken, device_token, timeout)
+
+    async def next_request(self, device_token: bytes | None = None, timeout: float = 5.0) -> RecordedPush:
+        """The oldest that came, answered or not, and that nobody has taken yet. Raises TimeoutError."""
+        return await self._next(self.requests, self._shown, device_token, timeout)
+
+    async def nothing(self, device_token: bytes | None = None, seconds: float = 0.2) -> None:
+        """Raises AssertionError if a push reaches the device meanwhile that nobody has taken."""
+        try:
+            push = await self.next_push(device_token, seconds)
+        except TimeoutError:
+            return
+        raise AssertionError(f"a push came: {push}")
+
+    async def until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:
+        """Waits for something to happen that makes it true. Raises TimeoutError."""
+        async with asyncio.timeout(timeout):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
+
+    async def _next(
+        self,
+        pushes: Sequence[RecordedPush],
+        taken: set[tuple[int, int]],
+        device_token: bytes | None,
+        timeout: float,
+    ) -> RecordedPush:
+        def fresh() -> Iterator[RecordedPush]:
+            for push in pushes:
+                if push.key not in taken and device_token in (None, push.device_token):
+                    yield push
+
+        await self.until(lambda: next(fresh(), None), timeout)
+        push = next(fresh())
+        taken.add(push.key)
+        return push
+
+    # Receiver
+
+    def session_begun(self, session: FakeSession) -> int:
+        self.connections += 1
+        self.sessions.append(session)
+        self._news.set()
+        return self.connections
+
+    def request_received(self, session: FakeSession, stream_id: int, request: Request) -> Behaviour:
+        now = self._now()
+        token = device_token_of(request.headers)
+        push = RecordedPush(token, request.headers, request.body, now, session.number, stream_id)
+        self.requests.append(push)
+        self._open[session.number, stream_id] = push
+        wrong = refusal(request.headers, request.body, self._rules, now)
+        return self.script.take(token) if wrong is None else wrong
+
+    def performed(self, behaviour: Behaviour) -> None:
+        self.on_push(self.requests[-1], behaviour)
+
+    def something_happened(self) -> None:
+        self._news.set()
+
+    def answered(self, session: FakeSession, stream_id: int, respond: Respond) -> None:
+        push = self._open.pop((session.number, stream_id))
+        push.status = respond.status
+        push.delivered = respond.status == 200 and respond.delivered
+        if push.delivered:
+            self.pushes.append(push)
+        self._news.set()
+
+    def protocol_broken(self, session: FakeSession, error: Exception) -> None:
+        self.broken.append(error)
+        self._news.set()
+
+    def session_ended(self, session: FakeSession) -> None:
+        self.sessions.remove(session)
+        for key in [each for each in self._open if each[0] == session.number]:
+            del self._open[key]
+        self._news.set()
+
+    def _new_session(self) -> FakeSession:
+        options = SessionOptions(self.options.settings, self.options.return_windows, self.options.greeting)
+        return FakeSession(self, options)
+
+    async def stop(self) -> None:
+        self.refuse_connections()
+        ends = [session.ended for session in self.sessions]
+        self.close_connections()
+        await asyncio.gather(*ends)
+
+
+@asynccontextmanager
+async def running_fake_apns(
+    folder: Path,
+    *,
+    rules: Rules | None = None,
+    options: SessionOptions | None = None,
+    names: Sequence[str] = NAMES,
+    alpn: bool = True,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    now: Callable[[], float] = time.time,
+) -> AsyncIterator[FakeApns]:
+    """Writes its certificate, which is its own CA file, and its key to the folder, unless they are there.
+
+    `names` are in the certificate. Raises OSError.
+    """
+    certificate, key = _credential_files(folder, names)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    if alpn:
+        context.set_alpn_protocols(["h2"])
+    apns = FakeApns(context, certificate, rules or Rules(), options or SessionOptions(), now)
+    await apns.listen(host, port)
+    try:
+        yield apns
+    finally:
+        await apns.stop()
+
+
+def _credential_files(folder: Path, names: Sequence[str]) -> tuple[Path, Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    certificate, key = folder / CERTIFICATE_FILE, folder / KEY_FILE
+    if not certificate.exists() or not key.exists():
+        web = make_web_certificate(names, datetime.now(UTC))
+        key.touch(mode=0o600)
+        key.write_bytes(web.private_key)
+        certificate.write_bytes(web.certificate)
+    return certificate, key

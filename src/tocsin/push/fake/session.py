@@ -1,0 +1,276 @@
+"""One connection of the fake provider: jh2's state machine, which shares nothing with our own frames, on asyncio's TLS.
+
+What no state machine would send, such as GOAWAY before the answers of earlier streams, is written past it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, cast
+
+import jh2.config  # type: ignore[import-untyped]
+import jh2.connection  # type: ignore[import-untyped]
+import jh2.events  # type: ignore[import-untyped]
+import jh2.exceptions  # type: ignore[import-untyped]
+import jh2.settings  # type: ignore[import-untyped]
+from jh2.hyperframe.frame import GoAwayFrame
+
+from tocsin.push.fake.behaviours import (
+    ACCEPT,
+    Behaviour,
+    CloseConnection,
+    CloseMidAnswer,
+    Delay,
+    GoAway,
+    Hold,
+    ResetStream,
+    Respond,
+    SendRaw,
+)
+
+MAX_BODY_BYTES: Final = 65_536
+
+
+@dataclass(slots=True)
+class Request:
+    headers: list[tuple[bytes, bytes]]
+    body: bytes = b""
+
+
+class Receiver(Protocol):
+    """Who decides: the fake provider."""
+
+    def session_begun(self, session: FakeSession) -> int:
+        """Its number."""
+
+    def something_happened(self) -> None:
+        """Whatever it is."""
+
+    def request_received(self, session: FakeSession, stream_id: int, request: Request) -> Behaviour: ...
+
+    def performed(self, behaviour: Behaviour) -> None:
+        """With the request that came last."""
+
+    def answered(self, session: FakeSession, stream_id: int, respond: Respond) -> None: ...
+
+    def protocol_broken(self, session: FakeSession, error: Exception) -> None: ...
+
+    def session_ended(self, session: FakeSession) -> None: ...
+
+
+@dataclass(slots=True)
+class SessionOptions:
+    """How a connection behaves before it has got any push."""
+
+    settings: Mapping[int, int] = field(default_factory=dict)
+    """More of HTTP/2's settings, by their number."""
+    return_windows: bool = True
+    """Give back the room that received data took; if not, `open_windows` does it."""
+    greeting: bytes | None = None
+    """Sent instead of HTTP/2's settings."""
+
+
+class FakeSession(asyncio.Protocol):
+    def __init__(self, receiver: Receiver, options: SessionOptions) -> None:
+        self.number = 0
+        self.alpn: str | None = None
+        """The application protocol that was agreed on."""
+        self.streams: set[int] = set()
+        """Begun by the client and not answered."""
+        self.most_streams = 0
+        self.goodbye: int | None = None
+        """The error code of the client's GOAWAY."""
+        self.pings = 0
+        self.deaf = False
+        """What the client sends is ignored."""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._receiver = receiver
+        self._options = options
+        self._transport: asyncio.Transport | None = None
+        self._requests: dict[int, Request] = {}
+        self._last_stream_id: int | None = None
+        self._withheld: list[tuple[int, int]] = []
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._h2: Any = jh2.connection.H2Connection(jh2.config.H2Configuration(client_side=False))
+        self._h2.local_settings = jh2.settings.Settings(
+            client=False, initial_values={3: 100, **options.settings}
+        )
+        self._h2.decoder.max_allowed_table_size = self._h2.local_settings.header_table_size
+
+    @property
+    def window_to_client(self) -> int:
+        """How much more the client takes, all in all; what is written past the state machine is not counted."""
+        return int(self._h2.outbound_flow_control_window)
+
+    @property
+    def header_table_bytes(self) -> int:
+        """How large the client made the table of its header compression."""
+        return int(self._h2.decoder.header_table_size)
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.alpn = transport.get_extra_info("ssl_object").selected_alpn_protocol()
+        self.number = self._receiver.session_begun(self)
+        if self._options.greeting is not None:
+            self.send_raw(self._options.greeting)
+            return
+        self._h2.initiate_connection()
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        if self.deaf or self._options.greeting is not None:
+            return
+        try:
+            events = self._h2.receive_data(data)
+        except jh2.exceptions.H2Error as error:
+            self._receiver.protocol_broken(self, error)
+            self._flush()
+            self.abort()
+            return
+        for event in events:
+            self._happened(event)
+        self._flush()
+        self._receiver.something_happened()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._transport = None
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._receiver.session_ended(self)
+
+    # What the provider does with it
+
+    def perform(self, stream_id: int, behaviour: Behaviour) -> None:
+        match behaviour:
+            case Respond():
+                self._respond(stream_id, behaviour)
+            case Delay(seconds, then):
+                loop = asyncio.get_running_loop()
+                self._timers.add(loop.call_later(seconds, self.perform, stream_id, then))
+            case Hold():
+                pass
+            case ResetStream(code):
+                self.streams.discard(stream_id)
+                with suppress(jh2.exceptions.H2Error):
+                    self._h2.reset_stream(stream_id, code)
+            case GoAway():
+                self._go_away_at(stream_id, behaviour)
+            case CloseMidAnswer(status):
+                self._h2.send_headers(stream_id, [(b":status", b"%d" % status)])
+                self._flush()
+                self.close()
+            case CloseConnection():
+                self.abort()
+            case SendRaw(data):
+                self.send_raw(data)
+        self._flush()
+
+    def go_away(self, last_stream_id: int, code: int = 0) -> None:
+        """Later streams are ignored, earlier ones can be answered."""
+        self._last_stream_id = last_stream_id
+        self.streams = {each for each in self.streams if each <= last_stream_id}
+        frame = GoAwayFrame(0, last_stream_id=last_stream_id, error_code=code)
+        self.send_raw(frame.serialize())
+
+    def change_settings(self, settings: Mapping[int, int]) -> None:
+        self._h2.update_settings(dict(settings))
+        self._flush()
+
+    def open_windows(self) -> None:
+        """Give back what was withheld, and from now on at once."""
+        self._options.return_windows = True
+        withheld, self._withheld = self._withheld, []
+        for size, stream_id in withheld:
+            self._h2.acknowledge_received_data(size, stream_id)
+        self._flush()
+
+    def send_raw(self, data: bytes) -> None:
+        self._flush()
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def stop_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def close(self) -> None:
+        """What was written still leaves."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _happened(self, event: Any) -> None:
+        match event:
+            case jh2.events.RequestReceived():
+                self._requests[event.stream_id] = Request(list(map(tuple, event.headers)))
+                self.streams.add(event.stream_id)
+                self.most_streams = max(self.most_streams, len(self.streams))
+            case jh2.events.DataReceived():
+                self._body_received(event.stream_id, event.data, event.flow_controlled_length)
+            case jh2.events.StreamEnded():
+                self._request_complete(event.stream_id)
+            case jh2.events.StreamReset():
+                self._requests.pop(event.stream_id, None)
+                self.streams.discard(event.stream_id)
+            case jh2.events.PingReceived():
+                self.pings += 1
+            case jh2.events.ConnectionTerminated():
+                self.goodbye = int(event.error_code)
+
+    def _body_received(self, stream_id: int, data: bytes, size: int) -> None:
+        request = self._requests.get(stream_id)
+        if request is not None and len(request.body) < MAX_BODY_BYTES:
+            request.body += data
+        if self._options.return_windows:
+            self._h2.acknowledge_received_data(size, stream_id)
+        else:
+            self._withheld.append((size, stream_id))
+
+    def _request_complete(self, stream_id: int) -> None:
+        request = self._requests.pop(stream_id, None)
+        if request is None or (self._last_stream_id is not None and stream_id > self._last_stream_id):
+            return
+        behaviour = self._receiver.request_received(self, stream_id, request)
+        self.perform(stream_id, behaviour)
+        self._receiver.performed(behaviour)
+
+    def _respond(self, stream_id: int, respond: Respond) -> None:
+        if stream_id not in self.streams or self._transport is None:
+            return
+        headers = [(b":status", b"%d" % respond.status)]
+        if respond.retry_after is not None:
+            headers.append((b"retry-after", respond.retry_after.encode()))
+        said = {"reason": respond.reason, "timestamp": respond.timestamp}
+        body = json.dumps({name: value for name, value in said.items() if value is not None}).encode()
+        self.streams.discard(stream_id)
+        with suppress(jh2.exceptions.H2Error):  # the client may have left
+            if respond.reason is None:
+                self._h2.send_headers(stream_id, headers, end_stream=True)
+            else:
+                self._h2.send_headers(stream_id, headers)
+                self._h2.send_data(stream_id, body, end_stream=True)
+            self._receiver.answered(self, stream_id, respond)
+        self._flush()
+
+    def _go_away_at(self, stream_id: int, behaviour: GoAway) -> None:
+        last = stream_id - 2 if behaviour.last_stream_id is None else behaviour.last_stream_id
+        self.go_away(max(0, last), behaviour.code)
+        if behaviour.close:
+            self.close()
+        elif stream_id <= last:
+            self._respond(stream_id, ACCEPT)
+
+    def _flush(self) -> None:
+        if self._transport is not None and (data := self._h2.data_to_send()):
+            self._transport.write(data)

@@ -1,0 +1,382 @@
+"""One HTTP/2 connection to a server that answers short requests: many streams, no task for any of them.
+
+Theory of operation. `send` writes the request's frames at once, as far as the peer's windows allow, and returns a
+future. What arrives is handled in the callback of the socket. A watch, once a second, ends streams that are overdue
+and probes a silent connection with PING, soon if an answer is awaited. When the peer says GOAWAY, streams that it
+will not process fail as `Unprocessed` and can be sent again on another connection without fear of a repeat; the
+others go on to their end.
+
+A peer that breaks the rules, floods us with frames that carry no answer, or does not read what it asked for loses the
+connection, and nothing else happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+
+from tocsin.push.http2.exchange import Answer, Exchange, Failure, MalformedAnswer, Result, Unprocessed
+from tocsin.push.http2.frames import (
+    ACK,
+    CONNECTION_FRAMES,
+    DEFAULT_WINDOW,
+    END_STREAM,
+    MAX_FRAME_BYTES,
+    PREFACE,
+    STREAM_FRAMES,
+    ErrorCode,
+    Frame,
+    FrameReader,
+    FrameType,
+    Setting,
+    decode_settings,
+    decode_u31,
+    decode_u32,
+    encode_frame,
+    encode_goaway,
+    encode_reset,
+    encode_settings,
+    encode_window_update,
+    unpadded,
+)
+from tocsin.push.http2.header_blocks import HeaderBlock, HeaderBlocks
+from tocsin.push.http2.hpack import Header, new_encoder
+from tocsin.push.http2.limits import (
+    IDLE_FRAMES_PER_ANSWER,
+    LAST_STREAM_ID,
+    MAX_IDLE_FRAMES,
+    MOST_STREAMS,
+    OUR_WINDOW,
+    STREAMS_UNTIL_TOLD,
+    Http2Limits,
+)
+from tocsin.push.http2.outflow import Outflow
+from tocsin.push.http2.tls_stream import StreamFailed, TlsStream
+
+
+class Http2Connection:
+    """Made by `connect`. `on_change` is called when there may be more room, and when it takes no more requests."""
+
+    def __init__(
+        self, stream: TlsStream, name: str, limits: Http2Limits, on_change: Callable[[], None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tls = stream
+        self._name = name
+        self._limits = limits
+        self._on_change = on_change
+        self._frames = FrameReader()
+        self._encoder = new_encoder()
+        self._header_blocks = HeaderBlocks()
+        self._outflow = Outflow(stream.write)
+        self._streams: dict[int, Exchange] = {}
+        self._next_id = 1
+        self._limit = STREAMS_UNTIL_TOLD
+        self._received = 0
+        """Bytes of DATA that the peer's window to us lacks."""
+        self._idle_frames = 0
+        self._barred_at: float | None = None
+        """Since when the peer allows no stream at all."""
+        self._heard_at = self._loop.time()
+        self._pinged_at: float | None = None
+        self._settled: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self.draining = False
+        self.lost: str | None = None
+        self._watch = self._loop.call_later(limits.watch, self._look)
+
+    @classmethod
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        context: ssl.SSLContext,
+        limits: Http2Limits,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> Http2Connection:
+        """Returns when the server's settings are known. Raises StreamFailed."""
+        deadline = asyncio.get_running_loop().time() + limits.connect
+        stream = await TlsStream.connect(host, port, context, limits.connect)
+        connection = cls(stream, host, limits, on_change)
+        connection._start()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await connection._settled
+        except TimeoutError:
+            connection.close("no settings")
+            raise StreamFailed(f"{host} did not send HTTP/2 settings within {limits.connect:g} s") from None
+        except BaseException:
+            connection.close("given up")
+            raise
+        return connection
+
+    @property
+    def usable(self) -> bool:
+        """Takes requests, now or when others have ended."""
+        return not self.draining and self.lost is None
+
+    @property
+    def room(self) -> int:
+        """How many requests can be sent now."""
+        if self.draining or self.lost is not None:
+            return 0
+        free = self._limit - len(self._streams)  # negative after the peer has lowered its limit
+        return free if free > 0 else 0
+
+    @property
+    def streams(self) -> int:
+        return len(self._streams)
+
+    def send(self, headers: Sequence[Header], body: bytes) -> asyncio.Future[Result]:
+        """Only when there is room. The result is never an exception."""
+        answer: asyncio.Future[Result] = self._loop.create_future()
+        if self.room <= 0:
+            answer.set_result(Unprocessed(self.lost or "no room"))
+            return answer
+        stream_id = self._next_id
+        self._next_id += 2
+        if self._next_id > LAST_STREAM_ID:
+            self.draining = True
+        deadline = self._loop.time() + self._limits.request
+        exchange = Exchange(answer, deadline, self._outflow.stream_window)
+        if not self._streams:
+            self._heard_at = self._loop.time()  # the silence before was not one of an answer
+        self._streams[stream_id] = exchange
+        self._outflow.send(stream_id, exchange, self._encoder.encode(headers), body)
+        return answer
+
+    def close(self, reason: str) -> None:
+        """At once: what is under way fails as unanswered."""
+        self._tls.close(reason)
+
+    def retire(self) -> None:
+        """No more requests; closed when the answers under way have come."""
+        self.draining = True
+        if not self._streams:
+            self._goodbye(ErrorCode.NO_ERROR, "retired")
+
+    async def drain(self, limit: float) -> None:
+        """No more requests; waits for answers under way, then closes."""
+        self.retire()
+        try:
+            async with asyncio.timeout(limit):
+                await asyncio.shield(self._ended)
+        except TimeoutError:
+            pass
+        finally:
+            self._goodbye(ErrorCode.NO_ERROR, "closed by us")
+
+    def _start(self) -> None:
+        self._tls.write(
+            PREFACE
+            + encode_settings(
+                {
+                    Setting.ENABLE_PUSH: 0,
+                    Setting.MAX_CONCURRENT_STREAMS: 100,
+                    Setting.INITIAL_WINDOW_SIZE: OUR_WINDOW,
+                    Setting.MAX_FRAME_SIZE: MAX_FRAME_BYTES,
+                }
+            )
+            + encode_window_update(0, OUR_WINDOW - DEFAULT_WINDOW)
+        )
+        self._tls.start(self._data_received, self._lost)
+
+    def _data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
+        try:
+            for frame in self._frames.feed(data):
+                self._handle(frame)
+                if self.lost is not None:
+                    return
+        except ValueError as error:
+            self._goodbye(ErrorCode.PROTOCOL_ERROR, f"{self._name} broke HTTP/2: {error}")
+
+    def _handle(self, frame: Frame) -> None:
+        kind = frame.kind
+        self._idle_frames += 1
+        if self._idle_frames > MAX_IDLE_FRAMES:
+            self._goodbye(ErrorCode.ENHANCE_YOUR_CALM, f"{self._name} floods us with frames")
+            return
+        if self._header_blocks.unfinished and kind != FrameType.CONTINUATION:
+            raise ValueError("a header block that does not go on")
+        if kind != FrameType.SETTINGS and not self._settled.done():
+            raise ValueError("no settings at the beginning")
+        if (kind in STREAM_FRAMES and frame.stream_id == 0) or (
+            kind in CONNECTION_FRAMES and frame.stream_id
+        ):
+            raise ValueError(f"a frame of kind {kind} for stream {frame.stream_id}")
+        match kind:
+            case FrameType.HEADERS:
+                self._headers_received(self._header_blocks.begin(frame))
+            case FrameType.CONTINUATION:
+                self._headers_received(self._header_blocks.go_on(frame))
+            case FrameType.DATA:
+                self._body_received(frame)
+            case FrameType.WINDOW_UPDATE:
+                self._window_updated(frame)
+            case FrameType.RST_STREAM:
+                self._stream_reset(frame.stream_id, decode_u32(frame.payload))
+            case FrameType.SETTINGS:
+                self._settings_received(frame)
+            case FrameType.PING:
+                self._ping_received(frame)
+            case FrameType.GOAWAY:
+                self._going_away(decode_u31(frame.payload[:4]))
+            case FrameType.PUSH_PROMISE:
+                raise ValueError("a push nobody allowed")
+
+    # Answers
+
+    def _stream(self, stream_id: int) -> Exchange | None:
+        """None if it is over: the peer may not know that yet. Raises ValueError if it never was."""
+        if stream_id >= self._next_id or stream_id % 2 == 0:
+            raise ValueError(f"a stream {stream_id} that nobody opened")
+        return self._streams.get(stream_id)
+
+    def _headers_received(self, block: HeaderBlock | None) -> None:
+        if block is None or (exchange := self._stream(block.stream_id)) is None:
+            return
+        try:
+            exchange.read_headers(block.headers, last=block.ends_stream)
+        except MalformedAnswer as error:
+            self._give_up(block.stream_id, exchange, error)
+            return
+        if block.ends_stream:
+            self._finish(block.stream_id, exchange)
+
+    def _body_received(self, frame: Frame) -> None:
+        self._received += len(frame.payload)
+        if self._received > OUR_WINDOW // 2:
+            self._tls.write(encode_window_update(0, self._received))
+            self._received = 0
+        part = unpadded(frame)
+        exchange = self._stream(frame.stream_id)
+        if exchange is None:
+            return
+        try:
+            too_long = exchange.read_body(part)
+        except MalformedAnswer as error:
+            self._give_up(frame.stream_id, exchange, error)
+            return
+        if frame.flags & END_STREAM:
+            self._finish(frame.stream_id, exchange)
+        elif too_long:
+            self._tls.write(encode_reset(frame.stream_id, ErrorCode.CANCEL))
+            self._finish(frame.stream_id, exchange)
+
+    def _finish(self, stream_id: int, exchange: Exchange) -> None:
+        if self._outflow.forget(stream_id):  # answered before it had all of the request, and wants no more
+            self._tls.write(encode_reset(stream_id, ErrorCode.NO_ERROR))
+        self._idle_frames = max(0, self._idle_frames - IDLE_FRAMES_PER_ANSWER)
+        exchange.end(Answer(exchange.status, exchange.headers, exchange.body))
+        self._remove(stream_id)
+
+    def _give_up(self, stream_id: int, exchange: Exchange, error: MalformedAnswer) -> None:
+        self._tls.write(encode_reset(stream_id, ErrorCode.PROTOCOL_ERROR))
+        exchange.fail(Failure.RESET, str(error))
+        self._remove(stream_id)
+
+    def _stream_reset(self, stream_id: int, code: int) -> None:
+        exchange = self._stream(stream_id)
+        if exchange is None:
+            return
+        if code == ErrorCode.REFUSED_STREAM:
+            exchange.end(Unprocessed("stream refused"))
+        else:
+            exchange.fail(Failure.RESET, f"stream reset with code {code}")
+        self._remove(stream_id)
+
+    def _remove(self, stream_id: int) -> None:
+        self._outflow.forget(stream_id)
+        self._streams.pop(stream_id, None)
+        if self.draining and not self._streams:
+            self._goodbye(ErrorCode.NO_ERROR, "drained")
+
+    # Windows and settings
+
+    def _window_updated(self, frame: Frame) -> None:
+        increment = decode_u31(frame.payload)
+        if not increment:
+            raise ValueError("a window that grows by nothing")
+        if frame.stream_id == 0:
+            self._outflow.widen(increment)
+        elif (exchange := self._stream(frame.stream_id)) is not None:
+            self._outflow.widen_stream(frame.stream_id, exchange, increment)
+
+    def _settings_received(self, frame: Frame) -> None:
+        if frame.flags & ACK:
+            if frame.payload or not self._settled.done():
+                raise ValueError("settings that acknowledge and say something")
+            return
+        settings = decode_settings(frame.payload)
+        self._tls.write(encode_frame(FrameType.SETTINGS, ACK, 0))
+        self._limit = min(MOST_STREAMS, settings.get(Setting.MAX_CONCURRENT_STREAMS, self._limit))
+        self._barred_at = None if self._limit else self._loop.time()
+        if (frame_limit := settings.get(Setting.MAX_FRAME_SIZE)) is not None:
+            self._outflow.frame_limit = min(65_535, frame_limit)
+        if (table := settings.get(Setting.HEADER_TABLE_SIZE)) is not None:
+            self._encoder.header_table_size = min(table, 4096)
+        if (window := settings.get(Setting.INITIAL_WINDOW_SIZE)) is not None:
+            self._outflow.change_stream_window(window, self._streams.values())
+        if not self._settled.done():
+            self._settled.set_result(None)
+        self._on_change()
+
+    # Life and end
+
+    def _ping_received(self, frame: Frame) -> None:
+        if len(frame.payload) != 8:
+            raise ValueError("a PING that is none")
+        if frame.flags & ACK:
+            self._pinged_at = None
+        else:
+            self._tls.write(encode_frame(FrameType.PING, ACK, 0, frame.payload))
+
+    def _going_away(self, last: int) -> None:
+        self.draining = True
+        for stream_id in [each for each in self._streams if each > last]:
+            self._outflow.forget(stream_id)
+            self._streams.pop(stream_id).end(Unprocessed("goaway"))
+        if self._streams:
+            self._on_change()
+        else:
+            self._goodbye(ErrorCode.NO_ERROR, "drained")
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        self._idle_frames = 0
+        for stream_id, exchange in list(self._streams.items()):
+            if exchange.deadline > now:
+                break  # they are in the order of their beginning
+            self._tls.write(encode_reset(stream_id, ErrorCode.CANCEL))
+            exchange.fail(Failure.TIMEOUT, "timeout")
+            self._remove(stream_id)
+        silence = self._limits.ping_after_when_busy if self._streams else self._limits.ping_after
+        if self._pinged_at is not None and now - self._pinged_at > self._limits.ping_answer:
+            self.close(f"{self._name} does not answer PING")
+        elif self._pinged_at is None and now - self._heard_at > silence:
+            self._pinged_at = now
+            self._tls.write(encode_frame(FrameType.PING, 0, 0, bytes(8)))
+        if self._barred_at is not None and now - self._barred_at > self._limits.request:
+            self.retire()  # alive, but of no use; another one may be
+        if self.lost is None:
+            self._watch = self._loop.call_later(self._limits.watch, self._look)
+
+    def _goodbye(self, code: ErrorCode, reason: str) -> None:
+        self._tls.write(encode_goaway(code))
+        self._tls.flush()
+        self.close(reason)
+
+    def _lost(self, reason: str) -> None:
+        self.lost = reason
+        self._watch.cancel()
+        if not self._settled.done():
+            self._settled.set_exception(StreamFailed(f"{self._name}: {reason}"))
+            self._settled.exception()  # seen, whoever waits for it or not
+        streams, self._streams = self._streams, {}
+        for exchange in streams.values():
+            exchange.fail(Failure.CONNECTION, reason)
+        if not self._ended.done():
+            self._ended.set_result(None)
+        self._on_change()

@@ -1,0 +1,91 @@
+"""One request and its answer: what a stream of HTTP/2 carries, and how it can end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+MAX_BODY_BYTES: Final = 16_384
+"""More of an answer is not read."""
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[bytes, bytes]
+    body: bytes
+
+
+class Unprocessed(NamedTuple):
+    """The server has not begun with the request: it can be sent again."""
+
+    reason: str
+
+
+class Failure(Enum):
+    """How far what went wrong reaches."""
+
+    TIMEOUT = "timeout"
+    RESET = "reset"
+    """This stream."""
+    CONNECTION = "connection"
+
+
+class Unanswered(NamedTuple):
+    """Nobody knows whether the server has processed the request, unless its answer had begun."""
+
+    failure: Failure
+    reason: str
+    status: int = 0
+    """Of an answer whose end never came."""
+
+
+Result: TypeAlias = Answer | Unprocessed | Unanswered
+
+
+class MalformedAnswer(Exception):
+    """Concerns its stream only (RFC 9113, 8.1.1)."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    answer: asyncio.Future[Result]
+    deadline: float
+    window: int
+    """Bytes of the body that the peer takes for this stream."""
+    unsent: bytes = b""
+    status: int = 0
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    body: bytes = b""
+
+    def read_headers(self, headers: dict[bytes, bytes], *, last: bool) -> None:
+        """Of the answer, of an answer before it (1xx), or after the body. Raises MalformedAnswer."""
+        if self.status:
+            return  # after the body: nothing in them is of use
+        status = headers.get(b":status", b"")
+        if len(status) != 3 or not status.isdigit() or status < b"100":
+            raise MalformedAnswer("an answer without a status")
+        if status.startswith(b"1"):
+            if last:
+                raise MalformedAnswer("an answer that ends before it begins")
+            return
+        self.status = int(status)
+        self.headers = headers
+
+    def read_body(self, part: bytes) -> bool:
+        """Returns whether it is longer than anybody wants to know. Raises MalformedAnswer."""
+        if not self.status:
+            raise MalformedAnswer("a body before its status")
+        self.body += part
+        if len(self.body) <= MAX_BODY_BYTES:
+            return False
+        self.body = self.body[:MAX_BODY_BYTES]
+        return True
+
+    def end(self, result: Result) -> None:
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def fail(self, failure: Failure, reason: str) -> None:
+        self.end(Unanswered(failure, reason, self.status))

@@ -1,0 +1,164 @@
+"""Frames of HTTP/2 (RFC 9113, 4 and 6)."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HEAD_BYTES: Final = 9
+MAX_FRAME_BYTES: Final = 16_384
+"""What a peer may send us, since we do not ask for more."""
+DEFAULT_WINDOW: Final = 65_535
+MAX_WINDOW: Final = (1 << 31) - 1
+SETTING_BYTES: Final = 6
+
+
+class FrameType(IntEnum):
+    DATA = 0
+    HEADERS = 1
+    PRIORITY = 2
+    RST_STREAM = 3
+    SETTINGS = 4
+    PUSH_PROMISE = 5
+    PING = 6
+    GOAWAY = 7
+    WINDOW_UPDATE = 8
+    CONTINUATION = 9
+
+
+END_STREAM: Final = 0x1
+ACK: Final = 0x1
+END_HEADERS: Final = 0x4
+PADDED: Final = 0x8
+PRIORITY: Final = 0x20
+
+
+class Setting(IntEnum):
+    HEADER_TABLE_SIZE = 1
+    ENABLE_PUSH = 2
+    MAX_CONCURRENT_STREAMS = 3
+    INITIAL_WINDOW_SIZE = 4
+    MAX_FRAME_SIZE = 5
+
+
+class ErrorCode(IntEnum):
+    NO_ERROR = 0
+    PROTOCOL_ERROR = 1
+    REFUSED_STREAM = 7
+    CANCEL = 8
+    ENHANCE_YOUR_CALM = 11
+
+
+class Frame(NamedTuple):
+    kind: int
+    flags: int
+    stream_id: int
+    payload: bytes
+
+
+_HEAD: Final = struct.Struct(">HBBBL")
+
+
+def encode_frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
+    size = len(payload)
+    return _HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream_id) + payload
+
+
+def frame_head(size: int, kind: int, flags: int, stream_id: int) -> bytes:
+    return _HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream_id)
+
+
+def encode_settings(settings: dict[Setting, int]) -> bytes:
+    payload = b"".join(struct.pack(">HL", setting, value) for setting, value in settings.items())
+    return encode_frame(FrameType.SETTINGS, 0, 0, payload)
+
+
+def decode_settings(payload: bytes) -> dict[int, int]:
+    """Raises ValueError."""
+    if len(payload) % SETTING_BYTES:
+        raise ValueError("SETTINGS of a length that is none")
+    settings = dict(struct.iter_unpack(">HL", payload))
+    frame_limit = settings.get(Setting.MAX_FRAME_SIZE, MAX_FRAME_BYTES)
+    if not MAX_FRAME_BYTES <= frame_limit < 1 << 24:
+        raise ValueError(f"a largest frame of {frame_limit} bytes")
+    return settings
+
+
+def encode_window_update(stream_id: int, increment: int) -> bytes:
+    return encode_frame(FrameType.WINDOW_UPDATE, 0, stream_id, increment.to_bytes(4, "big"))
+
+
+def decode_u31(payload: bytes) -> int:
+    """A window increment or a stream id. Raises ValueError."""
+    return decode_u32(payload) & 0x7FFFFFFF
+
+
+def decode_u32(payload: bytes) -> int:
+    """An error code. Raises ValueError."""
+    if len(payload) != 4:
+        raise ValueError(f"four bytes expected where there are {len(payload)}")
+    return int.from_bytes(payload, "big")
+
+
+def encode_reset(stream_id: int, code: ErrorCode) -> bytes:
+    return encode_frame(FrameType.RST_STREAM, 0, stream_id, int(code).to_bytes(4, "big"))
+
+
+def encode_goaway(code: ErrorCode) -> bytes:
+    """The peer has opened no streams: the last one is 0."""
+    return encode_frame(FrameType.GOAWAY, 0, 0, bytes(4) + int(code).to_bytes(4, "big"))
+
+
+# https://www.rfc-editor.org/rfc/rfc9113#section-6: which frames belong to a stream, and which to the connection.
+STREAM_FRAMES: Final = frozenset(
+    {
+        FrameType.DATA,
+        FrameType.HEADERS,
+        FrameType.PRIORITY,
+        FrameType.RST_STREAM,
+        FrameType.CONTINUATION,
+    }
+)
+CONNECTION_FRAMES: Final = frozenset({FrameType.SETTINGS, FrameType.PING, FrameType.GOAWAY})
+
+
+class FrameReader:
+    """Bytes in, whole frames out."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Raises ValueError for a frame that is larger than we allow."""
+        buffer = self._buffer
+        buffer += data
+        frames: list[Frame] = []
+        at, end = 0, len(buffer)
+        while end - at >= HEAD_BYTES:
+            high, low, kind, flags, stream_id = _HEAD.unpack_from(buffer, at)
+            size = high << 8 | low
+            if size > MAX_FRAME_BYTES:
+                raise ValueError(f"a frame of {size} bytes")
+            stop = at + HEAD_BYTES + size
+            if stop > end:
+                break
+            frames.append(Frame(kind, flags, stream_id & 0x7FFFFFFF, bytes(buffer[at + HEAD_BYTES : stop])))
+            at = stop
+        del buffer[:at]
+        return frames
+
+
+def unpadded(frame: Frame) -> bytes:
+    """Payload of DATA or HEADERS without padding and priority. Raises ValueError."""
+    payload, flags = frame.payload, frame.flags
+    if flags & PADDED:
+        if not payload or payload[0] >= len(payload):
+            raise ValueError("more padding than frame")
+        payload = payload[1 : len(payload) - payload[0]]
+    if frame.kind == FrameType.HEADERS and flags & PRIORITY:
+        if len(payload) < 5:
+            raise ValueError("HEADERS too short for their priority")
+        payload = payload[5:]
+    return payload

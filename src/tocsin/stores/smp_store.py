@@ -86,8 +86,8 @@ class SmpStore(Protocol):
     def remove_notification(self, notifier_id: bytes, nonce: bytes) -> bool:
         """False if it is gone already."""
 
-    def expire_notifications(self, before: int) -> int:
-        """Removes those older than `before`; says how many."""
+    def expire_notifications(self, before: int) -> list[tuple[bytes, bytes, int]]:
+        """Removes those older than `before`; their notifier ids, nonces and times."""
 
     @property
     def uncommitted(self) -> bool:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from tocsin.stores.memory.log_fields import BadLogLine
 from tocsin.stores.memory.log_files import AppendOnlyFile, read_lines
@@ -27,6 +27,12 @@ from tocsin.stores.memory.store_folder import MESSAGE_LOG, NOTIFICATION_LOG, cha
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=StoreLogRecord | MessageChange)
+T = TypeVar("T")
+
+
+class CountsBroken(Protocol):
+    broken: int
+    """Lines that could not be read, and were skipped as asked."""
 
 
 @dataclass(slots=True)
@@ -100,19 +106,26 @@ class LogReader:
         return count
 
     def _records(self, path: Path, decode: Callable[[bytes], R]) -> Iterator[R]:
-        broken: list[bytes] = []
-        for number, line in enumerate(read_lines(path), start=1):
-            try:
-                yield decode(line)
-            except BadLogLine as error:
-                if not self._skip:
-                    raise BadLogLine(error.reason, file=str(path), line=number) from None
-                logger.warning("%s, line %d: %s; SKIPPED as asked", path, number, error.reason)
-                broken.append(line + b"\n")
-        if broken:
-            self._report.broken += len(broken)
-            if self._keep:
-                keep_broken_lines(path, broken)
+        return records_of(path, decode, self._report, skip_broken=self._skip, keep_broken=self._keep)
+
+
+def records_of(
+    path: Path, decode: Callable[[bytes], T], report: CountsBroken, *, skip_broken: bool, keep_broken: bool
+) -> Iterator[T]:
+    """The lines of one log, decoded."""
+    broken: list[bytes] = []
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            yield decode(line)
+        except BadLogLine as error:
+            if not skip_broken:
+                raise BadLogLine(error.reason, file=str(path), line=number) from None
+            logger.warning("%s, line %d: %s; SKIPPED as asked", path, number, error.reason)
+            broken.append(line + b"\n")
+    if broken:
+        report.broken += len(broken)
+        if keep_broken:
+            keep_broken_lines(path, broken)
 
 
 def keep_broken_lines(path: Path, lines: list[bytes]) -> None:

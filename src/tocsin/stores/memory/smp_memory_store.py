@@ -239,16 +239,16 @@ class SmpMemoryStore:
         self._journal.append(NotificationRemoved(notifier_id, nonce))
         return True
 
-    def expire_notifications(self, before: int) -> int:
+    def expire_notifications(self, before: int) -> list[tuple[bytes, bytes, int]]:
         expired = [
-            (notifier_id, nonce)
+            (notifier_id, nonce, notification.sent_at)
             for notifier_id, waiting in self._notifications.items()
             for nonce, notification in waiting.items()
             if notification.sent_at < before
         ]
-        for notifier_id, nonce in expired:
+        for notifier_id, nonce, _ in expired:
             self.remove_notification(notifier_id, nonce)
-        return len(expired)
+        return expired
 
     # What the files hold
 

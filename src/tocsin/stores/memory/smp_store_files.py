@@ -54,7 +54,7 @@ from tocsin.stores.memory.store_folder import (
     part_number,
     set_aside,
 )
-from tocsin.stores.memory.store_log_compaction import read_and_compact, start_of
+from tocsin.stores.memory.store_log_compaction import compact_lines, read_and_compact, start_of
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +127,9 @@ def _open_locked(
     _refuse_or_set_aside_changes(folder, options, today)
     store, report = SmpMemoryStore(), StartReport()
     reader = LogReader(store, report, skip_broken_lines=options.skip_broken_lines)
-    read_and_compact(folder / STORE_LOG, reader, store, report, today)
+    report.torn_bytes += read_and_compact(
+        folder / STORE_LOG, reader.read_store_log, lambda: compact_lines(store), today
+    )
     if options.keep_messages:
         base = _open_messages(folder, options, reader, store, report, now)
     else:
@@ -157,7 +159,7 @@ def _open_messages(
         before = int(now - options.message_ttl)
         report.expired_messages = sum(store.expire_messages(q, before) for q in store.queues_with_messages())
     if options.notification_ttl is not None:
-        report.expired_notifications = store.expire_notifications(int(now - options.notification_ttl))
+        report.expired_notifications = len(store.expire_notifications(int(now - options.notification_ttl)))
     if outdated or report.expired_messages or report.expired_notifications:
         Snapshot.of(store).replace_files(folder, base)
         for part in change_logs(folder):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from tocsin.stores.memory.log_files import cut_torn_line, remove, rename, write_lines
-from tocsin.stores.memory.log_reading import LogReader, StartReport
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.memory.smp_store_log import AddService, CreateQueue
 from tocsin.stores.memory.store_folder import set_aside
@@ -26,21 +25,25 @@ def start_of(path: Path) -> Path:
 
 
 def read_and_compact(
-    path: Path, reader: LogReader, store: SmpMemoryStore, report: StartReport, now: datetime
-) -> None:
+    path: Path, read: Callable[[Path], bool], compacted: Callable[[], Iterable[bytes]], now: datetime
+) -> int:
+    """`read` says whether the log is compact, `compacted` has the lines of one that is. Returns how many bytes of a
+    line were cut off whose writing a crash interrupted.
+    """
     start = start_of(path)
     if start.exists():  # a crash while compacting, ours or the reference's: nothing was accepted after it
         if path.exists():
             rename(path, path.with_name(path.name + ".bak"))
         rename(start, path)
-    report.torn_bytes += cut_torn_line(path)
-    if not reader.read_store_log(path):
+    torn_bytes = cut_torn_line(path)
+    if not read(path):
         new = path.with_name(path.name + ".new")
-        write_lines(new, compact_lines(store))
+        write_lines(new, compacted())
         rename(path, start)
         rename(new, path)
         rename(start, set_aside(path, now))
         _remove_old_backups(path, now)
+    return torn_bytes
 
 
 def compact_lines(store: SmpMemoryStore) -> Iterator[bytes]:

@@ -9,14 +9,15 @@ and each transaction first reads it: a router that is not the last to have opene
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 import asyncpg
 from asyncpg import Connection, Record
 
 from tocsin.errors import StoreError
+from tocsin.stores.postgres.database_errors import DatabaseUnavailable, translated
 from tocsin.stores.postgres.schema_migrations import has_current_schema, migrate
 
 LOCK_KEY: Final = int.from_bytes(b"tocsnsmp", "big")
@@ -27,42 +28,9 @@ STATEMENT_TIMEOUT: Final = 60.0
 FIRST_DELAY: Final = 0.02
 LAST_DELAY: Final = 2.0
 
-_TRANSIENT: Final = (
-    OSError,  # refused, reset; TimeoutError too
-    asyncpg.PostgresConnectionError,  # class 08
-    asyncpg.InterfaceError,  # asyncpg's word for a connection that is closed
-    asyncpg.InternalClientError,  # … and for one that the server ended while it was idle
-    asyncpg.OperatorInterventionError,  # class 57: the server stops, starts, or an operator ended the session
-    asyncpg.TransactionRollbackError,  # class 40: deadlock, serialization
-    asyncpg.InsufficientResourcesError,  # class 53: too many connections, disk full
-)
-
-
-class DatabaseUnavailable(StoreError):
-    """The database cannot be used now; it may be later."""
-
 
 class SchemaInUse(DatabaseUnavailable):
     """Another router holds the lock, or what is left of a connection that we lost."""
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        # asyncpg's errors of configuration and of values. Their texts may have parts of the URL, or a value.
-        raise StoreError(f"PostgreSQL cannot be used, is its URL right? {type(error).__name__}") from None
-    except _TRANSIENT as error:
-        raise DatabaseUnavailable(f"the PostgreSQL database is unavailable: {_describe(error)}") from error
-    except asyncpg.PostgresError as error:
-        # Without its cause, whose text has the values of columns, which are secrets.
-        raise StoreError(f"PostgreSQL refused: {_describe(error)}") from None
-
-
-def _describe(error: Exception) -> str:
-    text = str(error.args[0]) if error.args else ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 class Batch(Protocol):
@@ -138,7 +106,7 @@ class DatabaseSession:
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
-                with _translated():
+                with translated():
                     await connection.close(timeout=CONNECT_TIMEOUT)
             except StoreError:
                 connection.terminate()
@@ -149,7 +117,7 @@ class DatabaseSession:
             await self._connect()
         assert self._connection is not None
         try:
-            with _translated():
+            with translated():
                 yield self._connection
         except BaseException:
             # In what state it is nobody knows. The lock goes with it, as soon as the server has noticed.
@@ -159,12 +127,12 @@ class DatabaseSession:
 
     async def _connect(self) -> None:
         self._connection = None
-        with _translated():
+        with translated():
             connection: Connection[Record] = await asyncpg.connect(
                 self._url, timeout=CONNECT_TIMEOUT, command_timeout=STATEMENT_TIMEOUT
             )
         try:
-            with _translated():
+            with translated():
                 locked = await connection.fetchval("SELECT pg_try_advisory_lock($1)", LOCK_KEY)
                 # Whatever the database's default, a commit is on disk; stricter settings stay.
                 await connection.execute(

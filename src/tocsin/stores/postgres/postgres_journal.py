@@ -15,11 +15,11 @@ from typing import Final
 
 from tocsin.errors import StoreError
 from tocsin.stores.postgres.change_batch import Change, ChangeBatch, PendingChanges
+from tocsin.stores.postgres.database_errors import DatabaseUnavailable
 from tocsin.stores.postgres.database_session import (
     FIRST_DELAY,
     LAST_DELAY,
     DatabaseSession,
-    DatabaseUnavailable,
 )
 
 

@@ -85,7 +85,7 @@ async def open_postgres_smp_store(
                 store.expire_messages(q, before) for q in store.queues_with_messages()
             )
         if notification_ttl is not None:
-            report.expired_notifications = store.expire_notifications(int(now - notification_ttl))
+            report.expired_notifications = len(store.expire_notifications(int(now - notification_ttl)))
         report.messages -= report.expired_messages
         report.notifications -= report.expired_notifications
         await journal.commit()

@@ -219,9 +219,9 @@ def test_notifications_wait_oldest_first_until_removed(store: SmpMemoryStore) ->
     assert store.notifiers_with_notifications() == [notifier.notifier_id]
     assert store.remove_notification(notifier.notifier_id, two.nonce)
     assert not store.remove_notification(notifier.notifier_id, two.nonce)
-    assert store.expire_notifications(3) == 1
+    assert len(store.expire_notifications(3)) == 1
     assert store.notifications(notifier.notifier_id) == (three,)
-    assert store.expire_notifications(4) == 1
+    assert len(store.expire_notifications(4)) == 1
     assert store.notifiers_with_notifications() == []
     assert not store.remove_notification(notifier.notifier_id, three.nonce)
 

@@ -16,7 +16,8 @@ from tests.unit.stores.memory.samples import a_message, a_queue
 from tests.unit.stores.postgres.opened_stores import contents, cut_off, end_connections, opened, stored
 from tocsin.errors import StoreError
 from tocsin.stores.postgres.change_batch import ChangeBatch
-from tocsin.stores.postgres.database_session import DatabaseSession, DatabaseUnavailable
+from tocsin.stores.postgres.database_errors import DatabaseUnavailable
+from tocsin.stores.postgres.database_session import DatabaseSession
 
 pytestmark = pytest.mark.timeout(120)  # the first test starts the server
 

@@ -1,0 +1,120 @@
+"""Last notifications of an NTF store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.statuses import TokenState
+from tocsin.stores.memory.ntf_tables import NtfTables
+from tocsin.stores.memory.token_table import KeptNotification
+from tocsin.stores.ntf_records import (
+    EXPIRED,
+    Accounting,
+    DuePush,
+    LastNotification,
+    NotRecorded,
+    ReceivedNotification,
+    Recorded,
+    Settled,
+)
+
+PAUSE_AFTER: Final = 256
+"""So many tokens are looked at before others get a turn."""
+
+
+class MemoryNotifications:
+    """Implements `tocsin.stores.ntf_store.NotificationStore`, where the methods are described."""
+
+    _tables: NtfTables
+
+    async def add_notifications(
+        self,
+        router: RouterLocation,
+        received: Sequence[ReceivedNotification],
+        before_commit: Callable[[Sequence[Recorded | NotRecorded]], None] | None = None,
+    ) -> list[Recorded | NotRecorded]:
+        number = self._tables.routers.number(router)
+        results = [self._add_notification(number, each) for each in received]
+        if before_commit is not None:
+            before_commit(results)
+        await self._tables.journal.commit()
+        return results
+
+    def _add_notification(self, number: int | None, received: ReceivedNotification) -> Recorded | NotRecorded:
+        tables = self._tables
+        row = None if number is None else tables.routers.table.find_queue(number, received.notifier_id)
+        if row is None:
+            return NotRecorded.UNKNOWN_QUEUE
+        token = tables.owner(row)
+        record = token.record
+        if record.status.state is not TokenState.ACTIVE:
+            return NotRecorded.UNKNOWN_QUEUE
+        last = token.last.get(row) if token.last is not None else None
+        if last is not None and last.nonce == received.nonce:
+            return NotRecorded.DUPLICATE
+        new = KeptNotification(received.received_at, received.nonce, received.sealed_meta, pending=True)
+        superseded = tables.notifications.receive(token, row, new)
+        subscription_id = tables.routers.table.subscription_id(row)
+        tables.journal.came(subscription_id, received.received_at, received.nonce, received.sealed_meta)
+        return Recorded(
+            record.token_id,
+            record.device_token.provider,
+            None if superseded is None else superseded.nonce,
+        )
+
+    async def due_pushes(self, token_ids: Sequence[bytes]) -> list[DuePush]:
+        due = []
+        for token_id in token_ids:
+            token = self._tables.tokens.get(token_id)
+            if (
+                token is None
+                or token.record.status.state is not TokenState.ACTIVE
+                or not self._tables.notifications.has_pending(token_id)
+            ):
+                continue
+            notifications = tuple(
+                [
+                    LastNotification(
+                        self._tables.routers.queue(row),
+                        last.received_at,
+                        last.nonce,
+                        last.sealed_meta,
+                        last.pending,
+                    )
+                    for row, last in (token.last or {}).items()
+                ]
+            )
+            due.append(DuePush(token.record, notifications))
+        return due
+
+    async def settle(self, settled: Sequence[Settled]) -> None:
+        for each in settled:
+            row = self._tables.routers.row_of(each.queue)
+            token = self._tables.owner(row) if row is not None else None
+            if row is None or token is None or token.record.token_id != each.token_id or token.last is None:
+                continue
+            last = token.last.get(row)
+            if last is not None and last.nonce == each.nonce:
+                self._tables.end_pending(token, row, each.outcome)
+                self._tables.notifications.prune(token)
+        await self._tables.journal.commit()
+
+    async def tokens_with_pending(self, after: bytes | None, limit: int) -> list[bytes]:
+        return self._tables.notifications.page_with_pending(after, limit)
+
+    async def expire_pending(self, before: float) -> int:
+        expired = 0
+        for count, token_id in enumerate(self._tables.notifications.with_pending(), start=1):
+            token = self._tables.tokens.get(token_id)
+            if token is not None:
+                expired += self._tables.end_all_pending(token, EXPIRED, before)
+            if count % PAUSE_AFTER == 0:
+                await asyncio.sleep(0)
+        await self._tables.journal.commit()
+        return expired
+
+    async def accounting(self) -> Accounting:
+        return self._tables.notifications.accounting()

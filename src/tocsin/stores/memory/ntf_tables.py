@@ -1,0 +1,133 @@
+"""Tokens, subscriptions and last notifications in memory, and what changes several of them together.
+
+Nothing here waits, so each method is atomic. What happens to notifications is told to the journal here, since it
+happens in many places; other changes are told by the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus, TokenState, TokenStatus
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.stores.memory.notification_table import NotificationTable
+from tocsin.stores.memory.ntf_journal import NoNtfJournal, NtfJournal
+from tocsin.stores.memory.ntf_routers import SubscribedRouters
+from tocsin.stores.memory.ntf_store_log import SubscriptionStatusSet
+from tocsin.stores.memory.subscription_table import ID_BYTES, Subscription
+from tocsin.stores.memory.token_table import KeptToken, TokenTable
+from tocsin.stores.ntf_records import TOKEN_REMOVED, SubscriptionRecord
+
+_ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
+
+
+class NtfTables:
+    def __init__(self, journal: NtfJournal | None = None) -> None:
+        self.tokens: Final = TokenTable()
+        self.routers: Final = SubscribedRouters()
+        self.notifications: Final = NotificationTable()
+        self.journal: NtfJournal = journal or NoNtfJournal()
+
+    def owner(self, row: int) -> KeptToken:
+        return self.tokens.of_number(self.routers.table.token(row))
+
+    def subscription_record(self, row: int) -> SubscriptionRecord:
+        found = self.routers.table.get(row)
+        return SubscriptionRecord(
+            found.subscription_id,
+            self.owner(row).record.token_id,
+            self.routers.queue(row),
+            found.notifier_key,
+            found.status,
+            found.associated,
+        )
+
+    def add_subscription(self, subscription: SubscriptionRecord) -> bool:
+        token = self.tokens.get(subscription.token_id)
+        subscription_id, queue = subscription.subscription_id, subscription.queue
+        if (
+            token is None
+            or len(subscription_id) != ID_BYTES
+            or self.routers.row_of(queue) is not None
+            or self.routers.table.find(subscription_id) is not None
+        ):
+            return False
+        row = self.routers.add(
+            Subscription(
+                subscription_id,
+                queue.notifier_id,
+                subscription.notifier_key,
+                token.number,
+                self.routers.number_or_new(queue.router),
+                subscription.status,
+                subscription.service_associated,
+            )
+        )
+        token.rows.append(row)
+        self.routers.table.note_active(row, active=subscription.status is SubscriptionState.ACTIVE)
+        return True
+
+    def remove_subscription(self, row: int, outcome: str) -> None:
+        token = self.owner(row)
+        token.rows.remove(row)
+        self._remove_row(token, row, outcome)
+
+    def remove_token(self, token: KeptToken) -> list[NotifierQueue]:
+        """Returns its queues."""
+        queues = [self.routers.queue(row) for row in token.rows]
+        for row in token.rows:
+            self._remove_row(token, row, TOKEN_REMOVED)
+        self.tokens.remove(token)
+        return queues
+
+    def activate(self, token: KeptToken) -> tuple[bool, list[NotifierQueue]]:
+        """Whether anything changed, and the queues of the rivals that were removed."""
+        rivals = [
+            rival for rival in self.tokens.registrations(token.record.device_token) if rival is not token
+        ]
+        queues = [queue for rival in rivals for queue in self.remove_token(rival)]
+        changed = token.record.status != _ACTIVE
+        if changed:
+            token.record = replace(token.record, status=_ACTIVE)
+        return changed or bool(rivals), queues
+
+    def change_state(self, row: int, status: SubscriptionStatus, *, associated: bool) -> bool:
+        """Tells the journal, unless its last word is the same; says whether anything changed."""
+        table = self.routers.table
+        before = table.state(row)
+        if before == (status, associated):
+            return False
+        self.routers.set_state(row, status, associated=associated)
+        active = status is SubscriptionState.ACTIVE
+        if not (active and before[1] == associated and table.noted_active(row)):
+            table.note_active(row, active=active)
+            self.journal.append(SubscriptionStatusSet(table.subscription_id(row), status, associated))
+        return True
+
+    def end_pending(self, token: KeptToken, row: int, outcome: str) -> bool:
+        """False if the subscription has nothing pending."""
+        last = token.last.get(row) if token.last is not None else None
+        if last is None or not last.pending:
+            return False
+        self.notifications.settle(token, last, outcome)
+        self.journal.ended(self.routers.table.subscription_id(row), outcome)
+        return True
+
+    def end_all_pending(self, token: KeptToken, outcome: str, before: float | None = None) -> int:
+        """Those received before that time; how many."""
+        rows = [
+            row
+            for row, last in (token.last or {}).items()
+            if last.pending and (before is None or last.received_at < before)
+        ]
+        for row in rows:
+            self.end_pending(token, row, outcome)
+        self.notifications.prune(token)
+        return len(rows)
+
+    def _remove_row(self, token: KeptToken, row: int, outcome: str) -> None:
+        """All but the token's own list of rows."""
+        self.end_pending(token, row, outcome)
+        self.notifications.forget(token, row)
+        self.routers.remove(row)

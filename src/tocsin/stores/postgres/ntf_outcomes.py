@@ -1,0 +1,55 @@
+"""Counting what became of notifications, and forgetting those that nobody needs.
+
+The totals are kept in parts, one for each of a few connections, so that transactions do not wait for one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tocsin.stores.ntf_records import KEPT_NOTIFICATIONS
+from tocsin.stores.postgres.ntf_pools import Proxy
+
+RECEIVED: Final = "received"
+SUPERSEDED: Final = "superseded"
+
+_COUNT: Final = """
+    INSERT INTO notification_totals AS total (outcome, part, count)
+    SELECT outcome, pg_backend_pid() % 64, count
+    FROM unnest($1::text[], $2::bigint[]) AS came (outcome, count) ORDER BY outcome
+    ON CONFLICT (outcome, part) DO UPDATE SET count = total.count + EXCLUDED.count
+"""
+# A token's oldest that are not pending go, as far as there are more than it may have. The nonce is compared once more
+# because the row may have got a newer notification while this statement waited for its lock.
+_PRUNE: Final = """
+    DELETE FROM last_notifications USING (
+        SELECT l.token_ntf_id, l.nmsg_nonce,
+            row_number() OVER (
+                PARTITION BY l.token_id ORDER BY p.nonce IS NOT NULL, l.sent_at, l.token_ntf_id
+            ) AS place,
+            count(*) OVER (PARTITION BY l.token_id) AS held,
+            p.nonce IS NOT NULL AS is_pending
+        FROM last_notifications l
+        LEFT JOIN pending_notifications p ON p.subscription_id = l.subscription_id AND p.nonce = l.nmsg_nonce
+        WHERE l.token_id = ANY($1::bytea[])
+    ) AS ranked
+    WHERE last_notifications.token_ntf_id = ranked.token_ntf_id
+        AND last_notifications.nmsg_nonce = ranked.nmsg_nonce
+        AND NOT ranked.is_pending AND ranked.place <= ranked.held - $2
+"""
+
+
+async def count_outcomes(connection: Proxy, counts: Mapping[str, int]) -> None:
+    counted = {outcome: count for outcome, count in counts.items() if count}
+    if counted:
+        await connection.execute(_COUNT, list(counted), list(counted.values()))
+
+
+async def count_outcome(connection: Proxy, outcome: str, count: int) -> None:
+    await count_outcomes(connection, {outcome: count})
+
+
+async def prune(connection: Proxy, token_ids: Sequence[bytes]) -> None:
+    if token_ids:
+        await connection.execute(_PRUNE, list(token_ids), KEPT_NOTIFICATIONS)

@@ -1,0 +1,190 @@
+"""The tables of an NTF store: those of the reference, in its schema, and ours beside them (ntf.md 5.3).
+
+The reference's schema is made and recorded exactly as its own migrations do, so that either server accepts it. What it
+has no column for is in a schema of our own, named after it: `ntf_server_tocsin`. Tables are found through the search
+path of the connection, so their names are unique over both.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeAlias
+
+from asyncpg import Connection, Record
+from asyncpg.pool import PoolConnectionProxy
+
+from tocsin.errors import StoreError
+
+AnyConnection: TypeAlias = "Connection[Record] | PoolConnectionProxy[Record]"
+DEFAULT_SCHEMA: Final = "ntf_server"
+_LOCK_KEY: Final = int.from_bytes(b"tocsnntf", "big")
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}")
+
+_INITIAL: Final = """
+    CREATE TABLE tokens (
+        token_id bytea NOT NULL PRIMARY KEY,
+        push_provider text NOT NULL,
+        push_provider_token bytea NOT NULL,
+        status text NOT NULL,
+        verify_key bytea NOT NULL,
+        dh_priv_key bytea NOT NULL,
+        dh_secret bytea NOT NULL,
+        reg_code bytea NOT NULL,
+        cron_interval bigint NOT NULL,
+        cron_sent_at bigint,
+        updated_at bigint
+    );
+    CREATE UNIQUE INDEX idx_tokens_push_provider_token
+        ON tokens (push_provider, push_provider_token, verify_key);
+    CREATE INDEX idx_tokens_status_cron_interval_sent_at
+        ON tokens (status, cron_interval, (cron_sent_at + cron_interval * 60));
+
+    CREATE TABLE smp_servers (
+        smp_server_id bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+        smp_host text NOT NULL,
+        smp_port text NOT NULL,
+        smp_keyhash bytea NOT NULL
+    );
+    CREATE UNIQUE INDEX idx_smp_servers ON smp_servers (smp_host, smp_port, smp_keyhash);
+
+    CREATE TABLE subscriptions (
+        subscription_id bytea NOT NULL PRIMARY KEY,
+        token_id bytea NOT NULL REFERENCES tokens ON DELETE CASCADE ON UPDATE RESTRICT,
+        smp_server_id bigint REFERENCES smp_servers ON DELETE RESTRICT ON UPDATE RESTRICT,
+        smp_notifier_id bytea NOT NULL,
+        smp_notifier_key bytea NOT NULL,
+        status text NOT NULL
+    );
+    CREATE UNIQUE INDEX idx_subscriptions_smp_server_id_notifier_id
+        ON subscriptions (smp_server_id, smp_notifier_id);
+    CREATE INDEX idx_subscriptions_smp_server_id_status ON subscriptions (smp_server_id, status);
+    CREATE INDEX idx_subscriptions_token_id ON subscriptions (token_id);
+
+    CREATE TABLE last_notifications (
+        token_ntf_id bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+        token_id bytea NOT NULL REFERENCES tokens ON DELETE CASCADE ON UPDATE RESTRICT,
+        subscription_id bytea NOT NULL REFERENCES subscriptions ON DELETE CASCADE ON UPDATE RESTRICT,
+        sent_at timestamptz NOT NULL,
+        nmsg_nonce bytea NOT NULL,
+        nmsg_data bytea NOT NULL
+    );
+    CREATE UNIQUE INDEX idx_last_notifications_token_subscription
+        ON last_notifications (token_id, subscription_id);
+    CREATE INDEX idx_last_notifications_token_id_sent_at ON last_notifications (token_id, sent_at);
+    CREATE INDEX idx_last_notifications_subscription_id ON last_notifications (subscription_id);
+"""
+_SERVICE_CERT: Final = """
+    ALTER TABLE smp_servers ADD COLUMN ntf_service_id bytea;
+    ALTER TABLE subscriptions ADD COLUMN ntf_service_assoc boolean NOT NULL DEFAULT FALSE;
+    DROP INDEX idx_subscriptions_smp_server_id_status;
+    CREATE INDEX idx_subscriptions_smp_server_id_ntf_service_status
+        ON subscriptions (smp_server_id, ntf_service_assoc, status);
+"""
+_SERVICE_CERT_DOWN: Final = """
+    DROP INDEX idx_subscriptions_smp_server_id_ntf_service_status;
+    CREATE INDEX idx_subscriptions_smp_server_id_status ON subscriptions (smp_server_id, status);
+    ALTER TABLE subscriptions DROP COLUMN ntf_service_assoc;
+    ALTER TABLE smp_servers DROP COLUMN ntf_service_id;
+"""
+_MIGRATIONS: Final[tuple[tuple[str, str, str | None], ...]] = (
+    ("20250417_initial", _INITIAL, None),
+    ("20250517_service_cert", _SERVICE_CERT, _SERVICE_CERT_DOWN),
+)
+"""Name, what to do, how to undo it: as the reference records them."""
+
+_OWN: Final = """
+    CREATE TABLE pending_notifications (
+        subscription_id bytea NOT NULL PRIMARY KEY,
+        token_id bytea NOT NULL,
+        nonce bytea NOT NULL,
+        received_at double precision NOT NULL
+    );
+    CREATE INDEX pending_notifications_token_id ON pending_notifications (token_id);
+    CREATE INDEX pending_notifications_received_at ON pending_notifications (received_at);
+
+    CREATE TABLE notification_totals (
+        outcome text NOT NULL,
+        part integer NOT NULL,
+        count bigint NOT NULL,
+        PRIMARY KEY (outcome, part)
+    );
+
+    CREATE TABLE token_registrations (
+        token_id bytea NOT NULL PRIMARY KEY REFERENCES tokens ON DELETE CASCADE ON UPDATE CASCADE,
+        registered_at bigint NOT NULL
+    );
+"""
+_OWN_MIGRATIONS: Final = (("0001_notifications", _OWN),)
+
+
+def own_schema(schema: str) -> str:
+    return f"{schema}_tocsin"
+
+
+def search_path(schema: str) -> str:
+    """Raises StoreError if that is no name for a schema."""
+    if not _NAME.fullmatch(schema):
+        raise StoreError("the name of the database schema may have small letters, digits and _ only")
+    return f'"{schema}", "{own_schema(schema)}"'
+
+
+async def has_store(connection: AnyConnection, schema: str) -> bool:
+    """Whether both schemas are there and up to date. Raises StoreError if a newer server made them."""
+    return not await _missing(connection, schema)
+
+
+async def migrate(connection: AnyConnection, schema: str) -> list[str]:
+    """Makes what is missing, all of it or nothing, and says what it was."""
+    async with connection.transaction():
+        # Several routers may start at a time.
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK_KEY)
+        missing = await _missing(connection, schema)
+        if missing:
+            # Asked first, because CREATE … IF NOT EXISTS needs the right to create even if there is nothing to do.
+            await connection.execute(_prepare(schema))
+        for name, sql, down in _MIGRATIONS:
+            if name in missing:
+                await connection.execute(f'SET LOCAL search_path TO "{schema}"')
+                await connection.execute(sql)
+                await connection.execute(
+                    "INSERT INTO migrations (name, ts, down) VALUES ($1, now() AT TIME ZONE 'UTC', $2)",
+                    name,
+                    down,
+                )
+        for name, sql in _OWN_MIGRATIONS:
+            if name in missing:
+                await connection.execute(f'SET LOCAL search_path TO "{own_schema(schema)}", "{schema}"')
+                await connection.execute(sql)
+                await connection.execute("INSERT INTO tocsin_migrations (name) VALUES ($1)", name)
+    return missing
+
+
+def _prepare(schema: str) -> str:
+    return f"""
+        CREATE SCHEMA IF NOT EXISTS "{schema}";
+        CREATE SCHEMA IF NOT EXISTS "{own_schema(schema)}";
+        CREATE TABLE IF NOT EXISTS "{schema}".migrations (
+            name text NOT NULL PRIMARY KEY, ts timestamp NOT NULL, down text
+        );
+        CREATE TABLE IF NOT EXISTS "{own_schema(schema)}".tocsin_migrations (
+            name text NOT NULL PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now()
+        );
+    """
+
+
+async def _missing(connection: AnyConnection, schema: str) -> list[str]:
+    own = own_schema(schema)
+    missing = []
+    for table, known in (
+        (f'"{schema}".migrations', [name for name, _, _ in _MIGRATIONS]),
+        (f'"{own}".tocsin_migrations', [name for name, _ in _OWN_MIGRATIONS]),
+    ):
+        applied: set[str] = set()
+        if await connection.fetchval("SELECT to_regclass($1)", table) is not None:
+            applied = {row["name"] for row in await connection.fetch(f"SELECT name FROM {table}")}  # noqa: S608
+        if unknown := applied.difference(known):
+            raise StoreError(
+                f"the schema {schema} was changed by a newer server than this one knows: {', '.join(sorted(unknown))}"
+            )
+        missing += [name for name in known if name not in applied]
+    return missing

@@ -1,0 +1,42 @@
+"""A snapshot that takes its time is one of the moment at which it began."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.unit.stores.ntf_samples import ROUTER, device_token, filled, received, settled, subscription
+from tocsin.stores.memory import ntf_snapshots
+from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
+from tocsin.stores.memory.ntf_snapshots import NtfSnapshot
+
+
+async def test_changes_while_it_is_taken_are_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ntf_snapshots, "PAUSE_AFTER", 1)
+    store = NtfMemoryStore()
+    owners = [
+        await filled(
+            store, number, *((number, queue) for queue in range(5)), device=device_token(min(number, 5))
+        )
+        for number in range(7)
+    ]
+    for number in range(7):
+        batch = [received((number, queue), (number, queue), at=float(queue)) for queue in range(5)]
+        await store.add_notifications(ROUTER, batch)
+    await store.settle([settled(owners[3], (3, 4), (3, 4))])
+    expected = sorted(NtfSnapshot.of(store.tables).state_lines(1))
+    slow = asyncio.ensure_future(NtfSnapshot.taken_slowly(store.tables))
+    await asyncio.sleep(0)  # it has taken the first token
+    for owner in (owners[0], owners[1]):
+        await store.settle([settled(owner, (owners.index(owner), 3), (owners.index(owner), 3))])
+    await store.add_notifications(ROUTER, [received((2, 1), "new"), received((2, 1), "newer")])
+    await store.delete_subscription(subscription((3, 4), owners[3]).subscription_id)
+    await store.delete_token(owners[4].token_id)
+    await store.activate_token(owners[5].token_id, owners[5].code)  # the sixth and the seventh are rivals
+    heir = await filled(store, "heir", "heir")
+    await store.add_notifications(ROUTER, [received("heir", "heir")])
+    assert not slow.done()
+    assert sorted((await slow).state_lines(1)) == expected
+    assert store.tables.notifications.before_change is None
+    assert (await store.due_pushes([heir.token_id]))[0].notifications

@@ -123,7 +123,11 @@ class ClientError(TocsinError):
 
 
 class UnexpectedResponse(ClientError):
-    """The router answered with something this command cannot get."""
+    """The router answered with something this command cannot get: a response with this tag, if it could be read."""
+
+    def __init__(self, text: str, tag: bytes = b"") -> None:
+        super().__init__(text)
+        self.tag = tag
 
 
 class ResponseTimeout(ClientError):

@@ -62,15 +62,18 @@ RULES: Final[dict[str, Rule]] = {
     "transport": rule("wire", "crypto", "protocol", *OPEN, refused_stdlib=frozenset()),
     # crypto: the caller's keys are arguments of a request.
     "clients": rule("crypto", "protocol", "transport", *OPEN),
-    "stores": rule("protocol", *OPEN, third_party="asyncpg"),
+    # crypto: records hold private keys (of tokens, of subscriptions), which are read back as keys.
+    "stores": rule("crypto", "protocol", *OPEN, third_party="asyncpg"),
     # Providers are reached over HTTP/2, not over SMP or NTF: push has connections of its own.
+    # cryptography: ES256 for Apple's provider tokens, and the certificate of the fake provider.
     "push": rule(
-        "protocol.ntf", "crypto", *OPEN, third_party="jh2 hpack pyreqwest", refused_stdlib=frozenset()
+        "protocol.ntf", "crypto", *OPEN, third_party="jh2 cryptography pyreqwest", refused_stdlib=frozenset()
     ),
     # wire, crypto: ids in the operator's lines, version ranges; keys, boxes and authorizations are checked here.
     "routers": rule("wire", "crypto", "protocol", "transport", "clients", "stores", "push", *OPEN),
     "agent": rule("protocol", "transport", "clients", "stores", *OPEN),
-    "observability": rule("config"),
+    # msgspec: an event for every stage of every notification.
+    "observability": rule("config", third_party="msgspec"),
     "web": rule(
         "routers.smp.snapshots", "routers.ntf.snapshots", *OPEN, refused_stdlib=NETWORK - {"socket", "ssl"}
     ),

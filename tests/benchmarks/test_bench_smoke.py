@@ -60,3 +60,18 @@ def test_bench_auth_ends_in_one_json_line_with_every_command_and_pair_of_keys() 
         for queue, used in pairs
         for where in ("over TLS", "in the router")
     }
+
+
+@pytest.mark.timeout(120)
+def test_bench_ntf_store_ends_in_one_json_line_with_its_targets() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.ntf_store", "--quick"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    results = json.loads(finished.stdout.splitlines()[-1])
+    limited = {result["name"] for result in results if "limit" in result}
+    assert "notifications recorded and settled, on disk" in limited
+    assert any(name.endswith(": disconnected") for name in limited)

@@ -61,9 +61,10 @@ from tocsin.protocol.smp.responses import (
     QueueCreated,
 )
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
+from tocsin.routers.smp.events import SmpEvents
 from tocsin.routers.smp.peers import Peer
 from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router
-from tocsin.routers.smp.surroundings import Randomness
+from tocsin.routers.surroundings import Randomness
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.transport.client_sessions import ClientConnection, DialSettings, ServiceIdentity, dial_smp
 from tocsin.wire.versions import VersionRange
@@ -483,6 +484,7 @@ async def smp_router(
     clock: HeldClock | None = None,
     randomness: Randomness | None = None,
     proxy: SmpProxySettings | None = None,
+    events: SmpEvents | None = None,
     **changes: Any,
 ) -> AsyncIterator[SmpHarness]:
     """The base configuration of smp-tests.md 1, with shorter intervals, and what `changes` says."""
@@ -492,6 +494,7 @@ async def smp_router(
         store=None,
         message_quota=4,
         notification_interval=0.05,
+        notification_confirm_after=0.0,
         end_interval=0.05,
         drain_seconds=1.0,
         proxy=proxy or SmpProxySettings(enabled=False, remember_failure=1.0),
@@ -500,7 +503,12 @@ async def smp_router(
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(
             running_smp_router(
-                replace(settings, **changes), credentials, store, clock=clock, randomness=randomness
+                replace(settings, **changes),
+                credentials,
+                store,
+                clock=clock,
+                randomness=randomness,
+                events=events,
             )
         )
         harness = SmpHarness(running, credentials, store)

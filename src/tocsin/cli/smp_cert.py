@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 
-from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
-
-from tocsin.cli.smp_files import ALGORITHMS, add_config_argument, settings_of
-from tocsin.crypto.certificates import issue_leaf, new_serial
-from tocsin.crypto.credentials import Authority, CertificateAlgorithm, load_private_key
+from tocsin.cli.router_files import ALGORITHMS, renew_leaf
+from tocsin.cli.smp_files import add_config_argument, settings_of
 from tocsin.errors import ConfigError
-from tocsin.transport.credential_files import (
-    FINGERPRINT,
-    LEAF_CERTIFICATE,
-    LEAF_KEY,
-    CredentialFileError,
-    read_authority,
-    read_fingerprint,
-    write_credentials,
-)
-from tocsin.wire.base64url import encode_base64url
 
 NAME = "cert"
 SUMMARY = "replace the certificate for TLS, keeping the router's identity"
@@ -40,25 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
-    folder = settings.credentials
-    authority = read_authority(folder)
-    # Certificates of another authority would change the router's address unnoticed.
-    if authority.fingerprint != read_fingerprint(folder):
-        problem = "the saved fingerprint is not that of the identity certificate"
-        raise CredentialFileError(folder / FINGERPRINT, problem)
     host = options.host or next(iter(settings.public_hosts), None)
     if host is None:
         raise ConfigError("[TRANSPORT] host is not set: say --host")
-    algorithm = CertificateAlgorithm(options.algorithm) if options.algorithm else _algorithm(authority)
-    leaf = issue_leaf(authority, host, algorithm, now=datetime.now(UTC), serial=new_serial())
-    if not options.dry_run:
-        write_credentials(folder, leaf)
-    made = "would be replaced" if options.dry_run else "replaced"
-    print(f"{LEAF_CERTIFICATE} and {LEAF_KEY} in {folder} {made}: {host}, {algorithm.value}")
-    print(f"Fingerprint as before: {encode_base64url(leaf.fingerprint)}")
+    renew_leaf(settings.credentials, host, options.algorithm, dry_run=options.dry_run)
     return 0
-
-
-def _algorithm(authority: Authority) -> CertificateAlgorithm:
-    key = load_private_key(authority.private_key)
-    return CertificateAlgorithm.ED448 if isinstance(key, Ed448PrivateKey) else CertificateAlgorithm.ED25519

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tocsin.cli.router_files import show_settings
 from tocsin.cli.smp_files import add_config_argument, router_address, settings_of
 from tocsin.config.smp_ini import describe
 from tocsin.config.smp_settings import SmpSettings
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "check":
         _check(settings)
     else:
-        _show(settings)
+        show_settings(describe(settings))
     return 0
 
 
@@ -36,12 +37,3 @@ def _check(settings: SmpSettings) -> None:
     credentials = read_credentials(settings.credentials)
     print("Settings and certificates are in order.")
     print(f"Address: {router_address(settings, credentials.fingerprint, with_password=False)}")
-
-
-def _show(settings: SmpSettings) -> None:
-    lines = describe(settings)
-    names, values = (
-        max(map(len, column)) for column in zip(*((e.name, e.value) for e in lines), strict=True)
-    )
-    for each in lines:
-        print(f"{each.name:{names}}  {each.value:{values}}  {each.source}")

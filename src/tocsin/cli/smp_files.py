@@ -7,15 +7,13 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tocsin.cli.router_files import address_of
 from tocsin.config.smp_ini import INI_FILE, load_smp_settings
 from tocsin.config.smp_settings import SmpSettings
-from tocsin.crypto.credentials import CertificateAlgorithm
-from tocsin.errors import ConfigError, DecodeError
-from tocsin.protocol.addresses import DEFAULT_PORTS, RouterAddress, RouterLocation, Scheme, parse_host
+from tocsin.protocol.addresses import RouterAddress, Scheme
 
 DEFAULT_FOLDER: Final = Path("/etc/opt/simplex")
 DEFAULT_STORE: Final = Path("/var/opt/simplex")
-ALGORITHMS: Final = tuple(algorithm.value for algorithm in CertificateAlgorithm)
 
 
 def add_config_argument(parser: argparse.ArgumentParser) -> None:
@@ -36,12 +34,5 @@ def settings_of(options: argparse.Namespace) -> SmpSettings:
 
 def router_address(settings: SmpSettings, fingerprint: bytes, *, with_password: bool) -> RouterAddress:
     """Raises ConfigError if the settings do not name the router's host."""
-    if not settings.public_hosts:
-        raise ConfigError("[TRANSPORT] host is not set: the router's address needs it")
-    try:
-        hosts = tuple(parse_host(host) for host in settings.public_hosts)
-    except DecodeError as error:
-        raise ConfigError(f"[TRANSPORT] host: {error}") from error
-    usual = DEFAULT_PORTS[Scheme.SMP] in settings.ports
-    location = RouterLocation(hosts, "" if usual else str(settings.ports[0]), fingerprint)
-    return RouterAddress(Scheme.SMP, location, settings.create_password if with_password else None)
+    password = settings.create_password if with_password else None
+    return address_of(Scheme.SMP, settings.public_hosts, settings.ports, fingerprint, password)

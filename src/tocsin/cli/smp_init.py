@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
 import secrets
-from datetime import UTC, datetime
 from pathlib import Path
 
-from tocsin.cli.smp_files import ALGORITHMS, DEFAULT_FOLDER, DEFAULT_STORE, router_address
-from tocsin.config.smp_ini import INI_FILE, checked_value, load_smp_settings, new_ini
-from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
-from tocsin.crypto.credentials import CertificateAlgorithm
-from tocsin.errors import ConfigError
-from tocsin.protocol.addresses import parse_host
-from tocsin.transport.credential_files import (
-    AUTHORITY_CERTIFICATE,
-    AUTHORITY_KEY,
-    FINGERPRINT,
-    LEAF_CERTIFICATE,
-    LEAF_KEY,
-    write_authority,
-    write_credentials,
+from tocsin.cli.router_files import (
+    ALGORITHMS,
+    CREDENTIAL_FILES,
+    KEEP_AUTHORITY_KEY,
+    make_router,
+    refuse_existing_router,
 )
+from tocsin.cli.smp_files import DEFAULT_FOLDER, DEFAULT_STORE, router_address
+from tocsin.config.smp_ini import INI_FILE, checked_value, load_smp_settings, new_ini
+from tocsin.crypto.credentials import CertificateAlgorithm
+from tocsin.protocol.addresses import parse_host
 
 NAME = "init"
 SUMMARY = "make certificates and settings for a new router"
@@ -32,7 +26,7 @@ DESCRIPTION = (
 )
 EXAMPLE = "tocsin smp init --host smp.example.com --random-password"
 
-_FILES = (AUTHORITY_CERTIFICATE, AUTHORITY_KEY, LEAF_CERTIFICATE, LEAF_KEY, FINGERPRINT, INI_FILE)
+_FILES = (*CREDENTIAL_FILES, INI_FILE)
 _RANDOM_PASSWORD_BYTES = 24
 
 
@@ -64,20 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     folder: Path = options.folder
     values = _chosen_values(options)
-    if existing := [name for name in _FILES if (folder / name).exists()]:
-        raise ConfigError(f"{folder} has a router already ({', '.join(existing)}): nothing is overwritten")
+    refuse_existing_router(folder, INI_FILE)
     if options.dry_run:
         print(f"would make in {folder}: {', '.join(_FILES)}")
         return 0
-    try:
-        fingerprint = _make(folder, values, CertificateAlgorithm(options.algorithm))
-    except OSError as error:
-        raise ConfigError(f"{error.filename or folder}: {error.strerror}") from error
+    host, algorithm = values["host"].split(",")[0], CertificateAlgorithm(options.algorithm)
+    fingerprint = make_router(folder, INI_FILE, new_ini(values), host, algorithm)
     settings = load_smp_settings(folder / INI_FILE, {})
     print(f"Made in {folder}: {', '.join(_FILES)}")
-    print(
-        f"Keep {AUTHORITY_KEY} elsewhere: it is needed only for new certificates, and whoever has it is the router."
-    )
+    print(KEEP_AUTHORITY_KEY)
     if settings.create_password is not None:
         print(
             f"Address for those who may create queues: {router_address(settings, fingerprint, with_password=True)}"
@@ -98,18 +87,3 @@ def _chosen_values(options: argparse.Namespace) -> dict[str, str]:
         values["create_password"] = checked_value("AUTH", "create_password", password, "--password")
     checked_value("TRANSPORT", "port", options.port, "--port")
     return values
-
-
-def _make(folder: Path, values: dict[str, str], algorithm: CertificateAlgorithm) -> bytes:
-    now = datetime.now(UTC)
-    authority = make_authority(algorithm, now=now, serial=new_serial())
-    leaf = issue_leaf(authority, values["host"].split(",")[0], algorithm, now=now, serial=new_serial())
-    write_authority(folder, authority)
-    write_credentials(folder, leaf)
-    # Last, and only for its owner: it holds the passwords.
-    descriptor = os.open(folder / INI_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(new_ini(values))
-        file.flush()
-        os.fsync(file.fileno())
-    return authority.fingerprint

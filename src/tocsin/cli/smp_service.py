@@ -11,22 +11,28 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tocsin import __version__
+from tocsin.cli.event_logs import opened_event_log
 from tocsin.cli.smp_files import router_address
 from tocsin.cli.smp_statistics import StatisticsFiles
 from tocsin.config.smp_settings import SmpSettings
 from tocsin.errors import StoreError
+from tocsin.observability.counted_totals import totals
 from tocsin.observability.prometheus import counters_of, exposition, gauge
-from tocsin.observability.smp_counters import SmpCounters, totals
+from tocsin.observability.smp_counters import SmpCounters
 from tocsin.protocol.error_codes import Blocked, encode_error
 from tocsin.protocol.smp.versions import SUPPORTED
-from tocsin.routers.smp.control_port import ControlPasswords, ControlPort
+from tocsin.routers.control_port import ControlPasswords
+from tocsin.routers.smp.control_port import ControlPort
 from tocsin.routers.smp.diagnostics import RouterDiagnostics
+from tocsin.routers.smp.event_recorder import SmpEventRecorder
 from tocsin.routers.smp.operator import QueueOperator
-from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router, stop_signals
+from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router
+from tocsin.routers.stop_signals import stop_signals
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.memory.smp_store_files import OpenOptions, open_smp_store
 from tocsin.transport.credential_files import read_credentials
 from tocsin.web.metrics_endpoint import MetricsEndpoint
+from tocsin.wire.base64url import encode_base64url
 
 logger = logging.getLogger(__name__)
 
@@ -168,8 +174,16 @@ async def running(
         if durable is not None:
             _count_expired(counters, durable.report)
         stack.callback(statistics.save)  # after the last connection
+        log = await stack.enter_async_context(opened_event_log(settings))
+        events = None
+        if log is not None:
+            instance, host = (
+                encode_base64url(credentials.fingerprint)[:8],
+                (settings.public_hosts or ("",))[0],
+            )
+            events = SmpEventRecorder(log.log, log.keys, instance, host)
         router = await stack.enter_async_context(
-            running_smp_router(settings, credentials, store, counters=counters)
+            running_smp_router(settings, credentials, store, counters=counters, events=events)
         )
         operator = Operator(settings, router, store, durable, statistics)
         if settings.control_port is not None:

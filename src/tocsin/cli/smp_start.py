@@ -6,8 +6,8 @@ import argparse
 import asyncio
 import logging
 
+from tocsin.cli.broken_lines import add_broken_lines_argument, hint_at_broken_lines
 from tocsin.cli.smp_files import add_config_argument, settings_of
-from tocsin.cli.smp_logs import add_broken_lines_argument, hint_at_broken_lines
 from tocsin.errors import StoreError
 
 NAME = "start"

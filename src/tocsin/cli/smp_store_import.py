@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import logging
 
-from tocsin.cli.smp_logs import add_broken_lines_argument, hint_at_broken_lines
+from tocsin.cli.broken_lines import add_broken_lines_argument, hint_at_broken_lines
 from tocsin.cli.smp_transfers import add_transfer_arguments, ends_of, progress_bar
 from tocsin.stores.memory.smp_store_files import read_smp_store
 from tocsin.stores.transfers import totals_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tocsin.cli.smp_files import add_config_argument, settings_of
 from tocsin.errors import ConfigError
 from tocsin.stores.transfers import Progress as TellProgress
-from tocsin.stores.transfers import StoreTotals
 
 
 class Ends(NamedTuple):
@@ -24,6 +23,11 @@ class Ends(NamedTuple):
 
 def add_transfer_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_argument(parser)
+    add_ends_arguments(parser)
+
+
+def add_ends_arguments(parser: argparse.ArgumentParser) -> None:
+    """For transfers of any router's store."""
     parser.add_argument(
         "--folder", type=Path, help="folder of the logs (default: store_path of the settings)"
     )
@@ -49,7 +53,7 @@ def ends_of(options: argparse.Namespace) -> Ends:
 
 
 @contextmanager
-def progress_bar(text: str, totals: StoreTotals) -> Iterator[TellProgress]:
+def progress_bar(text: str, totals: Iterable[int]) -> Iterator[TellProgress]:
     """On standard error, and only on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)

@@ -88,7 +88,8 @@ class PendingRequests:
             return False
         request = collector.waiting.pop(corr_id)
         if entity_id != request.entity_id and not isinstance(outcome, Refused | TocsinError):
-            outcome = UnexpectedResponse(f"{request.command.tag.decode()} was answered for another entity")
+            text = f"{request.command.tag.decode()} was answered for another entity"
+            outcome = UnexpectedResponse(text, outcome.tag)
         collector.add(request, outcome)
         return True
 

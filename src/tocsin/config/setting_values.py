@@ -11,6 +11,8 @@ from typing import Any, Final
 
 _HOST: Final = re.compile(r"[^\s,;/@#]{1,255}")
 _SOCKS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,/@\[\]]+):([0-9]{1,5})")
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 _CREATE_PASSWORD: Final = re.compile(r"[!-~]+")
 
 
@@ -137,6 +139,18 @@ def _read_create_password(text: str) -> str:
     return text
 
 
+def _read_name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def _read_schema(text: str) -> str:
+    if not _SCHEMA.fullmatch(text):
+        raise ValueError
+    return text
+
+
 def _read_path(text: str) -> Path:
     if not text or "\0" in text:
         raise ValueError
@@ -145,6 +159,8 @@ def _read_path(text: str) -> Path:
 
 ON_OFF: Final = choice(on=True, off=False)
 TEXT: Final = ValueKind("text", str)
+NAME: Final = ValueKind("a name of letters, digits, `.`, `_` and `-`", _read_name)
+SCHEMA: Final = ValueKind("a name of small letters, digits and `_`", _read_schema)
 PATH: Final = ValueKind("a path", _read_path)
 PORT: Final = ValueKind("a port from 0 to 65535 (0: the system chooses)", _read_port)
 PORTS: Final = ValueKind(

@@ -5,9 +5,9 @@ Sections and keys outside `[TOCSIN]` are the reference's (`iniFileContent` in Se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from tocsin.config.keyed_settings import SettingKey
 from tocsin.config.setting_values import (
     CREATE_PASSWORD,
     DOMAINS,
@@ -29,30 +29,12 @@ from tocsin.config.setting_values import (
 )
 from tocsin.config.smp_settings import DAY, LOWEST_VERSION, UNRELEASED_VERSION
 
-ENVIRONMENT_PREFIX: Final = "TOCSIN_SMP_"
 
-# These names say nothing without their section.
-_NAMED_WITH_SECTION: Final = frozenset({"enable", "disconnect", "ttl", "check_interval"})
+class SmpKey(SettingKey):
+    """A field of SmpSettings, or `proxy.` and one of SmpProxySettings, is its setting."""
 
-
-@dataclass(frozen=True, slots=True)
-class SmpKey:
-    section: str
-    name: str
-    kind: ValueKind
-    about: str = ""
-    """For the comment above the key; empty for keys that new files do not have."""
-    setting: str | None = None
-    """The field of SmpSettings, or `proxy.` and one of SmpProxySettings; none if nothing depends on it."""
-    switch: bool = False
-    """`off` makes the setting None, `on` leaves it to the key that gives its value."""
-    secret: bool = False
-
-    @property
-    def variable(self) -> str:
-        """The environment variable that overrides the file."""
-        name = f"{self.section}_{self.name}" if self.name in _NAMED_WITH_SECTION else self.name
-        return ENVIRONMENT_PREFIX + name.upper()
+    __slots__ = ()
+    environment_prefix = "TOCSIN_SMP_"
 
 
 _VERSION: Final = whole_number(LOWEST_VERSION, UNRELEASED_VERSION)
@@ -64,13 +46,18 @@ _STORE_LOG: Final = (
         "STORE_LOG", "enable", ON_OFF, "Keep queues in a log that survives restarts.", "store", switch=True
     ),
     SmpKey(
-        "STORE_LOG", "store_queues", unavailable("memory", because=_ONLY_MEMORY), "Where queues are: memory."
+        "STORE_LOG",
+        "store_queues",
+        unavailable("memory", because=_ONLY_MEMORY),
+        "Where queues are: memory.",
+        shown="memory",
     ),
     SmpKey(
         "STORE_LOG",
         "store_messages",
         unavailable("memory", because=_ONLY_MEMORY),
         "Where messages are: memory.",
+        shown="memory",
     ),
     SmpKey(
         "STORE_LOG",
@@ -180,6 +167,7 @@ _TRANSPORT: Final = (
         "websockets",
         unavailable("off", because="Tocsin has no WebSockets"),
         "Not available: off.",
+        shown="off",
     ),
     SmpKey(
         "TRANSPORT",
@@ -281,13 +269,20 @@ _INFORMATION: Final = tuple(
 )
 
 
-def _own(name: str, kind: ValueKind, about: str, setting: str | None = None) -> SmpKey:
-    return SmpKey("TOCSIN", name, kind, about, setting or name)
+def _own(
+    name: str, kind: ValueKind, about: str, setting: str | None = None, shown: str | None = None
+) -> SmpKey:
+    return SmpKey("TOCSIN", name, kind, about, setting or name, shown=shown)
 
 
 _TOCSIN: Final = (
     _own("listen", HOSTS, "Addresses to listen on, separated by commas.", "hosts"),
-    _own("credentials", PATH, "Folder of the certificates; a relative path counts from this file's folder."),
+    _own(
+        "credentials",
+        PATH,
+        "Folder of the certificates; a relative path counts from this file's folder.",
+        shown=".",
+    ),
     _own("store_path", PATH, "Folder of the logs; a relative path counts from this file's folder.", "store"),
     _own("lowest_version", _VERSION, "Oldest SMP version offered."),
     _own("highest_version", _VERSION, "Newest SMP version offered."),
@@ -305,6 +300,11 @@ _TOCSIN: Final = (
         "notification_interval",
         duration(zero=True),
         "Seconds between deliveries of notifications; 0 delivers each at once.",
+    ),
+    _own(
+        "notification_confirm_after",
+        duration(zero=True),
+        "Seconds for which a notification may be sent again although its receiver's system has acknowledged it.",
     ),
     _own(
         "end_interval",
@@ -358,6 +358,23 @@ _TOCSIN: Final = (
         secret=True,
     ),
     _own("prometheus_host", HOST, "Address for prometheus_port. It has no password: keep it private."),
+    _own(
+        "event_log",
+        or_off(PATH),
+        "Folder of the delivery event log; a relative path counts from this file's folder.",
+    ),
+    _own(
+        "event_log_keys",
+        or_off(PATH),
+        "Folder of the keys of its pseudonyms; off: beside the event log, with -keys after its name.",
+    ),
+    _own(
+        "event_log_retention_days",
+        whole_number(1, 3650),
+        "Days after which events and the keys of their pseudonyms are erased.",
+    ),
+    _own("event_log_bytes", whole_number(1 << 20), "Beyond so many the oldest events are erased."),
+    _own("event_log_segment_seconds", duration(), "Seconds until readers see an event, at most."),
 )
 
 SMP_KEYS: Final = (
@@ -370,4 +387,3 @@ SMP_KEYS: Final = (
     *_WEB,
     *_TOCSIN,
 )
-SECTIONS: Final = tuple(dict.fromkeys(key.section for key in SMP_KEYS))

@@ -83,6 +83,9 @@ class SmpSettings:
     notification_interval: float = 1.5
     """Between delivery passes; 0 delivers at once."""
 
+    notification_confirm_after: float = 1.0
+    """A notification whose bytes the notifier's system has acknowledged is kept for so long nevertheless."""
+
     # Connections
     end_interval: float = 15.0
     """Between flushes of END, ENDS and DELD; 0 sends them at once."""
@@ -111,6 +114,16 @@ class SmpSettings:
     log_stats: bool = False
     """A line of statistics for each day goes to a file in the store's folder."""
     log_tls_errors: bool = False
+    event_log: Path | None = None
+    """Folder of the delivery event log; none writes none."""
+    event_log_keys: Path | None = None
+    """Folder of the keys of pseudonyms; none is a folder beside the event log, with `-keys` after its name."""
+    event_log_retention_days: int = 30
+    """Events and the keys of their pseudonyms are erased after so many days."""
+    event_log_bytes: int = 10 * 1024**3
+    """Beyond it the oldest events are erased."""
+    event_log_segment_seconds: float = 5.0
+    """So old an event is at most when readers can see it."""
 
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Where a key was set, by the name of its environment variable; for people (`config.smp_ini.describe`)."""

@@ -6,12 +6,12 @@ Format: Prometheus text exposition 0.0.4, https://prometheus.io/docs/instrumenti
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from tocsin.observability.smp_counters import SmpCounters, totals
+from tocsin.observability.counted_totals import totals
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -22,6 +22,7 @@ _LABEL_NAME: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 class MetricKind(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Sample:
 
     value: float
     labels: Mapping[str, str] = field(default_factory=dict)
+    suffix: str = ""
+    """Of the metric's name: the parts of a histogram have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,36 @@ def gauge(name: str, about: str, value: float) -> Metric:
     return Metric(name, MetricKind.GAUGE, about, (Sample(value),))
 
 
-def counters_of(counters: SmpCounters, prefix: str) -> Iterator[Metric]:
+def counter(name: str, about: str, value: float) -> Metric:
+    """A number that only grows."""
+    return Metric(name, MetricKind.COUNTER, about, (Sample(value),))
+
+
+def by_label(kind: MetricKind, name: str, about: str, label: str, values: Mapping[str, float]) -> Metric:
+    """One sample for each value of a label."""
+    samples = (Sample(value, {label: each}) for each, value in sorted(values.items()))
+    return Metric(name, kind, about, tuple(samples))
+
+
+def histogram(name: str, about: str, bounds: Sequence[float], counts: Sequence[int], total: float) -> Metric:
+    """`counts` of observations up to each bound and above the one before; the last is above them all."""
+    below, buckets = 0, []
+    for bound, count in zip((*bounds, float("inf")), counts, strict=True):
+        below += count
+        buckets.append(Sample(below, {"le": _number(bound)}, "_bucket"))
+    samples = (*buckets, Sample(total, suffix="_sum"), Sample(below, suffix="_count"))
+    return Metric(name, MetricKind.HISTOGRAM, about, samples)
+
+
+def counters_of(counters: Any, prefix: str, suffix: str = "_total") -> Iterator[Metric]:
     """One metric for each field; its help text is what `counted` was told."""
     for each in totals(counters):
-        yield Metric(f"{prefix}_{each.name}_total", MetricKind.COUNTER, each.about, (Sample(each.value),))
+        yield counter(f"{prefix}_{each.name}{suffix}", each.about, each.value)
 
 
-def exposition(metrics: Iterable[Metric]) -> str:
-    """Raises ValueError if two metrics have one name."""
+def exposition(metrics: Iterable[Metric], at: float | None = None) -> str:
+    """Each sample with its time, seconds since 1970, if one is given. Raises ValueError if two have one name."""
+    time = "" if at is None else f" {int(at * 1000)}"
     seen: set[str] = set()
     lines: list[str] = []
     for metric in metrics:
@@ -70,7 +95,10 @@ def exposition(metrics: Iterable[Metric]) -> str:
         seen.add(metric.name)
         lines.append(f"# HELP {metric.name} {_escape(metric.about)}")
         lines.append(f"# TYPE {metric.name} {metric.kind}")
-        lines += [f"{metric.name}{_labels(sample)} {_number(sample.value)}" for sample in metric.samples]
+        lines += [
+            f"{metric.name}{sample.suffix}{_labels(sample)} {_number(sample.value)}{time}"
+            for sample in metric.samples
+        ]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from tocsin.observability.active_queues import ActiveQueues
-
-
-def counted(about: str) -> int:
-    """A total that begins at 0; `about` becomes the help text of its metric."""
-    total: int = field(default=0, metadata={"about": about})
-    return total
+from tocsin.observability.counted_totals import counted
 
 
 @dataclass(slots=True)
@@ -80,15 +73,3 @@ class SmpCounters:
     relayed_commands: int = counted("RFWD commands: commands that came through another router.")
 
     active: ActiveQueues = field(default_factory=ActiveQueues)
-
-
-class Total(NamedTuple):
-    name: str
-    about: str
-    value: int
-
-
-def totals(counters: SmpCounters) -> Iterator[Total]:
-    for each in fields(counters):
-        if "about" in each.metadata:
-            yield Total(each.name, each.metadata["about"], getattr(counters, each.name))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from tocsin.observability.smp_counters import SmpCounters
 from tocsin.observability.statistics_lines import PROXY_KEYS, PROXY_SECTIONS, StatisticsRecord
+from tocsin.observability.statistics_values import ended_periods
 
 COUNTERS: Final[dict[str, str]] = {
     "qCreated": "queues_created",
@@ -105,7 +105,7 @@ class SmpStatistics:
             (("dayMsgQueues", "weekMsgQueues", "monthMsgQueues"), active.messages),
             (("dayCountNtf", "weekCountNtf", "monthCountNtf"), active.notifications),
         ):
-            values |= zip(names, _ended_periods(used.of(yesterday).counts, midnight), strict=True)
+            values |= zip(names, ended_periods(used.of(yesterday).counts, midnight), strict=True)
         self._begun, self._since = self._totals(), now
         return ",".join(str(values.get(column, 0)) for column in DAILY_COLUMNS)
 
@@ -120,16 +120,3 @@ class SmpStatistics:
             failed = sum(totals.get(f"{section}.{key}", 0) for key in PROXY_KEYS if key.startswith("errors"))
             totals[f"{section}.successes"] = totals[f"{section}.requests"] - failed
         return totals
-
-
-def _ended_periods(counts: tuple[int, int, int], midnight: date) -> Iterator[object]:
-    """Of day, week and month: as the reference, a number only when the period has ended."""
-    day, week, month = counts
-    yield day
-    yield week if midnight.weekday() == 0 else ""
-    yield month if midnight.day == 1 else ""
-
-
-def seconds_to_midnight(now: float) -> float:
-    """UTC; never 0."""
-    return 86_400 - now % 86_400

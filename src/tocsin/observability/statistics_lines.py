@@ -10,13 +10,19 @@ are left out.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
-from tocsin.observability.active_queues import PeriodHashes, id_number
+from tocsin.observability.active_queues import PeriodHashes
+from tocsin.observability.statistics_values import (
+    hash_lines,
+    parse_hashes,
+    parse_number,
+    parse_time,
+    time_text,
+)
 
 KEYS: Final = (
     *("qCreated", "qSecured", "qDeletedAll", "qDeletedNew", "qDeletedSecured", "qDeletedAllB"),
@@ -39,7 +45,6 @@ SERVICE_KEYS: Final = (
     *("assocNew", "assocDuplicate", "assocUpdatedt", "assocRemoved"),  # the t is the reference's
     *("subCount", "subDuplicate", "subQueues", "subEnd"),
 )
-_PERIODS: Final = ("day", "week", "month")
 _ACTIVE: Final = ("activeQueues", "activeQueuesNtf")
 _OLD_KEYS: Final = {"qDeleted": "qDeletedAll"}
 
@@ -54,12 +59,10 @@ class StatisticsRecord:
     active_notifications: PeriodHashes = field(default_factory=PeriodHashes)
 
     def lines(self) -> Iterator[str]:
-        yield f"fromTime={self.since.astimezone(UTC).strftime('%Y-%m-%dT%H:%M:%S.%fZ')}"
+        yield f"fromTime={time_text(self.since)}"
         yield from (f"{key}={self.values.get(key, 0)}" for key in KEYS)
         for section, hashes in zip(_ACTIVE, (self.active, self.active_notifications), strict=True):
-            yield f"{section}:"
-            for period in _PERIODS:
-                yield f"{period}Hashes={','.join(map(str, sorted(getattr(hashes, period))))}"
+            yield from hash_lines(section, hashes)
         yield from self._sections(PROXY_SECTIONS, PROXY_KEYS)
         yield f"{LAST_KEY}={self.values.get(LAST_KEY, 0)}"
         yield from self._sections(SERVICE_SECTIONS, SERVICE_KEYS)
@@ -85,35 +88,12 @@ def parse_statistics(text: str) -> StatisticsRecord:
             entries[f"{section}.{key}" if inside else _OLD_KEYS.get(key, key)] = value
     if "fromTime" not in entries:
         raise ValueError("fromTime is missing")
-    values = {key: _number(key, entries[key]) for key in _all_keys() if key in entries}
-    active, notifications = (
-        PeriodHashes(*(_hashes(entries, section, period) for period in _PERIODS)) for section in _ACTIVE
-    )
-    return StatisticsRecord(_time(entries["fromTime"]), values, active, notifications)
+    values = {key: parse_number(key, entries[key]) for key in _all_keys() if key in entries}
+    active, notifications = (parse_hashes(entries, section) for section in _ACTIVE)
+    return StatisticsRecord(parse_time(entries["fromTime"]), values, active, notifications)
 
 
 def _all_keys() -> Iterator[str]:
     yield from (*KEYS, LAST_KEY)
     yield from (f"{section}.{key}" for section in PROXY_SECTIONS for key in PROXY_KEYS)
     yield from (f"{section}.{key}" for section in SERVICE_SECTIONS for key in SERVICE_KEYS)
-
-
-def _number(key: str, text: str) -> int:
-    if not text.removeprefix("-").isdecimal() or len(text) > 20:
-        raise ValueError(f"{key} is not a number")
-    return int(text)
-
-
-def _hashes(entries: Mapping[str, str], section: str, period: str) -> frozenset[int]:
-    """Older files of the reference have the ids themselves."""
-    if ids := entries.get(f"{section}.{period}"):
-        return frozenset(id_number(urlsafe_b64decode(text)) for text in ids.split(","))
-    hashes = entries.get(f"{section}.{period}Hashes")
-    return (
-        frozenset(_number(f"{period}Hashes", text) for text in hashes.split(",")) if hashes else frozenset()
-    )
-
-
-def _time(text: str) -> datetime:
-    time = datetime.fromisoformat(text)
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

@@ -16,7 +16,9 @@ from tocsin.crypto.keys import (
     AuthPrivateKey,
     AuthPublicKey,
     Ed448PrivateKey,
+    Ed448PublicKey,
     Ed25519PrivateKey,
+    Ed25519PublicKey,
     X25519PrivateKey,
     X25519PublicKey,
 )
@@ -24,6 +26,11 @@ from tocsin.errors import BadKey, LocalProtocolError
 
 AUTH_LENGTHS: Final = frozenset({0, ED25519_SIGNATURE_BYTES, ED448_SIGNATURE_BYTES, AUTHENTICATOR_BYTES})
 """Any other length is not an authorization at all: ERR BLOCK."""
+_AUTH_BYTES: Final[dict[type[AuthPublicKey], int]] = {
+    Ed25519PublicKey: ED25519_SIGNATURE_BYTES,
+    Ed448PublicKey: ED448_SIGNATURE_BYTES,
+    X25519PublicKey: AUTHENTICATOR_BYTES,
+}
 MAX_AGREED_KEYS: Final = 4096
 """Agreed keys kept per session; the oldest goes first. About 150 bytes each."""
 
@@ -85,6 +92,13 @@ class AuthorizationCheck:
         self._agreed: AgreedKeys | None = None
 
     def verifies(self, key: AuthPublicKey, auth: bytes, corr_id: bytes, authorized: bytes) -> bool:
+        """An authorization of another algorithm costs a check too: being refused sooner would tell of the key."""
+        if len(auth) != _AUTH_BYTES[type(key)]:
+            self.pretend(auth, corr_id, authorized)
+            return False
+        return self._check(key, auth, corr_id, authorized)
+
+    def _check(self, key: AuthPublicKey, auth: bytes, corr_id: bytes, authorized: bytes) -> bool:
         if not isinstance(key, X25519PublicKey):
             return key.verifies(auth, authorized)
         agreed = self._agreed.get(key.raw) if self._agreed is not None else None
@@ -103,13 +117,11 @@ class AuthorizationCheck:
             dummy = _DUMMY_ED448
         elif len(auth) == AUTHENTICATOR_BYTES:
             dummy = _DUMMY_X25519
-        self.verifies(dummy, auth, corr_id, authorized)
+        self._check(dummy, auth, corr_id, authorized)
 
     def _verifies_first_time(
         self, key: X25519PublicKey, auth: bytes, corr_id: bytes, authorized: bytes
     ) -> bool:
-        if len(auth) != AUTHENTICATOR_BYTES:
-            return False
         agreed = self._agree(key)
         if agreed is None or not authenticates(agreed, auth, corr_id, authorized):
             return False

@@ -79,22 +79,29 @@ def read_authority(folder: Path) -> Authority:
         raise CredentialFileError(key_file, f"{error} (certificate: {certificate_file})") from error
 
 
-def read_credentials(folder: Path) -> Credentials:
+def read_credentials(
+    folder: Path,
+    *,
+    certificate_file: Path | None = None,
+    key_file: Path | None = None,
+    authority_file: Path | None = None,
+) -> Credentials:
     """The chain and key to serve with. Raises CredentialFileError, which names the file.
 
     A `server.crt` with only a leaf is completed with `ca.crt`. A `fingerprint` file, if there is one, must
-    name the identity certificate: it is what addresses given out before say.
+    name the identity certificate: it is what addresses given out before say. Each file may be one elsewhere; with
+    another certificate the fingerprint in the folder says nothing.
     """
-    leaf_file, key_file = folder / LEAF_CERTIFICATE, folder / LEAF_KEY
-    chain, key = _read(leaf_file), _read_private(key_file)
+    leaf_file, leaf_key = certificate_file or folder / LEAF_CERTIFICATE, key_file or folder / LEAF_KEY
+    chain, key = _read(leaf_file), _read_private(leaf_key)
     if chain.count(_PEM_CERTIFICATE_START) == 1:
-        chain = chain.rstrip() + b"\n" + _read(folder / AUTHORITY_CERTIFICATE)
+        chain = chain.rstrip() + b"\n" + _read(authority_file or folder / AUTHORITY_CERTIFICATE)
     try:
         credentials = Credentials.from_pem(chain, key)
     except CryptoError as error:
-        raise CredentialFileError(leaf_file, f"{error} (key: {key_file})") from error
+        raise CredentialFileError(leaf_file, f"{error} (key: {leaf_key})") from error
     saved = folder / FINGERPRINT
-    if saved.exists() and read_fingerprint(folder) != credentials.fingerprint:
+    if certificate_file is None and saved.exists() and read_fingerprint(folder) != credentials.fingerprint:
         raise CredentialFileError(saved, "the saved fingerprint is not that of the identity certificate")
     return credentials
 

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tocsin.observability.prometheus import Metric, MetricKind, Sample, counters_of, exposition, gauge
-from tocsin.observability.smp_counters import SmpCounters, totals
+from tocsin.observability.counted_totals import totals
+from tocsin.observability.prometheus import (
+    Metric,
+    MetricKind,
+    Sample,
+    by_label,
+    counters_of,
+    exposition,
+    gauge,
+    histogram,
+)
+from tocsin.observability.smp_counters import SmpCounters
 
 
 def test_counters_have_help_type_and_value() -> None:
@@ -61,3 +71,24 @@ def test_names_prometheus_does_not_take_are_refused() -> None:
         Metric("x", MetricKind.GAUGE, "", (Sample(1, {"__x": ""}),))
     with pytest.raises(ValueError, match="two metrics with the name x"):
         exposition([gauge("x", "", 1), gauge("x", "", 2)])
+
+
+def test_a_histogram_counts_upwards_and_ends_with_everything() -> None:
+    metric = histogram("took_seconds", "How long.", (0.1, 1.0), [2, 0, 1], 5.5)
+    assert exposition([metric]).splitlines() == [
+        "# HELP took_seconds How long.",
+        "# TYPE took_seconds histogram",
+        'took_seconds_bucket{le="0.1"} 2',
+        'took_seconds_bucket{le="1.0"} 2',
+        'took_seconds_bucket{le="+Inf"} 3',
+        "took_seconds_sum 5.5",
+        "took_seconds_count 3",
+    ]
+
+
+def test_samples_may_have_a_time() -> None:
+    metrics = [by_label(MetricKind.COUNTER, "seen", "Seen.", "server", {"b": 2, "a": 1})]
+    assert exposition(metrics, at=1.5).splitlines()[2:] == [
+        'seen{server="a"} 1 1500',
+        'seen{server="b"} 2 1500',
+    ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tocsin.observability.smp_counters import SmpCounters, totals
+from tocsin.observability.counted_totals import totals
+from tocsin.observability.smp_counters import SmpCounters
 
 
 def test_every_counter_begins_at_zero_and_is_explained_in_one_sentence() -> None:

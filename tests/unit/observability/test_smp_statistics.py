@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 from datetime import UTC, datetime
 
-import pytest
-
-from tocsin.observability.smp_counters import SmpCounters, totals
+from tocsin.observability.counted_totals import totals
+from tocsin.observability.smp_counters import SmpCounters
 from tocsin.observability.smp_statistics import (
     COUNTERS,
     DAILY_COLUMNS,
     SmpStatistics,
     StoreCounts,
-    seconds_to_midnight,
 )
 from tocsin.observability.statistics_lines import StatisticsRecord, parse_statistics
 
@@ -88,11 +86,6 @@ def test_a_day_has_one_line_and_the_next_begins_at_zero() -> None:
     assert (second["fromTime"], second["msgSent"]) == ("2026-11-16", "2")
     assert [second[f"{period}MsgQueues"] for period in ("day", "week", "month")] == ["0", "", "1"]
     assert counters.messages_sent == 7  # metrics only grow
-
-
-@pytest.mark.parametrize(("now", "seconds"), [(0.0, 86_400.0), (86_399.5, 0.5), (86_400.0, 86_400.0)])
-def test_days_end_at_midnight(now: float, seconds: float) -> None:
-    assert seconds_to_midnight(now) == seconds
 
 
 def test_counters_have_no_other_state_than_totals_and_active_queues() -> None:

@@ -65,9 +65,9 @@ def test_pretending_checks_a_dummy_key_of_the_algorithm_used(length: int, key: t
     checked: list[type[AuthPublicKey]] = []
 
     class Watched(AuthorizationCheck):
-        def verifies(self, key: AuthPublicKey, auth: bytes, corr_id: bytes, authorized: bytes) -> bool:
+        def _check(self, key: AuthPublicKey, auth: bytes, corr_id: bytes, authorized: bytes) -> bool:
             checked.append(type(key))
-            return super().verifies(key, auth, corr_id, authorized)
+            return super()._check(key, auth, corr_id, authorized)
 
     Watched(b).pretend(bytes(length), CORR, TEXT)
     assert checked == [key]

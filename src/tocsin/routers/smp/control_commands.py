@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Final, TypeAlias
 
 from tocsin.errors import DecodeError
 from tocsin.protocol.error_codes import Blocked, decode_block_info
+from tocsin.routers.control_port import Role
 from tocsin.wire.base64url import decode_base64url
-
-
-class Role(IntEnum):
-    """Each may do what the ones before it may."""
-
-    NOBODY = 0
-    USER = 1
-    ADMIN = 2
 
 
 class Word(StrEnum):

@@ -1,26 +1,26 @@
-"""The operator's port: one command a line, on 127.0.0.1 only (smp.md 10.2).
+"""The operator's port of an SMP router (smp.md 10.2).
 
-A session begins without rights; `auth <password>` gives it the role that the password stands for. Answers have
-the reference's words where a script may look at them (`processCP` in Messaging/Server.hs): nothing for `auth`,
-`AUTH` for what the role does not allow, `ok`, `error: …`. Unlike there, a wrong password is answered `AUTH`,
+Answers have the reference's words where a script may look at them (`processCP` in Messaging/Server.hs): nothing for
+`auth`, `AUTH` for what the role does not allow, `ok`, `error: …`. Unlike there, a wrong password is answered `AUTH`,
 and the third one in a session ends it.
-
-Bounds: the length of a line, the time without one, wrong passwords in a session, and the number of sessions.
 """
 
 from __future__ import annotations
 
-import asyncio
-import hmac
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Final, Protocol, assert_never
 
 from tocsin.errors import DecodeError, StoreError
-from tocsin.observability.operator_listener import OperatorListener
 from tocsin.protocol.error_codes import Blocked
+from tocsin.routers.control_port import (
+    MAX_WRONG_PASSWORDS,
+    ControlLimits,
+    ControlPasswords,
+    LinePort,
+    Role,
+)
 from tocsin.routers.smp.control_commands import (
     WORDS,
     Authenticate,
@@ -28,15 +28,11 @@ from tocsin.routers.smp.control_commands import (
     ControlCommand,
     OnQueue,
     Plain,
-    Role,
     Word,
     parse_control_line,
 )
 
-HOST: Final = "127.0.0.1"
 GREETING: Final = "SMP server control port\n'help' for supported commands"
-MAX_LINE_BYTES: Final = 4096
-MAX_WRONG_PASSWORDS: Final = 3
 
 logger = logging.getLogger(__name__)
 
@@ -107,25 +103,6 @@ class DailyQuota:
 
 def _today() -> date:
     return datetime.now(UTC).date()
-
-
-@dataclass(frozen=True, slots=True)
-class ControlPasswords:
-    admin: str | None = field(default=None, repr=False)
-    user: str | None = field(default=None, repr=False)
-
-    def role_of(self, password: str) -> Role:
-        """Both are compared, whatever the first says, in a time that does not depend on where they differ."""
-        is_admin = _same(password, self.admin)
-        is_user = _same(password, self.user)
-        if is_admin:
-            return Role.ADMIN
-        return Role.USER if is_user else Role.NOBODY
-
-
-def _same(password: str, expected: str | None) -> bool:
-    matches = hmac.compare_digest(password.encode(), (expected or "").encode())
-    return matches and bool(expected)
 
 
 class ControlSession:
@@ -248,16 +225,7 @@ def _help(role: Role) -> str:
     return "\n".join(["commands:", *lines, *more])
 
 
-@dataclass(frozen=True, slots=True)
-class ControlLimits:
-    max_sessions: int = 8
-    idle_seconds: float = 600.0
-    """A session without a line for so long is closed."""
-    write_seconds: float = 30.0
-    """For an operator to read an answer."""
-
-
-class ControlPort(OperatorListener):
+class ControlPort(LinePort):
     """Serves operators while its `async with` block runs."""
 
     def __init__(
@@ -272,37 +240,10 @@ class ControlPort(OperatorListener):
         today: Callable[[], date] = _today,
     ) -> None:
         """Nothing is opened yet. With `port` 0 the system chooses one; the property `port` tells it."""
-        self._limits = limits or ControlLimits()
+        quota = DailyQuota(daily_block_quota)
         super().__init__(
-            self._converse,
-            name="control port",
-            host=HOST,
+            lambda: ControlSession(control, diagnostics, passwords, quota, today),
+            greeting=GREETING,
             port=port,
-            max_connections=self._limits.max_sessions,
-            max_bytes=MAX_LINE_BYTES,
+            limits=limits,
         )
-        self._control = control
-        self._diagnostics = diagnostics
-        self._passwords = passwords
-        self._quota = DailyQuota(daily_block_quota)
-        self._today = today
-
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        session = ControlSession(self._control, self._diagnostics, self._passwords, self._quota, self._today)
-        await self._write(writer, GREETING)
-        while not session.ended:
-            try:
-                async with asyncio.timeout(self._limits.idle_seconds):
-                    line = await reader.readline()
-            except ValueError:  # what readline makes of a line over the limit
-                await self._write(writer, "error: the line is too long")
-                break
-            if not line:
-                break
-            if answer := await session.answer(line.decode("utf-8", "replace")):
-                await self._write(writer, answer)
-
-    async def _write(self, writer: asyncio.StreamWriter, text: str) -> None:
-        async with asyncio.timeout(self._limits.write_seconds):
-            writer.write(f"{text}\n".encode())
-            await writer.drain()

@@ -11,6 +11,7 @@ from tocsin.protocol.smp.queue_modes import QueueMode
 from tocsin.protocol.smp.recipient_commands import AcknowledgeMessage, GetMessage, Subscribe
 from tocsin.protocol.smp.responses import MessageReceived, Subscribed
 from tocsin.protocol.smp.sender_commands import SendMessage, max_message_bytes
+from tocsin.routers.smp.events import Named
 from tocsin.routers.smp.links import remove_link
 from tocsin.routers.smp.notifications import NotificationDelivery
 from tocsin.routers.smp.peers import Delivery, Peer
@@ -124,6 +125,7 @@ class Messages:
         stored = StoredNotification(message.message_id, message.sent_at, nonce, sealed)
         self._state.store.add_notification(notifier.notifier_id, stored)
         self._state.counters.notifications_enqueued += 1
+        self._state.events.enqueued(Named(notifier.notifier_id, nonce, message.sent_at))
         task.afterwards.append(lambda: self._notifications.added(notifier.notifier_id))
 
     def push_head(self, recipient_id: bytes) -> None:

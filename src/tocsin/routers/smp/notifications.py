@@ -2,13 +2,15 @@
 
 Theory of operation. A notification is stored with its message. A pass looks at every notifier with stored
 notifications and sends those of each connection together. NMSG has no acknowledgement: what was sent stays in the
-store, marked as under way, until the peer has it: its system has acknowledged the bytes, or, where our system does
-not tell that, the peer has sent something since. A connection that breaks before that leaves its notifications to
-the next subscriber: they may arrive twice, with the same nonce, but they are never lost.
+store, marked as under way, until the peer has it: its system has acknowledged the bytes and has had a moment to hand
+them over (a process that is killed right then loses them), or, where our system does not tell that, the peer has sent
+something since. A connection that breaks before that leaves its notifications to the next subscriber: they may arrive
+twice, with the same nonce, but they are never lost.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -26,9 +28,10 @@ from tocsin.protocol.smp.responses import (
     ServiceSubscribed,
     Subscribed,
 )
+from tocsin.routers.smp.events import Named
 from tocsin.routers.smp.peers import Event, Peer, ServiceQueues
 from tocsin.routers.smp.queues import ATTEMPTS, make_notifier
-from tocsin.routers.smp.work import Execute, RouterState, Task
+from tocsin.routers.smp.work import Execute, RouterState, Task, tell_dropped
 from tocsin.stores.smp_records import StoredNotification
 
 NOTIFICATIONS_PER_BLOCK: Final = 80
@@ -38,12 +41,13 @@ NOTIFICATIONS_PER_BLOCK: Final = 80
 class _UnderWay:
     """Notifications sent in one go to one connection."""
 
-    sent: list[tuple[bytes, bytes]]
-    """Notifier id and nonce."""
+    sent: list[Named]
     upto: int
     """How many blocks the connection had been given, with the last of these."""
     received_at: float
     """When the connection last heard of the peer, at the time of sending."""
+    sent_at: float
+    """Loop time."""
 
 
 class NotificationDelivery:
@@ -80,10 +84,10 @@ class NotificationDelivery:
         for peer, waiting_for_peer in groups.items():
             self._send(peer, waiting_for_peer)
 
-    def confirm(self) -> None:
-        """Forget what peers have proved to have."""
+    def confirm(self, *, patience: float | None = None) -> None:
+        """Forget what peers have proved to have: at least so many seconds ago, as set if not given."""
         for peer, batches in list(self._under_way.items()):
-            while batches and _has(peer, batches[0]):
+            while batches and self._has(peer, batches[0], patience):
                 self._forget(batches.pop(0))
             if not batches:
                 del self._under_way[peer]
@@ -91,18 +95,19 @@ class NotificationDelivery:
     def drop(self, peer: Peer) -> None:
         """The connection is gone: what it has not proved to have until its end is to be sent again."""
         for batch in self._under_way.pop(peer, []):
-            if _has(peer, batch):
+            if self._has(peer, batch):
                 self._forget(batch)
                 continue
-            for notifier_id, nonce in batch.sent:
+            for notifier_id, nonce, _ in batch.sent:
                 self._discard_nonce(notifier_id, nonce)
                 self._state.counters.notifications_repeated += 1
 
     def expire(self) -> int:
         before = int(self._state.clock.now() - self._state.settings.notification_ttl)
         expired = self._state.store.expire_notifications(before)
-        self._state.counters.notifications_expired += expired
-        return expired
+        self._state.counters.notifications_expired += len(expired)
+        self._state.events.expired([Named(*each) for each in expired])
+        return len(expired)
 
     def _recipient_of(self, notifier_id: bytes) -> Peer | None:
         subscriptions = self._state.subscriptions
@@ -128,19 +133,35 @@ class NotificationDelivery:
             ]
             if not peer.try_send(events):
                 return
-            sent = [(notifier_id, each.nonce) for notifier_id, each in part]
+            sent = [Named(notifier_id, each.nonce, each.sent_at) for notifier_id, each in part]
             self._under_way.setdefault(peer, []).append(
-                _UnderWay(sent, connection.blocks_written, received_at)
+                _UnderWay(sent, connection.blocks_written, received_at, self._now())
             )
-            for notifier_id, nonce in sent:
+            for notifier_id, nonce, _ in sent:
                 self._nonces.setdefault(notifier_id, set()).add(nonce)
             self._state.counters.notifications_sent += len(part)
 
     def _forget(self, batch: _UnderWay) -> None:
-        for notifier_id, nonce in batch.sent:
+        self._state.events.sent(batch.sent)
+        for notifier_id, nonce, _ in batch.sent:
             removed = self._state.store.remove_notification(notifier_id, nonce)
             self._state.counters.notifications_confirmed += removed
             self._discard_nonce(notifier_id, nonce)
+
+    def _has(self, peer: Peer, batch: _UnderWay, patience: float | None = None) -> bool:
+        connection = peer.connection.connection
+        acknowledged = connection.blocks_acknowledged
+        if acknowledged is None:
+            return connection.received_at > batch.received_at
+        if patience is None:
+            patience = self._state.settings.notification_confirm_after
+        if connection.received_at <= batch.sent_at and self._now() < batch.sent_at + patience:
+            return False
+        return acknowledged >= batch.upto
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
 
     def _discard_nonce(self, notifier_id: bytes, nonce: bytes) -> None:
         nonces = self._nonces.get(notifier_id)
@@ -148,14 +169,6 @@ class NotificationDelivery:
             nonces.discard(nonce)
             if not nonces:
                 del self._nonces[notifier_id]
-
-
-def _has(peer: Peer, batch: _UnderWay) -> bool:
-    connection = peer.connection.connection
-    acknowledged = connection.blocks_acknowledged
-    if acknowledged is None:
-        return connection.received_at > batch.received_at
-    return acknowledged >= batch.upto
 
 
 class Notifiers:
@@ -177,6 +190,7 @@ class Notifiers:
         queue, command, state = task.queue, task.command, self._state
         assert queue is not None
         assert isinstance(command, EnableNotifications)
+        tell_dropped(state, queue.notifier)
         for _ in range(ATTEMPTS):
             notifier, dh_key = make_notifier(state, command.notifier)
             if state.store.update_queue(replace(queue, notifier=notifier)):
@@ -190,6 +204,7 @@ class Notifiers:
         queue = task.queue
         assert queue is not None
         if queue.notifier is not None:
+            tell_dropped(self._state, queue.notifier)
             self._state.store.update_queue(replace(queue, notifier=None))
             self._tell_deleted(task)
             self._state.counters.notifiers_deleted += 1

@@ -37,7 +37,7 @@ from tocsin.protocol.smp.recipient_commands import (
 from tocsin.protocol.smp.responses import QueueCreated, QueueInspected
 from tocsin.protocol.smp.sender_commands import SecureQueueBySender, SetsSenderKey
 from tocsin.routers.smp.receive_services import subscribe_recipient
-from tocsin.routers.smp.work import Execute, RouterState, Task
+from tocsin.routers.smp.work import Execute, RouterState, Task, tell_dropped
 from tocsin.stores.smp_records import NotifierRecord, QueueLink, QueueRecord, QueueStatus
 
 ATTEMPTS: Final = 3
@@ -205,6 +205,7 @@ def make_notifier(state: RouterState, keys: NotifierKeys) -> tuple[NotifierRecor
 
 def delete_queue(state: RouterState, queue: QueueRecord, *, by: Task | None) -> None:
     """With its messages and notifications; whoever subscribed is told, except the one who deleted."""
+    tell_dropped(state, queue.notifier)
     state.store.delete_queue(queue.recipient_id)
     state.counters.queues_deleted += 1
     state.counters.queues_deleted_secured += queue.sender_key is not None

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from tocsin.config.smp_settings import SmpSettings
 from tocsin.crypto.credentials import Credentials
 from tocsin.observability.smp_counters import SmpCounters
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
+from tocsin.routers.smp.events import NoSmpEvents, SmpEvents
 from tocsin.routers.smp.router import SmpRouter
 from tocsin.routers.smp.subscriptions import Subscriptions
-from tocsin.routers.smp.surroundings import Clock, Randomness, SystemClock, SystemRandomness
 from tocsin.routers.smp.work import RouterState
+from tocsin.routers.surroundings import Clock, Randomness, SystemClock, SystemRandomness
 from tocsin.stores.smp_store import SmpStore
 from tocsin.transport.listener import Listener, ListenerLimits
 from tocsin.transport.router_sessions import RouterIdentity
@@ -54,6 +54,7 @@ async def running_smp_router(
     clock: Clock | None = None,
     randomness: Randomness | None = None,
     counters: SmpCounters | None = None,
+    events: SmpEvents | None = None,
 ) -> AsyncIterator[RunningSmpRouter]:
     """Serves until the block is left; then connections are drained. The store stays the caller's."""
     versions = VersionRange(settings.lowest_version, settings.highest_version)
@@ -66,6 +67,7 @@ async def running_smp_router(
         randomness or SystemRandomness(),
         Subscriptions(counters, receive_services=settings.highest_version >= SERVICE_HASH_VERSION),
         counters,
+        events or NoSmpEvents(),
     )
     router = SmpRouter(state, identity)
     if settings.expire_messages_on_start:
@@ -97,7 +99,8 @@ async def running_smp_router(
         try:
             yield RunningSmpRouter(state, router, listeners)
         finally:
-            router.notifications.confirm()  # while connections can still tell: or they would be sent again
+            # While connections can still tell: or they would be sent again.
+            router.notifications.confirm(patience=0.0)
             await router.proxy.relays.close()
 
 
@@ -174,17 +177,3 @@ class _Timers:
             if ttl is not None and idle > ttl and not peer.has_subscriptions:
                 self._state.counters.connections_inactive += 1
                 connection.abort()
-
-
-@contextmanager
-def stop_signals() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM and SIGINT set, inside the block."""
-    told = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
-    try:
-        yield told
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)

@@ -8,14 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tocsin.crypto.boxes import AUTHENTICATOR_BYTES
 from tocsin.crypto.keys import (
-    ED448_SIGNATURE_BYTES,
-    ED25519_SIGNATURE_BYTES,
     AuthPublicKey,
-    Ed448PublicKey,
-    Ed25519PublicKey,
-    X25519PublicKey,
     auth_key_from_der,
 )
 from tocsin.protocol.error_codes import Blocked, ErrorCode, RouterError
@@ -40,11 +34,6 @@ from tocsin.stores.smp_store import SmpStore
 _WITHOUT_QUEUE: Final = (Ping, RequestProxySession, ForwardToRelay, RelayForwarded)
 _ALSO_WHEN_BLOCKED: Final = (SuspendQueue, DeleteQueue, SubscribeNotifications, SendMessage)
 """SEND looks at the block itself, after the size of the message."""
-_AUTH_BYTES: Final[dict[type[AuthPublicKey], int]] = {
-    Ed25519PublicKey: ED25519_SIGNATURE_BYTES,
-    Ed448PublicKey: ED448_SIGNATURE_BYTES,
-    X25519PublicKey: AUTHENTICATOR_BYTES,
-}
 
 
 def verify(
@@ -101,7 +90,7 @@ def _authorized(session: RouterSession, received: ReceivedCommand, queue: QueueR
         case CreateQueue():
             return session.verifies(received, command.auth_key)
         case SecureQueueBySender() | SecureLinkedQueue():
-            return _verifies(session, received, command.sender_key)
+            return session.verifies(received, command.sender_key)
         case SendMessage():
             assert queue is not None
             return _may_send(session, received, queue)
@@ -110,7 +99,7 @@ def _authorized(session: RouterSession, received: ReceivedCommand, queue: QueueR
         case SubscribeNotifications():
             assert queue is not None
             assert queue.notifier is not None
-            return _verifies(session, received, _key(queue.notifier.key))
+            return session.verifies(received, _key(queue.notifier.key))
         case _ if queue is None:
             return True
         case _:
@@ -123,19 +112,11 @@ def _may_send(session: RouterSession, received: ReceivedCommand, queue: QueueRec
         if received.auth:
             session.pretend_to_verify(received)
         return not received.auth
-    return bool(received.auth) and _verifies(session, received, _key(queue.sender_key))
+    return bool(received.auth) and session.verifies(received, _key(queue.sender_key))
 
 
 def _verifies_any(session: RouterSession, received: ReceivedCommand, keys: tuple[bytes, ...]) -> bool:
-    return any(_verifies(session, received, _key(key)) for key in keys)
-
-
-def _verifies(session: RouterSession, received: ReceivedCommand, key: AuthPublicKey) -> bool:
-    """A key of another algorithm than the authorization would be refused too soon, and so tell that it exists."""
-    if len(received.auth) != _AUTH_BYTES[type(key)]:
-        session.pretend_to_verify(received)
-        return False
-    return session.verifies(received, key)
+    return any(session.verifies(received, _key(key)) for key in keys)
 
 
 def _key(der: bytes) -> AuthPublicKey:

@@ -14,10 +14,11 @@ from tocsin.protocol.sessions import RouterSession
 from tocsin.protocol.smp.delivered_messages import Delivered, DeliveredMessage, QuotaMarker, seal_delivered
 from tocsin.protocol.smp.responses import MessageReceived
 from tocsin.protocol.smp.sender_commands import MessageFlags
+from tocsin.routers.smp.events import Named, SmpEvents
 from tocsin.routers.smp.peers import Delivery, Peer
 from tocsin.routers.smp.subscriptions import Subscriptions
-from tocsin.routers.smp.surroundings import Clock, Randomness
-from tocsin.stores.smp_records import QueueRecord, StoredMessage
+from tocsin.routers.surroundings import Clock, Randomness
+from tocsin.stores.smp_records import NotifierRecord, QueueRecord, StoredMessage
 from tocsin.stores.smp_store import SmpStore
 
 
@@ -31,6 +32,7 @@ class RouterState:
     randomness: Randomness
     subscriptions: Subscriptions
     counters: SmpCounters
+    events: SmpEvents
 
 
 @dataclass(slots=True)
@@ -66,6 +68,13 @@ def deliver_head(state: RouterState, queue: QueueRecord, delivery: Delivery) -> 
     state.counters.messages_delivered += 1
     state.counters.messages_fetched += delivery.by_get
     return sealed_message(queue, message)
+
+
+def tell_dropped(state: RouterState, notifier: NotifierRecord | None) -> None:
+    """To be called before a notifier goes: with it goes what is stored for it."""
+    if notifier is not None:
+        waiting = state.store.notifications(notifier.notifier_id)
+        state.events.dropped([Named(notifier.notifier_id, each.nonce, each.sent_at) for each in waiting])
 
 
 def sealed_message(queue: QueueRecord, message: StoredMessage) -> MessageReceived:

@@ -12,13 +12,16 @@ import pytest
 
 from tocsin.errors import StoreError
 from tocsin.protocol.error_codes import Blocked
-from tocsin.routers.smp.control_commands import WORDS, Role, parse_control_line
-from tocsin.routers.smp.control_port import (
-    GREETING,
+from tocsin.routers.control_port import (
     MAX_LINE_BYTES,
     MAX_WRONG_PASSWORDS,
     ControlLimits,
     ControlPasswords,
+    Role,
+)
+from tocsin.routers.smp.control_commands import WORDS, parse_control_line
+from tocsin.routers.smp.control_port import (
+    GREETING,
     ControlPort,
     ControlSession,
     DailyQuota,

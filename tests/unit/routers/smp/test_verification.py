@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import pytest
 
+from tests.doubles.cryptographic_work import work
 from tests.doubles.smp_harness import ed448, ed25519, x25519
-from tocsin.crypto.boxes import authenticates
 from tocsin.crypto.keys import (
     AuthPrivateKey,
     AuthPublicKey,
-    Ed448PublicKey,
     Ed25519PrivateKey,
-    Ed25519PublicKey,
     X25519PrivateKey,
 )
-from tocsin.protocol import authorization
 from tocsin.protocol.error_codes import ErrorCode
 from tocsin.protocol.messages import Command
 from tocsin.protocol.sessions import (
@@ -60,6 +57,8 @@ from tocsin.routers.smp.work import Task
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.smp_records import NotifierRecord, QueueLink, QueueRecord
 
+__all__ = ["work"]  # a fixture
+
 RECIPIENT, SENDER, NOTIFIER, LINK = b"r" * 24, b"s" * 24, b"n" * 24, b"l" * 24
 IDS: Final = (RECIPIENT, SENDER, NOTIFIER, LINK)
 DATA: Final = LinkData(b"fixed", b"user")
@@ -94,25 +93,6 @@ COMMANDS: Final[dict[str, tuple[bytes, Callable[[AuthPublicKey], Command]]]] = {
     "NSUB": (NOTIFIER, lambda _key: SubscribeNotifications()),
 }
 """By tag: the id that a command names, and the command; the key inside it, if it has one, is the queue's."""
-
-
-@pytest.fixture
-def work(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every cryptographic call of a verification, in its order."""
-    done: list[str] = []
-
-    def note(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*args: Any) -> Any:
-            done.append(name)
-            return call(*args)
-
-        return noted
-
-    monkeypatch.setattr(Ed25519PublicKey, "verifies", note("Ed25519", Ed25519PublicKey.verifies))
-    monkeypatch.setattr(Ed448PublicKey, "verifies", note("Ed448", Ed448PublicKey.verifies))
-    monkeypatch.setattr(X25519PrivateKey, "agree", note("X25519", X25519PrivateKey.agree))
-    monkeypatch.setattr(authorization, "authenticates", note("authenticator", authenticates))
-    return done
 
 
 @dataclass

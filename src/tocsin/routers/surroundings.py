@@ -1,4 +1,4 @@
-"""What a router takes from outside and tests replace: time and randomness."""
+"""What routers take from outside and tests replace: time and randomness."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from tocsin.crypto.keys import X25519PrivateKey
 
 ID_BYTES: Final = 24
+CODE_BYTES: Final = 32
 IDS_AT_ONCE: Final = 128
 
 
@@ -17,16 +18,29 @@ class Clock(Protocol):
         """Seconds since 1970."""
 
 
+class FineClock(Clock, Protocol):
+    def exactly(self) -> float:
+        """Seconds since 1970, with a fraction."""
+
+
 class Randomness(Protocol):
     def new_id(self) -> bytes:
-        """24 bytes that nobody can guess: ids of queues, services and messages, and nonces."""
+        """24 bytes that nobody can guess: ids of queues, services, tokens and messages, and nonces."""
 
     def new_dh_key(self) -> X25519PrivateKey: ...
+
+
+class TokenRandomness(Randomness, Protocol):
+    def new_code(self) -> bytes:
+        """32 bytes that a device proves to have received."""
 
 
 class SystemClock:
     def now(self) -> int:
         return int(time.time())
+
+    def exactly(self) -> float:
+        return time.time()
 
 
 class SystemRandomness:
@@ -49,3 +63,6 @@ class SystemRandomness:
 
     def new_dh_key(self) -> X25519PrivateKey:
         return X25519PrivateKey(os.urandom(32))
+
+    def new_code(self) -> bytes:
+        return os.urandom(CODE_BYTES)

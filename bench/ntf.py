@@ -1,0 +1,317 @@
+"""`make bench-ntf`: what the NTF router costs: from NMSG to push, at several round trips, and holding subscriptions.
+
+python -m bench.ntf              the whole table, some minutes
+python -m bench.ntf --quick      a smoke run of a few seconds; its figures mean little
+
+The router runs in this process; the SMP router and the push provider around it in another (`bench.ntf_world`), so that
+the CPU counted here is the NTF router's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from bench.idle_connections import resident_bytes
+from bench.ntf_floor import seconds_per_notification
+from bench.results import Result, show
+from bench.wire import RATIO_LIMIT, make_credentials
+from tocsin.cli.embedded_database import embedded_database
+from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, SubscriberSettings
+from tocsin.crypto.credentials import Credentials
+from tocsin.crypto.keys import Ed25519PrivateKey
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.push.apns.client import ApnsProvider
+from tocsin.push.fake.web_certificate import make_web_certificate
+from tocsin.push.null import NullProvider
+from tocsin.routers.ntf.events import NoEvents
+from tocsin.routers.ntf.service import RunningNtfRouter, running_ntf_router
+from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
+from tocsin.stores.ntf_records import LastNotification, SubscriptionRecord, TokenRecord
+from tocsin.stores.ntf_store import NtfStore
+from tocsin.stores.postgres.ntf_postgres_store import open_ntf_postgres_store
+from tocsin.transport.credential_files import write_credentials
+
+ROUND_TRIPS_MS: Final = (0, 50, 200)
+BYTES_LIMIT: Final = 120.0
+PUSHES_TARGET: Final = 10_000
+POSTGRES_PUSHES_TARGET: Final = 6_000
+QUEUES_PER_TOKEN: Final = 10
+PER_BLOCK: Final = 8
+_ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
+
+
+class Stopwatch(NoEvents):
+    """Latencies from NMSG to the provider's acceptance; in place of the event log."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def settled(
+        self, token: TokenRecord, notifications: Sequence[LastNotification], outcome: str, attempt: int
+    ) -> None:
+        now = time.time()
+        self.seconds += [now - each.received_at for each in notifications]
+
+
+class World:
+    """The process around the router."""
+
+    def __init__(self, process: asyncio.subprocess.Process, ports: dict[str, int]) -> None:
+        self._process = process
+        self.ports = ports
+
+    async def tell(self, **command: float) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        await self._process.stdin.drain()
+        answer: dict[str, Any] = json.loads(await self._process.stdout.readline())
+        return answer
+
+
+@asynccontextmanager
+async def world(folder: Path) -> AsyncIterator[World]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bench.ntf_world",
+        str(folder),
+        str(PER_BLOCK),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        yield World(process, json.loads(await process.stdout.readline()))
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def fill(store: NtfStore, router: RouterLocation, tokens: int, per_token: int) -> None:
+    """Active tokens with subscriptions that are still to be made at the SMP router."""
+    key_prefix = Ed25519PrivateKey.der_prefix
+    verify_key = Ed25519PrivateKey(os.urandom(32)).public.der
+    for _ in range(tokens):
+        token_id = os.urandom(24)
+        device_token = DeviceToken(PushProvider.APNS_TEST, os.urandom(32).hex().encode())
+        secrets = (os.urandom(32), os.urandom(32), os.urandom(32))
+        await store.add_token(TokenRecord(token_id, device_token, _ACTIVE, verify_key, *secrets))
+        for _ in range(per_token):
+            await store.add_subscription(
+                SubscriptionRecord(
+                    os.urandom(24),
+                    token_id,
+                    NotifierQueue(router, os.urandom(24)),
+                    key_prefix + os.urandom(32),
+                    SubscriptionState.NEW,
+                )
+            )
+
+
+@asynccontextmanager
+async def surroundings() -> AsyncIterator[tuple[World, Credentials, NtfSettings]]:
+    """An SMP router and a provider, and the settings of an NTF router that uses them."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        credentials = make_credentials()
+        write_credentials(folder, credentials)
+        web = make_web_certificate(["localhost"], datetime.now(UTC))
+        (folder / "apns.crt").write_bytes(web.certificate)
+        (folder / "apns.key").write_bytes(web.private_key)
+        async with world(folder) as around:
+            endpoint = ApnsEndpoint("localhost", around.ports["apns"], folder / "apns.crt")
+            yield (
+                around,
+                credentials,
+                NtfSettings(
+                    hosts=("127.0.0.1",),
+                    ports=(0,),
+                    apns=ApnsSettings(endpoints={"apns_test": endpoint}),
+                    subscriber=SubscriberSettings(allow_private_hosts=True),
+                ),
+            )
+
+
+def smp_router(around: World, credentials: Credentials) -> RouterLocation:
+    return RouterLocation(("127.0.0.1",), str(around.ports["smp"]), credentials.fingerprint)
+
+
+async def deliver(
+    store: NtfStore, name: str, target: int, tokens: int, notifications: int, seconds: float
+) -> list[Result]:
+    """From NMSG to the provider's acceptance."""
+    results: list[Result] = []
+    async with surroundings() as (around, credentials, settings):
+        bare = min(
+            seconds_per_notification(credentials, max(PER_BLOCK, notifications // 4), PER_BLOCK)
+            for _ in range(3)
+        )
+        results.append(Result("NMSG to push, bare libraries and system calls: CPU", bare * 1e6, "µs"))
+        await fill(store, smp_router(around, credentials), tokens, QUEUES_PER_TOKEN)
+        provider = ApnsProvider(settings.apns.endpoints["apns_test"], settings.apns, None)
+        stopwatch = Stopwatch()
+        async with running_ntf_router(
+            settings, credentials, store, {PushProvider.APNS_TEST: provider}, events=stopwatch
+        ) as running:
+            await _subscribed(running, tokens * QUEUES_PER_TOKEN)
+            for milliseconds in ROUND_TRIPS_MS:
+                await around.tell(delay=milliseconds / 1000)
+                where = f"{name}, provider at {milliseconds} ms"
+                results += await _measure(
+                    around, store, stopwatch, notifications, seconds, where, bare, target
+                )
+        await provider.close()
+    return results
+
+
+async def resubscribe(queues: int) -> list[Result]:
+    """A start with so many queues at one SMP router."""
+    async with surroundings() as (around, credentials, settings):
+        store = NtfMemoryStore()
+        await fill(store, smp_router(around, credentials), max(1, queues // 100), 100)
+        began, cpu = time.monotonic(), time.process_time()
+        async with running_ntf_router(
+            settings, credentials, store, {PushProvider.APNS_TEST: NullProvider()}
+        ) as running:
+            await _subscribed(running, queues // 100 * 100)
+            elapsed, spent = time.monotonic() - began, time.process_time() - cpu
+    return [
+        Result(f"resubscription of {queues:,} queues", elapsed, "s"),
+        Result(f"resubscription of {queues:,} queues: CPU of a queue", spent / queues * 1e6, "µs"),
+    ]
+
+
+async def _subscribed(running: RunningNtfRouter, count: int) -> None:
+    while running.state.counters.queues_subscribed < count:  # noqa: ASYNC110 - a benchmark may look now and then
+        await asyncio.sleep(0.05)
+
+
+async def _measure(
+    around: World,
+    store: NtfStore,
+    stopwatch: Stopwatch,
+    notifications: int,
+    seconds: float,
+    name: str,
+    bare: float,
+    target: int,
+) -> list[Result]:
+    await around.tell(count=max(1, notifications // 10))  # connections are opened, caches filled
+    await _settled(store)
+    before = await around.tell()
+    began, cpu = time.monotonic(), time.process_time()
+    await around.tell(count=notifications)
+    await _settled(store)
+    elapsed, spent = time.monotonic() - began, time.process_time() - cpu
+    pushes = (await around.tell())["accepted"] - before["accepted"]
+    stopwatch.seconds.clear()
+    rate = notifications / elapsed / 2
+    await around.tell(rate=rate, seconds=seconds)
+    await _settled(store)
+    return [
+        Result(
+            f"NMSG to push, {name}: pushes per second of CPU",
+            pushes / spent,
+            "pushes/s",
+            target * spent / pushes,
+            1.0,
+        ),
+        Result(f"NMSG to push, {name}: pushes per second", pushes / elapsed, "pushes/s"),
+        Result(
+            f"NMSG to push, {name}: CPU of a push",
+            spent / pushes * 1e6,
+            "µs",
+            spent / pushes / bare,
+            RATIO_LIMIT,
+        ),
+        Result(f"latency at {rate:,.0f}/s, {name}: median", _percentile(stopwatch.seconds, 50), "ms"),
+        Result(f"latency at {rate:,.0f}/s, {name}: 99 %", _percentile(stopwatch.seconds, 99), "ms"),
+    ]
+
+
+async def _settled(store: NtfStore) -> None:
+    last = -1
+    while True:
+        accounting = await store.accounting()
+        if not accounting.pending and accounting.received == last:
+            return
+        last = accounting.received
+        await asyncio.sleep(0.05)
+
+
+def _percentile(seconds: Sequence[float], percent: int) -> float:
+    ordered = sorted(seconds)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] * 1e3 if ordered else 0.0
+
+
+async def hold(subscriptions: int) -> list[Result]:
+    """Memory of subscriptions, 100 for each token so that the tokens weigh little."""
+    store = NtfMemoryStore()
+    router = RouterLocation(("smp.example.com",), "", bytes(32))
+    tokens = max(1, subscriptions // 100)
+    await fill(store, router, tokens, 0)
+    gc.collect()
+    before = resident_bytes()
+    token_ids = [record.token_id for record in store.all_tokens()]
+    for token_id in token_ids:
+        for _ in range(subscriptions // tokens):
+            await store.add_subscription(
+                SubscriptionRecord(
+                    os.urandom(24),
+                    token_id,
+                    NotifierQueue(router, os.urandom(24)),
+                    Ed25519PrivateKey.der_prefix + os.urandom(32),
+                    SubscriptionState.ACTIVE,
+                )
+            )
+    gc.collect()
+    each = (resident_bytes() - before) / subscriptions
+    return [Result(f"memory of a subscription ({subscriptions:,})", each, "bytes", each / BYTES_LIMIT, 1.0)]
+
+
+async def measure(*, quick: bool) -> list[Result]:
+    results = await hold(10_000 if quick else 1_000_000)
+    tokens, notifications, seconds = (100, 500, 0.3) if quick else (2000, 30_000, 4.0)
+    results += await deliver(NtfMemoryStore(), "in memory", PUSHES_TARGET, tokens, notifications, seconds)
+    async with postgres_store() as store:
+        results += await deliver(store, "PostgreSQL", POSTGRES_PUSHES_TARGET, tokens, notifications, seconds)
+    return results + await resubscribe(1000 if quick else 1_000_000)
+
+
+@asynccontextmanager
+async def postgres_store() -> AsyncIterator[NtfStore]:
+    """On a real server, which is stopped and removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="tocsin-bench-") as folder:
+        async with embedded_database(Path(folder) / "postgres") as url:
+            store = await open_ntf_postgres_store(url, "ntf_server", 10)
+            try:
+                yield store
+            finally:
+                await store.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.ntf", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a smoke run")
+    options = parser.parse_args()
+    show("The NTF router: CPU of its process", asyncio.run(measure(quick=options.quick)))
+
+
+if __name__ == "__main__":
+    main()

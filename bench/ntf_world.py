@@ -1,0 +1,122 @@
+"""Everything around the NTF router that is measured, in a process of its own: an SMP router and a push provider.
+
+Reads commands from its standard input, one JSON object a line, and answers each with one:
+
+    {"rate": 5000, "seconds": 3}    send so many notifications a second, evenly
+    {"count": 100000}               send so many as fast as they are taken
+    {"delay": 0.05}                 the provider answers after so many seconds
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import ssl
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.apns_sink import ApnsSink
+from tocsin.crypto.credentials import Credentials
+from tocsin.protocol.messages import Response
+from tocsin.protocol.ping import Pong
+from tocsin.protocol.sessions import ReceivedCommand, RouterSession
+from tocsin.protocol.smp.dialect import SMP
+from tocsin.protocol.smp.notifier_commands import SubscribeNotifications, SubscribeServiceNotifications
+from tocsin.protocol.smp.responses import NotificationReceived, ServiceSubscribed, Subscribed
+from tocsin.transport.block_connection import BlockConnection
+from tocsin.transport.credential_files import read_credentials
+from tocsin.transport.listener import Listener
+from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_smp
+from tocsin.transport.tls_contexts import server_context
+
+META = os.urandom(144)
+
+
+class World:
+    def __init__(self, credentials: Credentials, per_block: int) -> None:
+        self._identity = RouterIdentity.create(SMP, credentials, SMP.supported)
+        self._per_block = per_block
+        self._peer: RouterConnection | None = None
+        self.notifiers: list[bytes] = []
+
+    async def handle(self, connection: BlockConnection) -> None:
+        peer = self._peer = await accept_smp(connection, self._identity)
+        await peer.serve(self._answer)
+
+    def _answer(self, _session: RouterSession, received: ReceivedCommand) -> Response:
+        match received.command:
+            case SubscribeNotifications():
+                self.notifiers.append(received.entity_id)
+                return Subscribed()
+            case SubscribeServiceNotifications():
+                return ServiceSubscribed(0)
+            case _:
+                return Pong()
+
+    async def send(self, notifier_ids: list[bytes]) -> None:
+        assert self._peer is not None
+        session = self._peer.session
+        for start in range(0, len(notifier_ids), self._per_block):
+            await self._peer.send(
+                [
+                    session.response(b"", each, NotificationReceived(os.urandom(24), META))
+                    for each in notifier_ids[start : start + self._per_block]
+                ]
+            )
+
+
+async def obey(world: World, sink: ApnsSink, command: dict[str, Any]) -> dict[str, Any]:
+    if "delay" in command:
+        sink.delay = float(command["delay"])
+        return {}
+    if "count" in command:
+        chosen = random.choices(world.notifiers, k=int(command["count"]))
+        await world.send(chosen)
+        return {"sent": len(chosen)}
+    if "rate" not in command:
+        return {}
+    rate, seconds = float(command["rate"]), float(command["seconds"])
+    began, sent = time.monotonic(), 0
+    while (elapsed := time.monotonic() - began) < seconds:
+        due = int(elapsed * rate) - sent
+        if due > 0:
+            await world.send(random.choices(world.notifiers, k=due))
+            sent += due
+        await asyncio.sleep(0.002)
+    return {"sent": sent}
+
+
+async def main() -> None:
+    folder, per_block = Path(sys.argv[1]), int(sys.argv[2])
+    credentials = read_credentials(folder)
+    world = World(credentials, per_block)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "apns.crt", folder / "apns.key")
+    context.set_alpn_protocols(["h2"])
+    sink = ApnsSink(context)
+    tls = server_context(credentials, alpn=(SMP.alpn,), request_client_certificates=False)
+    async with (
+        asyncio.TaskGroup() as tasks,
+        Listener(world.handle, context=tls, block_size=SMP.block_size, hosts=("127.0.0.1",), port=0) as smp,
+    ):
+        tasks.create_task(sink.serve())
+        print(json.dumps({"smp": smp.port, "apns": sink.port}), flush=True)
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+        )
+        while line := await reader.readline():
+            answer = await obey(world, sink, json.loads(line))
+            print(
+                json.dumps({**answer, "subscribed": len(world.notifiers), "accepted": sink.accepted}),
+                flush=True,
+            )
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

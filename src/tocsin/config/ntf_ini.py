@@ -1,0 +1,101 @@
+"""`ntf-server.ini` and the environment: to settings, from settings, and a new file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from tocsin.config.keyed_settings import DescribedSetting, KeyedSettings
+from tocsin.config.ntf_keys import NO_HOST, NTF_KEYS, NtfKey
+from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, StoreKind
+from tocsin.config.operation_checks import check_operation
+from tocsin.errors import ConfigError
+
+INI_FILE: Final = "ntf-server.ini"
+STORE_VARIABLE: Final = f"{NtfKey.environment_prefix}STORE"
+
+_NOT_SAID: Final = " "
+"""In place of a host, in no file: for an environment of which only something else is set."""
+_FILE: Final = KeyedSettings[NtfSettings](NTF_KEYS, missing=lambda _name: ApnsEndpoint(_NOT_SAID))
+_HEADING: Final = (
+    "Settings of an NTF router. Lines with # show the defaults; remove the # to change one.",
+    "An environment variable overrides a key: its name in capitals after TOCSIN_NTF_, for example",
+    "TOCSIN_NTF_PORT. `tocsin ntf config show` tells every setting and where it comes from.",
+)
+
+
+def load_ntf_settings(path: Path, environment: Mapping[str, str]) -> NtfSettings:
+    """Raises ConfigError naming file and line, or variable, the key, and what is expected.
+
+    Relative paths in the file, and certificates if it does not say where they are, are looked for in its folder.
+    """
+    settings = _FILE.load(path, environment, replace(NtfSettings(), credentials=path.parent))
+    settings = _with_paths_from(path.parent, settings)
+    settings = replace(settings, apns=_without_missing_endpoints(settings.apns))
+    _check_inactive_clients(settings)
+    if not settings.disconnect_inactive:
+        settings = replace(settings, inactive_ttl=None)
+    if settings.database_url is not None and STORE_VARIABLE not in settings.sources:
+        settings = replace(settings, store_kind=StoreKind.URL)
+    _check_store(settings)
+    check_operation(settings)
+    return settings
+
+
+def describe(settings: NtfSettings) -> list[DescribedSetting]:
+    """Every setting, with passwords hidden."""
+    return _FILE.describe(settings)
+
+
+def new_ini(chosen: Mapping[str, str]) -> str:
+    """A commented file with every key; those in `chosen` are set, the others stand there with their defaults."""
+    return _FILE.new_file(_HEADING, chosen, NtfSettings())
+
+
+def checked_value(section: str, name: str, value: str, where: str) -> Any:
+    """The value as the settings have it. Raises ConfigError, which begins with `where`."""
+    return _FILE.checked_value(section, name, value, where)
+
+
+def _with_paths_from(folder: Path, settings: NtfSettings) -> NtfSettings:
+    def here(path: Path | None) -> Path | None:
+        return None if path is None else folder / path
+
+    endpoints = {
+        name: replace(endpoint, ca_file=here(endpoint.ca_file))
+        for name, endpoint in settings.apns.endpoints.items()
+    }
+    return replace(
+        settings,
+        credentials=folder / settings.credentials,
+        certificate_file=here(settings.certificate_file),
+        private_key_file=here(settings.private_key_file),
+        authority_file=here(settings.authority_file),
+        store=here(settings.store),
+        event_log=here(settings.event_log),
+        event_log_keys=here(settings.event_log_keys),
+        apns=replace(settings.apns, key_file=here(settings.apns.key_file), endpoints=endpoints),
+    )
+
+
+def _without_missing_endpoints(apns: ApnsSettings) -> ApnsSettings:
+    """`off` as a host, and nothing else, is an environment that is not served."""
+    for name, endpoint in apns.endpoints.items():
+        if endpoint.host == _NOT_SAID and endpoint != ApnsEndpoint(_NOT_SAID):
+            raise ConfigError(f"[TOCSIN] {name}_host is not set, but another key of {name} is: set it too")
+    served = {name: each for name, each in apns.endpoints.items() if each.host not in (NO_HOST, _NOT_SAID)}
+    return replace(apns, endpoints=served)
+
+
+def _check_inactive_clients(settings: NtfSettings) -> None:
+    if settings.disconnect_inactive and settings.inactive_ttl is None:
+        raise ConfigError("[INACTIVE_CLIENTS] disconnect is on, but ttl is not set: after how many seconds?")
+
+
+def _check_store(settings: NtfSettings) -> None:
+    if settings.store_kind is StoreKind.URL and settings.database_url is None:
+        raise ConfigError("[TOCSIN] store is url, but [STORE_LOG] db_connection is not set")
+    if settings.certificate_file is None and settings.private_key_file is not None:
+        raise ConfigError("[TOCSIN] private_key_file is set, but certificate_file is not")

@@ -1,0 +1,41 @@
+"""Settings of any router that are right alone and wrong together."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tocsin.errors import ConfigError
+
+
+class OperatedRouter(Protocol):
+    """What every router's settings have."""
+
+    @property
+    def lowest_version(self) -> int: ...
+    @property
+    def highest_version(self) -> int: ...
+    @property
+    def ports(self) -> tuple[int, ...]: ...
+    @property
+    def control_port(self) -> int | None: ...
+    @property
+    def prometheus_port(self) -> int | None: ...
+    @property
+    def control_port_admin_password(self) -> str | None: ...
+    @property
+    def control_port_user_password(self) -> str | None: ...
+
+
+def check_operation(settings: OperatedRouter) -> None:
+    """Raises ConfigError."""
+    if settings.lowest_version > settings.highest_version:
+        raise ConfigError(
+            f"[TOCSIN] lowest_version {settings.lowest_version} is above "
+            f"highest_version {settings.highest_version}"
+        )
+    ports = [port for port in (*settings.ports, settings.control_port, settings.prometheus_port) if port]
+    if len(set(ports)) != len(ports):
+        raise ConfigError("port, control_port and prometheus_port: each must be another port")
+    passwords = settings.control_port_admin_password, settings.control_port_user_password
+    if passwords[0] is not None and passwords[0] == passwords[1]:
+        raise ConfigError("control_port_admin_password and control_port_user_password must differ")

@@ -1,0 +1,115 @@
+"""A router's port for its operator: one command a line, on 127.0.0.1 only.
+
+A session begins without rights; `auth <password>` gives it the role that the password stands for. What the commands
+are is said by each router's own session.
+
+Bounds: the length of a line, the time without one, and the number of sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, Protocol
+
+from tocsin.observability.operator_listener import OperatorListener
+
+HOST: Final = "127.0.0.1"
+MAX_LINE_BYTES: Final = 4096
+MAX_WRONG_PASSWORDS: Final = 3
+"""In one session."""
+
+
+class Role(IntEnum):
+    """Each may do what the ones before it may."""
+
+    NOBODY = 0
+    USER = 1
+    ADMIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPasswords:
+    admin: str | None = field(default=None, repr=False)
+    user: str | None = field(default=None, repr=False)
+
+    def role_of(self, password: str) -> Role:
+        """Both are compared, whatever the first says, in a time that does not depend on where they differ."""
+        is_admin = _same(password, self.admin)
+        is_user = _same(password, self.user)
+        if is_admin:
+            return Role.ADMIN
+        return Role.USER if is_user else Role.NOBODY
+
+
+def _same(password: str, expected: str | None) -> bool:
+    matches = hmac.compare_digest(password.encode(), (expected or "").encode())
+    return matches and bool(expected)
+
+
+class LineSession(Protocol):
+    """One operator's conversation, without its connection."""
+
+    @property
+    def ended(self) -> bool:
+        """The line was the last one."""
+
+    async def answer(self, line: str) -> str:
+        """The lines to answer with, which may be none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlLimits:
+    max_sessions: int = 8
+    idle_seconds: float = 600.0
+    """A session without a line for so long is closed."""
+    write_seconds: float = 30.0
+    """For an operator to read an answer."""
+
+
+class LinePort(OperatorListener):
+    """Serves operators while its `async with` block runs."""
+
+    def __init__(
+        self,
+        new_session: Callable[[], LineSession],
+        *,
+        greeting: str,
+        port: int,
+        limits: ControlLimits | None = None,
+    ) -> None:
+        """Nothing is opened yet. With `port` 0 the system chooses one; the property `port` tells it."""
+        self._limits = limits or ControlLimits()
+        super().__init__(
+            self._converse,
+            name="control port",
+            host=HOST,
+            port=port,
+            max_connections=self._limits.max_sessions,
+            max_bytes=MAX_LINE_BYTES,
+        )
+        self._new_session = new_session
+        self._greeting = greeting
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        session = self._new_session()
+        await self._write(writer, self._greeting)
+        while not session.ended:
+            try:
+                async with asyncio.timeout(self._limits.idle_seconds):
+                    line = await reader.readline()
+            except ValueError:  # what readline makes of a line over the limit
+                await self._write(writer, "error: the line is too long")
+                break
+            if not line:
+                break
+            if answer := await session.answer(line.decode("utf-8", "replace")):
+                await self._write(writer, answer)
+
+    async def _write(self, writer: asyncio.StreamWriter, text: str) -> None:
+        async with asyncio.timeout(self._limits.write_seconds):
+            writer.write(f"{text}\n".encode())
+            await writer.drain()

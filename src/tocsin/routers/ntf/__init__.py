@@ -1,0 +1,1 @@
+"""The NTF router: the push server."""

@@ -1,0 +1,154 @@
+"""From notifications in the store to pushes at the providers, and back to their outcomes.
+
+Theory of operation. The store knows which notifications are pending; the delivery only remembers which tokens have
+some. Each provider has a lane of its own, so that the outage of one does not slow another:
+
+    waiting ──take a batch──► read from the store ──► send ──answer──► write the outcome to the store
+       ▲                                               │                            │
+       └────────────── later (retry) ◄─────────────────┴── again (newer ones came) ◄┘
+
+Nothing here is lost by a crash: pending notifications are found in the store at the start. Verification and periodic
+pushes are not kept: devices ask for a code again, and a periodic push that was not sent stays due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from tocsin.config.ntf_settings import DeliverySettings
+from tocsin.crypto.boxes import box_key
+from tocsin.errors import StoreError
+from tocsin.observability.ntf_counters import NtfCounters
+from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.ntf.pushes import CheckMessagesPush, Push, push_json, seal_code
+from tocsin.push.provider import Provider, PushRequest, Urgency
+from tocsin.routers.ntf.delivery_lane import DeliveryLane, OtherPush
+from tocsin.routers.ntf.events import NtfEvents
+from tocsin.routers.ntf.outcome_writer import OutcomeWriter
+from tocsin.routers.ntf.push_contents import code_push_id, periodic_push_id
+from tocsin.routers.surroundings import Clock, Randomness
+from tocsin.stores.ntf_records import TokenRecord
+from tocsin.stores.ntf_store import NtfStore
+
+RECOVERY_PAGE = 10_000
+
+logger = logging.getLogger(__name__)
+
+
+class PushDelivery:
+    """All providers' lanes; they run inside `async with`."""
+
+    def __init__(
+        self,
+        store: NtfStore,
+        providers: Mapping[PushProvider, Provider],
+        settings: DeliverySettings,
+        counters: NtfCounters,
+        clock: Clock,
+        randomness: Randomness,
+        events: NtfEvents,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._randomness = randomness
+        self._outcomes = OutcomeWriter(store, events)
+        self.lanes = {
+            name: DeliveryLane(
+                name,
+                provider,
+                store,
+                self._outcomes,
+                settings,
+                counters,
+                clock,
+                randomness,
+                events,
+                self.notify,
+            )
+            for name, provider in providers.items()
+        }
+        self._reminders: dict[bytes, tuple[int, float]] = {}
+        """Of which token a periodic push was due when, and until when (loop time) it is tried; oldest first."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> PushDelivery:
+        self._tasks = [asyncio.create_task(lane.run()) for lane in self.lanes.values()]
+        self._tasks.append(asyncio.create_task(self._outcomes.run()))
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        """What is under way is given up: it is pending in the store. Outcomes that are known are written.
+
+        If the store is away they are not, and the next router pushes the same again, with the same ids.
+        """
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._outcomes.flush()
+        except StoreError as error:
+            logger.error("outcomes of pushes are not written: %s", error)
+
+    async def recover(self) -> int:
+        """Notifications that were pending when the router stopped; how many tokens have some."""
+        found, after = 0, None
+        while True:
+            token_ids = await self._store.tokens_with_pending(after, RECOVERY_PAGE)
+            for token_id in token_ids:
+                self.notify(token_id, None)
+            found += len(token_ids)
+            if len(token_ids) < RECOVERY_PAGE:
+                return found
+            after = token_ids[-1]
+
+    def notify(self, token_id: bytes, provider: PushProvider | None) -> None:
+        """The token has something pending. Without its provider any lane takes it and finds out.
+
+        For a provider that is not configured nothing happens: the notification stays pending until it expires.
+        """
+        lane = next(iter(self.lanes.values())) if provider is None else self.lanes.get(provider)
+        if lane is not None:
+            lane.add(token_id)
+
+    def verify(self, token: TokenRecord) -> None:
+        """Push the token's code to its device."""
+        push = seal_code(box_key(token.dh_secret), self._randomness.new_id(), token.code)
+        push_id = code_push_id(token.device_token.token, token.code)
+        self._add_other(token, push, push_id, periodic=False)
+
+    def check_messages(self, token: TokenRecord) -> None:
+        """Push a reminder to look for messages, unless that very one is on its way."""
+        due_at = (token.cron_sent_at or 0) + token.cron_minutes * 60
+        now = asyncio.get_running_loop().time()
+        while self._reminders:
+            token_id, (_, tried_until) = next(iter(self._reminders.items()))
+            if tried_until > now:
+                break
+            del self._reminders[token_id]
+        known = self._reminders.get(token.token_id)
+        if known is not None and known[0] == due_at:
+            return
+        self._reminders.pop(token.token_id, None)
+        self._reminders[token.token_id] = due_at, now + self._settings.other_push_ttl
+        push_id = periodic_push_id(token.device_token.token, due_at)
+        self._add_other(token, CheckMessagesPush(), push_id, periodic=True)
+
+    def _add_other(self, token: TokenRecord, push: Push, push_id: str, *, periodic: bool) -> None:
+        lane = self.lanes.get(token.device_token.provider)
+        if lane is None:
+            return
+        ttl = self._settings.other_push_ttl
+        expires_at = int(self._clock.now() + ttl)
+        request = PushRequest(
+            token.device_token.token, push_json(push), Urgency.BACKGROUND, push_id, expires_at
+        )
+        give_up_at = asyncio.get_running_loop().time() + ttl
+        lane.add_other(OtherPush(token, request, periodic, give_up_at))
+
+    @property
+    def waiting(self) -> int:
+        """Tokens and other pushes that are not at a provider yet."""
+        return sum(lane.waiting for lane in self.lanes.values())

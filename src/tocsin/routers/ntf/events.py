@@ -1,0 +1,76 @@
+"""Who is told what becomes of notifications, tokens and subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tocsin.protocol.addresses import RouterAddress, RouterLocation
+from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
+from tocsin.stores.ntf_records import (
+    LastNotification,
+    NotRecorded,
+    ReceivedNotification,
+    Recorded,
+    TokenRecord,
+)
+
+
+class NtfEvents(Protocol):
+    """The event log and the latency metrics. Calls must be quick and must not raise."""
+
+    def received(
+        self,
+        router: RouterAddress,
+        notifications: Sequence[ReceivedNotification],
+        results: Sequence[Recorded | NotRecorded],
+    ) -> None:
+        """Decided, not on disk yet."""
+
+    def attempted(self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int) -> None:
+        """A push with these is sent to the provider."""
+
+    def settled(
+        self, token: TokenRecord, notifications: Sequence[LastNotification], outcome: str, attempt: int
+    ) -> None:
+        """`accepted`, or the reason of the failure; not on disk yet."""
+
+    def token_changed(
+        self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
+    ) -> None:
+        """None: it did not exist before, or does not any more."""
+
+    def subscriptions_changed(
+        self, router: RouterLocation, changed: Sequence[tuple[bytes, SubscriptionStatus | None]], cause: str
+    ) -> None:
+        """By notifier id; None: it does not exist any more."""
+
+
+class NoEvents:
+    """Nobody is told."""
+
+    def received(
+        self,
+        router: RouterAddress,
+        notifications: Sequence[ReceivedNotification],
+        results: Sequence[Recorded | NotRecorded],
+    ) -> None:
+        pass
+
+    def attempted(self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int) -> None:
+        pass
+
+    def settled(
+        self, token: TokenRecord, notifications: Sequence[LastNotification], outcome: str, attempt: int
+    ) -> None:
+        pass
+
+    def token_changed(
+        self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
+    ) -> None:
+        pass
+
+    def subscriptions_changed(
+        self, router: RouterLocation, changed: Sequence[tuple[bytes, SubscriptionStatus | None]], cause: str
+    ) -> None:
+        pass

@@ -1,0 +1,89 @@
+"""Notifications from SMP routers into the store, and the delivery told of them (ntf.md 4.7)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tocsin.errors import StoreError
+from tocsin.observability.ntf_counters import NtfCounters
+from tocsin.protocol.addresses import RouterAddress
+from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.smp.responses import NotificationReceived
+from tocsin.routers.ntf.events import NtfEvents
+from tocsin.routers.ntf.work import counts
+from tocsin.routers.surroundings import FineClock
+from tocsin.stores.ntf_records import NotRecorded, ReceivedNotification, Recorded
+from tocsin.stores.ntf_store import NotificationStore
+
+MAX_META_BYTES: Final = 512
+"""The metadata is 144 bytes; more than this no SMP router of ours or the reference's sends."""
+STORE_RETRY_SECONDS: Final = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Notifications:
+    """Where the connections to SMP routers hand their notifications."""
+
+    def __init__(
+        self,
+        store: NotificationStore,
+        counters: NtfCounters,
+        clock: FineClock,
+        events: NtfEvents,
+        notify: Callable[[bytes, PushProvider], None],
+    ) -> None:
+        self._store = store
+        self._counters = counters
+        self._clock = clock
+        self._events = events
+        self._notify = notify
+
+    async def receive(
+        self, router: RouterAddress, notifications: Sequence[tuple[bytes, NotificationReceived]]
+    ) -> None:
+        """Returns when they are stored. While the store is away they wait here, and the SMP router waits too."""
+        now = self._clock.exactly()
+        batch = [
+            ReceivedNotification(notifier_id, event.nonce, event.sealed_meta, now)
+            for notifier_id, event in notifications
+            if len(event.sealed_meta) <= MAX_META_BYTES
+        ]
+        self._counters.notifications_malformed += len(notifications) - len(batch)
+        while batch:
+            try:
+                results = await self._store.add_notifications(
+                    router.location, batch, lambda decided: self._events.received(router, batch, decided)
+                )
+                break
+            except StoreError as error:
+                self._counters.store_errors += 1
+                logger.error("notifications of %s wait for the store: %s", router.name, error)
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+        else:
+            return
+        own = self._counters.own.host_of(router.location.hosts)
+        stored_after = self._clock.exactly() - now
+        for notification, result in zip(batch, results, strict=True):
+            if isinstance(result, Recorded):
+                if counts(result.provider):
+                    self._count(notification, result, own)
+                    self._counters.latencies.stored.observe(stored_after)
+                self._notify(result.token_id, result.provider)
+            elif result is NotRecorded.DUPLICATE:
+                self._counters.notifications_repeated += 1
+            else:
+                self._counters.notifications_received_auth += 1
+                if own is not None:
+                    self._counters.own.received_auth[own] += 1
+
+    def _count(self, notification: ReceivedNotification, result: Recorded, own: str | None) -> None:
+        counters = self._counters
+        counters.notifications_received += 1
+        counters.notifications_superseded += result.superseded is not None
+        counters.active.notified(result.token_id, notification.notifier_id, notification.received_at)
+        if own is not None:
+            counters.own.received[own] += 1

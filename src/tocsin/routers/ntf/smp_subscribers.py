@@ -1,0 +1,98 @@
+"""The connections to all SMP routers: one for each router that has queues, made when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Coroutine
+from typing import Final
+
+from tocsin.errors import StoreError
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.routers.ntf.smp_subscriber import SmpSubscriber, SubscriberParts
+
+STORE_RETRY_SECONDS: Final = 1.0
+STARTS_PER_SECOND: Final = 50
+"""New connections at the start, so that a router with thousands of SMP routers does not dial them at once."""
+_LOCAL_NAMES: Final = ("localhost", ".localhost", ".local", ".internal", ".home.arpa")
+
+logger = logging.getLogger(__name__)
+
+
+class SmpSubscribers:
+    """They run inside `async with`."""
+
+    def __init__(self, parts: SubscriberParts) -> None:
+        self._parts = parts
+        self.routers: dict[RouterLocation, SmpSubscriber] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.started = asyncio.Event()
+        """All SMP routers with queues in the store are known."""
+
+    async def __aenter__(self) -> SmpSubscribers:
+        self._spawn(self._start())
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def may_dial(self, queue: NotifierQueue) -> bool:
+        """Whether all hosts of the queue's router are public, unless the operator allows others.
+
+        Names are looked at again when they are resolved.
+        """
+        if self._parts.settings.allow_private_hosts:
+            return True
+        return all(_is_public(host) for host in queue.router.hosts)
+
+    def subscribe(self, queue: NotifierQueue, notifier_key: bytes) -> None:
+        """The queue is in the store already."""
+        self._router(queue.router).subscribe(queue.notifier_id, notifier_key)
+
+    def _router(self, location: RouterLocation) -> SmpSubscriber:
+        subscriber = self.routers.get(location)
+        if subscriber is None:
+            subscriber = self.routers[location] = SmpSubscriber(location, self._parts)
+            self._spawn(self._run(location, subscriber))
+        return subscriber
+
+    async def _run(self, location: RouterLocation, subscriber: SmpSubscriber) -> None:
+        await subscriber.run()
+        del self.routers[location]  # nobody needs it; the next queue there makes a new one
+
+    async def _start(self) -> None:
+        """At the start: every SMP router that the store knows of."""
+        while True:
+            try:
+                used = await self._parts.store.used_routers()
+                break
+            except StoreError as error:
+                logger.error("the SMP routers cannot be read, trying again: %s", error)
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+        for number, router in enumerate(used, 1):
+            self._router(router.location)
+            if number % STARTS_PER_SECOND == 0:
+                await asyncio.sleep(1.0)
+        self.started.set()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.critical("a connection to an SMP router ended for good; this is a bug", exc_info=error)
+
+
+def _is_public(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        name = host.lower().rstrip(".")
+        return "." in name and not name.endswith(_LOCAL_NAMES)

@@ -1,0 +1,91 @@
+"""Which push providers the settings give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+from tocsin.cli.ntf_providers import opened_providers, served_settings
+from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings
+from tocsin.errors import ConfigError
+from tocsin.protocol.ntf.device_tokens import PushProvider
+
+TEST_ONLY = ApnsSettings(endpoints={"apns_test": ApnsEndpoint("localhost", 6010)})
+
+
+def pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "key.p8"
+    path.write_bytes(pem(ec.generate_private_key(ec.SECP256R1())))
+    return path
+
+
+async def test_with_a_key_apples_services_are_served(key_file: Path) -> None:
+    chosen = NtfSettings(apns=ApnsSettings(key_file=key_file, key_id="ABC"))
+    served, warning = served_settings(chosen)
+    assert (served, warning) == (chosen, None)
+    async with opened_providers(served.apns) as providers:
+        assert set(providers) == {PushProvider.APNS_NULL, PushProvider.APNS_PROD, PushProvider.APNS_DEV}
+
+
+async def test_without_a_key_only_the_default_services_are_left_out() -> None:
+    served, warning = served_settings(NtfSettings())
+    assert served.apns.endpoints == {}
+    assert warning is not None
+    assert "apns_prod and apns_dev" in warning
+    async with opened_providers(served.apns) as providers:
+        assert set(providers) == {PushProvider.APNS_NULL}
+
+
+async def test_the_test_service_needs_no_key() -> None:
+    served, warning = served_settings(NtfSettings(apns=TEST_ONLY))
+    assert warning is None
+    async with opened_providers(served.apns) as providers:
+        assert set(providers) == {PushProvider.APNS_NULL, PushProvider.APNS_TEST}
+
+
+def test_a_service_that_was_asked_for_needs_a_key() -> None:
+    asked = NtfSettings(sources={"TOCSIN_NTF_APNS_PROD_HOST": "a file, line 3"})
+    with pytest.raises(
+        ConfigError, match=r"apns_prod needs a key: set .*apns_key_file.*or set apns_prod_host"
+    ):
+        served_settings(asked)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"key_file": Path("/none.p8"), "key_id": "A"}, "/none.p8 cannot be read .*APNS_KEY_FILE"),
+        ({"key_file": Path("/none.p8")}, "apns_key_id is not set"),
+        ({"key_id": "A"}, "apns_key_file is not set"),
+    ],
+)
+def test_a_key_that_is_not_there_is_told_in_one_sentence(change: dict[str, object], says: str) -> None:
+    settings = NtfSettings(apns=replace(ApnsSettings(), **change))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=says) as caught:
+        served_settings(settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_key_of_another_kind_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.p8"
+    path.write_bytes(pem(ed25519.Ed25519PrivateKey.generate()))
+    with pytest.raises(ConfigError, match=r"wrong.p8: .*P-256"):
+        served_settings(NtfSettings(apns=ApnsSettings(key_file=path, key_id="A")))
+
+
+async def test_a_ca_file_that_cannot_be_read_is_told() -> None:
+    broken = replace(TEST_ONLY, endpoints={"apns_test": ApnsEndpoint("localhost", 1, Path("/none.pem"))})
+    with pytest.raises(ConfigError, match=r"apns_test_ca_file /none.pem cannot be used: No such file"):
+        async with opened_providers(broken):
+            pass

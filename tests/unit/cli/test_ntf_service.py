@@ -1,0 +1,147 @@
+"""`tocsin ntf start`: a whole process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.ntf_process import ADMIN_PASSWORD, NtfFolders
+from tests.doubles.routers import HOST
+from tests.doubles.smp_harness import ed25519, x25519
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.responses import TokenRegistered
+from tocsin.protocol.ntf.token_commands import RegisterToken
+
+STATISTICS = "ntf-server-stats.log"
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> NtfFolders:
+    return NtfFolders(tmp_path)
+
+
+async def test_it_serves_devices_and_operators_until_it_is_told_to_stop(folders: NtfFolders) -> None:
+    router = await folders.start()
+    try:
+        assert "Store log: " + str(folders.store / "ntf-server-store.log") + "\n" in router.output
+        client, key = await router.connect(), ed25519()
+        token = DeviceToken(PushProvider.APNS_NULL, b"test_ntf_token")
+        await client.expect(TokenRegistered, RegisterToken(token, key.public, x25519().public), key=key)
+        answers = await router.operator("stats", f"auth {ADMIN_PASSWORD}", "stats", "server-info")
+        assert answers[:2] == ["AUTH", "Current role is CPRAdmin"]
+        assert "tknCreated: 0" in answers  # N4
+        assert "Push notifications queue length: 0" in answers
+        status, metrics = await router.get("/metrics")
+        assert status == 200
+        assert "simplex_ntf_connections 1\n" in metrics
+        assert "simplex_ntf_tokens_total 1\n" in metrics
+        assert await router.get("/health/live") == (200, "ok\n")
+        assert await router.get("/health/ready") == (200, "ok\n")
+        assert (await router.get("/health"))[0] == 404
+        await client.close()
+    finally:
+        code = await router.stop()
+    assert code == 0, "".join(router.output)
+    assert (folders.store / STATISTICS).exists()
+    again = await folders.start()
+    try:
+        _, metrics = await again.get("/metrics")
+        assert "simplex_ntf_tokens_total 1\n" in metrics
+    finally:
+        assert await again.stop() == 0
+
+
+async def test_without_a_store_log_it_says_so(tmp_path: Path) -> None:
+    router = await NtfFolders(tmp_path, "--disable-store-log").start()
+    assert await router.stop() == 0
+    assert "Store log disabled.\n" in router.output
+
+
+async def test_maintenance_restores_and_saves_and_serves_nothing(folders: NtfFolders) -> None:
+    """N12"""
+    content = "\n".join(
+        [
+            "fromTime=2026-01-01T00:00:00Z",
+            *(f"{key}=7" for key in ("tknCreated", "tknVerified", "tknDeleted", "subCreated", "subDeleted")),
+            "ntfReceived=1",
+            "ntfDelivered=2\n",
+        ]
+    )
+    (folders.store / STATISTICS).write_text(content)
+    code, output = await folders.outcome("--maintenance")
+    assert code == 0, output
+    assert "Server started in 'maintenance' mode, exiting" in output
+    assert "Serving" not in output
+    saved = (folders.store / STATISTICS).read_text()
+    assert "fromTime=2026-01-01T00:00:00.000000Z\ntknCreated=7\n" in saved
+    assert "ntfVrfInvalidTkn=0\n" in saved
+
+
+async def test_statistics_that_cannot_be_read_are_set_aside_and_it_starts(folders: NtfFolders) -> None:
+    (folders.store / STATISTICS).write_text("nonsense")
+    router = await folders.start()
+    assert await router.stop() == 0
+    assert "cannot be read" in "".join(router.output)
+    asides = [path for path in folders.store.glob(f"{STATISTICS}.*") if path.read_text() == "nonsense"]
+    assert len(asides) == 1
+
+
+async def test_a_port_in_use_is_one_sentence(folders: NtfFolders) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        code, output = await folders.outcome(port=port)
+    assert code == 1
+    assert f"tocsin: cannot listen on {HOST} port {port}: Address already in use" in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"apns_key_file": "/none.p8", "apns_key_id": "A"}, "apns_key_file /none.p8 cannot be read"),
+        ({"apns_prod_host": "localhost"}, "apns_prod needs a key"),
+        ({"certificate_file": "/none.crt"}, "/none.crt: the file is missing"),
+        ({"event_log": "/dev/null/events"}, "the event log cannot be used"),
+        ({"lowest_version": "9"}, "lowest_version"),
+    ],
+)
+async def test_what_is_wrong_at_the_start_is_one_sentence(
+    folders: NtfFolders, settings: dict[str, str], says: str
+) -> None:
+    code, output = await folders.outcome(**settings)
+    assert code == 1
+    assert says in output.splitlines()[-1]
+    assert "Traceback" not in output
+
+
+async def test_a_second_router_on_the_same_folder_is_refused(folders: NtfFolders) -> None:
+    router = await folders.start()
+    try:
+        code, output = await folders.outcome()
+    finally:
+        assert await router.stop() == 0
+    assert code == 1
+    assert "another router uses" in output.splitlines()[-1]
+
+
+async def test_metrics_are_also_written_to_a_file(folders: NtfFolders) -> None:
+    router = await folders.start(prometheus_interval="0.05")
+    path = folders.store / "ntf-server-metrics.txt"
+    try:
+        async with asyncio.timeout(10):
+            while not path.exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    finally:
+        assert await router.stop() == 0
+    assert path.read_text().startswith("# Recorded at: ")
+
+
+async def test_events_are_published_at_the_stop_and_keys_are_kept_apart(folders: NtfFolders) -> None:
+    events = folders.store / "events"
+    router = await folders.start(event_log=events, event_log_segment_seconds="600")
+    assert await router.stop() == 0
+    assert list(events.iterdir()) == []  # nothing happened
+    assert [path.suffix for path in (folders.store / "events-keys").iterdir()] == [".key"]

@@ -1,0 +1,179 @@
+"""Each stage of a notification in the event log, under pseudonyms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tocsin.observability.delivery_events import DeliveryEvent, Stage, decode_event
+from tocsin.observability.event_log import PUBLISHED, EventLog
+from tocsin.observability.ntf_latencies import NtfLatencies
+from tocsin.observability.pseudonyms import PseudonymKeys
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.routers.ntf.event_recorder import EventRecorder
+from tocsin.stores.ntf_records import (
+    LastNotification,
+    NotRecorded,
+    ReceivedNotification,
+    Recorded,
+    TokenRecord,
+)
+
+LOCATION = RouterLocation(("smp.example", "x.onion"), "", b"k" * 32)
+ROUTER = RouterAddress(Scheme.SMP, LOCATION)
+NOTIFIER, NONCE, OLD_NONCE, TOKEN_ID = b"N" * 24, b"C" * 24, b"O" * 24, b"T" * 24
+TOKEN = TokenRecord(
+    TOKEN_ID,
+    DeviceToken(PushProvider.APNS_PROD, b"abcd"),
+    TokenStatus(TokenState.ACTIVE),
+    b"verify",
+    b"private",
+    b"secret",
+    b"code",
+)
+RECEIVED = ReceivedNotification(NOTIFIER, NONCE, b"m" * 144, 1.0)
+
+
+def last(*, pending: bool = True) -> LastNotification:
+    return LastNotification(NotifierQueue(LOCATION, NOTIFIER), 1.0, NONCE, b"m" * 144, pending)
+
+
+@dataclass
+class Recording:
+    folder: Path
+    recorder: EventRecorder
+    log: EventLog
+    latencies: NtfLatencies
+    keys: PseudonymKeys
+
+    def events(self) -> list[DeliveryEvent]:
+        """All, in order; nothing can be recorded afterwards."""
+        self.log.close()
+        paths = sorted((self.folder / "events").glob(PUBLISHED))
+        return [decode_event(line) for path in paths for line in path.read_bytes().splitlines()]
+
+    @property
+    def notification(self) -> str:
+        return self.keys.current().notification(NOTIFIER, NONCE)
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Iterator[Recording]:
+    keys = PseudonymKeys(tmp_path / "keys", 30, lambda: 1_794_700_000.0)
+    log, latencies = EventLog(tmp_path / "events"), NtfLatencies()
+    yield Recording(tmp_path, EventRecorder(log, keys, "router1", latencies), log, latencies, keys)
+    log.close()
+
+
+def test_a_notification_that_came(recording: Recording) -> None:
+    recorded = Recorded(TOKEN_ID, PushProvider.APNS_PROD, None)
+    recording.recorder.received(ROUTER, [RECEIVED], [recorded])
+    [event] = recording.events()
+    period = recording.keys.current()
+    assert event.stage == Stage.RECEIVED
+    assert event.id == f"{recording.notification}.received"
+    assert event.notification == recording.notification
+    assert (event.queue, event.token) == (period.queue(NOTIFIER), period.token(TOKEN_ID))
+    assert (event.smp_host, event.provider, event.size) == ("smp.example", "apns_prod", 144)
+    assert (event.router, event.period) == ("router1", period.name)
+
+
+def test_one_that_took_the_place_of_another(recording: Recording) -> None:
+    recorded = Recorded(TOKEN_ID, PushProvider.APNS_PROD, OLD_NONCE)
+    recording.recorder.received(ROUTER, [RECEIVED], [recorded])
+    superseded, received = recording.events()
+    assert superseded.stage == Stage.SUPERSEDED
+    assert superseded.notification == recording.keys.current().notification(NOTIFIER, OLD_NONCE)
+    assert received.stage == Stage.RECEIVED
+    assert received.queue == superseded.queue
+
+
+def test_one_for_an_unknown_queue(recording: Recording) -> None:
+    recording.recorder.received(ROUTER, [RECEIVED], [NotRecorded.UNKNOWN_QUEUE])
+    [event] = recording.events()
+    assert event.stage == Stage.UNKNOWN_QUEUE
+    assert (event.token, event.provider) == ("", "")
+
+
+def test_one_that_came_twice_is_written_once(recording: Recording) -> None:
+    recording.recorder.received(ROUTER, [RECEIVED], [NotRecorded.DUPLICATE])
+    assert recording.events() == []
+
+
+def test_attempts_are_numbered(recording: Recording) -> None:
+    for attempt in (0, 1):
+        recording.recorder.attempted(TOKEN, [last()], attempt)
+    assert [event.id for event in recording.events()] == [
+        f"{recording.notification}.attempted.{attempt}" for attempt in (0, 1)
+    ]
+
+
+def test_acceptance_is_an_end_and_a_latency(recording: Recording) -> None:
+    recording.recorder.settled(TOKEN, [last()], "accepted", 1)
+    [event] = recording.events()
+    assert (event.stage, event.reason, event.attempt) == (Stage.ACCEPTED, "", 1)
+    assert sum(recording.latencies.received_to_accepted.counts) == 1
+
+
+def test_failure_is_an_end_with_a_reason(recording: Recording) -> None:
+    recording.recorder.settled(TOKEN, [last()], "token_invalid", 0)
+    [event] = recording.events()
+    assert (event.stage, event.reason) == (Stage.FAILED, "token_invalid")
+    assert sum(recording.latencies.received_to_accepted.counts) == 0
+
+
+def test_what_only_keeps_a_push_company_is_not_written_again(recording: Recording) -> None:
+    recording.recorder.attempted(TOKEN, [last(), last(pending=False)], 0)
+    assert len(recording.events()) == 1
+
+
+def test_changes_of_tokens_and_subscriptions(recording: Recording) -> None:
+    before, after = TokenStatus(TokenState.REGISTERED), TokenStatus(TokenState.ACTIVE)
+    recording.recorder.token_changed(TOKEN, before, after, "TVFY")
+    recording.recorder.subscriptions_changed(LOCATION, [(NOTIFIER, SubscriptionState.ACTIVE)], "NSUB")
+    token, subscription = recording.events()
+    assert (token.stage, token.from_status, token.to_status) == (Stage.TOKEN_CHANGED, "REGISTERED", "ACTIVE")
+    assert (subscription.stage, subscription.to_status) == (Stage.SUBSCRIPTION_CHANGED, "ACTIVE")
+    assert token.id != subscription.id
+
+
+def test_the_same_thing_written_twice_has_the_same_id(tmp_path: Path, recording: Recording) -> None:
+    """A crash between the event log and the store makes the router do it again."""
+    recorded = Recorded(TOKEN_ID, PushProvider.APNS_PROD, OLD_NONCE)
+    recording.recorder.received(ROUTER, [RECEIVED], [recorded])
+    recording.recorder.settled(TOKEN, [last()], "accepted", 0)
+    keys = PseudonymKeys(tmp_path / "keys", 30, lambda: 1_794_700_000.0)
+    again = EventRecorder(recording.log, keys, "router1", NtfLatencies())
+    again.received(ROUTER, [RECEIVED], [recorded])
+    again.settled(TOKEN, [last()], "accepted", 0)
+    ids = [event.id for event in recording.events()]
+    assert ids[:3] == ids[3:]
+    assert len(set(ids)) == 3
+
+
+def test_no_identifier_is_in_clear(recording: Recording) -> None:
+    recorded = Recorded(TOKEN_ID, PushProvider.APNS_PROD, OLD_NONCE)
+    recording.recorder.received(ROUTER, [RECEIVED], [recorded])
+    recording.recorder.settled(TOKEN, [last()], "accepted", 0)
+    recording.events()
+    written = b"".join(path.read_bytes() for path in (recording.folder / "events").iterdir())
+    for secret in (NOTIFIER, NONCE, OLD_NONCE, TOKEN_ID, b"abcd"):
+        assert secret not in written
+        assert secret.hex().encode() not in written
+
+
+def test_without_a_log_only_latencies_are_kept() -> None:
+    latencies = NtfLatencies()
+    recorder = EventRecorder(None, None, "router1", latencies)
+    recorder.received(ROUTER, [RECEIVED], [Recorded(TOKEN_ID, PushProvider.APNS_PROD, None)])
+    recorder.attempted(TOKEN, [last()], 0)
+    recorder.token_changed(TOKEN, None, TOKEN.status, "TNEW")
+    recorder.subscriptions_changed(LOCATION, [(NOTIFIER, SubscriptionState.ACTIVE)], "NSUB")
+    recorder.settled(TOKEN, [last()], "accepted", 0)
+    assert sum(latencies.received_to_accepted.counts) == 1

@@ -61,6 +61,8 @@ from tocsin.transport.client_sessions import ServiceIdentity
 NEW_QUEUES: Final = 10_000
 """New queues waiting to be subscribed; beyond it they are found in the store, in another round."""
 STORE_RETRY_SECONDS: Final = 1.0
+STEADY_SECONDS: Final = 10.0
+"""A session that ended sooner does not shorten the delays: some routers accept everybody and close."""
 ROUND_AGAIN_SECONDS: Final = 30.0
 """After a round in which an SMP router did not answer for some queues."""
 PLACE_SECONDS: Final = 30.0
@@ -131,6 +133,7 @@ class SmpSubscriber:
         self._new: dict[bytes, bytes] = {}
         self._round_wanted = False
         self._service_refused = False
+        self._told_disconnected = False
         self._awake = asyncio.Event()
         self.state = SubscriberState()
 
@@ -164,8 +167,12 @@ class SmpSubscriber:
                     service=None if self._service_refused else self._parts.service,
                     metrics=self._parts.metrics,
                 ) as client:
-                    delays = backoff.delays()
-                    await self._session(client)
+                    began = asyncio.get_running_loop().time()
+                    try:
+                        await self._session(client)
+                    finally:
+                        if asyncio.get_running_loop().time() - began >= STEADY_SECONDS:
+                            delays = backoff.delays()
             except HandshakeRefused as error:
                 self.state.last_error = str(error)
                 logger.warning("%s: %s", self._address.name, error)
@@ -175,6 +182,8 @@ class SmpSubscriber:
             except (TransportError, RemoteProtocolError) as error:
                 self.state.last_error = str(error)
                 logger.info("%s: %s", self._address.name, error)
+            if not self._told_disconnected:  # a killed router left its queues ACTIVE
+                await self._disconnected()
             chance = random.random()  # noqa: S311 - so that not all come back at once
             await asyncio.sleep(backoff.spread(next(delays), chance))
             self._new.clear()  # all of them are in the store, with which the next session begins
@@ -207,6 +216,7 @@ class SmpSubscriber:
             await self._disconnected()
 
     async def _disconnected(self) -> None:
+        self._told_disconnected = True
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # the router stops, also if the store is away
             with suppress(StoreError):

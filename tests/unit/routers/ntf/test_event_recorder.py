@@ -22,6 +22,7 @@ from tocsin.stores.ntf_records import (
     NotRecorded,
     ReceivedNotification,
     Recorded,
+    Settled,
     TokenRecord,
 )
 
@@ -42,6 +43,11 @@ RECEIVED = ReceivedNotification(NOTIFIER, NONCE, b"m" * 144, 1.0)
 
 def last(*, pending: bool = True) -> LastNotification:
     return LastNotification(NotifierQueue(LOCATION, NOTIFIER), 1.0, NONCE, b"m" * 144, pending)
+
+
+def ended(outcome: str, attempt: int) -> Settled:
+    queue = NotifierQueue(LOCATION, NOTIFIER)
+    return Settled(TOKEN_ID, queue, NONCE, outcome, PushProvider.APNS_PROD, 1.0, attempt)
 
 
 @dataclass
@@ -115,14 +121,14 @@ def test_attempts_are_numbered(recording: Recording) -> None:
 
 
 def test_acceptance_is_an_end_and_a_latency(recording: Recording) -> None:
-    recording.recorder.settled(TOKEN, [last()], "accepted", 1)
+    recording.recorder.settled([ended("accepted", 1)])
     [event] = recording.events()
     assert (event.stage, event.reason, event.attempt) == (Stage.ACCEPTED, "", 1)
     assert sum(recording.latencies.received_to_accepted.counts) == 1
 
 
 def test_failure_is_an_end_with_a_reason(recording: Recording) -> None:
-    recording.recorder.settled(TOKEN, [last()], "token_invalid", 0)
+    recording.recorder.settled([ended("token_invalid", 0)])
     [event] = recording.events()
     assert (event.stage, event.reason) == (Stage.FAILED, "token_invalid")
     assert sum(recording.latencies.received_to_accepted.counts) == 0
@@ -147,11 +153,11 @@ def test_the_same_thing_written_twice_has_the_same_id(tmp_path: Path, recording:
     """A crash between the event log and the store makes the router do it again."""
     recorded = Recorded(TOKEN_ID, PushProvider.APNS_PROD, OLD_NONCE)
     recording.recorder.received(ROUTER, [RECEIVED], [recorded])
-    recording.recorder.settled(TOKEN, [last()], "accepted", 0)
+    recording.recorder.settled([ended("accepted", 0)])
     keys = PseudonymKeys(tmp_path / "keys", 30, lambda: 1_794_700_000.0)
     again = EventRecorder(recording.log, keys, "router1", NtfLatencies())
     again.received(ROUTER, [RECEIVED], [recorded])
-    again.settled(TOKEN, [last()], "accepted", 0)
+    again.settled([ended("accepted", 0)])
     ids = [event.id for event in recording.events()]
     assert ids[:3] == ids[3:]
     assert len(set(ids)) == 3
@@ -160,7 +166,7 @@ def test_the_same_thing_written_twice_has_the_same_id(tmp_path: Path, recording:
 def test_no_identifier_is_in_clear(recording: Recording) -> None:
     recorded = Recorded(TOKEN_ID, PushProvider.APNS_PROD, OLD_NONCE)
     recording.recorder.received(ROUTER, [RECEIVED], [recorded])
-    recording.recorder.settled(TOKEN, [last()], "accepted", 0)
+    recording.recorder.settled([ended("accepted", 0)])
     recording.events()
     written = b"".join(path.read_bytes() for path in (recording.folder / "events").iterdir())
     for secret in (NOTIFIER, NONCE, OLD_NONCE, TOKEN_ID, b"abcd"):
@@ -175,5 +181,24 @@ def test_without_a_log_only_latencies_are_kept() -> None:
     recorder.attempted(TOKEN, [last()], 0)
     recorder.token_changed(TOKEN, None, TOKEN.status, "TNEW")
     recorder.subscriptions_changed(LOCATION, [(NOTIFIER, SubscriptionState.ACTIVE)], "NSUB")
-    recorder.settled(TOKEN, [last()], "accepted", 0)
+    recorder.settled([ended("accepted", 0)])
     assert sum(latencies.received_to_accepted.counts) == 1
+
+
+def test_all_stages_of_a_notification_have_the_pseudonym_of_the_day_it_came(tmp_path: Path) -> None:
+    """Received before midnight, accepted after it."""
+    midnight = 1_700_006_400.0
+    now = midnight - 1
+    log = EventLog(tmp_path / "events")
+    keys = PseudonymKeys(tmp_path / "keys", 30, lambda: now)
+    recorder = EventRecorder(log, keys, "router1", NtfLatencies())
+    came = RECEIVED._replace(received_at=now)
+    recorder.received(ROUTER, [came], [Recorded(TOKEN_ID, PushProvider.APNS_PROD, None)])
+    now = midnight + 1
+    queue = NotifierQueue(LOCATION, NOTIFIER)
+    recorder.settled([Settled(TOKEN_ID, queue, NONCE, "accepted", PushProvider.APNS_PROD, midnight - 1)])
+    log.close()
+    [segment] = (tmp_path / "events").glob(PUBLISHED)
+    received, accepted = [decode_event(line) for line in segment.read_bytes().splitlines()]
+    assert received.notification == accepted.notification
+    assert received.period == accepted.period != keys.current().name

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
-from tests.doubles.ntf_harness import Device, until
-from tests.doubles.ntf_world import SmpPlace, World, reconnected, subscribed_chat
-from tests.doubles.smp_harness import OK, SmpTestClient
+from tests.doubles.ntf_harness import TEST_PROVIDER, Device, ntf_router, until
+from tests.doubles.ntf_world import SmpPlace, World, kept, reconnected, subscribed_chat
+from tests.doubles.push_provider import RecordingProvider
+from tests.doubles.smp_harness import OK, SmpTestClient, smp_router
+from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import InvalidReason, SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.ntf.token_commands import SetPeriodicPush, VerifyToken
@@ -20,6 +25,8 @@ from tocsin.push.fake.behaviours import (
     Respond,
     SendRaw,
 )
+from tocsin.routers.ntf import delivery
+from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 
 REASONS = [
     (400, "BadDeviceToken", InvalidReason.BAD),
@@ -82,7 +89,7 @@ PASSING: list[Behaviour] = [
 ]
 
 
-@pytest.mark.parametrize("behaviour", PASSING, ids=repr)
+@pytest.mark.parametrize("behaviour", PASSING, ids=lambda each: type(each).__name__)
 @pytest.mark.parametrize("times", [1, 4])
 async def test_N08_a_push_comes_at_last_whatever_happens_to_it_first(
     memory_world: World, behaviour: Behaviour, times: int
@@ -128,7 +135,7 @@ async def test_N23_an_accepted_verification_push_confirms_a_token(world: World) 
         assert await device.ask(VerifyToken(code)) == OK
         await device.register()
         assert await device.code() == code
-        assert ntf.running.state.counters.notifications_verification_delivered == 2
+        await until(lambda: ntf.running.state.counters.notifications_verification_delivered == 2)
         assert await device.status() == TokenStatus(TokenState.ACTIVE)
 
 
@@ -192,3 +199,54 @@ async def test_messages_to_a_device_that_is_verified_again_are_not_lost(memory_w
         accounting = await ntf.settled(5)
         assert accounting.accepted + accounting.superseded == 5
         assert accounting.difference == 0
+
+
+async def test_a_damaged_token_stops_no_other_pushes(memory_world: World) -> None:
+    """Its secret is no key: its own notifications cannot be pushed, everybody else's are (N8: never a dead worker)."""
+    store = NtfMemoryStore()
+    world = replace(memory_world, open_store=kept(store))
+    async with SmpPlace().running() as smp, world.ntf() as ntf:
+        recipient, sender = await smp.connect(), await smp.connect()
+        device, other = await ntf.active_device(b"abcd"), await ntf.device(b"efgh")
+        await other.register()
+        token = await store.token(other.token_id)
+        assert token is not None
+        damaged = replace(
+            token, token_id=b"d" * 24, dh_secret=b"short", device_token=DeviceToken(TEST_PROVIDER, b"dddd")
+        )
+        assert await store.add_token(damaged)
+        await store.activate_token(damaged.token_id, damaged.code)
+        hurt = await subscribed_chat(smp, replace(other, token_id=damaged.token_id), recipient)
+        fine = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
+        await ntf.subscribed_queues(2)
+        await hurt.send(sender)
+        await until(lambda: ntf.running.state.counters.notifications_received == 1)
+        for _ in range(3):
+            await fine.send(sender)
+            assert [item.queue for item in await device.notifications()] == [fine.address]
+
+
+async def test_a_damaged_token_stops_no_push_that_was_read_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "RESTART_SECONDS", 0.01)
+    store, provider, room = NtfMemoryStore(), RecordingProvider(), asyncio.Event()
+    async with (
+        smp_router(notification_interval=0.0) as smp,
+        ntf_router(store, provider=provider) as ntf,
+    ):
+        recipient, sender = await smp.connect(), await smp.connect()
+        device, other = await ntf.active_device(b"abcd"), await ntf.active_device(b"efgh")
+        token = await store.token(other.token_id)
+        assert token is not None
+        damaged = replace(token, token_id=b"d" * 24, device_token=DeviceToken(TEST_PROVIDER, b"dddd"))
+        assert await store.add_token(replace(damaged, dh_secret=b"short"))
+        chats = [
+            await subscribed_chat(smp, each, recipient)
+            for each in (replace(other, token_id=damaged.token_id), device)
+        ]
+        await ntf.subscribed_queues(2)
+        monkeypatch.setattr(provider, "wait_for_room", room.wait)
+        for chat in chats:
+            await chat.send(sender)
+        await until(lambda: ntf.running.state.counters.notifications_received == 2)
+        room.set()
+        assert [item.queue for item in await device.notifications()] == [chats[1].address]

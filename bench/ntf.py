@@ -26,8 +26,9 @@ from typing import Any, Final
 from bench.idle_connections import resident_bytes
 from bench.ntf_floor import seconds_per_notification
 from bench.results import Result, show
-from bench.wire import RATIO_LIMIT, make_credentials
+from bench.wire import make_credentials
 from tocsin.cli.embedded_database import embedded_database
+from tocsin.cli.long_life import prepare_for_a_long_life
 from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, SubscriberSettings
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import Ed25519PrivateKey
@@ -41,7 +42,7 @@ from tocsin.push.null import NullProvider
 from tocsin.routers.ntf.events import NoEvents
 from tocsin.routers.ntf.service import RunningNtfRouter, running_ntf_router
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.ntf_records import LastNotification, SubscriptionRecord, TokenRecord
+from tocsin.stores.ntf_records import Settled, SubscriptionRecord, TokenRecord
 from tocsin.stores.ntf_store import NtfStore
 from tocsin.stores.postgres.ntf_postgres_store import open_ntf_postgres_store
 from tocsin.transport.credential_files import write_credentials
@@ -61,11 +62,9 @@ class Stopwatch(NoEvents):
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
-    def settled(
-        self, token: TokenRecord, notifications: Sequence[LastNotification], outcome: str, attempt: int
-    ) -> None:
+    def settled(self, settled: Sequence[Settled]) -> None:
         now = time.time()
-        self.seconds += [now - each.received_at for each in notifications]
+        self.seconds += [now - each.received_at for each in settled]
 
 
 class World:
@@ -164,6 +163,7 @@ async def deliver(
         )
         results.append(Result("NMSG to push, bare libraries and system calls: CPU", bare * 1e6, "µs"))
         await fill(store, smp_router(around, credentials), tokens, QUEUES_PER_TOKEN)
+        prepare_for_a_long_life()  # as `tocsin ntf start` does
         provider = ApnsProvider(settings.apns.endpoints["apns_test"], settings.apns, None)
         stopwatch = Stopwatch()
         async with running_ntf_router(
@@ -233,13 +233,7 @@ async def _measure(
             1.0,
         ),
         Result(f"NMSG to push, {name}: pushes per second", pushes / elapsed, "pushes/s"),
-        Result(
-            f"NMSG to push, {name}: CPU of a push",
-            spent / pushes * 1e6,
-            "µs",
-            spent / pushes / bare,
-            RATIO_LIMIT,
-        ),
+        Result(f"NMSG to push, {name}: CPU of a push", spent / pushes * 1e6, "µs", spent / pushes / bare),
         Result(f"latency at {rate:,.0f}/s, {name}: median", _percentile(stopwatch.seconds, 50), "ms"),
         Result(f"latency at {rate:,.0f}/s, {name}: 99 %", _percentile(stopwatch.seconds, 99), "ms"),
     ]

@@ -18,6 +18,7 @@ TocsinError
 │   └── ConnectionLost             an open connection ended
 ├── StoreError                     what must be kept cannot be kept
 ├── ConfigError                    a setting is wrong, unknown or missing
+├── AgentError                     an agent is asked for what it cannot do now
 └── ClientError                    a command did not get the answer it wants
     ├── RouterRefused              the router answered ERR
     ├── UnexpectedResponse         an answer of another kind
@@ -116,6 +117,10 @@ class StoreError(TocsinError):
 
 class ConfigError(TocsinError):
     """A setting is wrong, unknown or missing; the text names it."""
+
+
+class AgentError(TocsinError):
+    """An agent is asked for what it cannot do in its state; the text says why."""
 
 
 class ClientError(TocsinError):

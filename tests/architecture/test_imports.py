@@ -71,7 +71,8 @@ RULES: Final[dict[str, Rule]] = {
     ),
     # wire, crypto: ids in the operator's lines, version ranges; keys, boxes and authorizations are checked here.
     "routers": rule("wire", "crypto", "protocol", "transport", "clients", "stores", "push", *OPEN),
-    "agent": rule("protocol", "transport", "clients", "stores", *OPEN),
+    # wire, crypto: as routers; the agent makes keys and opens boxes, and its connection ids are base64url.
+    "agent": rule("wire", "crypto", "protocol", "transport", "clients", "stores", *OPEN),
     # msgspec: an event for every stage of every notification.
     "observability": rule("config", third_party="msgspec"),
     "web": rule(

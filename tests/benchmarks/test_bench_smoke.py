@@ -75,3 +75,18 @@ def test_bench_ntf_store_ends_in_one_json_line_with_its_targets() -> None:
     limited = {result["name"] for result in results if "limit" in result}
     assert "notifications recorded and settled, on disk" in limited
     assert any(name.endswith(": disconnected") for name in limited)
+
+
+@pytest.mark.timeout(180)
+def test_bench_ntf_ends_in_one_json_line_with_its_targets() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.ntf", "--quick"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    results = json.loads(finished.stdout.splitlines()[-1])
+    limited = {result["name"] for result in results if "limit" in result}
+    for store in ("in memory", "PostgreSQL"):
+        for milliseconds in (0, 50, 200):
+            where = f"{store}, provider at {milliseconds} ms"
+            assert f"NMSG to push, {where}: pushes per second of CPU" in limited
+    assert any(name.startswith("memory of a subscription") for name in limited)
+    assert any(result["name"].startswith("resubscription of") for result in results)

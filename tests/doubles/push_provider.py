@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from tocsin.protocol.ntf.pushes import Push, parse_push_json
 from tocsin.push.provider import Accepted, PushOutcome, PushRequest
@@ -19,20 +20,19 @@ class RecordingProvider:
         self.room = 100
         self.answers: deque[PushOutcome] = deque()
         """For the next pushes; then all are accepted."""
-        self.held: list[asyncio.Future[PushOutcome]] | None = None
+        self.held: list[Callable[[PushOutcome], None]] | None = None
         """Pushes wait here for `release`, if it is a list."""
         self.sent: list[PushRequest] = []
         self._arrived: dict[bytes, asyncio.Queue[PushRequest]] = {}
 
-    def send(self, push: PushRequest) -> asyncio.Future[PushOutcome]:
+    def submit(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> None:
         self.sent.append(push)
         self._queue(push.device_token).put_nowait(push)
-        answer: asyncio.Future[PushOutcome] = asyncio.get_running_loop().create_future()
         if self.held is not None:
-            self.held.append(answer)
+            self.held.append(answered)
         else:
-            answer.set_result(self.answers.popleft() if self.answers else Accepted())
-        return answer
+            outcome = self.answers.popleft() if self.answers else Accepted()
+            asyncio.get_running_loop().call_soon(answered, outcome)
 
     def hold(self) -> None:
         """From now on nothing is answered."""
@@ -41,8 +41,8 @@ class RecordingProvider:
     def release(self, outcome: PushOutcome | None = None) -> None:
         """Answers what waits, and what comes from now on at once."""
         held, self.held = self.held or [], None
-        for answer in held:
-            answer.set_result(outcome or Accepted())
+        for answered in held:
+            answered(outcome or Accepted())
 
     async def wait_for_room(self) -> None:
         pass

@@ -13,6 +13,7 @@ from typing import Final
 
 from tocsin import __version__
 from tocsin.cli.event_logs import opened_event_log
+from tocsin.cli.long_life import prepare_for_a_long_life
 from tocsin.cli.ntf_files import credentials_of
 from tocsin.cli.ntf_providers import opened_providers, served_settings
 from tocsin.cli.ntf_store import opened_store, store_lines
@@ -58,6 +59,7 @@ async def run_ntf_router(
             if maintenance:
                 await _maintain(settings)
                 return
+            prepare_for_a_long_life()
             async with running(settings, store) as router:
                 _tell(*(f"Serving NTF protocol on port {port} (TLS)..." for port in router.ports))
                 await told_to_stop.wait()

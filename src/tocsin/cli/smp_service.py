@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tocsin import __version__
 from tocsin.cli.event_logs import opened_event_log
+from tocsin.cli.long_life import prepare_for_a_long_life
 from tocsin.cli.smp_files import router_address
 from tocsin.cli.smp_statistics import StatisticsFiles
 from tocsin.config.smp_settings import SmpSettings
@@ -80,6 +81,7 @@ async def run_smp_router(settings: SmpSettings, options: StartOptions | None = N
         if options.maintenance:
             _maintain(settings, store, durable)
             return
+        prepare_for_a_long_life()
         with stop_signals() as told_to_stop:
             async with running(settings, store, durable) as router:
                 logger.info("serving on ports %s", ", ".join(map(str, router.ports)))

@@ -13,6 +13,7 @@ from tocsin.observability.counted_totals import counted
 from tocsin.observability.ntf_latencies import NtfLatencies
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
+MOST_SEEN: Final = 200_000
 
 
 @dataclass(slots=True)
@@ -45,12 +46,22 @@ class ActiveTokens:
 
     tokens: UsedQueues = field(default_factory=UsedQueues)
     subscriptions: UsedQueues = field(default_factory=UsedQueues)
+    _seen: set[bytes] = field(default_factory=set, repr=False)
+    """Ids that are counted for the day already: hashing each again would cost more than all other counters."""
+    _day: int = 0
 
     def notified(self, token_id: bytes, notifier_id: bytes, now: float) -> None:
         """`now` in seconds since 1970."""
         day = _EPOCH + int(now) // 86_400
-        self.tokens.used(id_number(token_id), day)
-        self.subscriptions.used(id_number(notifier_id), day)
+        if day != self._day or len(self._seen) > MOST_SEEN:
+            self._day = day
+            self._seen.clear()
+        if token_id not in self._seen:
+            self._seen.add(token_id)
+            self.tokens.used(id_number(token_id), day)
+        if notifier_id not in self._seen:
+            self._seen.add(notifier_id)
+            self.subscriptions.used(id_number(notifier_id), day)
 
 
 @dataclass(slots=True)

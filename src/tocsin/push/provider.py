@@ -6,7 +6,7 @@ device raises. Whether and when to try again is decided by the delivery, not her
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
@@ -86,8 +86,8 @@ class Provider(Protocol):
     def room(self) -> int:
         """How many pushes `send` takes now without waiting in line for a stream."""
 
-    def send(self, push: PushRequest) -> asyncio.Future[PushOutcome]:
-        """The outcome comes within a time limit and is never an exception. Cancelling it gives up the answer only."""
+    def submit(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> None:
+        """`answered` is called once, within a time limit, and not before this returns."""
 
     async def wait_for_room(self) -> None:
         """Returns when `room` is not 0, which it is at once for a provider that is not connected."""

@@ -75,6 +75,8 @@ class Recorded(NamedTuple):
     provider: PushProvider
     superseded: bytes | None
     """The nonce of the one of the same queue that it replaced before that was pushed."""
+    superseded_at: float | None = None
+    """When that one was received."""
 
 
 class NotRecorded(StrEnum):
@@ -111,6 +113,21 @@ class Settled(NamedTuple):
     nonce: bytes
     outcome: str
     """`accepted`, or the reason of the failure."""
+    # For whoever is told of it:
+    provider: PushProvider = PushProvider.APNS_NULL
+    received_at: float = 0.0
+    attempt: int = 0
+
+
+class Ended(NamedTuple):
+    """A pending notification came to its end otherwise than by `settle`."""
+
+    token_id: bytes
+    provider: PushProvider
+    queue: NotifierQueue
+    nonce: bytes
+    received_at: float
+    outcome: str
 
 
 class SubscriptionPage(NamedTuple):

@@ -18,6 +18,7 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.stores.ntf_records import (
     Accounting,
     DuePush,
+    Ended,
     NotRecorded,
     ReceivedNotification,
     Recorded,
@@ -165,8 +166,15 @@ class NotificationStore(Protocol):
     async def due_pushes(self, token_ids: Sequence[bytes]) -> list[DuePush]:
         """For those of the tokens that are ACTIVE and have pending notifications."""
 
-    async def settle(self, settled: Sequence[Settled]) -> None:
-        """Ends the pending state of each notification that is still its queue's last one."""
+    async def settle(
+        self,
+        settled: Sequence[Settled],
+        before_commit: Callable[[Sequence[Settled]], None] | None = None,
+    ) -> None:
+        """Ends the pending state of each notification that is still its queue's last one.
+
+        `before_commit` is called with those, when nothing is on disk yet: for the event log.
+        """
 
     async def tokens_with_pending(self, after: bytes | None, limit: int) -> list[bytes]:
         """In a fixed order, behind `after`: what a router that starts has to push.
@@ -178,6 +186,12 @@ class NotificationStore(Protocol):
         """Pending notifications received before that time fail as `expired`; how many."""
 
     async def accounting(self) -> Accounting: ...
+
+    def tell_ended(self, tell: Callable[[Sequence[Ended]], None]) -> None:
+        """From now on `tell` is called when notifications end because their token or subscription goes, is invalid,
+
+        or because they are too old: decided, and not on disk yet.
+        """
 
 
 class NtfStore(TokenStore, SubscriptionStore, NotificationStore, Protocol):

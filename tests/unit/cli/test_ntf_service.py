@@ -60,7 +60,7 @@ async def test_without_a_store_log_it_says_so(tmp_path: Path) -> None:
     assert "Store log disabled.\n" in router.output
 
 
-async def test_maintenance_restores_and_saves_and_serves_nothing(folders: NtfFolders) -> None:
+async def test_N12_maintenance_restores_and_saves_and_serves_nothing(folders: NtfFolders) -> None:
     """N12"""
     content = "\n".join(
         [

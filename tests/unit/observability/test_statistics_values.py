@@ -28,6 +28,6 @@ def test_the_first_line_is_due_at_its_time_of_day_or_on_the_next_day(
     assert first_line_at(now, start) == at
 
 
-def test_further_lines_come_at_exact_intervals() -> None:
+def test_N21_further_lines_come_at_exact_intervals() -> None:
     """N21"""
     assert list(islice(line_times(DAY + 7200.0, 3600.0, DAY), 3)) == [n * DAY + 3600.0 for n in (2, 3, 4)]

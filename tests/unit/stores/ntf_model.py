@@ -174,12 +174,17 @@ class ModelStore:
         if before is not None and before.nonce == came.nonce:
             return NotRecorded.DUPLICATE
         self.received += 1
-        superseded = before.nonce if before is not None and before.pending else None
+        superseded = before if before is not None and before.pending else None
         self.ends["superseded"] += superseded is not None
         self.last.pop(queue, None)
         self.last[queue] = LastNotification(queue, came.received_at, came.nonce, came.sealed_meta, True)
         self._prune(token.token_id)
-        return Recorded(token.token_id, token.device_token.provider, superseded)
+        return Recorded(
+            token.token_id,
+            token.device_token.provider,
+            None if superseded is None else superseded.nonce,
+            None if superseded is None else superseded.received_at,
+        )
 
     def settle(self, settled: Settled) -> None:
         subscription, last = self.subscriptions.get(settled.queue), self.last.get(settled.queue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, cast
@@ -13,6 +13,7 @@ import pytest
 
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 from tocsin.stores.memory.ntf_store_files import NtfFolderStore, open_ntf_store
+from tocsin.stores.ntf_records import Ended
 from tocsin.stores.ntf_store import NtfStore
 from tocsin.stores.postgres.ntf_postgres_store import NtfPostgresStore, open_ntf_postgres_store
 
@@ -51,7 +52,12 @@ class Reopened:
     def __init__(self, folder: Path, *, killed: bool) -> None:
         self._folder = folder
         self._killed = killed
+        self._tell: Callable[[Sequence[Ended]], None] | None = None
         self.store = open_ntf_store(folder)
+
+    def tell_ended(self, tell: Callable[[Sequence[Ended]], None]) -> None:
+        self._tell = tell
+        self.store.tell_ended(tell)
 
     def __getattr__(self, name: str) -> Any:
         method: Callable[..., Any] = getattr(self.store, name)
@@ -62,6 +68,8 @@ class Reopened:
             result = await method(*arguments, **named)
             await self.leave()
             self.store = open_ntf_store(self._folder)
+            if self._tell is not None:
+                self.store.tell_ended(self._tell)
             return result
 
         return called

@@ -38,7 +38,15 @@ from tocsin.protocol.ntf.statuses import (
 )
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.service_subscriptions import NO_IDS_HASH, id_hash, ids_hash_bytes
-from tocsin.stores.ntf_records import Accounting, DuePush, NotRecorded, Recorded, TokenRecord, UsedRouter
+from tocsin.stores.ntf_records import (
+    Accounting,
+    DuePush,
+    Ended,
+    NotRecorded,
+    Recorded,
+    TokenRecord,
+    UsedRouter,
+)
 from tocsin.stores.ntf_store import NtfStore, Replaced, StoreCounts
 
 INVALID = TokenStatus(TokenState.INVALID, InvalidReason.UNREGISTERED)
@@ -647,8 +655,8 @@ async def test_several_of_one_queue_in_one_batch(store: NtfStore) -> None:
         Recorded(owner.token_id, provider, None),
         Recorded(owner.token_id, provider, None),
         NotRecorded.DUPLICATE,
-        Recorded(owner.token_id, provider, received("a1", 1).nonce),
-        Recorded(owner.token_id, provider, received("a1", 3).nonce),
+        Recorded(owner.token_id, provider, received("a1", 1).nonce, 1.0),
+        Recorded(owner.token_id, provider, received("a1", 3).nonce, 4.0),
     ]
     assert await pending_nonces(store, owner) == [received("a2", 2).nonce, received("a1", 4).nonce]
     assert await accounting(store) == Accounting(received=4, superseded=2, pending=2)
@@ -734,3 +742,35 @@ async def test_nothing_is_recorded_of_an_empty_batch(store: NtfStore) -> None:
     assert await store.set_statuses(ROUTER, []) == 0
     await store.check()
     await store.maintain()
+
+
+async def test_what_ends_otherwise_than_by_settling_is_told(store: NtfStore) -> None:
+    """For the event log: every notification has an end there too."""
+    owner = await filled(store, "a", "a1", "a2", "a3", "a4")
+    other = await filled(store, "b", "b1")
+    told: list[Ended] = []
+    store.tell_ended(told.extend)
+    await store.add_notifications(
+        ROUTER, [received(f"a{number}", number, at=float(number)) for number in (1, 2, 3, 4)]
+    )
+    await store.add_notifications(ROUTER, [received("b1", 9, at=9.0)])
+
+    def ended(owner: TokenRecord, name: str, nonce: int, outcome: str) -> Ended:
+        at = float(nonce)
+        provider = owner.device_token.provider
+        return Ended(owner.token_id, provider, queue(name), received(name, nonce).nonce, at, outcome)
+
+    await store.settle([settled(owner, "a4", 4)])
+    assert told == []
+    assert await store.delete_subscription(subscription("a1", owner).subscription_id)
+    assert told == [ended(owner, "a1", 1, "subscription_removed")]
+    assert await store.expire_pending(2.5) == 1
+    assert told[1:] == [ended(owner, "a2", 2, "expired")]
+    assert await store.invalidate_token(
+        owner.token_id, owner.device_token, TokenStatus(TokenState.INVALID, InvalidReason.BAD)
+    )
+    assert told[2:] == [ended(owner, "a3", 3, "token_invalid")]
+    assert await store.delete_token(other.token_id) is not None
+    assert told[3:] == [ended(other, "b1", 9, "token_removed")]
+    found = await accounting(store)
+    assert (found.received, found.accepted, sum(found.failed.values())) == (5, 1, 4)

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import ssl
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,17 +21,20 @@ from typing import Final
 from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.apns.outcome import EXPIRED_PROVIDER_TOKEN, apns_outcome
 from tocsin.push.apns.provider_token import ProviderToken
-from tocsin.push.apns.request import request_headers
+from tocsin.push.apns.request import PATH, own_headers, shared_headers
 from tocsin.push.http2.connection import Http2Connection
 from tocsin.push.http2.exchange import Answer, Failure, Result, Unanswered, Unprocessed
 from tocsin.push.http2.limits import Http2Limits
+from tocsin.push.http2.request_blocks import SharedHeaders
 from tocsin.push.http2.tls_stream import StreamFailed
-from tocsin.push.provider import Accepted, PushOutcome, PushRequest, RetryLater, RetryScope
+from tocsin.push.provider import Accepted, PushOutcome, PushRequest, RetryLater, RetryScope, Urgency
 
 WAITING_LIMIT: Final = 200
 """Requests that wait for a connection."""
 MOST_MOVES: Final = 3
 """How often one request moves to another connection."""
+PUSHES_TO_BEST: Final = 16
+"""So many go to one connection before the others are looked at again."""
 CLOSE_SECONDS: Final = 5.0
 RECONNECT_SECONDS: Final = 5.0
 """After an attempt to connect that failed, while there are connections that work."""
@@ -43,7 +47,7 @@ logger = logging.getLogger(__name__)
 @dataclass(slots=True)
 class _Sending:
     push: PushRequest
-    outcome: asyncio.Future[PushOutcome]
+    answered: Callable[[PushOutcome], None]
     deadline: float
     """By then it has a stream or fails."""
     authorization: bytes | None = None
@@ -66,6 +70,9 @@ class ApnsProvider:
         self._context = tls_context(endpoint.ca_file)
         self._authority = endpoint.host.encode()
         self._topic = settings.topic.encode()
+        self._shared: dict[Urgency, tuple[bytes | None, SharedHeaders]] = {}
+        self._best: Http2Connection | None = None
+        self._pushes_to_best = 0
         self._connections: list[Http2Connection] = []
         """Also those that only wait for answers."""
         self._waiting: deque[_Sending] = deque()
@@ -94,11 +101,19 @@ class ApnsProvider:
             self._room_wanted.append(wanted)
             await wanted
 
+    def submit(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> None:
+        self._dispatch(_Sending(push, answered, asyncio.get_running_loop().time() + self._limits.request))
+
     def send(self, push: PushRequest) -> asyncio.Future[PushOutcome]:
-        loop = asyncio.get_running_loop()
-        sending = _Sending(push, loop.create_future(), loop.time() + self._limits.request)
-        self._dispatch(sending)
-        return sending.outcome
+        """As `submit`, for those who wait."""
+        outcome: asyncio.Future[PushOutcome] = asyncio.get_running_loop().create_future()
+
+        def answered(result: PushOutcome) -> None:
+            if not outcome.done():
+                outcome.set_result(result)
+
+        self.submit(push, answered)
+        return outcome
 
     async def close(self) -> None:
         self._closed = True
@@ -115,41 +130,51 @@ class ApnsProvider:
 
     def _dispatch(self, sending: _Sending) -> None:
         if self._closed:
-            sending.outcome.set_result(RetryLater("closed"))
+            asyncio.get_running_loop().call_soon(sending.answered, RetryLater("closed"))
             return
-        best: Http2Connection | None = None
-        most = 0
-        for connection in self._connections:
-            if (room := connection.room) > most:
-                best, most = connection, room
+        best, most = self._roomiest()
         if best is None:
             self._waiting.append(sending)
             self._watch_waiting()
             self._connect_if_useful()
             return
         sending.authorization = None if self._token is None else self._token.authorization()
-        headers = request_headers(
-            sending.push,
-            authority=self._authority,
-            topic=self._topic,
-            authorization=sending.authorization,
-        )
-        answer = best.send(headers, sending.push.payload)
-        answer.add_done_callback(partial(self._answered, best, sending))
+        push = sending.push
+        shared = self._shared_headers(push.urgency, sending.authorization)
+        answered = partial(self._answered, best, sending)
+        best.request(shared, PATH + push.device_token, own_headers(push), push.payload, answered)
         if most <= best.streams:
             self._connect_if_useful()
 
-    def _answered(
-        self, connection: Http2Connection, sending: _Sending, answer: asyncio.Future[Result]
-    ) -> None:
-        if not sending.outcome.done():  # otherwise nobody wants to know
-            result = answer.result()
-            if isinstance(result, Answer):
-                self._settle(connection, sending, result)
-            elif isinstance(result, Unprocessed):
-                self._move(connection, sending)
-            else:
-                sending.outcome.set_result(_outcome_without_answer(result))
+    def _roomiest(self) -> tuple[Http2Connection | None, int]:
+        """The connection with the most room, and how much that is; looked for anew after some pushes."""
+        if self._pushes_to_best and self._best is not None and (room := self._best.room):
+            self._pushes_to_best -= 1
+            return self._best, room
+        self._best, most = None, 0
+        for connection in self._connections:
+            if (room := connection.room) > most:
+                self._best, most = connection, room
+        self._pushes_to_best = min(PUSHES_TO_BEST, most // 4)
+        return self._best, most
+
+    def _shared_headers(self, urgency: Urgency, authorization: bytes | None) -> SharedHeaders:
+        """The same object until the authorization changes."""
+        known = self._shared.get(urgency)
+        if known is None or known[0] is not authorization:
+            shared = shared_headers(
+                urgency, authority=self._authority, topic=self._topic, authorization=authorization
+            )
+            known = self._shared[urgency] = authorization, shared
+        return known[1]
+
+    def _answered(self, connection: Http2Connection, sending: _Sending, result: Result) -> None:
+        if isinstance(result, Answer):
+            self._settle(connection, sending, result)
+        elif isinstance(result, Unprocessed):
+            self._move(connection, sending)
+        else:
+            sending.answered(_outcome_without_answer(result))
         if self._waiting or self._room_wanted:
             self._use_room()
 
@@ -159,7 +184,7 @@ class ApnsProvider:
         if sending.moves <= MOST_MOVES:
             self._dispatch(sending)
         else:
-            sending.outcome.set_result(RetryLater(Failure.CONNECTION.value))
+            sending.answered(RetryLater(Failure.CONNECTION.value))
 
     def _settle(self, connection: Http2Connection, sending: _Sending, answer: Answer) -> None:
         outcome = apns_outcome(answer)
@@ -174,7 +199,7 @@ class ApnsProvider:
         ):
             self._dispatch(sending)  # with the new one; if that is no better, there is no newer one
             return
-        sending.outcome.set_result(outcome)
+        sending.answered(outcome)
 
     # Connections
 
@@ -221,9 +246,7 @@ class ApnsProvider:
 
     def _use_room(self) -> None:
         while self._waiting and any(connection.room for connection in self._connections):
-            sending = self._waiting.popleft()
-            if not sending.outcome.done():
-                self._dispatch(sending)
+            self._dispatch(self._waiting.popleft())
         if self._waiting:
             self._connect_if_useful()
         if self._room_wanted and self.room > 0:
@@ -251,12 +274,10 @@ class ApnsProvider:
     def _fail_waiting(self, reason: str, overdue_at: float = float("inf")) -> None:
         waiting, self._waiting = self._waiting, deque()
         for sending in waiting:
-            if sending.outcome.done():
-                continue
             if sending.deadline > overdue_at:
                 self._waiting.append(sending)
             else:
-                sending.outcome.set_result(RetryLater(reason))
+                sending.answered(RetryLater(reason))
 
 
 def _outcome_without_answer(result: Unanswered) -> PushOutcome:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tocsin.push.http2.hpack import Header
+from tocsin.push.http2.request_blocks import OwnHeader, SharedHeaders
 from tocsin.push.provider import PushRequest, Urgency
 
 PATH: Final = b"/3/device/"
@@ -23,22 +24,34 @@ ADDED: Final = (APNS_ID, APNS_EXPIRATION)
 """What the reference does not send; they come last."""
 
 
+def shared_headers(
+    urgency: Urgency, *, authority: bytes, topic: bytes, authorization: bytes | None
+) -> SharedHeaders:
+    """What all pushes of one urgency have in common; `apns-priority` 10 is the default."""
+    after: list[Header] = [
+        (b"apns-topic", topic, False),
+        (b"apns-push-type", urgency.value.encode(), False),
+    ]
+    if authorization is not None:
+        after.append((b"authorization", authorization, False))
+    if urgency is Urgency.BACKGROUND:
+        after.append((b"apns-priority", b"5", False))
+    before = ((b":authority", authority, False), (b":scheme", b"https", False), (b":method", b"POST", False))
+    return SharedHeaders(before, tuple(after))
+
+
+def own_headers(push: PushRequest) -> tuple[OwnHeader, ...]:
+    """What differs from push to push, besides the path: it is kept out of the compression's table."""
+    return (
+        OwnHeader(APNS_ID, push.push_id.encode()),
+        OwnHeader(APNS_EXPIRATION, b"%d" % push.expires_at),
+    )
+
+
 def request_headers(
     push: PushRequest, *, authority: bytes, topic: bytes, authorization: bytes | None
 ) -> Sequence[Header]:
-    """What differs from push to push is kept out of the compression's table; `apns-priority` 10 is the default."""
-    headers: list[Header] = [
-        (b":authority", authority, False),
-        (b":scheme", b"https", False),
-        (b":method", b"POST", False),
-        (b":path", PATH + push.device_token, True),
-        (b"apns-topic", topic, False),
-        (b"apns-push-type", push.urgency.value.encode(), False),
-    ]
-    if authorization is not None:
-        headers.append((b"authorization", authorization, False))
-    if push.urgency is Urgency.BACKGROUND:
-        headers.append((b"apns-priority", b"5", False))
-    headers.append((APNS_ID, push.push_id.encode(), True))
-    headers.append((APNS_EXPIRATION, b"%d" % push.expires_at, True))
-    return headers
+    """All of them, in their order."""
+    shared = shared_headers(push.urgency, authority=authority, topic=topic, authorization=authorization)
+    own = [(name, value, True) for name, value in own_headers(push)]
+    return [*shared.before_path, (b":path", PATH + push.device_token, True), *shared.after_path, *own]

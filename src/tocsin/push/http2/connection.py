@@ -41,7 +41,7 @@ from tocsin.push.http2.frames import (
     unpadded,
 )
 from tocsin.push.http2.header_blocks import HeaderBlock, HeaderBlocks
-from tocsin.push.http2.hpack import Header, new_encoder
+from tocsin.push.http2.hpack import Header
 from tocsin.push.http2.limits import (
     IDLE_FRAMES_PER_ANSWER,
     LAST_STREAM_ID,
@@ -52,6 +52,7 @@ from tocsin.push.http2.limits import (
     Http2Limits,
 )
 from tocsin.push.http2.outflow import Outflow
+from tocsin.push.http2.request_blocks import OwnHeader, RequestBlocks, SharedHeaders
 from tocsin.push.http2.tls_stream import StreamFailed, TlsStream
 
 
@@ -67,7 +68,7 @@ class Http2Connection:
         self._limits = limits
         self._on_change = on_change
         self._frames = FrameReader()
-        self._encoder = new_encoder()
+        self._blocks = RequestBlocks()
         self._header_blocks = HeaderBlocks()
         self._outflow = Outflow(stream.write)
         self._streams: dict[int, Exchange] = {}
@@ -131,20 +132,42 @@ class Http2Connection:
     def send(self, headers: Sequence[Header], body: bytes) -> asyncio.Future[Result]:
         """Only when there is room. The result is never an exception."""
         answer: asyncio.Future[Result] = self._loop.create_future()
+
+        def answered(result: Result) -> None:
+            if not answer.done():
+                answer.set_result(result)
+
         if self.room <= 0:
-            answer.set_result(Unprocessed(self.lost or "no room"))
-            return answer
+            answered(Unprocessed(self.lost or "no room"))
+        else:
+            self._open(self._blocks.encode(tuple(headers)), body, answered)
+        return answer
+
+    def request(
+        self,
+        shared: SharedHeaders,
+        path: bytes,
+        own: tuple[OwnHeader, ...],
+        body: bytes,
+        answered: Callable[[Result], None],
+    ) -> None:
+        """As `send`, for one of many requests with shared headers. `answered` is called in another turn of the loop."""
+        if self.room <= 0:
+            self._loop.call_soon(answered, Unprocessed(self.lost or "no room"))
+        else:
+            self._open(self._blocks.encode_request(shared, path, own), body, answered)
+
+    def _open(self, block: bytes, body: bytes, answered: Callable[[Result], None]) -> None:
         stream_id = self._next_id
         self._next_id += 2
         if self._next_id > LAST_STREAM_ID:
             self.draining = True
-        deadline = self._loop.time() + self._limits.request
-        exchange = Exchange(answer, deadline, self._outflow.stream_window)
+        now = self._loop.time()
+        exchange = Exchange(answered, now + self._limits.request, self._outflow.stream_window)
         if not self._streams:
-            self._heard_at = self._loop.time()  # the silence before was not one of an answer
+            self._heard_at = now  # the silence before was not one of an answer
         self._streams[stream_id] = exchange
-        self._outflow.send(stream_id, exchange, self._encoder.encode(headers), body)
-        return answer
+        self._outflow.send(stream_id, exchange, block, body)
 
     def close(self, reason: str) -> None:
         """At once: what is under way fails as unanswered."""
@@ -316,7 +339,7 @@ class Http2Connection:
         if (frame_limit := settings.get(Setting.MAX_FRAME_SIZE)) is not None:
             self._outflow.frame_limit = min(65_535, frame_limit)
         if (table := settings.get(Setting.HEADER_TABLE_SIZE)) is not None:
-            self._encoder.header_table_size = min(table, 4096)
+            self._blocks.change_table_size(min(table, 4096))
         if (window := settings.get(Setting.INITIAL_WINDOW_SIZE)) is not None:
             self._outflow.change_stream_window(window, self._streams.values())
         if not self._settled.done():

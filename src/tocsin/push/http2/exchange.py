@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
@@ -50,7 +51,8 @@ class MalformedAnswer(Exception):
 
 @dataclass(slots=True)
 class Exchange:
-    answer: asyncio.Future[Result]
+    answered: Callable[[Result], None]
+    """Called once, in another turn of the loop."""
     deadline: float
     window: int
     """Bytes of the body that the peer takes for this stream."""
@@ -58,6 +60,7 @@ class Exchange:
     status: int = 0
     headers: dict[bytes, bytes] = field(default_factory=dict)
     body: bytes = b""
+    ended: bool = False
 
     def read_headers(self, headers: dict[bytes, bytes], *, last: bool) -> None:
         """Of the answer, of an answer before it (1xx), or after the body. Raises MalformedAnswer."""
@@ -84,8 +87,9 @@ class Exchange:
         return True
 
     def end(self, result: Result) -> None:
-        if not self.answer.done():
-            self.answer.set_result(result)
+        if not self.ended:
+            self.ended = True
+            asyncio.get_running_loop().call_soon(self.answered, result)
 
     def fail(self, failure: Failure, reason: str) -> None:
         self.end(Unanswered(failure, reason, self.status))

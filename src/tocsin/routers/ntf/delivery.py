@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from tocsin.config.ntf_settings import DeliverySettings
 from tocsin.crypto.boxes import box_key
@@ -24,7 +24,7 @@ from tocsin.observability.ntf_counters import NtfCounters
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import CheckMessagesPush, Push, push_json, seal_code
 from tocsin.push.provider import Provider, PushRequest, Urgency
-from tocsin.routers.ntf.delivery_lane import DeliveryLane, OtherPush
+from tocsin.routers.ntf.delivery_lane import STORE_RETRY_SECONDS, DeliveryLane, OtherPush
 from tocsin.routers.ntf.events import NtfEvents
 from tocsin.routers.ntf.outcome_writer import OutcomeWriter
 from tocsin.routers.ntf.push_contents import code_push_id, periodic_push_id
@@ -33,6 +33,8 @@ from tocsin.stores.ntf_records import TokenRecord
 from tocsin.stores.ntf_store import NtfStore
 
 RECOVERY_PAGE = 10_000
+RESTART_SECONDS = 1.0
+"""After a failure that nobody thought of."""
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +77,8 @@ class PushDelivery:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> PushDelivery:
-        self._tasks = [asyncio.create_task(lane.run()) for lane in self.lanes.values()]
-        self._tasks.append(asyncio.create_task(self._outcomes.run()))
+        works = [*(lane.run for lane in self.lanes.values()), self._outcomes.run]
+        self._tasks = [asyncio.create_task(self._keep_running(work)) for work in works]
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -92,11 +94,25 @@ class PushDelivery:
         except StoreError as error:
             logger.error("outcomes of pushes are not written: %s", error)
 
+    async def _keep_running(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Whatever goes wrong, e.g. with a damaged record: there is never a dead worker."""
+        while True:
+            try:
+                await work()
+            except Exception:
+                logger.exception("a part of the delivery failed; it goes on")
+                await asyncio.sleep(RESTART_SECONDS)
+
     async def recover(self) -> int:
-        """Notifications that were pending when the router stopped; how many tokens have some."""
+        """Looks in the store for what is pending, at the start above all; how many tokens have something."""
         found, after = 0, None
         while True:
-            token_ids = await self._store.tokens_with_pending(after, RECOVERY_PAGE)
+            try:
+                token_ids = await self._store.tokens_with_pending(after, RECOVERY_PAGE)
+            except StoreError as error:
+                logger.error("pending notifications cannot be read, trying again: %s", error)
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+                continue
             for token_id in token_ids:
                 self.notify(token_id, None)
             found += len(token_ids)

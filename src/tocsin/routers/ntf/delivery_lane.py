@@ -92,6 +92,7 @@ class DeliveryLane:
         self._events = events
         self._hand_over = hand_over
         self._counts = counts(name)
+        self._loop = asyncio.get_running_loop()
         self._tokens: dict[bytes, None] = {}
         """With something pending, not under way; in the order in which they came."""
         self._under_way: dict[bytes, bool] = {}
@@ -174,7 +175,12 @@ class DeliveryLane:
                 self._tokens[token_id] = None
             raise
         for due in dues:
-            self._send_messages(due)
+            try:
+                self._send_messages(due)
+            except Exception:
+                # One token whose record is damaged must not hold up those that were read with it.
+                logger.exception("a push could not be made; its notifications stay pending")
+                self._under_way.pop(due.token.token_id, None)
         for token_id in set(batch).difference(due.token.token_id for due in dues):
             self._attempts.pop(token_id, None)
             self._finish(token_id, more=False)
@@ -196,9 +202,9 @@ class DeliveryLane:
             self._settle(token, [oldest], "too_large", attempt, more=True)
             return
         self._events.attempted(token, contents.chosen, attempt)
-        answer = self.provider.send(self._message_request(token, contents))
-        sent_at = asyncio.get_running_loop().time()
-        answer.add_done_callback(partial(self._messages_answered, token, contents, attempt, sent_at))
+        sent_at = self._loop.time()
+        answered = partial(self._messages_answered, token, contents, attempt, sent_at)
+        self.provider.submit(self._message_request(token, contents), answered)
 
     def _message_request(self, token: TokenRecord, contents: PushContents) -> PushRequest:
         nonce = self._randomness.new_id()
@@ -218,16 +224,12 @@ class DeliveryLane:
         contents: PushContents,
         attempt: int,
         sent_at: float,
-        answer: asyncio.Future[PushOutcome],
+        outcome: PushOutcome,
     ) -> None:
-        if answer.cancelled():  # the router stops; the notifications are pending
-            return
         if self._counts:
-            took = asyncio.get_running_loop().time() - sent_at
-            self._counters.latencies.provider_answer.observe(took)
+            self._counters.latencies.provider_answer.observe(self._loop.time() - sent_at)
         token_id = token.token_id
         pending = [each for each in contents.chosen if each.pending]
-        outcome = answer.result()
         if isinstance(outcome, RetryLater):
             self._counters.pushes_retried += self._counts
             self._attempts[token_id] = attempt + 1
@@ -242,7 +244,6 @@ class DeliveryLane:
                 if _speaks_of_the_past(outcome, token):
                     self._settle(token, pending, "stale_refusal", attempt, more=contents.more)
                 else:
-                    self._events.settled(token, pending, "token_invalid", attempt)
                     self._invalidate(token, outcome)
             case Refused(reason):
                 self._settle(token, pending, reason, attempt, more=contents.more)
@@ -254,9 +255,9 @@ class DeliveryLane:
         self._counters.notifications_delivered += accepted
         self._counters.notifications_failed += not accepted
         own = self._counters.own
-        own.count_push(
-            own.delivered if accepted else own.failed, [each.queue.router.hosts for each in pending]
-        )
+        if own.domains:
+            hosts = [each.queue.router.hosts for each in pending]
+            own.count_push(own.delivered if accepted else own.failed, hosts)
 
     def _again(self, token_id: bytes) -> None:
         """A token's push is due for another attempt."""
@@ -283,9 +284,13 @@ class DeliveryLane:
         *,
         more: bool,
     ) -> None:
-        self._events.settled(token, notifications, outcome, attempt)
         self._outcomes.settle(
-            [Settled(token.token_id, each.queue, each.nonce, outcome) for each in notifications],
+            [
+                Settled(
+                    token.token_id, each.queue, each.nonce, outcome, self._name, each.received_at, attempt
+                )
+                for each in notifications
+            ],
             partial(self._finish, token.token_id, more=more),
         )
 
@@ -301,12 +306,9 @@ class DeliveryLane:
             self.add(token_id)
 
     def _send_other(self, push: OtherPush) -> None:
-        self.provider.send(push.request).add_done_callback(partial(self._other_answered, push))
+        self.provider.submit(push.request, partial(self._other_answered, push))
 
-    def _other_answered(self, push: OtherPush, answer: asyncio.Future[PushOutcome]) -> None:
-        if answer.cancelled():
-            return
-        outcome = answer.result()
+    def _other_answered(self, push: OtherPush, outcome: PushOutcome) -> None:
         match outcome:
             case Accepted():
                 self._other_delivered(push)

@@ -10,6 +10,7 @@ from tocsin.observability.event_log import EventLog
 from tocsin.observability.ntf_latencies import NtfLatencies
 from tocsin.observability.pseudonyms import PseudonymKeys, PseudonymPeriod
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
+from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import (
     SubscriptionStatus,
     TokenStatus,
@@ -18,10 +19,12 @@ from tocsin.protocol.ntf.statuses import (
 from tocsin.protocol.ntf.versions import INVALID_REASON_VERSION
 from tocsin.routers.ntf.work import counts
 from tocsin.stores.ntf_records import (
+    Ended,
     LastNotification,
     NotRecorded,
     ReceivedNotification,
     Recorded,
+    Settled,
     TokenRecord,
 )
 
@@ -48,57 +51,87 @@ class EventRecorder:
     ) -> None:
         if self._log is None or self._keys is None:
             return
-        period, at, mono = self._now(self._keys)
         host = router.location.hosts[0]
-        events: list[DeliveryEvent] = []
+        writing = _Writing(self._keys, self._instance)
         for notification, result in zip(notifications, results, strict=True):
             if result is NotRecorded.DUPLICATE:
                 continue
-            notifier_id = notification.notifier_id
-            queue = period.queue(notifier_id)
-            if isinstance(result, NotRecorded):
-                stage, token, provider = Stage.UNKNOWN_QUEUE, "", ""
-            else:
-                stage, token, provider = Stage.RECEIVED, period.token(result.token_id), result.provider.text
+            notifier_id, received_at = notification.notifier_id, notification.received_at
+            token_id = provider = None
+            stage = Stage.UNKNOWN_QUEUE
+            if isinstance(result, Recorded):
+                stage, token_id, provider = Stage.RECEIVED, result.token_id, result.provider
                 if result.superseded is not None:
-                    replaced = period.notification(notifier_id, result.superseded)
-                    events.append(
-                        self._event(
-                            Stage.SUPERSEDED, replaced, queue, token, host, provider, period, at, mono
-                        )
+                    before = received_at if result.superseded_at is None else result.superseded_at
+                    writing.add(
+                        Stage.SUPERSEDED, notifier_id, result.superseded, before, host, token_id, provider
                     )
-            name = period.notification(notifier_id, notification.nonce)
-            events.append(
-                self._event(
-                    stage,
-                    name,
-                    queue,
-                    token,
-                    host,
-                    provider,
-                    period,
-                    at,
-                    mono,
-                    size=len(notification.sealed_meta),
-                )
+            size = len(notification.sealed_meta)
+            writing.add(
+                stage, notifier_id, notification.nonce, received_at, host, token_id, provider, size=size
             )
-        if events:
-            self._log.append(events)
+        if writing.events:
+            self._log.append(writing.events)
+
+    def ended(self, ended: Sequence[Ended]) -> None:
+        if self._log is None or self._keys is None:
+            return
+        writing = _Writing(self._keys, self._instance)
+        for each in ended:
+            queue = each.queue
+            writing.add(
+                Stage.FAILED,
+                queue.notifier_id,
+                each.nonce,
+                each.received_at,
+                queue.router.hosts[0],
+                each.token_id,
+                each.provider,
+                reason=each.outcome,
+            )
+        self._log.append(writing.events)
 
     def attempted(self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int) -> None:
-        self._record(Stage.ATTEMPTED, token, notifications, "", attempt)
+        if self._log is None or self._keys is None:
+            return
+        writing = _Writing(self._keys, self._instance)
+        for each in notifications:
+            if each.pending:
+                writing.add(
+                    Stage.ATTEMPTED,
+                    each.queue.notifier_id,
+                    each.nonce,
+                    each.received_at,
+                    each.queue.router.hosts[0],
+                    token.token_id,
+                    token.device_token.provider,
+                    attempt=attempt,
+                )
+        if writing.events:
+            self._log.append(writing.events)
 
-    def settled(
-        self, token: TokenRecord, notifications: Sequence[LastNotification], outcome: str, attempt: int
-    ) -> None:
-        if outcome == ACCEPTED:
-            if counts(token.device_token.provider):
-                now = time.time()
-                for each in notifications:
-                    self._latencies.received_to_accepted.observe(now - each.received_at)
-            self._record(Stage.ACCEPTED, token, notifications, "", attempt)
-        else:
-            self._record(Stage.FAILED, token, notifications, outcome, attempt)
+    def settled(self, settled: Sequence[Settled]) -> None:
+        now = time.time()
+        for each in settled:
+            if each.outcome == ACCEPTED and counts(each.provider):
+                self._latencies.received_to_accepted.observe(now - each.received_at)
+        if self._log is None or self._keys is None:
+            return
+        writing = _Writing(self._keys, self._instance)
+        for each in settled:
+            accepted = each.outcome == ACCEPTED
+            writing.add(
+                Stage.ACCEPTED if accepted else Stage.FAILED,
+                each.queue.notifier_id,
+                each.nonce,
+                each.received_at,
+                each.queue.router.hosts[0],
+                each.token_id,
+                each.provider,
+                reason="" if accepted else each.outcome,
+                attempt=each.attempt,
+            )
+        self._log.append(writing.events)
 
     def token_changed(
         self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
@@ -153,73 +186,56 @@ class EventRecorder:
             )
         self._log.append(events)
 
-    def _record(
-        self,
-        stage: Stage,
-        token: TokenRecord,
-        notifications: Sequence[LastNotification],
-        reason: str,
-        attempt: int,
-    ) -> None:
-        if self._log is None or self._keys is None:
-            return
-        period, at, mono = self._now(self._keys)
-        owner, provider = period.token(token.token_id), token.device_token.provider.text
-        self._log.append(
-            [
-                self._event(
-                    stage,
-                    period.notification(each.queue.notifier_id, each.nonce),
-                    period.queue(each.queue.notifier_id),
-                    owner,
-                    each.queue.router.hosts[0],
-                    provider,
-                    period,
-                    at,
-                    mono,
-                    reason=reason,
-                    attempt=attempt,
-                )
-                for each in notifications
-                if each.pending
-            ]
-        )
+    @staticmethod
+    def _now(keys: PseudonymKeys) -> tuple[PseudonymPeriod, int, int]:
+        return keys.current(), int(time.time() * 1_000_000), time.monotonic_ns() // 1000
 
-    def _event(
+
+class _Writing:
+    """Events of one moment."""
+
+    def __init__(self, keys: PseudonymKeys, instance: str) -> None:
+        self.events: list[DeliveryEvent] = []
+        self._keys = keys
+        self._instance = instance
+        self._at, self._mono = int(time.time() * 1_000_000), time.monotonic_ns() // 1000
+
+    def add(
         self,
         stage: Stage,
-        notification: str,
-        queue: str,
-        token: str,
+        notifier_id: bytes,
+        nonce: bytes,
+        received_at: float,
         smp_host: str,
-        provider: str,
-        period: PseudonymPeriod,
-        at: int,
-        mono: int,
+        token_id: bytes | None,
+        provider: PushProvider | None,
         *,
         reason: str = "",
         attempt: int = 0,
         size: int = 0,
-    ) -> DeliveryEvent:
-        """Its id depends on the notification and the stage alone, so that a repeat after a crash is recognised."""
-        number = f".{attempt}" if stage is Stage.ATTEMPTED else ""
-        return DeliveryEvent(
-            id=f"{notification}.{stage}{number}",
-            stage=stage,
-            at=at,
-            mono=mono,
-            router=self._instance,
-            period=period.name,
-            notification=notification,
-            queue=queue,
-            token=token,
-            smp_host=smp_host,
-            provider=provider,
-            reason=reason,
-            attempt=attempt,
-            size=size,
-        )
+    ) -> None:
+        """All stages of a notification are hidden by the key of the day on which it was received.
 
-    @staticmethod
-    def _now(keys: PseudonymKeys) -> tuple[PseudonymPeriod, int, int]:
-        return keys.current(), int(time.time() * 1_000_000), time.monotonic_ns() // 1000
+        An event's id depends on the notification and the stage alone, so that a repeat after a crash is recognised.
+        """
+        period = self._keys.at(received_at)
+        notification = period.notification(notifier_id, nonce)
+        number = f".{attempt}" if stage is Stage.ATTEMPTED else ""
+        self.events.append(
+            DeliveryEvent(
+                id=f"{notification}.{stage}{number}",
+                stage=stage,
+                at=self._at,
+                mono=self._mono,
+                router=self._instance,
+                period=period.name,
+                notification=notification,
+                queue=period.queue(notifier_id),
+                token="" if token_id is None else period.token(token_id),
+                smp_host=smp_host,
+                provider="" if provider is None else provider.text,
+                reason=reason,
+                attempt=attempt,
+                size=size,
+            )
+        )

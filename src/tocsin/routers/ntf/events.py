@@ -8,10 +8,12 @@ from typing import Protocol
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
 from tocsin.stores.ntf_records import (
+    Ended,
     LastNotification,
     NotRecorded,
     ReceivedNotification,
     Recorded,
+    Settled,
     TokenRecord,
 )
 
@@ -30,10 +32,11 @@ class NtfEvents(Protocol):
     def attempted(self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int) -> None:
         """A push with these is sent to the provider."""
 
-    def settled(
-        self, token: TokenRecord, notifications: Sequence[LastNotification], outcome: str, attempt: int
-    ) -> None:
-        """`accepted`, or the reason of the failure; not on disk yet."""
+    def settled(self, settled: Sequence[Settled]) -> None:
+        """Accepted, or failed; not on disk yet."""
+
+    def ended(self, ended: Sequence[Ended]) -> None:
+        """Because their token or subscription goes or is invalid, or they are too old; not on disk yet."""
 
     def token_changed(
         self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
@@ -60,9 +63,10 @@ class NoEvents:
     def attempted(self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int) -> None:
         pass
 
-    def settled(
-        self, token: TokenRecord, notifications: Sequence[LastNotification], outcome: str, attempt: int
-    ) -> None:
+    def settled(self, settled: Sequence[Settled]) -> None:
+        pass
+
+    def ended(self, ended: Sequence[Ended]) -> None:
         pass
 
     def token_changed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from tocsin.errors import StoreError
@@ -35,12 +35,15 @@ class Notifications:
         clock: FineClock,
         events: NtfEvents,
         notify: Callable[[bytes, PushProvider], None],
+        recover: Callable[[], Awaitable[object]],
     ) -> None:
+        """`recover` makes the delivery look for everything that is pending."""
         self._store = store
         self._counters = counters
         self._clock = clock
         self._events = events
         self._notify = notify
+        self._recover = recover
 
     async def receive(
         self, router: RouterAddress, notifications: Sequence[tuple[bytes, NotificationReceived]]
@@ -53,6 +56,7 @@ class Notifications:
             if len(event.sealed_meta) <= MAX_META_BYTES
         ]
         self._counters.notifications_malformed += len(notifications) - len(batch)
+        failed = False
         while batch:
             try:
                 results = await self._store.add_notifications(
@@ -60,11 +64,15 @@ class Notifications:
                 )
                 break
             except StoreError as error:
+                failed = True
                 self._counters.store_errors += 1
                 logger.error("notifications of %s wait for the store: %s", router.name, error)
                 await asyncio.sleep(STORE_RETRY_SECONDS)
         else:
             return
+        if failed and NotRecorded.DUPLICATE in results:
+            # They may have been stored by the attempt that failed, and nobody was told.
+            await self._recover()
         own = self._counters.own.host_of(router.location.hosts)
         stored_after = self._clock.exactly() - now
         for notification, result in zip(batch, results, strict=True):

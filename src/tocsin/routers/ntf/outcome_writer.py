@@ -85,7 +85,7 @@ class OutcomeWriter:
                 if not self._periodic[at]:
                     del self._periodic[at]
             if settled:
-                await self._store.settle(settled)
+                await self._store.settle(settled, self._events.settled)
         except BaseException:
             self._settled, self._then = settled + self._settled, then + self._then
             raise

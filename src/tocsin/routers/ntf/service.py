@@ -11,7 +11,6 @@ from typing import Final
 from tocsin.clients.settings import ClientSettings
 from tocsin.config.ntf_settings import NtfSettings
 from tocsin.crypto.credentials import Credentials
-from tocsin.errors import StoreError
 from tocsin.observability.client_metrics import ClientMetrics, NoMetrics
 from tocsin.observability.ntf_counters import NtfCounters
 from tocsin.protocol.ntf.device_tokens import PushProvider
@@ -35,7 +34,6 @@ from tocsin.transport.tls_contexts import server_context
 from tocsin.wire.versions import VersionRange
 
 EXPIRY_INTERVAL: Final = 600.0
-STORE_RETRY_SECONDS: Final = 1.0
 PERIODIC_AT_ONCE: Final = 1000
 """Periodic pushes are added in such portions, when the ones before have gone."""
 
@@ -81,8 +79,9 @@ async def running_ntf_router(
     clock, randomness = clock or SystemClock(), randomness or SystemRandomness()
     counters, events = counters or NtfCounters(), events or NoEvents()
     counters.own.domains = settings.subscriber.own_server_domains
+    store.tell_ended(events.ended)
     delivery = PushDelivery(store, providers, settings.delivery, counters, clock, randomness, events)
-    notifications = Notifications(store, counters, clock, events, delivery.notify)
+    notifications = Notifications(store, counters, clock, events, delivery.notify, delivery.recover)
     service = None
     if settings.subscriber.use_service_credentials:
         service = ServiceIdentity(credentials, ServiceRole.NOTIFIER)
@@ -190,14 +189,7 @@ class _Timers:
 
     async def _recover(self) -> None:
         """What was pending when the router stopped."""
-        while True:
-            try:
-                found = await self._delivery.recover()
-                break
-            except StoreError as error:
-                logger.error("pending notifications cannot be read, trying again: %s", error)
-                await asyncio.sleep(STORE_RETRY_SECONDS)
-        if found:
+        if found := await self._delivery.recover():
             logger.info("%d tokens have notifications from before the start", found)
 
     async def _push_periodically(self) -> None:

@@ -14,6 +14,7 @@ from tocsin.stores.ntf_records import (
     EXPIRED,
     Accounting,
     DuePush,
+    Ended,
     LastNotification,
     NotRecorded,
     ReceivedNotification,
@@ -63,6 +64,7 @@ class MemoryNotifications:
             record.token_id,
             record.device_token.provider,
             None if superseded is None else superseded.nonce,
+            None if superseded is None else superseded.received_at,
         )
 
     async def due_pushes(self, token_ids: Sequence[bytes]) -> list[DuePush]:
@@ -90,17 +92,27 @@ class MemoryNotifications:
             due.append(DuePush(token.record, notifications))
         return due
 
-    async def settle(self, settled: Sequence[Settled]) -> None:
-        for each in settled:
-            row = self._tables.routers.row_of(each.queue)
-            token = self._tables.owner(row) if row is not None else None
-            if row is None or token is None or token.record.token_id != each.token_id or token.last is None:
-                continue
-            last = token.last.get(row)
-            if last is not None and last.nonce == each.nonce:
-                self._tables.end_pending(token, row, each.outcome)
-                self._tables.notifications.prune(token)
+    async def settle(
+        self,
+        settled: Sequence[Settled],
+        before_commit: Callable[[Sequence[Settled]], None] | None = None,
+    ) -> None:
+        ended = [each for each in settled if self._settle(each)]
+        if before_commit is not None and ended:
+            before_commit(ended)
         await self._tables.journal.commit()
+
+    def _settle(self, settled: Settled) -> bool:
+        row = self._tables.routers.row_of(settled.queue)
+        token = self._tables.owner(row) if row is not None else None
+        if row is None or token is None or token.record.token_id != settled.token_id or token.last is None:
+            return False
+        last = token.last.get(row)
+        if last is None or last.nonce != settled.nonce:
+            return False
+        ended = self._tables.end_pending(token, row, settled.outcome)
+        self._tables.notifications.prune(token)
+        return ended
 
     async def tokens_with_pending(self, after: bytes | None, limit: int) -> list[bytes]:
         return self._tables.notifications.page_with_pending(after, limit)
@@ -115,6 +127,9 @@ class MemoryNotifications:
                 await asyncio.sleep(0)
         await self._tables.journal.commit()
         return expired
+
+    def tell_ended(self, tell: Callable[[Sequence[Ended]], None]) -> None:
+        self._tables.tell_ended = tell
 
     async def accounting(self) -> Accounting:
         return self._tables.notifications.accounting()

@@ -6,6 +6,7 @@ happens in many places; other changes are told by the caller.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,7 +18,7 @@ from tocsin.stores.memory.ntf_routers import SubscribedRouters
 from tocsin.stores.memory.ntf_store_log import SubscriptionStatusSet
 from tocsin.stores.memory.subscription_table import ID_BYTES, Subscription
 from tocsin.stores.memory.token_table import KeptToken, TokenTable
-from tocsin.stores.ntf_records import TOKEN_REMOVED, SubscriptionRecord
+from tocsin.stores.ntf_records import TOKEN_REMOVED, Ended, SubscriptionRecord
 
 _ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
 
@@ -28,6 +29,7 @@ class NtfTables:
         self.routers: Final = SubscribedRouters()
         self.notifications: Final = NotificationTable()
         self.journal: NtfJournal = journal or NoNtfJournal()
+        self.tell_ended: Callable[[Sequence[Ended]], None] | None = None
 
     def owner(self, row: int) -> KeptToken:
         return self.tokens.of_number(self.routers.table.token(row))
@@ -122,12 +124,19 @@ class NtfTables:
             if last.pending and (before is None or last.received_at < before)
         ]
         for row in rows:
-            self.end_pending(token, row, outcome)
+            self._end_and_tell(token, row, outcome)
         self.notifications.prune(token)
         return len(rows)
 
+    def _end_and_tell(self, token: KeptToken, row: int, outcome: str) -> None:
+        last = token.last.get(row) if token.last is not None else None
+        if self.end_pending(token, row, outcome) and last is not None and self.tell_ended is not None:
+            record = token.record
+            queue, provider = self.routers.queue(row), record.device_token.provider
+            self.tell_ended([Ended(record.token_id, provider, queue, last.nonce, last.received_at, outcome)])
+
     def _remove_row(self, token: KeptToken, row: int, outcome: str) -> None:
         """All but the token's own list of rows."""
-        self.end_pending(token, row, outcome)
+        self._end_and_tell(token, row, outcome)
         self.notifications.forget(token, row)
         self.routers.remove(row)

@@ -26,7 +26,16 @@ from tocsin.stores.ntf_records import (
     Recorded,
     Settled,
 )
-from tocsin.stores.postgres.ntf_outcomes import RECEIVED, SUPERSEDED, count_outcome, count_outcomes, prune
+from tocsin.stores.postgres.ntf_outcomes import (
+    END_OF_OLD,
+    PROVIDERS,
+    RECEIVED,
+    SUPERSEDED,
+    TellEnded,
+    count_outcomes,
+    end_pending,
+    prune,
+)
 from tocsin.stores.postgres.ntf_pools import NtfPool, Proxy
 from tocsin.stores.postgres.ntf_rows import (
     SUBSCRIPTIONS,
@@ -36,8 +45,6 @@ from tocsin.stores.postgres.ntf_rows import (
     time_of,
     token_of_row,
 )
-
-_PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
 
 _AT_ROUTER: Final = "v.smp_host = $1 AND v.smp_port = $2 AND v.smp_keyhash = $3"
 _LOCK_TOKENS: Final = f"""
@@ -57,7 +64,8 @@ _LAST: Final = """
 """
 # Locked, so that none comes to its end between being counted as superseded here and being replaced.
 _LOCK_PENDING: Final = """
-    SELECT subscription_id, nonce FROM pending_notifications WHERE subscription_id = ANY($1::bytea[])
+    SELECT subscription_id, nonce, received_at FROM pending_notifications
+    WHERE subscription_id = ANY($1::bytea[])
     ORDER BY subscription_id FOR UPDATE
 """
 _WRITE: Final = """
@@ -95,9 +103,8 @@ _SETTLE: Final = f"""
     WHERE v.smp_host = ended.host AND v.smp_port = ended.port AND v.smp_keyhash = ended.keyhash
         AND s.smp_notifier_id = ended.notifier_id AND s.token_id = ended.token_id
         AND p.subscription_id = s.subscription_id AND p.nonce = ended.nonce
-    RETURNING p.token_id, ended.outcome
+    RETURNING p.token_id, p.nonce, ended.outcome, v.smp_host, v.smp_port, v.smp_keyhash, s.smp_notifier_id
 """  # noqa: S608
-_EXPIRE: Final = "DELETE FROM pending_notifications WHERE received_at < $1 RETURNING token_id"
 ACCOUNTING: Final = """
     SELECT outcome, sum(count)::bigint AS count FROM notification_totals GROUP BY outcome
     UNION ALL SELECT 'pending', count(*) FROM pending_notifications
@@ -109,6 +116,10 @@ class PostgresNotifications:
 
     _clients: NtfPool
     _background: NtfPool
+    _tell_ended: TellEnded | None = None
+
+    def tell_ended(self, tell: TellEnded) -> None:
+        self._tell_ended = tell
 
     async def add_notifications(
         self,
@@ -136,8 +147,12 @@ class PostgresNotifications:
                 found[token_id] = DuePush(token_of_row(of_token[0]), notifications)
         return [found[token_id] for token_id in dict.fromkeys(token_ids) if token_id in found]
 
-    async def settle(self, settled: Sequence[Settled]) -> None:
-        first = {(each.queue, each.nonce, each.token_id): each for each in reversed(settled)}
+    async def settle(
+        self,
+        settled: Sequence[Settled],
+        before_commit: Callable[[Sequence[Settled]], None] | None = None,
+    ) -> None:
+        first = {(each.token_id, each.nonce, each.queue): each for each in reversed(settled)}
         if not first:
             return
         columns = [
@@ -149,6 +164,8 @@ class PostgresNotifications:
             rows = await connection.fetch(_SETTLE, *map(list, zip(*columns, strict=True)))
             await count_outcomes(connection, Counter(row["outcome"] for row in rows))
             await prune(connection, list({row["token_id"] for row in rows}))
+            if before_commit is not None and rows:
+                before_commit([first[row["token_id"], row["nonce"], queue_of_row(row)] for row in rows])
 
         await self._clients.run(work)
 
@@ -160,8 +177,7 @@ class PostgresNotifications:
 
     async def expire_pending(self, before: float) -> int:
         async def work(connection: Proxy) -> int:
-            rows = await connection.fetch(_EXPIRE, before)
-            await count_outcome(connection, EXPIRED, len(rows))
+            rows = await end_pending(connection, END_OF_OLD, before, EXPIRED, self._tell_ended)
             await prune(connection, list({row["token_id"] for row in rows}))
             return len(rows)
 
@@ -179,8 +195,11 @@ class _Batch:
         self._subscriptions: dict[bytes, tuple[bytes, bytes]] = {}
         """Subscription id and token id by notifier id."""
         self._last: dict[bytes, bytes] = {}
-        self._pending: dict[bytes, bytes] = {}
-        """Nonces by subscription id. What is pending may not be the last one, if the reference was here meanwhile."""
+        self._pending: dict[bytes, tuple[bytes, float]] = {}
+        """Nonces and times by subscription id.
+
+        What is pending may not be the last one, if the reference was here meanwhile.
+        """
         self._new: dict[bytes, tuple[bytes, ReceivedNotification]] = {}
         self._counts: Counter[str] = Counter()
 
@@ -191,13 +210,13 @@ class _Batch:
         batch = cls()
         where, notifier_ids = router_row(router), list({each.notifier_id for each in received})
         for row in await connection.fetch(_LOCK_TOKENS, *where, notifier_ids):
-            if row["push_provider"] in _PROVIDERS:
-                batch._providers[row["token_id"]] = _PROVIDERS[row["push_provider"]]
+            if row["push_provider"] in PROVIDERS:
+                batch._providers[row["token_id"]] = PROVIDERS[row["push_provider"]]
         for row in await connection.fetch(_LOCK_QUEUES, *where, notifier_ids, list(batch._providers)):
             batch._subscriptions[row["smp_notifier_id"]] = row["subscription_id"], row["token_id"]
         subscription_ids = [subscription_id for subscription_id, _ in batch._subscriptions.values()]
         for row in await connection.fetch(_LOCK_PENDING, subscription_ids):
-            batch._pending[row["subscription_id"]] = row["nonce"]
+            batch._pending[row["subscription_id"]] = row["nonce"], row["received_at"]
         for row in await connection.fetch(_LAST, subscription_ids):
             batch._last[row["subscription_id"]] = row["nmsg_nonce"]
         return batch
@@ -212,9 +231,10 @@ class _Batch:
         superseded = self._pending.get(subscription_id)
         self._counts[RECEIVED] += 1
         self._counts[SUPERSEDED] += superseded is not None
-        self._last[subscription_id] = self._pending[subscription_id] = received.nonce
+        self._last[subscription_id] = received.nonce
+        self._pending[subscription_id] = received.nonce, received.received_at
         self._new[subscription_id] = token_id, received
-        return Recorded(token_id, self._providers[token_id], superseded)
+        return Recorded(token_id, self._providers[token_id], *(superseded or (None, None)))
 
     async def write(self, connection: Proxy) -> None:
         if not self._new:

@@ -5,12 +5,17 @@ The totals are kept in parts, one for each of a few connections, so that transac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
-from tocsin.stores.ntf_records import KEPT_NOTIFICATIONS
+from asyncpg import Record
+
+from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.stores.ntf_records import KEPT_NOTIFICATIONS, Ended
 from tocsin.stores.postgres.ntf_pools import Proxy
+from tocsin.stores.postgres.ntf_rows import queue_of_row
 
+PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
 RECEIVED: Final = "received"
 SUPERSEDED: Final = "superseded"
 
@@ -38,6 +43,51 @@ _PRUNE: Final = """
         AND last_notifications.nmsg_nonce = ranked.nmsg_nonce
         AND NOT ranked.is_pending AND ranked.place <= ranked.held - $2
 """
+
+
+_END: Final = """
+    WITH gone AS (
+        DELETE FROM pending_notifications WHERE {which}
+        RETURNING subscription_id, token_id, nonce, received_at
+    )
+    SELECT gone.token_id, gone.nonce, gone.received_at, t.push_provider,
+        v.smp_host, v.smp_port, v.smp_keyhash, s.smp_notifier_id
+    FROM gone
+    LEFT JOIN tokens t ON t.token_id = gone.token_id
+    LEFT JOIN subscriptions s ON s.subscription_id = gone.subscription_id
+    LEFT JOIN smp_servers v ON v.smp_server_id = s.smp_server_id
+"""
+END_OF_TOKENS: Final = _END.format(which="token_id = ANY($1::bytea[])")
+END_OF_SUBSCRIPTION: Final = _END.format(which="subscription_id = $1")
+END_OF_OLD: Final = _END.format(which="received_at < $1")
+TellEnded: TypeAlias = Callable[[Sequence[Ended]], None]
+
+
+async def end_pending(
+    connection: Proxy, statement: str, which: object, outcome: str, tell: TellEnded | None
+) -> list[Record]:
+    """Counts and tells what ends; returns its rows.
+
+    What belonged to something that an operator deleted with SQL is counted, but not told: nobody knows whose it was.
+    """
+    rows = await connection.fetch(statement, which)
+    await count_outcome(connection, outcome, len(rows))
+    known = [row for row in rows if row["push_provider"] in PROVIDERS and row["smp_host"] is not None]
+    if known and tell is not None:
+        tell(
+            [
+                Ended(
+                    row["token_id"],
+                    PROVIDERS[row["push_provider"]],
+                    queue_of_row(row),
+                    row["nonce"],
+                    row["received_at"],
+                    outcome,
+                )
+                for row in known
+            ]
+        )
+    return list(rows)
 
 
 async def count_outcomes(connection: Proxy, counts: Mapping[str, int]) -> None:

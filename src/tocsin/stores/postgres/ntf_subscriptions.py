@@ -17,7 +17,7 @@ from tocsin.stores.ntf_records import (
     TokenRecord,
     UsedRouter,
 )
-from tocsin.stores.postgres.ntf_outcomes import count_outcome
+from tocsin.stores.postgres.ntf_outcomes import END_OF_SUBSCRIPTION, TellEnded, end_pending
 from tocsin.stores.postgres.ntf_pools import NtfPool, Proxy, rows_of
 from tocsin.stores.postgres.ntf_rows import (
     SUBSCRIPTION_COLUMNS,
@@ -115,6 +115,7 @@ class PostgresSubscriptions:
 
     _clients: NtfPool
     _background: NtfPool
+    _tell_ended: TellEnded | None
 
     async def subscription(self, subscription_id: bytes) -> tuple[SubscriptionRecord, TokenRecord] | None:
         row = await self._clients.fetchrow(_SUBSCRIPTION, subscription_id)
@@ -151,10 +152,9 @@ class PostgresSubscriptions:
             )
             if not found:
                 return False
-            tag = await connection.execute(
-                "DELETE FROM pending_notifications WHERE subscription_id = $1", subscription_id
+            await end_pending(
+                connection, END_OF_SUBSCRIPTION, subscription_id, SUBSCRIPTION_REMOVED, self._tell_ended
             )
-            await count_outcome(connection, SUBSCRIPTION_REMOVED, rows_of(tag))
             await connection.execute("DELETE FROM subscriptions WHERE subscription_id = $1", subscription_id)
             return True
 

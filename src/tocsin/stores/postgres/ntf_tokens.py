@@ -15,7 +15,7 @@ from tocsin.protocol.ntf.statuses import TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.stores.ntf_records import TOKEN_INVALID, TOKEN_REMOVED, TokenRecord
 from tocsin.stores.ntf_store import Replaced
-from tocsin.stores.postgres.ntf_outcomes import count_outcome, prune
+from tocsin.stores.postgres.ntf_outcomes import END_OF_TOKENS, TellEnded, end_pending, prune
 from tocsin.stores.postgres.ntf_pools import NtfPool, Proxy
 from tocsin.stores.postgres.ntf_rows import (
     SUBSCRIPTIONS,
@@ -80,6 +80,7 @@ class PostgresTokens:
 
     _clients: NtfPool
     _background: NtfPool
+    _tell_ended: TellEnded | None
 
     async def token(self, token_id: bytes) -> TokenRecord | None:
         row = await self._clients.fetchrow(_TOKEN, token_id)
@@ -121,7 +122,7 @@ class PostgresTokens:
                 return None
             if own["status"] != "ACTIVE":
                 await connection.execute("UPDATE tokens SET status = 'ACTIVE' WHERE token_id = $1", token_id)
-            return await _remove_tokens(connection, list(rows)) if rows else []
+            return await _remove_tokens(connection, list(rows), self._tell_ended) if rows else []
 
         return await self._clients.run(work)
 
@@ -138,7 +139,7 @@ class PostgresTokens:
             )
             if before is None:
                 return False
-            await _end_pending(connection, [token_id], TOKEN_INVALID)
+            await end_pending(connection, END_OF_TOKENS, [token_id], TOKEN_INVALID, self._tell_ended)
             await prune(connection, [token_id])
             if before == status_text(status):
                 return False
@@ -178,7 +179,7 @@ class PostgresTokens:
             found = await connection.fetchval(
                 "SELECT true FROM tokens WHERE token_id = $1 FOR UPDATE", token_id
             )
-            return await _remove_tokens(connection, [token_id]) if found else None
+            return await _remove_tokens(connection, [token_id], self._tell_ended) if found else None
 
         return await self._clients.run(work)
 
@@ -193,16 +194,11 @@ class PostgresTokens:
         await self._background.execute(statement, list(token_ids), at)
 
 
-async def _remove_tokens(connection: Proxy, token_ids: list[bytes]) -> list[NotifierQueue]:
+async def _remove_tokens(
+    connection: Proxy, token_ids: list[bytes], tell: TellEnded | None
+) -> list[NotifierQueue]:
     """They are locked, so nothing is added to them meanwhile; the rest goes with them by cascade."""
     queues = [queue_of_row(row) for row in await connection.fetch(_QUEUES, token_ids)]
-    await _end_pending(connection, token_ids, TOKEN_REMOVED)
+    await end_pending(connection, END_OF_TOKENS, token_ids, TOKEN_REMOVED, tell)
     await connection.execute("DELETE FROM tokens WHERE token_id = ANY($1::bytea[])", token_ids)
     return queues
-
-
-async def _end_pending(connection: Proxy, token_ids: list[bytes], outcome: str) -> None:
-    ended = await connection.fetch(
-        "DELETE FROM pending_notifications WHERE token_id = ANY($1::bytea[]) RETURNING true", token_ids
-    )
-    await count_outcome(connection, outcome, len(ended))

@@ -71,6 +71,12 @@ class FakeWorld:
     pushes: deque[bytes] = field(default_factory=deque)
     faults: deque[Fault] = field(default_factory=deque)
     """For the next requests."""
+    gate: asyncio.Event | None = None
+    """Requests of a batch wait for it, when they have arrived."""
+    asked: int = 0
+    """Requests of batches so far."""
+    broken: set[bytes] = field(default_factory=set)
+    """Queues whose commands fail as if the router's database did."""
     smp_down: bool = False
     ntf_down: bool = False
 
@@ -215,7 +221,12 @@ class FakeClient:
     async def request_all(self, requests: Iterable[Request]) -> AsyncIterator[Answer]:
         for request in requests:
             await asyncio.sleep(0)
+            self.world.asked += 1
+            if self.world.gate is not None:
+                await self.world.gate.wait()
             try:
+                if request.entity_id in self.world.broken:
+                    raise RouterRefused(StoreFault("trouble"))
                 fault = self.world.before(self.is_down())
                 answer = self.perform(request)
                 self.world.after(fault)

@@ -1,0 +1,110 @@
+"""An agent: everything a device does for its notifications, over one store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from tocsin.agent.background import BackgroundTasks
+from tocsin.agent.connections import Connections
+from tocsin.agent.event_queue import EventQueue
+from tocsin.agent.events import AgentEvent
+from tocsin.agent.fetching import Fetching
+from tocsin.agent.listening import Listening
+from tocsin.agent.messages import Messages
+from tocsin.agent.parts import AgentParts
+from tocsin.agent.queues import Queues
+from tocsin.agent.router_clients import Connect, RouterClients
+from tocsin.agent.router_trial import RouterUnusable, try_ntf_router
+from tocsin.agent.settings import AgentSettings
+from tocsin.agent.settling import Settling
+from tocsin.agent.supervisor import Supervisor
+from tocsin.agent.surroundings import AgentClock, SystemClock
+from tocsin.agent.tokens import Tokens
+from tocsin.agent.wake import Fetched, ToFetch, WakeResult, Waking
+from tocsin.clients import Event, NtfClient, SmpClient
+from tocsin.protocol.addresses import RouterAddress, RouterLocation
+from tocsin.stores.agent_store import AgentStore
+
+
+class Agent:
+    """`async with Agent(store, settings) as agent`. The store is opened and closed by the caller.
+
+    There is nothing that agents share, so a process may have as many as it likes.
+    """
+
+    def __init__(
+        self,
+        store: AgentStore,
+        settings: AgentSettings | None = None,
+        *,
+        clock: AgentClock | None = None,
+        connect_smp: Connect[SmpClient] | None = None,
+        connect_ntf: Connect[NtfClient] | None = None,
+    ) -> None:
+        self.settings = settings or AgentSettings()
+        self._events = EventQueue()
+        self._tasks = BackgroundTasks(self._events)
+        self._clients = RouterClients(
+            self.settings, self._on_event, connect_smp=connect_smp, connect_ntf=connect_ntf
+        )
+        parts = AgentParts(store, self._clients, self.settings, clock or SystemClock(), self._events)
+        queues = Queues(self._clients)
+        self.supervisor = Supervisor(parts, self._tasks, self._suspect_token)
+        messages = Messages(parts, queues, self._go_on)
+        fetching = Fetching(self._clients, messages)
+        self._listening = Listening(parts, messages, self._tasks)
+        self._settling = Settling(parts, queues, fetching, self.supervisor, self._tasks)
+        self.tokens = Tokens(parts, self.supervisor, self._tasks)
+        """Registering, verifying, checking and deleting the token."""
+        self.connections = Connections(parts, queues, self.supervisor, self._listening, self._settling)
+        """Making connections, sending, receiving, and whether they notify."""
+        self._waking = Waking(parts, self.tokens, fetching, self._listening)
+
+    async def __aenter__(self) -> Self:
+        """Everything that was under way when the agent was last closed, or killed, goes on."""
+        await self.supervisor.start()
+        await self._settling.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._tasks.close()
+        await self._clients.close()
+
+    def events(self) -> AsyncIterator[AgentEvent]:
+        """For one reader, without end."""
+        return self._events.read()
+
+    async def next_event(self) -> AgentEvent:
+        return await self._events.next()
+
+    async def wake(self, payload: bytes) -> WakeResult:
+        """A push has come: verifies the token with it, or says what to fetch; see `Waking.wake`."""
+        return await self._waking.wake(payload)
+
+    async def fetch(self, items: Sequence[ToFetch]) -> list[Fetched]:
+        """Messages of the queues that a push told of; see `Waking.fetch`."""
+        return await self._waking.fetch(items)
+
+    async def try_ntf_router(self, address: RouterAddress) -> RouterUnusable | None:
+        """Whether an NTF router can be used: None if so."""
+        return await try_ntf_router(address, self.settings.clients)
+
+    @property
+    def open_connections(self) -> int:
+        """To routers."""
+        return self._clients.open_connections
+
+    # The parts of an agent know each other only through these.
+
+    async def _on_event(self, router: RouterLocation, client: SmpClient, event: Event) -> None:
+        await self._listening.on_event(router, client, event)
+
+    def _go_on(self, connection_id: str) -> None:
+        self._settling.go_on(connection_id)
+
+    def _suspect_token(self) -> None:
+        self.tokens.suspect()

@@ -1,0 +1,35 @@
+"""How an agent behaves. The defaults are the reference's (ntf.md 6.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tocsin.agent.decisions.worker_answers import CheckIntervals
+from tocsin.clients import Backoff, ClientSettings
+from tocsin.protocol.addresses import RouterAddress
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    smp_routers: tuple[RouterAddress, ...] = ()
+    """New queues are created at one of these, chosen at random."""
+    ntf_routers: tuple[RouterAddress, ...] = ()
+    """A new token is registered at one of these, chosen at random."""
+    checks: CheckIntervals = field(default_factory=CheckIntervals)
+    """When subscriptions are checked at the NTF router; down to minutes where healing must be quick."""
+    batch_size: int = 150
+    """Subscriptions that a worker takes at a time."""
+    command_queue: int = 128
+    """Commands that wait for the supervisor; more wait for room."""
+    periodic_minutes: int = 20
+    """How often the NTF router wakes the device to look, whatever the mode."""
+    retries: Backoff = field(default_factory=lambda: Backoff(maximum=180.0))
+    remember_failure: float = 3.0
+    """Seconds in which a router that could not be reached is not dialled again."""
+    max_connections: int = 64
+    """To all routers together."""
+    fetch_at_once: int = 4
+    """Connections over which a wake fetches messages at a time."""
+    forget_deletions_after: float = 21 * 86_400.0
+    """Seconds after which a token that could not be deleted at its router is forgotten."""
+    clients: ClientSettings = field(default_factory=ClientSettings)

@@ -1,0 +1,1 @@
+"""What two agents say to each other through a queue."""

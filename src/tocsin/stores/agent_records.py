@@ -1,0 +1,186 @@
+"""What a device remembers: its connections with their queues, its token, and its notification subscriptions.
+
+Records are immutable: a change replaces one. Private keys and secrets never show in a `repr`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import TypeAlias
+
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.device_tokens import DeviceToken
+from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
+
+
+class NotificationMode(StrEnum):
+    INSTANT = "INSTANT"
+    """A push for every message: each connection has a subscription at the NTF router."""
+    PERIODIC = "PERIODIC"
+    """A push every now and then that tells the device to look: no subscriptions."""
+
+
+# Connections
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConnection:
+    connection_id: str
+    """16 characters of base64url: 12 random bytes."""
+    notifications: bool = True
+    """Whether its messages are notified of, in instant mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueNotifier:
+    """Credentials of a queue's notifications; the NTF router is given id and key, never the secret."""
+
+    notifier_id: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    """DER of the private key."""
+    secret: bytes = field(repr=False)
+    """Decrypts the metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveQueue:
+    """A queue that this device reads."""
+
+    connection_id: str
+    number: int
+    """Counted from 1 within the connection; 2 after a rotation."""
+    router: RouterLocation
+    recipient_id: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    """DER of the private key that authorizes the recipient's commands."""
+    secret: bytes = field(repr=False)
+    """Shared with the SMP router; decrypts what it delivers."""
+    sender_id: bytes = field(repr=False)
+    peer_key: bytes = field(repr=False)
+    """Raw X25519 private key: messages are encrypted to its public half, which is in the invitation."""
+    sender_key: bytes | None = field(default=None, repr=False)
+    """DER of the key that secured the queue, once it is."""
+    notifier: QueueNotifier | None = None
+    last_message_at: int | None = None
+    """The SMP router's time of the newest message that was received, seconds since 1970."""
+    primary: bool = True
+    """Of the queues of a connection the one that is subscribed and notified of; the others are on their way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendQueue:
+    """A queue of the other side that this device writes to."""
+
+    connection_id: str
+    number: int
+    router: RouterLocation
+    sender_id: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    """DER of the private key that authorizes messages."""
+    peer_key: bytes = field(repr=False)
+    """Raw X25519 public key of the recipient."""
+    secured: bool = False
+
+
+# The token
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """TNEW is to be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """TVFY with this code is to be sent."""
+
+    code: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Verified: it is checked from time to time."""
+
+
+TokenAction: TypeAlias = Register | Verify | Check
+
+
+@dataclass(frozen=True, slots=True)
+class AgentToken:
+    device_token: DeviceToken
+    router: RouterLocation
+    """The NTF router it is registered at, or is to be."""
+    key: bytes = field(repr=False)
+    """DER of the private key that authorizes commands."""
+    dh_key: bytes = field(repr=False)
+    """Raw X25519 private key: kept to repeat TNEW."""
+    status: TokenStatus
+    action: TokenAction | None
+    mode: NotificationMode
+    token_id: bytes | None = field(default=None, repr=False)
+    secret: bytes | None = field(default=None, repr=False)
+    """Shared with the NTF router; decrypts pushes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenToDelete:
+    """TDEL is still to be sent."""
+
+    number: int
+    router: RouterLocation
+    token_id: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    created_at: int
+
+
+# Notification subscriptions
+
+
+class NextAction(Enum):
+    """What a worker does next for a connection's notifications. The value is the letter in the database."""
+
+    CREATE_KEYS = "K"
+    """NKEY at the SMP router."""
+    DELETE_KEYS = "D"
+    """NDEL at the SMP router."""
+    SUBSCRIBE = "N"
+    """SNEW at the NTF router."""
+    CHECK = "C"
+    """SCHK at the NTF router."""
+
+    @property
+    def at_smp_router(self) -> bool:
+        return self in (NextAction.CREATE_KEYS, NextAction.DELETE_KEYS)
+
+
+class SubscriptionPhase(StrEnum):
+    NEW = "NEW"
+    KEY = "KEY"
+    """The SMP router has given notifier credentials."""
+    CREATED = "CREATED"
+    """The NTF router has a subscription; it has a status there."""
+    OFF = "OFF"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSubscription:
+    """One connection's notifications, and what is to be done about them next."""
+
+    connection_id: str
+    smp_router: RouterLocation
+    ntf_router: RouterLocation
+    phase: SubscriptionPhase
+    action: NextAction | None
+    """None: nothing, since an error that will not pass."""
+    due_at: float | None = None
+    """Seconds since 1970; not before. None with an action: at once."""
+    notifier_id: bytes | None = field(default=None, repr=False)
+    subscription_id: bytes | None = field(default=None, repr=False)
+    token_id: bytes | None = field(default=None, repr=False)
+    """Whose subscription it is: one of a former token is worth nothing."""
+    status: SubscriptionStatus | None = None
+    """At the NTF router, as of the last check."""
+    version: int = 0
+    """Grows with every change: whoever finished an action finds out whether it was replaced meanwhile."""

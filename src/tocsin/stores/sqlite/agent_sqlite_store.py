@@ -1,0 +1,191 @@
+"""`AgentStore` in one SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from tocsin.errors import StoreError, TocsinError
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.stores.agent_records import (
+    AgentConnection,
+    AgentSubscription,
+    AgentToken,
+    QueueNotifier,
+    ReceiveQueue,
+    SendQueue,
+    TokenToDelete,
+)
+from tocsin.stores.agent_store import Completion
+from tocsin.stores.sqlite import connection_tables, subscription_table, token_tables
+from tocsin.stores.sqlite.database import Session, SqliteDatabase
+from tocsin.stores.sqlite.vault import SCRYPT_N
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def opened_agent_store(
+    path: Path, *, passphrase: str | None = None, executor: Executor | None = None, scrypt_n: int = SCRYPT_N
+) -> AsyncIterator[AgentSqliteStore]:
+    """Many agents in one process may share an executor of one thread. Raises StoreError; see `SqliteDatabase`."""
+    database = await SqliteDatabase.open(path, passphrase=passphrase, executor=executor, scrypt_n=scrypt_n)
+    store = AgentSqliteStore(database)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+class AgentSqliteStore:
+    """Implements `AgentStore`; the interface says what each method does."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    async def _run(self, work: Callable[[Session], T]) -> T:
+        try:
+            return await self._database.run(work)
+        except StoreError:
+            raise
+        except (TocsinError, ValueError, KeyError) as error:  # a row that is none of ours
+            raise StoreError(f"the agent's store is damaged: {type(error).__name__}") from None
+
+    # Connections
+
+    async def add_connection(
+        self, connection: AgentConnection, receive: ReceiveQueue | None, send: SendQueue | None
+    ) -> None:
+        await self._run(lambda session: connection_tables.add_connection(session, connection, receive, send))
+
+    async def connection(self, connection_id: str) -> AgentConnection | None:
+        found = await self._run(lambda session: connection_tables.connections(session, connection_id))
+        return found[0] if found else None
+
+    async def connections(self) -> list[AgentConnection]:
+        return await self._run(connection_tables.connections)
+
+    async def unsettled_connections(self) -> list[str]:
+        return await self._run(connection_tables.unsettled_connections)
+
+    async def delete_connection(self, connection_id: str) -> None:
+        await self._run(lambda session: connection_tables.delete_connection(session, connection_id))
+
+    async def set_notifications(self, connection_id: str, enabled: bool) -> bool:
+        return await self._run(
+            lambda session: connection_tables.set_notifications(session, connection_id, enabled)
+        )
+
+    async def add_receive_queue(self, queue: ReceiveQueue) -> None:
+        await self._run(lambda session: connection_tables.add_receive_queue(session, queue))
+
+    async def set_primary(self, connection_id: str, number: int) -> None:
+        await self._run(lambda session: connection_tables.set_primary(session, connection_id, number))
+
+    async def receive_queues(self, connection_id: str) -> list[ReceiveQueue]:
+        return await self._run(lambda session: connection_tables.receive_queues(session, connection_id))
+
+    async def primary_queues(self, connection_ids: Sequence[str]) -> list[ReceiveQueue]:
+        return await self._run(lambda session: connection_tables.primary_queues(session, connection_ids))
+
+    async def receive_queue_of(self, queue: NotifierQueue) -> ReceiveQueue | None:
+        return await self._run(lambda session: connection_tables.receive_queue_of(session, queue))
+
+    async def secure_queue(self, connection_id: str, number: int, sender_key: bytes) -> None:
+        await self._run(
+            lambda session: connection_tables.secure_queue(session, connection_id, number, sender_key)
+        )
+
+    async def set_notifier(self, connection_id: str, number: int, notifier: QueueNotifier | None) -> None:
+        await self._run(
+            lambda session: connection_tables.set_notifier(session, connection_id, number, notifier)
+        )
+
+    async def clear_notifiers(self, connection_ids: Sequence[str]) -> None:
+        await self._run(lambda session: connection_tables.clear_notifiers(session, connection_ids))
+
+    async def message_received(self, connection_id: str, number: int, sent_at: int) -> None:
+        await self._run(
+            lambda session: connection_tables.message_received(session, connection_id, number, sent_at)
+        )
+
+    async def delete_receive_queue(self, connection_id: str, number: int) -> None:
+        await self._run(
+            lambda session: connection_tables.delete_receive_queue(session, connection_id, number)
+        )
+
+    async def add_send_queue(self, queue: SendQueue) -> None:
+        await self._run(lambda session: connection_tables.add_send_queue(session, queue))
+
+    async def send_queues(self, connection_id: str) -> list[SendQueue]:
+        return await self._run(lambda session: connection_tables.send_queues(session, connection_id))
+
+    async def update_send_queue(self, queue: SendQueue) -> None:
+        await self._run(lambda session: connection_tables.update_send_queue(session, queue))
+
+    async def delete_send_queue(self, connection_id: str, number: int) -> None:
+        await self._run(lambda session: connection_tables.delete_send_queue(session, connection_id, number))
+
+    # Tokens
+
+    async def token(self) -> AgentToken | None:
+        return await self._run(token_tables.saved_token)
+
+    async def save_token(self, token: AgentToken) -> None:
+        await self._run(lambda session: token_tables.save_token(session, token))
+
+    async def remove_token(self, *, delete_at_router: bool, now: int) -> TokenToDelete | None:
+        return await self._run(lambda session: token_tables.remove_token(session, delete_at_router, now))
+
+    async def tokens_to_delete(self) -> list[TokenToDelete]:
+        return await self._run(token_tables.tokens_to_delete)
+
+    async def token_deleted(self, number: int) -> None:
+        await self._run(lambda session: token_tables.token_deleted(session, number))
+
+    async def forget_tokens_to_delete(self, before: int) -> int:
+        return await self._run(lambda session: token_tables.forget_tokens_to_delete(session, before))
+
+    # Subscriptions
+
+    async def subscription(self, connection_id: str) -> AgentSubscription | None:
+        return await self._run(lambda session: subscription_table.one_subscription(session, connection_id))
+
+    async def subscriptions(self, connection_ids: Sequence[str] | None = None) -> list[AgentSubscription]:
+        return await self._run(lambda session: subscription_table.subscriptions(session, connection_ids))
+
+    async def put_subscriptions(self, wanted: Sequence[AgentSubscription]) -> list[AgentSubscription]:
+        return await self._run(lambda session: subscription_table.put_subscriptions(session, wanted))
+
+    async def due_actions(
+        self, router: RouterLocation, *, at_smp_router: bool, now: float, limit: int
+    ) -> list[AgentSubscription]:
+        return await self._run(
+            lambda session: subscription_table.due_actions(session, router, at_smp_router, now, limit)
+        )
+
+    async def next_due_at(self, router: RouterLocation, *, at_smp_router: bool) -> float | None:
+        return await self._run(lambda session: subscription_table.next_due_at(session, router, at_smp_router))
+
+    async def routers_with_actions(self, *, at_smp_router: bool) -> list[RouterLocation]:
+        return await self._run(
+            lambda session: subscription_table.routers_with_actions(session, at_smp_router)
+        )
+
+    async def complete(self, completions: Sequence[Completion]) -> list[bool]:
+        return await self._run(lambda session: subscription_table.complete(session, completions))
+
+    async def delete_subscriptions(self, connection_ids: Sequence[str]) -> None:
+        await self._run(lambda session: subscription_table.delete_subscriptions(session, connection_ids))
+
+    # The store
+
+    async def check(self) -> None:
+        await self._run(lambda session: session.database.execute("SELECT 1").fetchone())
+
+    async def close(self) -> None:
+        await self._database.close()

@@ -1,0 +1,135 @@
+"""The tables of an agent's file, as named steps in the order of their application.
+
+Each step is applied in one transaction with its record, so a crash leaves whole steps only. A step that has been
+released is never changed: what comes later is a new step.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tocsin.errors import StoreError
+
+
+class Migration(NamedTuple):
+    name: str
+    statements: tuple[str, ...]
+
+
+# Columns that end in `_sealed` hold what only the owner may read: plain, or encrypted under the passphrase.
+MIGRATIONS: Final = (
+    Migration(
+        "0001_connections",
+        (
+            """CREATE TABLE connections (
+                connection_id TEXT PRIMARY KEY,
+                notifications INTEGER NOT NULL
+            ) STRICT, WITHOUT ROWID""",
+            """CREATE TABLE receive_queues (
+                connection_id TEXT NOT NULL REFERENCES connections ON DELETE CASCADE,
+                number INTEGER NOT NULL,
+                router TEXT NOT NULL,
+                recipient_id BLOB NOT NULL,
+                key_sealed BLOB NOT NULL,
+                secret_sealed BLOB NOT NULL,
+                sender_id BLOB NOT NULL,
+                peer_key_sealed BLOB NOT NULL,
+                sender_key BLOB,
+                -- hosts and port: how a notification names the router
+                notifier_place TEXT,
+                notifier_id BLOB,
+                notifier_key_sealed BLOB,
+                notifier_secret_sealed BLOB,
+                last_message_at INTEGER,
+                is_primary INTEGER NOT NULL,
+                PRIMARY KEY (connection_id, number)
+            ) STRICT, WITHOUT ROWID""",
+            """CREATE UNIQUE INDEX notifiers ON receive_queues (notifier_place, notifier_id)
+               WHERE notifier_id IS NOT NULL""",
+            """CREATE UNIQUE INDEX primary_queues ON receive_queues (connection_id) WHERE is_primary = 1""",
+            """CREATE TABLE send_queues (
+                connection_id TEXT NOT NULL REFERENCES connections ON DELETE CASCADE,
+                number INTEGER NOT NULL,
+                router TEXT NOT NULL,
+                sender_id BLOB NOT NULL,
+                key_sealed BLOB NOT NULL,
+                peer_key BLOB NOT NULL,
+                secured INTEGER NOT NULL,
+                PRIMARY KEY (connection_id, number)
+            ) STRICT, WITHOUT ROWID""",
+        ),
+    ),
+    Migration(
+        "0002_tokens",
+        (
+            """CREATE TABLE tokens (
+                number INTEGER PRIMARY KEY CHECK (number = 1),
+                device_token_sealed BLOB NOT NULL,
+                router TEXT NOT NULL,
+                key_sealed BLOB NOT NULL,
+                dh_key_sealed BLOB NOT NULL,
+                status TEXT NOT NULL,
+                action TEXT,
+                code_sealed BLOB,
+                mode TEXT NOT NULL,
+                token_id BLOB,
+                secret_sealed BLOB
+            ) STRICT""",
+            """CREATE TABLE tokens_to_delete (
+                number INTEGER PRIMARY KEY AUTOINCREMENT,
+                router TEXT NOT NULL,
+                token_id BLOB NOT NULL,
+                key_sealed BLOB NOT NULL,
+                created_at INTEGER NOT NULL
+            ) STRICT""",
+        ),
+    ),
+    Migration(
+        "0003_subscriptions",
+        (
+            """CREATE TABLE subscriptions (
+                connection_id TEXT PRIMARY KEY REFERENCES connections ON DELETE CASCADE,
+                smp_router TEXT NOT NULL,
+                ntf_router TEXT NOT NULL,
+                phase TEXT NOT NULL,
+                action TEXT,
+                due_at REAL,
+                notifier_id BLOB,
+                subscription_id BLOB,
+                token_id BLOB,
+                status TEXT,
+                version INTEGER NOT NULL
+            ) STRICT, WITHOUT ROWID""",
+            """CREATE INDEX smp_actions ON subscriptions (smp_router, due_at) WHERE action IN ('K', 'D')""",
+            """CREATE INDEX ntf_actions ON subscriptions (ntf_router, due_at) WHERE action IN ('N', 'C')""",
+        ),
+    ),
+)
+
+_RECORD: Final = """CREATE TABLE IF NOT EXISTS migrations (
+    name TEXT PRIMARY KEY, applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+) STRICT"""
+
+
+def migrate(database: sqlite3.Connection, steps: Sequence[Migration] = MIGRATIONS) -> list[str]:
+    """Applies what is missing and says what it was. Raises StoreError if a newer Tocsin has changed the file."""
+    database.execute(_RECORD)
+    applied = {name for (name,) in database.execute("SELECT name FROM migrations")}
+    if unknown := applied - {step.name for step in steps}:
+        raise StoreError(
+            f"the agent's store was changed by a newer version of Tocsin: {', '.join(sorted(unknown))}"
+        )
+    missing = [step for step in steps if step.name not in applied]
+    for step in missing:
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in step.statements:
+                database.execute(statement)
+            database.execute("INSERT INTO migrations (name) VALUES (?)", (step.name,))
+            database.execute("COMMIT")
+        except BaseException:
+            database.execute("ROLLBACK")
+            raise
+    return [step.name for step in missing]

@@ -1,0 +1,88 @@
+"""Encryption at rest: what is secret in an agent's file can be read with the passphrase only.
+
+A value is sealed for its place (table, column, row): 24 random bytes, then a box whose nonce is a hash of these bytes
+and the place. So a box that somebody moved to another row or column does not open there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from dataclasses import dataclass, field
+from typing import Final
+
+from tocsin.crypto.boxes import NONCE_BYTES, BoxKey, box_key, seal, unseal
+from tocsin.errors import BadBox, StoreError
+
+SALT_BYTES: Final = 16
+SCRYPT_N: Final = 2**15
+"""32 MiB and about a tenth of a second for each guess; with r and p it is kept in the file, so it may grow."""
+_R: Final = 8
+_P: Final = 1
+
+_CHECKED: Final = b"the passphrase is right"
+_PLACE_OF_CHECK: Final = "passphrase/check/1"
+_TABLE: Final = """CREATE TABLE IF NOT EXISTS passphrase (
+    number INTEGER PRIMARY KEY CHECK (number = 1), salt BLOB NOT NULL, scrypt_n INTEGER NOT NULL,
+    check_sealed BLOB NOT NULL
+) STRICT"""
+
+
+@dataclass(frozen=True, slots=True)
+class Vault:
+    """Seals values if there is a key, and leaves them as they are if there is none."""
+
+    key: BoxKey | None = field(default=None, repr=False)
+
+    def seal(self, value: bytes, place: str) -> bytes:
+        if self.key is None:
+            return value
+        chance = os.urandom(NONCE_BYTES)
+        return chance + seal(self.key, _nonce(chance, place), value)
+
+    def unseal(self, sealed: bytes, place: str) -> bytes:
+        """Raises StoreError if the value was not sealed for this place."""
+        if self.key is None:
+            return sealed
+        chance, box = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
+        try:
+            return unseal(self.key, _nonce(chance, place), box)
+        except BadBox:
+            raise StoreError("the agent's store is damaged: a value cannot be decrypted") from None
+
+
+def open_vault(database: sqlite3.Connection, passphrase: str | None, scrypt_n: int = SCRYPT_N) -> Vault:
+    """A new file is encrypted if there is a passphrase. Raises StoreError if an old one wants another or none."""
+    is_new = not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone()
+    database.execute(_TABLE)
+    found = database.execute("SELECT salt, scrypt_n, check_sealed FROM passphrase").fetchone()
+    if found is None:
+        if passphrase is None:
+            return Vault()
+        if not is_new:
+            raise StoreError("the agent's store is not encrypted: open it without a passphrase")
+        salt = os.urandom(SALT_BYTES)
+        vault = Vault(_derived(passphrase, salt, scrypt_n))
+        row = (salt, scrypt_n, vault.seal(_CHECKED, _PLACE_OF_CHECK))
+        database.execute("INSERT INTO passphrase VALUES (1, ?, ?, ?)", row)
+        return vault
+    if passphrase is None:
+        raise StoreError("the agent's store is encrypted: a passphrase is needed")
+    salt, scrypt_n, check = found
+    vault = Vault(_derived(passphrase, salt, scrypt_n))
+    try:
+        vault.unseal(check, _PLACE_OF_CHECK)
+    except StoreError:
+        raise StoreError("the passphrase of the agent's store is wrong") from None
+    return vault
+
+
+def _derived(passphrase: str, salt: bytes, scrypt_n: int) -> BoxKey:
+    memory = 128 * _R * (scrypt_n + _P) + 2**20  # what it needs, and a little for OpenSSL itself
+    key = hashlib.scrypt(passphrase.encode(), salt=salt, n=scrypt_n, r=_R, p=_P, maxmem=memory, dklen=32)
+    return box_key(key)
+
+
+def _nonce(chance: bytes, place: str) -> bytes:
+    return hashlib.blake2b(chance + place.encode(), digest_size=NONCE_BYTES).digest()

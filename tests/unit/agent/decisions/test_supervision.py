@@ -1,0 +1,126 @@
+"""What the supervisor makes of a connection (ntf.md 6.4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.stores.agent_samples import (
+    NOTIFIER,
+    NTF,
+    OTHER_NTF,
+    OTHER_SMP,
+    SMP,
+    agent_token,
+    receive_queue,
+    subscription,
+)
+from tocsin.agent.decisions.supervision import (
+    CREATE_STEPS,
+    CreateStep,
+    create_step,
+    started,
+    to_delete,
+    with_credentials,
+)
+from tocsin.stores.agent_records import AgentSubscription, NextAction, SubscriptionPhase
+
+QUEUE = receive_queue("a", notifier=NOTIFIER)
+BARE = receive_queue("a")
+CHECKED = subscription(
+    "a",
+    phase=SubscriptionPhase.CREATED,
+    action=NextAction.CHECK,
+    notifier_id=NOTIFIER.notifier_id,
+    subscription_id=b"sub",
+    token_id=b"t" * 24,
+)
+
+
+def test_connection_without_a_row_gets_one() -> None:
+    assert create_step(None, QUEUE, agent_token()) is CreateStep.NEW
+
+
+@pytest.mark.parametrize(
+    ("action", "step"),
+    [
+        (NextAction.CHECK, CreateStep.KICK_NTF),
+        (NextAction.SUBSCRIBE, CreateStep.KICK_NTF),
+        (NextAction.CREATE_KEYS, CreateStep.KICK_SMP),
+        (NextAction.DELETE_KEYS, CreateStep.RESET),
+        (None, CreateStep.RESET),
+    ],
+)
+def test_row_that_fits_is_continued_or_reset_by_its_action(action: NextAction, step: CreateStep) -> None:
+    assert create_step(replace(CHECKED, action=action), QUEUE, agent_token()) is step
+
+
+def test_row_and_queue_without_credentials_fit() -> None:
+    assert create_step(subscription("a"), BARE, agent_token()) is CreateStep.KICK_SMP
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        replace(CHECKED, notifier_id=b"another"),
+        replace(CHECKED, notifier_id=None),
+        replace(CHECKED, smp_router=OTHER_SMP),
+        replace(CHECKED, smp_router=replace(SMP, port="1")),
+    ],
+)
+def test_row_of_other_credentials_is_reset(row: AgentSubscription) -> None:
+    assert create_step(row, QUEUE, agent_token()) is CreateStep.RESET
+
+
+def test_row_of_a_queue_that_lost_its_credentials_is_reset() -> None:
+    assert create_step(CHECKED, BARE, agent_token()) is CreateStep.RESET
+
+
+def test_row_that_waits_at_the_router_of_the_queue_before_a_rotation_is_reset() -> None:
+    assert create_step(subscription("a", smp_router=OTHER_SMP), BARE, agent_token()) is CreateStep.RESET
+
+
+@pytest.mark.parametrize("action", [NextAction.CHECK, NextAction.SUBSCRIBE, NextAction.CREATE_KEYS])
+def test_D11_row_of_a_former_token_is_reset(action: NextAction) -> None:
+    row = replace(CHECKED, action=action)
+    assert create_step(row, QUEUE, agent_token(token_id=b"another")) is CreateStep.RESET
+    assert create_step(row, QUEUE, agent_token(router=OTHER_NTF)) is CreateStep.RESET
+
+
+def test_row_that_was_never_subscribed_belongs_to_any_token_of_its_router() -> None:
+    row = replace(CHECKED, action=NextAction.SUBSCRIBE, subscription_id=None, token_id=None)
+    assert create_step(row, QUEUE, agent_token(token_id=b"another")) is CreateStep.KICK_NTF
+
+
+def test_changed_fingerprint_of_the_smp_router_resets_nothing() -> None:
+    queue = replace(QUEUE, router=replace(SMP, key_hash=b"k" * 32))
+    assert create_step(CHECKED, queue, agent_token()) is CreateStep.KICK_NTF
+
+
+def test_table_is_complete() -> None:
+    assert len(CREATE_STEPS) == 2 * 2 * (1 + len(NextAction))
+    assert CreateStep.NEW not in CREATE_STEPS.values()
+
+
+def test_reset_row_knows_nothing_of_before() -> None:
+    row = started(replace(QUEUE, router=OTHER_SMP), agent_token(router=OTHER_NTF), 7.0)
+    assert row == AgentSubscription(
+        "a", OTHER_SMP, OTHER_NTF, SubscriptionPhase.NEW, NextAction.CREATE_KEYS, 7.0
+    )
+
+
+def test_queue_created_with_a_notifier_goes_on_at_the_ntf_router() -> None:
+    row = with_credentials(QUEUE, agent_token(), 7.0)
+    assert (row.phase, row.action, row.notifier_id) == (
+        SubscriptionPhase.KEY,
+        NextAction.SUBSCRIBE,
+        NOTIFIER.notifier_id,
+    )
+    assert row.ntf_router == NTF
+    assert create_step(row, QUEUE, agent_token()) is CreateStep.KICK_NTF
+
+
+def test_deletion_happens_where_the_queue_is_now() -> None:
+    row = to_delete(CHECKED, replace(QUEUE, router=OTHER_SMP), 9.0)
+    assert row == replace(CHECKED, smp_router=OTHER_SMP, action=NextAction.DELETE_KEYS, due_at=9.0)

@@ -281,7 +281,7 @@ async def hold(subscriptions: int) -> list[Result]:
 
 async def measure(*, quick: bool) -> list[Result]:
     results = await hold(10_000 if quick else 1_000_000)
-    tokens, notifications, seconds = (100, 500, 0.3) if quick else (2000, 30_000, 4.0)
+    tokens, notifications, seconds = (100, 500, 0.3) if quick else (8000, 40_000, 4.0)
     results += await deliver(NtfMemoryStore(), "in memory", PUSHES_TARGET, tokens, notifications, seconds)
     async with postgres_store() as store:
         results += await deliver(store, "PostgreSQL", POSTGRES_PUSHES_TARGET, tokens, notifications, seconds)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tocsin.config.event_log_keys import event_log_keys
 from tocsin.config.keyed_settings import SettingKey
 from tocsin.config.setting_values import (
     CREATE_PASSWORD,
@@ -358,23 +359,7 @@ _TOCSIN: Final = (
         secret=True,
     ),
     _own("prometheus_host", HOST, "Address for prometheus_port. It has no password: keep it private."),
-    _own(
-        "event_log",
-        or_off(PATH),
-        "Folder of the delivery event log; a relative path counts from this file's folder.",
-    ),
-    _own(
-        "event_log_keys",
-        or_off(PATH),
-        "Folder of the keys of its pseudonyms; off: beside the event log, with -keys after its name.",
-    ),
-    _own(
-        "event_log_retention_days",
-        whole_number(1, 3650),
-        "Days after which events and the keys of their pseudonyms are erased.",
-    ),
-    _own("event_log_bytes", whole_number(1 << 20), "Beyond so many the oldest events are erased."),
-    _own("event_log_segment_seconds", duration(), "Seconds until readers see an event, at most."),
+    *event_log_keys(_own),
 )
 
 SMP_KEYS: Final = (

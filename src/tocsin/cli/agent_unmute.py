@@ -1,0 +1,20 @@
+"""`tocsin agent unmute`: notifications of a connection again."""
+
+from __future__ import annotations
+
+import argparse
+
+from tocsin.cli import agent_muting
+
+NAME = "unmute"
+SUMMARY = "switch a connection's notifications on"
+DESCRIPTION = (
+    "Switches a connection's notifications on again: with an active token in instant mode it gets new credentials and "
+    "a new subscription."
+)
+EXAMPLE = "tocsin agent unmute Zm9vYmFyYmF6cXV4"
+add_arguments = agent_muting.add_arguments
+
+
+def run(options: argparse.Namespace) -> int:
+    return agent_muting.set_notifications(options, True)

@@ -1,0 +1,118 @@
+"""`tocsin agent wake`: a push has come."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from tocsin.agent import Fetched, ToFetch, TokenVerified, Woken
+from tocsin.agent.events import AgentEvent, MessageArrived, MessageUnreadable
+from tocsin.cli.agent_errors import sentence
+from tocsin.cli.agent_output import Output, event_fields, time_text, token_status
+from tocsin.cli.agent_pushes import PUSH_HELP, read_push
+from tocsin.cli.agent_session import add_common_arguments, opened_session, run_command
+
+NAME = "wake"
+SUMMARY = "open a push and fetch the messages it tells of"
+DESCRIPTION = (
+    "Opens the push, prints which connections have messages and why the rest of it cannot be read, and fetches the "
+    "messages. A verification push verifies the token."
+)
+EXAMPLE = "tocsin agent wake push.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("push", metavar="PUSH_JSON", help=PUSH_HELP)
+    parser.add_argument(
+        "--no-fetch", action="store_true", help="tell what there is to fetch, and leave it there"
+    )
+    add_common_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    return run_command(options, lambda output: _wake(options, output))
+
+
+async def _wake(options: argparse.Namespace, output: Output) -> int:
+    payload = await asyncio.to_thread(read_push, options.push)
+    fetched: list[Fetched] = []
+    async with opened_session(options) as session:
+        result = await session.agent.wake(payload)
+        if isinstance(result, Woken) and not options.no_fetch:
+            fetched = await session.agent.fetch(result.to_fetch)
+        await session.at_rest()
+    if isinstance(result, TokenVerified):
+        output.result({"kind": "verification", "status": token_status(result.status)})
+        output.say(f"The push verified the token, which is {token_status(result.status)}.")
+        return 0
+    messages = _messages(fetched, session.events)
+    others = [event for event in session.events if not isinstance(event, MessageArrived | MessageUnreadable)]
+    output.result(_fields(result, fetched, messages, others))
+    _say(output, result, fetched, messages, others)
+    return 1 if any(each.failure is not None for each in fetched) else 0
+
+
+def _messages(
+    fetched: Sequence[Fetched], events: Sequence[AgentEvent]
+) -> list[MessageArrived | MessageUnreadable]:
+    """Of the push, and those that a queue on its way out still had: each once."""
+    found = [message for each in fetched for message in each.messages]
+    found += [event for event in events if isinstance(event, MessageArrived | MessageUnreadable)]
+    return list({(each.connection_id, each.message_id): each for each in found}.values())
+
+
+def _fields(
+    woken: Woken,
+    fetched: Sequence[Fetched],
+    messages: Sequence[AgentEvent],
+    others: Sequence[AgentEvent],
+) -> dict[str, Any]:
+    return {
+        "kind": "messages",
+        "to_fetch": [_item_fields(item) for item in woken.to_fetch],
+        "unreadable": [
+            {"position": each.position, "reason": each.reason.value, "detail": each.detail}
+            for each in woken.unreadable
+        ],
+        "already_received": woken.already_received,
+        "messages": [event_fields(message) for message in messages],
+        "failures": [
+            {"connection": each.item.connection_id, "reason": str(each.failure)}
+            for each in fetched
+            if each.failure is not None
+        ],
+        "events": [event_fields(event) for event in others],
+    }
+
+
+def _item_fields(item: ToFetch) -> dict[str, Any]:
+    return {
+        "connection": item.connection_id,
+        "notified_at": item.notified_at,
+        "sent_at": None if item.meta is None else item.meta.sent_at,
+    }
+
+
+def _say(
+    output: Output,
+    woken: Woken,
+    fetched: Sequence[Fetched],
+    messages: Sequence[AgentEvent],
+    others: Sequence[AgentEvent],
+) -> None:
+    for item in woken.to_fetch:
+        when = "" if item.meta is None else f", sent {time_text(item.meta.sent_at)}"
+        output.say(f"{item.connection_id} may have messages{when}")
+    for each in woken.unreadable:
+        detail = f" ({each.detail})" if each.detail else ""
+        output.say(f"item {each.position + 1} of the push: {each.reason.value}{detail}")
+    if woken.already_received:
+        output.say(f"{woken.already_received} items are about messages that were received before")
+    output.say_events((*messages, *others))
+    for failed in fetched:
+        if failed.failure is not None:
+            output.say(f"{failed.item.connection_id} cannot be fetched: {sentence(failed.failure)}", "red")
+    if not messages and not woken.unreadable:
+        output.say("No new messages." if fetched or not woken.to_fetch else "Nothing was fetched.")

@@ -94,6 +94,11 @@ class Agent:
         return await try_ntf_router(address, self.settings.clients)
 
     @property
+    def at_rest(self) -> bool:
+        """Whether everything that was set off so far is done, or waits for its time."""
+        return self.supervisor.resting and not self._tasks.errands_under_way
+
+    @property
     def open_connections(self) -> int:
         """To routers."""
         return self._clients.open_connections

@@ -16,15 +16,25 @@ class BackgroundTasks:
     def __init__(self, events: EventQueue) -> None:
         self._events = events
         self._tasks: set[asyncio.Task[None]] = set()
+        self._errands: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    @property
+    def errands_under_way(self) -> bool:
+        """Whether a task runs that comes to its end by itself."""
+        return bool(self._errands)
+
+    def start(self, work: Coroutine[Any, Any, None], name: str, *, errand: bool = False) -> None:
+        """An errand ends by itself; whoever closes the agent in an orderly way waits for it."""
         if self._closed:
             work.close()
             return
         task = asyncio.create_task(self._watched(work, name), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if errand:
+            self._errands.add(task)
+            task.add_done_callback(self._errands.discard)
         # Cancelled before its first step, the task has not begun with the work.
         task.add_done_callback(lambda _: work.close())
 

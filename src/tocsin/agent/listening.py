@@ -98,7 +98,9 @@ class Listening:
                 if isinstance(outcome, Subscribed | Done | MessageReceived):
                     at.active.add(name)
                     if isinstance(outcome, MessageReceived):
-                        self._tasks.start(self._taken(at.wanted[name], outcome, client), "message")
+                        self._tasks.start(
+                            self._taken(at.wanted[name], outcome, client), "message", errand=True
+                        )
                     continue
                 error = outcome if isinstance(outcome, TocsinError) else UnexpectedResponse("SUB")
                 queue = at.wanted.get(name)

@@ -56,7 +56,7 @@ class Settling:
             self._again[connection_id] = True
         else:
             self._again[connection_id] = False
-            self._tasks.start(self._run(connection_id), "settling")
+            self._tasks.start(self._run(connection_id), "settling", errand=True)
 
     async def _run(self, connection_id: str) -> None:
         retries = self._parts.settings.retries

@@ -130,7 +130,7 @@ class Tokens:
         """Something says that the router does not know the token: it is checked in the background."""
         if not self._suspected:
             self._suspected = True
-            self._tasks.start(self._check_suspected(), "token check")
+            self._tasks.start(self._check_suspected(), "token check", errand=True)
 
     async def _check_suspected(self) -> None:
         try:
@@ -233,7 +233,7 @@ class Tokens:
         """An active token has subscriptions in instant mode and none in periodic mode (behaviour D6)."""
         if not is_active(token):
             return
-        self._tasks.start(self._start_periodic_pushes(token), "periodic pushes")
+        self._tasks.start(self._start_periodic_pushes(token), "periodic pushes", errand=True)
         if token.mode is NotificationMode.INSTANT:
             await self._supervisor.review()
         else:

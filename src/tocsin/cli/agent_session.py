@@ -32,9 +32,6 @@ from tocsin.stores.sqlite.agent_sqlite_store import AgentSqliteStore, opened_age
 DEFAULT_TIMEOUT: Final = 15.0
 _POLL: Final = 0.01
 
-_SHORT_TASKS: Final = frozenset({"settling", "message", "periodic pushes", "token check"})
-"""Names of background tasks of an agent that end by themselves; the others run as long as it does."""
-
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -100,15 +97,11 @@ class AgentSession:
             async with asyncio.timeout(self.timeout if limit is None else limit):
                 while True:
                     await self.agent.supervisor.settled()
-                    if self.agent.supervisor.resting and not _short_tasks():
+                    if self.agent.at_rest:
                         return True
                     await asyncio.sleep(_POLL)
         except TimeoutError:
             return False
-
-
-def _short_tasks() -> bool:
-    return any(task.get_name() in _SHORT_TASKS for task in asyncio.all_tasks())
 
 
 @asynccontextmanager

@@ -32,17 +32,29 @@ from tocsin.cli.long_life import prepare_for_a_long_life
 from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, SubscriberSettings
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import Ed25519PrivateKey
-from tocsin.protocol.addresses import RouterLocation
+from tocsin.observability.event_log import EventLog
+from tocsin.observability.ntf_latencies import NtfLatencies
+from tocsin.observability.pseudonyms import PseudonymKeys
+from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.fake.web_certificate import make_web_certificate
 from tocsin.push.null import NullProvider
+from tocsin.routers.ntf.event_recorder import EventRecorder
 from tocsin.routers.ntf.events import NoEvents
 from tocsin.routers.ntf.service import RunningNtfRouter, running_ntf_router
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.ntf_records import Settled, SubscriptionRecord, TokenRecord
+from tocsin.stores.ntf_records import (
+    LastNotification,
+    NotRecorded,
+    ReceivedNotification,
+    Recorded,
+    Settled,
+    SubscriptionRecord,
+    TokenRecord,
+)
 from tocsin.stores.ntf_store import NtfStore
 from tocsin.stores.postgres.ntf_postgres_store import open_ntf_postgres_store
 from tocsin.transport.credential_files import write_credentials
@@ -180,6 +192,60 @@ async def deliver(
     return results
 
 
+async def event_log_cost(tokens: int, notifications: int) -> Result:
+    """What the delivery costs more when every stage is written down; both take turns, the least of three counts."""
+    spent: dict[bool, list[float]] = {False: [], True: []}
+    with tempfile.TemporaryDirectory() as name:
+        log = EventLog(Path(name) / "events")
+        keys = PseudonymKeys(Path(name) / "keys", 1, time.time)
+        recorder = EventRecorder(log, keys, "bench", NtfLatencies())
+        async with surroundings() as (around, credentials, settings):
+            store = NtfMemoryStore()
+            await fill(store, smp_router(around, credentials), tokens, QUEUES_PER_TOKEN)
+            events = _Switched(recorder)
+            provider = ApnsProvider(settings.apns.endpoints["apns_test"], settings.apns, None)
+            async with running_ntf_router(
+                settings, credentials, store, {PushProvider.APNS_TEST: provider}, events=events
+            ) as running:
+                await _subscribed(running, tokens * QUEUES_PER_TOKEN)
+                for turn in range(7):
+                    events.on = turn % 2 == 1
+                    cpu = time.process_time()
+                    await around.tell(count=notifications)
+                    await _settled(store)
+                    if turn:  # the first opens connections and fills caches
+                        spent[events.on].append(time.process_time() - cpu)
+            await provider.close()
+        log.close()
+    share = min(spent[True]) / min(spent[False])
+    return Result("CPU of the delivery with the event log", (share - 1) * 100, "% more", share, 1.1)
+
+
+class _Switched(NoEvents):
+    """Hands events on while it is on."""
+
+    def __init__(self, recorder: EventRecorder) -> None:
+        self._recorder = recorder
+        self.on = False
+
+    def received(
+        self,
+        router: RouterAddress,
+        notifications: Sequence[ReceivedNotification],
+        results: Sequence[Recorded | NotRecorded],
+    ) -> None:
+        if self.on:
+            self._recorder.received(router, notifications, results)
+
+    def attempted(self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int) -> None:
+        if self.on:
+            self._recorder.attempted(token, notifications, attempt)
+
+    def settled(self, settled: Sequence[Settled]) -> None:
+        if self.on:
+            self._recorder.settled(settled)
+
+
 async def resubscribe(queues: int) -> list[Result]:
     """A start with so many queues at one SMP router."""
     async with surroundings() as (around, credentials, settings):
@@ -283,6 +349,7 @@ async def measure(*, quick: bool) -> list[Result]:
     results = await hold(10_000 if quick else 1_000_000)
     tokens, notifications, seconds = (100, 500, 0.3) if quick else (8000, 40_000, 4.0)
     results += await deliver(NtfMemoryStore(), "in memory", PUSHES_TARGET, tokens, notifications, seconds)
+    results.append(await event_log_cost(tokens, notifications // 2))
     async with postgres_store() as store:
         results += await deliver(store, "PostgreSQL", POSTGRES_PUSHES_TARGET, tokens, notifications, seconds)
     return results + await resubscribe(1000 if quick else 1_000_000)

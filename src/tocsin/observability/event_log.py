@@ -23,6 +23,7 @@ from typing import Final
 from tocsin.observability.delivery_events import DeliveryEvent, encode_events
 
 OPEN_PREFIX: Final = ".open-"
+MOST_WAITING: Final = 256
 PUBLISHED: Final = "events-*.jsonl"
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class EventLog:
         self._size = 0
         self._began_at = 0.0
         self._number = 0
+        self._waiting: list[DeliveryEvent] = []
         self.lost = 0
         """Events that could not be written."""
         self.written = 0
@@ -61,8 +63,16 @@ class EventLog:
         for path in sorted(folder.glob(f"{OPEN_PREFIX}*")):
             _publish_left_over(path)
 
+    def append_later(self, events: list[DeliveryEvent]) -> None:
+        """With the next ones: for events that may be missing after a kill, since nothing is counted by them."""
+        self._waiting += events
+        if len(self._waiting) >= MOST_WAITING:
+            self.append([])
+
     def append(self, events: list[DeliveryEvent]) -> None:
         """In the system's hands when this returns."""
+        if self._waiting:
+            events, self._waiting = self._waiting + events, []
         data = encode_events(events)
         try:
             if self._descriptor is None:
@@ -82,6 +92,9 @@ class EventLog:
 
     def publish_if_due(self) -> None:
         """Also to be called by the clock, so that a quiet router's last events appear."""
+        if self._waiting:
+            self.append([])
+            return
         if self._descriptor is not None and (
             self._size >= self._settings.segment_bytes
             or self._now() - self._began_at >= self._settings.segment_seconds
@@ -90,6 +103,8 @@ class EventLog:
 
     def close(self) -> None:
         """Publishes what there is and waits for it."""
+        if self._waiting:
+            self.append([])
         if self._descriptor is not None:
             self._hand_over()
         self._thread.shutdown()

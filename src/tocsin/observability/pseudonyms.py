@@ -20,32 +20,41 @@ from typing import Final
 PERIOD_SECONDS: Final = 86_400
 KEY_BYTES: Final = 32
 PSEUDONYM_BYTES: Final = 16
+MOST_MADE: Final = 30_000
+"""About 6 MB."""
 KEY_SUFFIX: Final = ".key"
 
 
 class PseudonymPeriod:
-    """One period's hashes."""
+    """One period's hashes. Those made last are kept: a notification's are needed at each of its stages."""
 
-    __slots__ = ("_key", "ends_at", "name")
+    __slots__ = ("_key", "_made", "ends_at", "name")
 
     def __init__(self, name: str, key: bytes, ends_at: float) -> None:
         self.name = name
         self.ends_at = ends_at
         self._key = key
+        self._made: dict[bytes, str] = {}
 
     def notification(self, notifier_id: bytes, nonce: bytes) -> str:
         """Both routers know these two, so theirs are equal."""
-        return self._hash(b"n", notifier_id + nonce)
+        return self._hash(b"n" + notifier_id + nonce)
 
     def queue(self, notifier_id: bytes) -> str:
-        return self._hash(b"q", notifier_id)
+        return self._hash(b"q" + notifier_id)
 
     def token(self, token_id: bytes) -> str:
-        return self._hash(b"t", token_id)
+        return self._hash(b"t" + token_id)
 
-    def _hash(self, kind: bytes, value: bytes) -> str:
-        digest = hmac.digest(self._key, kind + value, "sha256")[:PSEUDONYM_BYTES]
-        return base64.urlsafe_b64encode(digest)[:22].decode()
+    def _hash(self, named: bytes) -> str:
+        made = self._made.get(named)
+        if made is None:
+            digest = hmac.digest(self._key, named, "sha256")[:PSEUDONYM_BYTES]
+            made = base64.urlsafe_b64encode(digest)[:22].decode()
+            if len(self._made) >= MOST_MADE:
+                self._made.clear()
+            self._made[named] = made
+        return made
 
 
 class PseudonymKeys:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Final
 
 from tocsin.observability.delivery_events import DeliveryEvent, Stage
 from tocsin.observability.event_log import EventLog
@@ -29,6 +30,7 @@ from tocsin.stores.ntf_records import (
 )
 
 ACCEPTED = "accepted"
+_PROVIDER_TEXTS: Final = {provider: provider.text for provider in PushProvider}
 
 
 class EventRecorder:
@@ -108,7 +110,7 @@ class EventRecorder:
                     attempt=attempt,
                 )
         if writing.events:
-            self._log.append(writing.events)
+            self._log.append_later(writing.events)
 
     def settled(self, settled: Sequence[Settled]) -> None:
         now = time.time()
@@ -233,7 +235,7 @@ class _Writing:
                 queue=period.queue(notifier_id),
                 token="" if token_id is None else period.token(token_id),
                 smp_host=smp_host,
-                provider="" if provider is None else provider.text,
+                provider="" if provider is None else _PROVIDER_TEXTS[provider],
                 reason=reason,
                 attempt=attempt,
                 size=size,

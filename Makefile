@@ -7,7 +7,7 @@ ARGS ?=
 DIR ?= tests/wire_vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf vectors fuzz clean
+.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf bench-agent vectors fuzz clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
@@ -43,7 +43,7 @@ check: venv ## The gate before a commit: format, lint, types, tests with branch 
 	@$(PY) -m coverage run -m pytest $(ARGS)
 	@$(PY) -m coverage report
 
-bench: bench-wire bench-smp bench-auth bench-ntf ## Run all benchmarks
+bench: bench-wire bench-smp bench-auth bench-ntf bench-agent ## Run all benchmarks
 
 bench-wire: venv ## Commands per second over TLS next to the bare cost of crypto and TLS
 	@$(PY) -m bench.wire $(ARGS)
@@ -57,6 +57,9 @@ bench-auth: venv ## Does the time of ERR AUTH tell whether a queue exists? Every
 bench-ntf: venv ## What the NTF router costs: from NMSG to push, holding and renewing subscriptions, its store
 	@$(PY) -m bench.ntf $(ARGS)
 	@$(PY) -m bench.ntf_store $(ARGS)
+
+bench-agent: venv ## What an agent costs: setting up notifications of 10,000 connections, waking by a push
+	@$(PY) -m bench.agent $(ARGS)
 
 vectors: venv ## Replay recorded traffic through our codecs and crypto (DIR=folder)
 	@$(PY) -m tools.wire_vectors "$(DIR)"

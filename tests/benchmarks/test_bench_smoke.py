@@ -90,3 +90,22 @@ def test_bench_ntf_ends_in_one_json_line_with_its_targets() -> None:
             assert f"NMSG to push, {where}: pushes per second of CPU" in limited
     assert any(name.startswith("memory of a subscription") for name in limited)
     assert any(result["name"].startswith("resubscription of") for result in results)
+
+
+@pytest.mark.timeout(120)
+def test_bench_agent_ends_in_one_json_line_with_commands_blocks_and_the_cost_of_a_wake() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.agent", "--quick"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    results = {result["name"]: result for result in json.loads(finished.stdout.splitlines()[-1])}
+    assert "ratio" in results["a wake by a push with 6 entries: CPU"]
+    created, enabled, together = (
+        "300 connections without notifications",
+        "notifications of 300 connections",
+        "300 connections with notifications",
+    )
+    assert results[f"{created}: SMP commands"]["value"] == 300  # NEW
+    assert results[f"{enabled}: SMP commands"]["value"] == 300  # NKEY
+    assert results[f"{enabled}: NTF commands"]["value"] >= 300  # SNEW, and what the token needs
+    assert results[f"{together}: SMP commands"]["value"] == 300  # NEW, with the notifier in it
+    assert results[f"{enabled}: SMP blocks"]["value"] < 300 / 10

@@ -1,0 +1,218 @@
+"""Agents between routers that are processes of their own, to be killed, and a fake APNs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.doubles.agent_harness import RunningAgent, running_agent, smp_address
+from tests.doubles.ntf_process import NtfFolders, NtfProcess
+from tests.doubles.push_provider import RecordingProvider
+from tests.doubles.routers import HOST
+from tests.doubles.smp_process import SmpFolders, SmpProcess
+from tocsin.agent import ToFetch, Woken
+from tocsin.agent.events import ConnectionReady, MessageArrived
+from tocsin.crypto.boxes import box_key
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
+from tocsin.protocol.smp.delivered_messages import unseal_meta
+from tocsin.push.fake.server import FakeApns, running_fake_apns
+from tocsin.push.provider import PushRequest, Urgency
+
+PATIENCE = 15.0
+
+
+class SmpProcessPlace:
+    """An SMP router that is killed and started at the same address, on the same files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folders = SmpFolders(folder)
+        self._process: SmpProcess | None = None
+        self._port = 0
+
+    @property
+    def location(self) -> RouterLocation:
+        return RouterLocation((HOST,), str(self._port), self._folders.fingerprint)
+
+    async def start(self, **settings: Any) -> None:
+        self._process = await self._folders.start(port=self._port, notification_interval=0.02, **settings)
+        self._port = self._process.port
+
+    async def kill(self) -> None:
+        if self._process is not None:
+            await self._process.kill()
+            self._process = None
+
+
+class NtfProcessPlace:
+    """The same for an NTF router."""
+
+    def __init__(self, folder: Path, apns: FakeApns) -> None:
+        self._folders = NtfFolders(folder)
+        self._apns = apns
+        self._process: NtfProcess | None = None
+        self._port = 0
+
+    @property
+    def location(self) -> RouterLocation:
+        return RouterLocation((HOST,), str(self._port), self._folders.fingerprint)
+
+    async def start(self, **settings: Any) -> None:
+        chosen: dict[str, Any] = {
+            "port": self._port,
+            "apns_test_host": "localhost",
+            "apns_test_port": self._apns.port,
+            "apns_test_ca_file": self._apns.ca_file,
+            "apns_prod_host": "off",
+            "apns_dev_host": "off",
+            "allow_private_hosts": "on",
+            "use_service_credentials": "on",
+            "smp_reconnect_initial": 0.05,
+            "smp_reconnect_maximum": 0.2,
+            "retry_initial": 0.05,
+            "retry_maximum": 0.5,
+            **settings,
+        }
+        self._process = await self._folders.start(**chosen)
+        self._port = self._process.port
+
+    async def kill(self) -> None:
+        if self._process is not None:
+            await self._process.kill()
+            self._process = None
+
+    async def until_subscribed(self, *, as_service: int, one_by_one: int) -> None:
+        """To so many queues, in each of the two ways."""
+        found = (-1, -1)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while found != (as_service, one_by_one):
+                    found = await self._subscribed()
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise AssertionError(f"{found} are subscribed to, not {(as_service, one_by_one)}") from None
+
+    async def _subscribed(self) -> tuple[int, int]:
+        assert self._process is not None
+        _, text = await self._process.get("/metrics")
+        values = dict(line.split(" ")[:2] for line in text.splitlines() if not line.startswith("#"))
+        kinds = ("smp_service_subscription", "smp_subscription")
+        service, one = (int(values[f"simplex_ntf_{kind}_active_sub_count_other"]) for kind in kinds)
+        return service, one
+
+
+class ApnsPushes(RecordingProvider):
+    """What reached the devices of the fake service, as agents in tests read it."""
+
+    def __init__(self, apns: FakeApns) -> None:
+        super().__init__()
+        self._apns = apns
+
+    async def next_request(self, device_token: bytes) -> PushRequest:
+        push = await self._apns.next_push(device_token, PATIENCE)
+        return PushRequest(push.device_token, push.payload, Urgency.ALERT, "", 0)
+
+
+class AgentWorld:
+    """Routers as processes, Alice whose device is woken, and Bob who writes to her."""
+
+    def __init__(self, folder: Path, apns: FakeApns) -> None:
+        self._folder = folder
+        self.apns = apns
+        self.smp = [SmpProcessPlace(folder / f"smp{number}") for number in (1, 2)]
+        self.ntf = [NtfProcessPlace(folder / f"ntf{number}", apns) for number in (1, 2)]
+        self.told: set[bytes] = set()
+        """Ids of messages that pushes told Alice of."""
+
+    async def start(self, smp: int = 1, ntf: int = 1) -> None:
+        await asyncio.gather(
+            *(each.start() for each in self.smp[:smp]), *(each.start() for each in self.ntf[:ntf])
+        )
+
+    async def kill(self) -> None:
+        await asyncio.gather(*(each.kill() for each in self.smp), *(each.kill() for each in self.ntf))
+
+    @asynccontextmanager
+    async def alice(
+        self, ntf: NtfProcessPlace | None = None, device_token: bytes | None = None
+    ) -> AsyncIterator[RunningAgent]:
+        """Opens her file, each time the same."""
+        where = (ntf or self.ntf[0]).location
+        async with running_agent(
+            self._folder / "alice",
+            [self.smp[0].location],
+            [where],
+            ApnsPushes(self.apns),
+            device_token=device_token,
+        ) as alice:
+            yield alice
+            alice.no_trouble()
+
+    @asynccontextmanager
+    async def bob(self) -> AsyncIterator[RunningAgent]:
+        async with running_agent(
+            self._folder / "bob", [self.smp[0].location], [], RecordingProvider()
+        ) as bob:
+            yield bob
+
+
+@asynccontextmanager
+async def agent_world(folder: Path) -> AsyncIterator[AgentWorld]:
+    """Nothing of it runs yet but the push provider; at the end everything is killed."""
+    async with running_fake_apns(folder / "apns") as apns:
+        world = AgentWorld(folder, apns)
+        try:
+            yield world
+        finally:
+            await world.kill()
+
+
+async def connected(alice: RunningAgent, bob: RunningAgent, router: SmpProcessPlace) -> tuple[str, str]:
+    """A connection with both queues at this router; its ids at each."""
+    where = smp_address(router.location)
+    invitation = await alice.agent.connections.create(router=where)
+    joined = await bob.agent.connections.join(invitation.text, router=where)
+    await alice.event(ConnectionReady, lambda event: event.connection_id == invitation.connection_id)
+    await bob.event(ConnectionReady, lambda event: event.connection_id == joined)
+    return invitation.connection_id, joined
+
+
+async def notified(world: AgentWorld, alice: RunningAgent, names: Sequence[str]) -> dict[str, bytes]:
+    """Reads pushes until each of these connections was in one with a message that no earlier push told of."""
+    token = await alice.agent.tokens.current()
+    assert token.secret is not None
+    news: dict[str, bytes] = {}
+    while not news.keys() >= set(names):
+        payload = await alice.push()
+        woken = await alice.agent.wake(payload)
+        assert isinstance(woken, Woken), woken
+        assert not woken.unreadable
+        push = parse_push_json(payload)
+        assert isinstance(push, MessagePush)
+        for item in unseal_notifications(box_key(token.secret), push):
+            queue = await alice.store.receive_queue_of(item.queue)
+            assert queue is not None
+            assert queue.notifier is not None
+            meta = unseal_meta(box_key(queue.notifier.secret), item.nonce, item.sealed_meta)
+            if meta.message_id not in world.told:
+                world.told.add(meta.message_id)
+                news[queue.connection_id] = meta.message_id
+    return news
+
+
+async def pushed(world: AgentWorld, alice: RunningAgent, names: Sequence[str], body: bytes) -> None:
+    """A message with this body in each of the connections wakes Alice, who fetches it and nothing else."""
+    news = await notified(world, alice, names)
+    for fetched in await alice.agent.fetch([ToFetch(name, 1) for name in names]):
+        assert fetched.failure is None
+        [message] = fetched.messages
+        assert isinstance(message, MessageArrived)
+        assert (message.body, message.message_id) == (body, news[message.connection_id])
+
+
+async def send(bob: RunningAgent, names: Sequence[str], body: bytes) -> None:
+    for name in names:
+        await bob.agent.connections.send(name, body)

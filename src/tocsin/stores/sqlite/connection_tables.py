@@ -35,11 +35,12 @@ def add_connection(
 
 
 def connections(session: Session, connection_id: str | None = None) -> list[AgentConnection]:
-    """All, or the one with this id."""
-    rows = session.database.execute(
-        "SELECT connection_id, notifications FROM connections WHERE ?1 IS NULL OR connection_id = ?1",
-        (connection_id,),
-    )
+    """All, or the one with this id: two statements, since one for both would look at every row."""
+    statement = "SELECT connection_id, notifications FROM connections"
+    if connection_id is None:
+        rows = session.database.execute(statement)
+    else:
+        rows = session.database.execute(f"{statement} WHERE connection_id = ?", (connection_id,))
     return [AgentConnection(found, bool(notifications)) for found, notifications in rows]
 
 

@@ -11,8 +11,10 @@ from typing import Final, NamedTuple
 
 from fuzz import fixed_parties as fixed
 from fuzz import samples
+from fuzz.agent_targets import RECIPIENT, SENDER
 from fuzz.certificate_targets import CHAINS, KEYS, chain_bytes
 from fuzz.contract import attempt, chosen
+from fuzz.fixed_parties import NONCE
 from fuzz.handshake_targets import AWAITING, HELLOS, PARTIES
 from fuzz.message_targets import LAYOUTS
 from fuzz.recordings import VECTORS, Recorded, recorded
@@ -22,6 +24,8 @@ from fuzz.text_targets import ADDRESSES, PUSHES, STORED_TEXTS
 from tocsin.crypto.signed_keys import SignedKey
 from tocsin.errors import DecodeError
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.agent.agent_messages import encode_agent_message
+from tocsin.protocol.agent.queue_envelopes import seal_for_queue
 from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.error_codes import TransportFault, encode_error
 from tocsin.protocol.messages import Command, Response
@@ -121,6 +125,7 @@ def _from_samples() -> Iterator[Seed]:
     yield from _handshakes()
     yield from _texts()
     yield from _sealed()
+    yield from _agent_messages()
     yield from _certificates()
 
 
@@ -211,6 +216,13 @@ def _encoded(value: RouterLocation | NotifierQueue) -> bytes:
     out = WireWriter()
     value.encode(out)
     return out.done()
+
+
+def _agent_messages() -> Iterator[Seed]:
+    for message in samples.AGENT_MESSAGES:
+        yield Seed("agent_message", encode_agent_message(message))
+    envelope = seal_for_queue(b"hello", RECIPIENT.public, SENDER, NONCE)
+    yield Seed("agent_message", envelope)
 
 
 def _sealed() -> Iterator[Seed]:

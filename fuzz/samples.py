@@ -8,6 +8,7 @@ from fuzz import fixed_parties as fixed
 from tocsin.crypto.signed_keys import SignedKey
 from tocsin.protocol import error_codes as errors
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.agent import agent_messages
 from tocsin.protocol.certificate_keys import CertificateChainKey
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ntf import responses as ntf_responses
@@ -55,6 +56,13 @@ QUEUE_URIS: Final = tuple(
     for location in LOCATIONS
     for lowest in (1, 3, 4)
     for mode in (None, *queue_modes.QueueMode)
+)
+AGENT_MESSAGES: Final = (
+    agent_messages.Introduction(_AUTH, True, QUEUE_URIS[0]),
+    agent_messages.Welcome(_AUTH, False),
+    agent_messages.QueueInUse(_AUTH, True),
+    agent_messages.UseQueue(QUEUE_URIS[1]),
+    agent_messages.Text(b"hello"),
 )
 NOTIFIER_QUEUES: Final = tuple(
     subscription_commands.NotifierQueue(location.with_legacy_onion(), ID) for location in LOCATIONS

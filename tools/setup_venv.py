@@ -32,7 +32,12 @@ from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 # Installed in this order: with the build backend in place, installing the package itself fetches nothing.
-PIN_FILES = ("requirements/build.txt", "requirements/runtime.txt", "requirements/dev.txt")
+PIN_FILES = (
+    "requirements/build.txt",
+    "requirements/runtime.txt",
+    "requirements/pipeline.txt",
+    "requirements/dev.txt",
+)
 STAMP_INPUTS = (*PIN_FILES, "pyproject.toml", "tools/setup_venv.py")
 
 

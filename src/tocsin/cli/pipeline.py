@@ -1,0 +1,14 @@
+"""`tocsin pipeline …`: answers from the routers' delivery event logs, on Spark."""
+
+from __future__ import annotations
+
+from tocsin.cli import pipeline_build, pipeline_ingest
+
+NAME = "pipeline"
+SUMMARY = "turn delivery events into answers, on Spark"
+DESCRIPTION = (
+    "Jobs over the routers' delivery event logs: the delivery funnel with an accounting that adds up, latencies, token "
+    "health, drift between routers. They run on this machine, or unchanged on a Spark cluster (--master)."
+)
+EXAMPLE = "tocsin pipeline ingest --events ntf-events --available-now && tocsin pipeline build"
+SUBCOMMANDS = (pipeline_ingest, pipeline_build)

@@ -1,0 +1,1 @@
+"""What must hold of rows and tables, as data."""

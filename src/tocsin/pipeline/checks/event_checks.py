@@ -1,0 +1,65 @@
+"""What makes a line an event."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tocsin.observability.delivery_events import SCHEMA_VERSION, Stage
+from tocsin.pipeline.checks.check import Check
+from tocsin.pipeline.schemas.events import REQUIRED
+from tocsin.pipeline.schemas.notifications import STAGES
+
+UNREADABLE: Final = "_unreadable"
+"""Column with the line, if it did not read."""
+PSEUDONYM: Final = r"^[A-Za-z0-9_-]{22}$"
+PERIOD: Final = r"^[0-9]{1,6}-[0-9a-f]{8}$"
+EARLIEST: Final = 1_577_836_800_000_000
+LATEST: Final = 4_102_444_800_000_000
+"""2020 and 2100, in microseconds: outside of them a clock or a writer is broken."""
+LONGEST_TEXT: Final = 255
+
+
+def _given(name: str) -> Column:
+    return F.col(name).isNotNull()
+
+
+def _pseudonym_if_given(name: str) -> Column:
+    return F.col(name).isNull() | F.col(name).rlike(PSEUDONYM)
+
+
+EVENT_CHECKS: Final = (
+    Check("not JSON", lambda: F.col(UNREADABLE).isNull() & F.col("id").isNotNull()),
+    Check(
+        f"not version {SCHEMA_VERSION}",
+        lambda: F.coalesce(F.col("version"), F.lit(SCHEMA_VERSION)) == SCHEMA_VERSION,
+    ),
+    *(Check(f"no {name}", partial(_given, name)) for name in REQUIRED),
+    Check("unknown stage", lambda: F.col("stage").isin([str(stage) for stage in Stage])),
+    Check("impossible time", lambda: F.col("at").between(EARLIEST, LATEST)),
+    Check("not a period", lambda: F.col("period").rlike(PERIOD)),
+    *(
+        Check(f"{name} is no pseudonym", partial(_pseudonym_if_given, name))
+        for name in ("notification", "queue", "token")
+    ),
+    Check(
+        "no notification",
+        lambda: ~F.col("stage").isin([str(stage) for stage in STAGES]) | F.col("notification").isNotNull(),
+    ),
+    Check(
+        "text too long",
+        lambda: (
+            F.greatest(
+                *(
+                    F.coalesce(F.length(name), F.lit(0))
+                    for name in ("id", "router", "smp_host", "reason", "cause")
+                )
+            )
+            <= LONGEST_TEXT
+        ),
+    ),
+)
+"""In this order: the first that fails is the reason in `quarantine`."""

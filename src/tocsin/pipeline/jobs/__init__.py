@@ -1,0 +1,1 @@
+"""What `tocsin pipeline …` runs: thin, one module per job."""

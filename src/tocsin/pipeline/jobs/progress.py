@@ -1,0 +1,77 @@
+"""What a job shows while it runs and says at its end: lines for people on standard error, JSON on request."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+POLL_SECONDS = 0.3
+
+
+Shown = Callable[[str], None]
+"""Says what a job does now."""
+
+
+@contextmanager
+def step(spark: SparkSession, title: str) -> Iterator[Shown]:
+    """A bar over Spark's tasks while the body runs, which may name its parts; nothing where there is no terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        stop = threading.Event()
+        watcher = threading.Thread(target=_watch, args=(spark, bar, task, stop), daemon=True)
+        watcher.start()
+        try:
+            yield lambda part: bar.update(task, description=f"{title}: {part}")
+        finally:
+            stop.set()
+            watcher.join()
+
+
+def _watch(spark: SparkSession, bar: Progress, task: TaskID, stop: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not stop.wait(POLL_SECONDS):
+        stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+        running = [each for each in stages if each is not None]
+        total = sum(each.numTasks for each in running)
+        bar.update(task, total=total or None, completed=sum(each.numCompletedTasks for each in running))
+
+
+class Summary:
+    """Figures of one run."""
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        self.figures: dict[str, object] = {}
+        self._began = time.monotonic()
+
+    def add(self, **figures: object) -> None:
+        self.figures.update(figures)
+
+    def show(self, *, as_json: bool, notes: Mapping[str, str] | None = None) -> None:
+        self.figures["seconds"] = round(time.monotonic() - self._began, 1)
+        if as_json:
+            json.dump({"job": self.job, **self.figures}, sys.stdout, default=str)
+            sys.stdout.write("\n")
+            return
+        table = Table(title=f"pipeline {self.job}", title_justify="left", show_header=False)
+        table.add_column(style="bold")
+        table.add_column(justify="right")
+        table.add_column()
+        for name, value in self.figures.items():
+            text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+            table.add_row(name.replace("_", " "), text, (notes or {}).get(name, ""))
+        Console().print(table)

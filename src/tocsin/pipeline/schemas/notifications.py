@@ -1,0 +1,52 @@
+"""`notifications`: one row per notification, its whole way through the routers and to the device."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from tocsin.observability.delivery_events import Stage
+from tocsin.pipeline.schemas.events import HOUR
+
+STAGES: Final = (
+    Stage.ENQUEUED,
+    Stage.SENT,
+    Stage.EXPIRED,
+    Stage.DROPPED,
+    Stage.RECEIVED,
+    Stage.UNKNOWN_QUEUE,
+    Stage.SUPERSEDED,
+    Stage.BATCHED,
+    Stage.ATTEMPTED,
+    Stage.ACCEPTED,
+    Stage.FAILED,
+    Stage.SHED,
+    Stage.WOKEN,
+    Stage.FETCHED,
+)
+"""Those of a notification, in the order of its way."""
+
+
+def moment(stage: Stage) -> str:
+    """The column with the first time at which the notification was there."""
+    return f"{stage}_at"
+
+
+IDENTITY: Final = ("period", "notification")
+"""Pseudonyms compare only within a period."""
+
+ATTRIBUTES: Final = ("queue", "token", "smp_host", "provider", "priority", "reason")
+"""The same in all events of a notification, or missing."""
+
+NOTIFICATIONS: Final = StructType(
+    [
+        *(StructField(name, StringType()) for name in (*IDENTITY, *ATTRIBUTES)),
+        StructField("size", LongType()),
+        StructField("attempts", LongType()),
+        *(StructField(moment(stage), LongType()) for stage in STAGES),
+        *HOUR,
+    ]
+)
+"""`day` and `hour` are those of its first event. A row's columns are least or greatest values over its events, so rows
+of the same notification merge by the same rule, in any order and however often an event is repeated."""

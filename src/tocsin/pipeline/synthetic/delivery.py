@@ -1,0 +1,154 @@
+"""Delivery events of a made-up population: any number of notifications, the same for the same seed, however split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField
+
+from tocsin.observability.delivery_events import SCHEMA_VERSION, Stage
+from tocsin.pipeline.schemas.events import DEFAULTS, EVENT_LINE
+
+MICROSECONDS: Final = 1_000_000
+DAY: Final = 86_400
+REASONS: Final = ("token_invalid", "expired", "Refused", "503")
+EVENTS_EACH: Final = 4.9
+"""About, of a notification."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Shares are of all notifications; what is left is accepted at the first attempt."""
+
+    seed: int = 1
+    began_at: int = 1_794_700_800
+    """Seconds since 1970, the start of a day."""
+    seconds: int = DAY
+    tokens: int = 100_000
+    queues_per_token: int = 20
+    hosts: int = 40
+    superseded: float = 0.12
+    failed: float = 0.01
+    shed: float = 0.001
+    pending: float = 0.002
+    unknown: float = 0.003
+
+
+def delivery_events(numbers: DataFrame, traffic: Traffic) -> DataFrame:
+    """`numbers` has a column `id`, one row per notification. Every stage of theirs is a row, as routers write them."""
+    notifications = _notifications(numbers, traffic)
+    stages = F.array_compact(F.array(*(_stage(*each) for each in _WAY)))
+    events = notifications.select("*", F.explode(stages).alias("event"))
+    period = F.concat(F.floor(F.col("began") / (DAY * MICROSECONDS)).cast("string"), F.lit("-5eed5eed"))
+    number = F.when(F.col("event.stage") == Stage.ATTEMPTED, F.lit(".1")).otherwise(F.lit(""))
+    columns: dict[str, Column] = {name: F.lit(value) for name, value in DEFAULTS.items()} | {
+        "id": F.concat("notification", F.lit("."), "event.stage", number),
+        "stage": F.col("event.stage"),
+        "at": F.col("event.at"),
+        "mono": F.col("event.at") - F.lit(traffic.began_at * MICROSECONDS),
+        "router": F.when(F.col("event.smp"), F.concat(F.lit("smp-"), "smp_host")).otherwise(F.lit("ntf-1")),
+        "period": period,
+        "version": F.lit(SCHEMA_VERSION),
+        "notification": F.col("notification"),
+        "queue": F.col("queue"),
+        "token": F.when(~F.col("event.smp") & (F.col("fate") != "unknown"), F.col("token")),
+        "smp_host": F.col("smp_host"),
+        "provider": F.when(~F.col("event.smp") & (F.col("fate") != "unknown"), F.lit("apns_prod")),
+        "reason": F.when(F.col("event.stage") == Stage.FAILED, F.col("failure")),
+        "attempt": F.when(F.col("event.stage").isin(Stage.ATTEMPTED, Stage.ACCEPTED), 1).otherwise(0),
+        "size": F.when(F.col("event.stage") == Stage.RECEIVED, 132).otherwise(0),
+    }
+    return events.select(*(_as_written(columns[field.name], field) for field in EVENT_LINE.fields))
+
+
+def _as_written(column: Column, field: StructField) -> Column:
+    """Routers leave out what is empty."""
+    cast = column.cast(field.dataType)
+    given = F.nullif(cast, F.lit("")) if isinstance(field.dataType, StringType) else cast
+    return given.alias(field.name)
+
+
+def _notifications(numbers: DataFrame, traffic: Traffic) -> DataFrame:
+    """What does not depend on the stage."""
+    draw = _Draws(traffic.seed)
+    token_number = draw.below("token", traffic.tokens)
+    queue_number = token_number * traffic.queues_per_token + draw.below("queue", traffic.queues_per_token)
+    named = numbers.select(
+        "id", token_number.alias("t"), queue_number.alias("q"), draw.share("fate").alias("f")
+    )
+    began = F.lit(traffic.began_at * MICROSECONDS) + draw.below("began", traffic.seconds * MICROSECONDS)
+    delays = {f"d{leg}": draw.delay(f"d{leg}", usual) for leg, usual in enumerate((400, 900, 1500, 60_000))}
+    return named.select(
+        "id",
+        pseudonym(traffic.seed, "n", F.col("id")).alias("notification"),
+        pseudonym(traffic.seed, "q", F.col("q")).alias("queue"),
+        pseudonym(traffic.seed, "t", F.col("t")).alias("token"),
+        F.concat(
+            F.lit("smp"), F.pmod(F.xxhash64("q"), F.lit(traffic.hosts)).cast("string"), F.lit(".example")
+        ).alias("smp_host"),
+        _fate(F.col("f"), traffic).alias("fate"),
+        F.element_at(
+            F.array(*map(F.lit, REASONS)), (draw.below("reason", len(REASONS)) + 1).cast("int")
+        ).alias("failure"),
+        began.alias("began"),
+        *(column.alias(name) for name, column in delays.items()),
+    )
+
+
+def _fate(share: Column, traffic: Traffic) -> Column:
+    least = 0.0
+    fate = F.when(F.lit(False), F.lit(""))
+    for name in ("superseded", "failed", "shed", "pending", "unknown"):
+        least += getattr(traffic, name)
+        fate = fate.when(share < least, F.lit(name))
+    return fate.otherwise(F.lit("accepted"))
+
+
+# Stage, written by the SMP router, delays since the beginning, fates that come this far.
+_ATTEMPTED: Final = ("accepted", "failed")
+_WAY: Final[tuple[tuple[Stage, bool, int, tuple[str, ...]], ...]] = (
+    (Stage.ENQUEUED, True, 0, ()),
+    (Stage.SENT, True, 1, ()),
+    (Stage.RECEIVED, False, 2, ("accepted", "superseded", "failed", "shed", "pending")),
+    (Stage.UNKNOWN_QUEUE, False, 2, ("unknown",)),
+    (Stage.ATTEMPTED, False, 3, _ATTEMPTED),
+    (Stage.ACCEPTED, False, 4, ("accepted",)),
+    (Stage.FAILED, False, 4, ("failed",)),
+    (Stage.SUPERSEDED, False, 3, ("superseded",)),
+    (Stage.SHED, False, 4, ("shed",)),
+)
+
+
+def _stage(stage: Stage, smp: bool, delays: int, fates: tuple[str, ...]) -> Column:
+    at = F.col("began")
+    for leg in range(delays):
+        at = at + F.col(f"d{leg}")
+    event = F.struct(F.lit(str(stage)).alias("stage"), F.lit(smp).alias("smp"), at.alias("at"))
+    return F.when(F.col("fate").isin(*fates), event) if fates else event
+
+
+def pseudonym(seed: int, kind: str, number: Column) -> Column:
+    """22 signs, like those of `observability.pseudonyms`, of a number."""
+    digest = F.unhex(F.md5(F.concat(F.lit(f"{seed}{kind}"), number.cast("string")).cast("binary")))
+    return F.translate(F.substring(F.base64(digest), 1, 22), "+/", "-_")
+
+
+class _Draws:
+    """Chance that depends on the seed, the name of a column and the row's number alone."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def below(self, name: str, limit: int) -> Column:
+        return F.pmod(F.xxhash64(F.lit(self._seed), F.lit(name), F.col("id")), F.lit(limit))
+
+    def share(self, name: str) -> Column:
+        return self.below(name, 1 << 30) / F.lit(float(1 << 30))
+
+    def delay(self, name: str, usual: int) -> Column:
+        """Microseconds; half are above the usual, some far above."""
+        uniform = (self.below(name, 1 << 30) + F.lit(1)) / F.lit(float(1 << 30))
+        return F.floor(-F.log(uniform) * (usual / 0.693)).cast("long") + F.lit(1)

@@ -1,0 +1,54 @@
+"""The tables of the lake: what each is called, holds, is partitioned by, and how long it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import StructType
+
+from tocsin.pipeline.schemas.events import EVENTS, QUARANTINE
+from tocsin.pipeline.schemas.hourly import (
+    FUNNEL_HOURLY,
+    LATENCY_HOURLY,
+    OUTCOMES_HOURLY,
+    SERVERS_HOURLY,
+    TOKENS_DAILY,
+)
+from tocsin.pipeline.schemas.notifications import NOTIFICATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    schema: StructType
+    partitioned_by: tuple[str, ...]
+    retention_days: int
+    per_notification: bool = False
+    """Its rows are about one notification, so they go with the keys of their pseudonyms; others are counts."""
+
+
+BY_HOUR: Final = ("day", "hour")
+BY_DAY: Final = ("day",)
+ROW_DAYS: Final = 30
+COUNT_DAYS: Final = 400
+
+EVENTS_TABLE: Final = Table("events", EVENTS, BY_HOUR, ROW_DAYS, per_notification=True)
+QUARANTINE_TABLE: Final = Table("quarantine", QUARANTINE, BY_DAY, ROW_DAYS)
+NOTIFICATIONS_TABLE: Final = Table("notifications", NOTIFICATIONS, BY_HOUR, ROW_DAYS, per_notification=True)
+FUNNEL_TABLE: Final = Table("funnel_hourly", FUNNEL_HOURLY, BY_HOUR, COUNT_DAYS)
+OUTCOMES_TABLE: Final = Table("outcomes_hourly", OUTCOMES_HOURLY, BY_HOUR, COUNT_DAYS)
+LATENCY_TABLE: Final = Table("latency_hourly", LATENCY_HOURLY, BY_HOUR, COUNT_DAYS)
+TOKENS_TABLE: Final = Table("tokens_daily", TOKENS_DAILY, BY_DAY, COUNT_DAYS)
+SERVERS_TABLE: Final = Table("servers_hourly", SERVERS_HOURLY, BY_HOUR, COUNT_DAYS)
+
+TABLES: Final = (
+    EVENTS_TABLE,
+    QUARANTINE_TABLE,
+    NOTIFICATIONS_TABLE,
+    FUNNEL_TABLE,
+    OUTCOMES_TABLE,
+    LATENCY_TABLE,
+    TOKENS_TABLE,
+    SERVERS_TABLE,
+)

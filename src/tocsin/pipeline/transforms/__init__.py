@@ -1,0 +1,1 @@
+"""DataFrame to DataFrame: no session, no reading, no writing, no clock."""

@@ -1,0 +1,59 @@
+"""Lines of the routers' segments → events, and what is wrong with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
+
+from tocsin.observability.delivery_events import Stage
+from tocsin.pipeline.checks.check import Check, first_failed
+from tocsin.pipeline.checks.event_checks import UNREADABLE
+from tocsin.pipeline.schemas.events import DEFAULTS, EVENT_LINE, EVENTS, QUARANTINE
+
+READ = "_read"
+REASON = "_reason"
+
+
+def read_lines(lines: DataFrame, *, checks: Sequence[Check]) -> DataFrame:
+    """`value` (a line) and `segment` → the same with the event read from it and the name of the first failed check."""
+    form = StructType([*EVENT_LINE.fields]).add(UNREADABLE, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE}
+    read = lines.select("value", "segment", F.from_json("value", form, options).alias(READ))
+    fields = [F.col(f"{READ}.{name}").alias(name) for name in (*EVENT_LINE.names, UNREADABLE)]
+    return read.select("value", "segment", *fields).withColumn(REASON, first_failed(checks))
+
+
+def events_of(read: DataFrame) -> DataFrame:
+    """The good ones, in the table's form."""
+    good = read.where(F.col(REASON).isNull())
+    at = F.timestamp_micros("at")
+    hours = good.withColumn("day", F.to_date(at)).withColumn("hour", F.hour(at))
+    whole = hours.fillna({name: value for name, value in DEFAULTS.items() if isinstance(value, int)})
+    return whole.withColumn("id", _id_unless_it_follows()).select(*EVENTS.names)
+
+
+def quarantine_of(read: DataFrame, *, seen_at: int) -> DataFrame:
+    """The others: where they are and why, without what they say."""
+    bad = read.where(F.col(REASON).isNotNull())
+    return bad.select(
+        "segment",
+        F.octet_length("value").cast("long").alias("line_bytes"),
+        F.substring(F.sha2("value", 256), 1, 16).alias("line_hash"),
+        F.col(REASON).alias("reason"),
+        F.lit(seen_at).cast("long").alias("seen_at"),
+        F.to_date(F.timestamp_micros(F.lit(seen_at))).alias("day"),
+    ).select(*QUARANTINE.names)
+
+
+def _id_unless_it_follows() -> Column:
+    follows = F.col("id") == F.coalesce(usual_id(), F.lit(""))
+    return F.when(~follows, F.col("id"))
+
+
+def usual_id() -> Column:
+    """How routers name an event of a notification; null for other events."""
+    attempt = F.when(F.col("stage") == Stage.ATTEMPTED, F.concat(F.lit("."), F.col("attempt").cast("string")))
+    return F.concat("notification", F.lit("."), "stage", F.coalesce(attempt, F.lit("")))

@@ -172,8 +172,12 @@ class LakeTable:
                 return None
             staging = self._folder / f"_staging-{key}"
             shutil.rmtree(staging, ignore_errors=True)
-            writer = rows.write.partitionBy(*self.table.partitioned_by)
-            writer.option("maxRecordsPerFile", ROWS_PER_FILE).parquet(str(staging))
+            writer = rows.write.partitionBy(*self.table.partitioned_by).option(
+                "maxRecordsPerFile", ROWS_PER_FILE
+            )
+            for column in self.table.plain:
+                writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
+            writer.parquet(str(staging))
             number = before.number + 1
             adds = self._move(staging, f"{number}-{key}")
             removes = [file.path for file in before.of_partitions(replacing)]

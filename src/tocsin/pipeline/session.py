@@ -25,6 +25,11 @@ ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Partitions are written side by side instead of sorted first; sketches are not sorted either.
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+    # Files are named by our commits: looking for partitions needs no job of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",

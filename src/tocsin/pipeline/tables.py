@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructType
 
 from tocsin.pipeline.schemas.events import EVENTS, QUARANTINE
 from tocsin.pipeline.schemas.hourly import (
@@ -27,7 +27,19 @@ class Table:
     per_notification: bool = False
     """Its rows are about one notification, so they go with the keys of their pseudonyms; others are counts."""
 
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """Columns whose values hardly repeat: to look for repetitions when they are written is wasted time."""
+        if not self.per_notification:
+            return ()
+        return tuple(
+            field.name
+            for field in self.schema.fields
+            if isinstance(field.dataType, LongType) and field.name not in FEW_VALUES
+        )
 
+
+FEW_VALUES: Final = frozenset({"version", "attempt", "attempts", "size"})
 BY_HOUR: Final = ("day", "hour")
 BY_DAY: Final = ("day",)
 ROW_DAYS: Final = 30

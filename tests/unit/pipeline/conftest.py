@@ -11,10 +11,28 @@ from pyspark.sql import SparkSession
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.session import SparkSettings, spark_session
 
+HERE = Path(__file__).parent
+
+# For a few rows, planning anew after each stage and compiling code cost more than they save.
+FOR_FEW_ROWS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test that uses Spark waits for its start, on a busy machine for longer than other tests may last."""
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(120))
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    settings = SparkSettings("tests", master="local[2]", memory="1g", shuffle_partitions=2, short=True)
+    settings = SparkSettings(
+        "tests", master="local[2]", memory="1g", shuffle_partitions=2, short=True, options=FOR_FEW_ROWS
+    )
     with spark_session(settings) as session:
         yield session
 

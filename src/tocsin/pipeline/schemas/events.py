@@ -40,8 +40,19 @@ REQUIRED: Final = tuple(
 HOUR: Final = [StructField("day", DateType()), StructField("hour", IntegerType())]
 """Partition of tables by hour, UTC."""
 
-EVENTS: Final = StructType([*EVENT_LINE.fields, *HOUR])
-"""`id` is null where it follows from the other columns (`transforms.event_lines`): half of the bytes otherwise."""
+NOTIFICATION: Final = ("notification_high", "notification_low")
+HASHES: Final = ("queue", "token")
+
+EVENTS: Final = StructType(
+    [
+        *(field for field in EVENT_LINE.fields if field.name not in ("notification", *HASHES)),
+        *(StructField(name, LongType()) for name in (*NOTIFICATION, *HASHES)),
+        *HOUR,
+    ]
+)
+"""Pseudonyms are numbers here: hashes of the period and the pseudonym, 128 bits of a notification's, 64 of a queue's
+and a token's. They take half of the room and group at a fraction of the cost of texts. `id` is null where it follows
+from the other columns."""
 
 QUARANTINE: Final = StructType(
     [

@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tocsin.observability.delivery_events import Stage
-from tocsin.pipeline.schemas.events import HOUR
+from tocsin.pipeline.schemas.events import HASHES, HOUR, NOTIFICATION
 
 STAGES: Final = (
     Stage.ENQUEUED,
@@ -33,18 +33,17 @@ def moment(stage: Stage) -> str:
     return f"{stage}_at"
 
 
-IDENTITY: Final = ("period", "notification")
-"""Pseudonyms compare only within a period."""
-
-ATTRIBUTES: Final = ("queue", "token", "smp_host", "provider", "priority", "reason")
-"""The same in all events of a notification, or missing."""
+IDENTITY: Final = NOTIFICATION
+MOMENTS: Final = tuple(moment(stage) for stage in STAGES)
+TEXTS: Final = ("period", "smp_host", "provider", "priority", "reason")
+"""Of few different values. Like the hashes the same in all events of a notification, or missing."""
+NUMBERS: Final = ("size", "attempts")
 
 NOTIFICATIONS: Final = StructType(
     [
-        *(StructField(name, StringType()) for name in (*IDENTITY, *ATTRIBUTES)),
-        StructField("size", LongType()),
-        StructField("attempts", LongType()),
-        *(StructField(moment(stage), LongType()) for stage in STAGES),
+        *(StructField(name, LongType()) for name in (*IDENTITY, *HASHES)),
+        *(StructField(name, StringType()) for name in TEXTS),
+        *(StructField(name, LongType()) for name in (*NUMBERS, *MOMENTS)),
         *HOUR,
     ]
 )

@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructType
 from tocsin.observability.delivery_events import Stage
 from tocsin.pipeline.checks.check import Check, first_failed
 from tocsin.pipeline.checks.event_checks import UNREADABLE
-from tocsin.pipeline.schemas.events import DEFAULTS, EVENT_LINE, EVENTS, QUARANTINE
+from tocsin.pipeline.schemas.events import DEFAULTS, EVENT_LINE, EVENTS, HASHES, NOTIFICATION, QUARANTINE
 
 READ = "_read"
 REASON = "_reason"
@@ -28,11 +28,31 @@ def read_lines(lines: DataFrame, *, checks: Sequence[Check]) -> DataFrame:
 
 def events_of(read: DataFrame) -> DataFrame:
     """The good ones, in the table's form."""
-    good = read.where(F.col(REASON).isNull())
+    return as_table(read.where(F.col(REASON).isNull()))
+
+
+def as_table(events: DataFrame) -> DataFrame:
+    """Events as routers write them → rows of `events`."""
     at = F.timestamp_micros("at")
-    hours = good.withColumn("day", F.to_date(at)).withColumn("hour", F.hour(at))
+    hours = events.withColumn("day", F.to_date(at)).withColumn("hour", F.hour(at))
     whole = hours.fillna({name: value for name, value in DEFAULTS.items() if isinstance(value, int)})
-    return whole.withColumn("id", _id_unless_it_follows()).select(*EVENTS.names)
+    changed = {
+        "id": _id_unless_it_follows(),
+        **dict(zip(NOTIFICATION, identity(F.col("period"), F.col("notification")), strict=True)),
+        **{name: hash_of(F.col("period"), F.col(name)) for name in HASHES},
+    }
+    return whole.select(*(changed.get(name, F.col(name)).alias(name) for name in EVENTS.names))
+
+
+def identity(period: Column, notification: Column) -> tuple[Column, Column]:
+    """The two halves of a notification's hash; null if there is none."""
+    halves = F.xxhash64(period, notification), F.xxhash64(notification, period)
+    return F.when(notification.isNotNull(), halves[0]), F.when(notification.isNotNull(), halves[1])
+
+
+def hash_of(period: Column, pseudonym: Column) -> Column:
+    """Of a queue or token; null if there is none."""
+    return F.when(pseudonym.isNotNull(), F.xxhash64(period, pseudonym))
 
 
 def quarantine_of(read: DataFrame, *, seen_at: int) -> DataFrame:

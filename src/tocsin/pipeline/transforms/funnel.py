@@ -1,4 +1,4 @@
-"""Notifications → how many reached each stage, hour by hour, with the accounting; and the reasons of the ends."""
+"""The funnel hour by hour with its accounting, and the reasons of the ends."""
 
 from __future__ import annotations
 
@@ -8,31 +8,26 @@ from pyspark.sql import functions as F
 from tocsin.observability.delivery_events import ENDS, Stage
 from tocsin.pipeline.schemas.hourly import FUNNEL_HOURLY, OUTCOMES_HOURLY
 from tocsin.pipeline.schemas.notifications import STAGES
-from tocsin.pipeline.tables import BY_HOUR
-from tocsin.pipeline.transforms.notifications import ends, pending, reached
+from tocsin.pipeline.transforms.host_hours import GROUP, with_large_hosts
+from tocsin.pipeline.transforms.notifications import reached
 
-GROUP = (*BY_HOUR, "smp_host", "provider")
+COUNTS = (*STAGES, "pending", "ends_twice", "ends_unreceived", "tokens")
 
 
-def funnel_hourly(notifications: DataFrame) -> DataFrame:
+def funnel_hourly(hours: DataFrame, sizes: DataFrame) -> DataFrame:
     """received = accepted + superseded + failed + shed + pending + difference."""
-    counted = notifications.groupBy(*GROUP).agg(
-        *(F.count_if(reached(stage)).alias(stage) for stage in STAGES),
-        F.count_if(pending()).alias("pending"),
-        F.count_if(ends() > 1).alias("ends_twice"),
-        F.count_if((ends() > 0) & ~reached(Stage.RECEIVED)).alias("ends_unreceived"),
-        F.approx_count_distinct("token").alias("tokens"),
-    )
+    shown = with_large_hosts(hours.select(*GROUP, *COUNTS), sizes)
+    counted = shown.groupBy(*GROUP).agg(*(F.sum(name).alias(name) for name in COUNTS))
     return counted.withColumn("difference", _difference()).select(*FUNNEL_HOURLY.names)
 
 
-def outcomes_hourly(notifications: DataFrame) -> DataFrame:
+def outcomes_hourly(notifications: DataFrame, sizes: DataFrame) -> DataFrame:
     """Every end with its reason."""
     outcome = F.coalesce(*(F.when(reached(stage), F.lit(str(stage))) for stage in sorted(ENDS)))
-    ended = notifications.withColumn("outcome", outcome).where(F.col("outcome").isNotNull())
-    return (
-        ended.groupBy(*GROUP, "outcome", "reason").agg(F.count("*").alias("n")).select(*OUTCOMES_HOURLY.names)
-    )
+    ended = notifications.select(*GROUP, outcome.alias("outcome"), "reason").where("outcome IS NOT NULL")
+    counted = ended.groupBy(*GROUP, "outcome", "reason").agg(F.count("*").alias("n"))
+    shown = with_large_hosts(counted, sizes).groupBy(*GROUP, "outcome", "reason")
+    return shown.agg(F.sum("n").alias("n")).select(*OUTCOMES_HOURLY.names)
 
 
 def _difference() -> Column:

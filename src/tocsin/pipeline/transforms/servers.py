@@ -1,65 +1,61 @@
-"""Events → the health of every SMP host, hour by hour."""
+"""The health of every SMP host, hour by hour."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.observability.delivery_events import Stage
 from tocsin.pipeline.schemas.hourly import SERVERS_HOURLY
-from tocsin.pipeline.schemas.notifications import moment
 from tocsin.pipeline.tables import BY_HOUR
+from tocsin.pipeline.transforms.host_hours import with_large_hosts
 
 SUBSCRIBED: Final = "ACTIVE"
 UNSUBSCRIBED: Final = ("INACTIVE", "END", "DELETED", "SERVICE")
 PENDING: Final = ("NEW", "PENDING")
 STORM: Final = 2.0
 """So many subscriptions per queue within an hour: it was resubscribed again and again."""
-MINUTE: Final = 60_000_000
 HOST: Final = (*BY_HOUR, "smp_host")
+STAGE_COUNTS: Final = (Stage.ENQUEUED, Stage.SENT, Stage.RECEIVED, Stage.UNKNOWN_QUEUE)
+CHANGE_COUNTS: Final = ("subscribed", "unsubscribed", "errors", "queues_changed")
 
 
-def servers_hourly(events: DataFrame, notifications: DataFrame) -> DataFrame:
-    """One row per hour and SMP host that anything happened at."""
-    hosts = events.where(F.col("smp_host").isNotNull())
-    counted = _counted(hosts)
-    gaps = _longest_gaps(hosts)  # at most one row per hour and host
-    skews = _skews(notifications)  # at most one row per hour and host
-    whole = counted.join(gaps, on=list(HOST), how="left").join(skews, on=list(HOST), how="left")
+def servers_hourly(events: DataFrame, hours: DataFrame, sizes: DataFrame) -> DataFrame:
+    """One row per hour and SMP host that anything happened at. Of events only changes of subscriptions count."""
+    ways = with_large_hosts(hours, sizes).where("smp_host IS NOT NULL").groupBy(*HOST)
+    counted = ways.agg(
+        *(F.sum(stage).alias(stage) for stage in STAGE_COUNTS),
+        F.bit_or("minutes").alias("minutes"),
+        F.min("skew_us").alias("skew_us"),
+    )
+    changed = _changes(with_large_hosts(events.where("smp_host IS NOT NULL"), sizes))
+    whole = counted.join(changed, on=list(HOST), how="full")  # both unique by hour and host
+    filled = whole.fillna(0, [*STAGE_COUNTS, *CHANGE_COUNTS])
     often = F.col("subscribed") > STORM * F.col("queues_changed")
-    return whole.withColumn("storm", often & (F.col("queues_changed") > 0)).select(*SERVERS_HOURLY.names)
+    storm = (often & (F.col("queues_changed") > 0)).alias("storm")
+    columns = [name for name in SERVERS_HOURLY.names if name not in ("storm", "longest_gap_seconds")]
+    return filled.select(*columns, storm, _longest_gap().alias("longest_gap_seconds")).select(
+        *SERVERS_HOURLY.names
+    )
 
 
-def _counted(hosts: DataFrame) -> DataFrame:
-    stage, status = F.col("stage"), F.col("to_status")
-    changed = stage == Stage.SUBSCRIPTION_CHANGED
+def _changes(events: DataFrame) -> DataFrame:
+    status = F.col("to_status")
     fine = status.isin(SUBSCRIBED, *UNSUBSCRIBED, *PENDING)
-    return hosts.groupBy(*HOST).agg(
-        *(
-            F.count_if(stage == each).alias(each)
-            for each in (Stage.ENQUEUED, Stage.SENT, Stage.RECEIVED, Stage.UNKNOWN_QUEUE)
-        ),
-        F.count_if(changed & (status == SUBSCRIBED)).alias("subscribed"),
-        F.count_if(changed & (status.isNull() | status.isin(*UNSUBSCRIBED))).alias("unsubscribed"),
-        F.count_if(changed & status.isNotNull() & ~fine).alias("errors"),
-        F.approx_count_distinct(F.when(changed, F.col("queue"))).alias("queues_changed"),
+    changes = events.where(F.col("stage") == Stage.SUBSCRIPTION_CHANGED).groupBy(*HOST)
+    return changes.agg(
+        F.count_if(status == SUBSCRIBED).alias("subscribed"),
+        F.count_if(status.isNull() | status.isin(*UNSUBSCRIBED)).alias("unsubscribed"),
+        F.count_if(status.isNotNull() & ~fine).alias("errors"),
+        F.approx_count_distinct("queue").alias("queues_changed"),
     )
 
 
-def _longest_gaps(hosts: DataFrame) -> DataFrame:
-    """Between minutes with notifications; the hour's ends count as such, since what is before and after is not here."""
-    minute = F.col("at") - F.pmod(F.col("at"), F.lit(MINUTE))
-    busy = hosts.where(F.col("stage") == Stage.RECEIVED).select(*HOST, minute.alias("minute")).distinct()
-    in_order = Window.partitionBy(*HOST).orderBy("minute")  # minutes are distinct: a total order
-    before = F.lag("minute").over(in_order)
-    gap = F.coalesce(F.floor((F.col("minute") - before) / 1_000_000) - 60, F.lit(0))
-    return (
-        busy.withColumn("gap", gap).groupBy(*HOST).agg(F.max("gap").cast("long").alias("longest_gap_seconds"))
-    )
-
-
-def _skews(notifications: DataFrame) -> DataFrame:
-    between = F.col(moment(Stage.RECEIVED)) - F.col(moment(Stage.SENT))
-    return notifications.groupBy(*HOST).agg(F.min(between).alias("skew_us"))
+def _longest_gap() -> Column:
+    """Whole minutes without a notification, between minutes with one: what is before and after the hour is not here."""
+    bits = F.reverse(F.lpad(F.bin("minutes"), 60, "0"))  # the first minute first
+    between = F.regexp_extract_all(F.regexp_replace(bits, "^0+|0+$", ""), F.lit("0+"), F.lit(0))
+    longest = F.coalesce(F.array_max(F.transform(between, F.length)), F.lit(0))
+    return F.when(F.col("minutes").isNotNull(), longest.cast("long") * 60)

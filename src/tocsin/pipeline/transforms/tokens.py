@@ -32,20 +32,28 @@ def token_changes_daily(events: DataFrame) -> DataFrame:
         parts[0].alias("change"),
         F.try_element_at(parts, F.lit(2)).alias("reason"),
     )
-    return _counted(named)
+    counted = named.groupBy("day", "provider", "change", "reason")
+    return counted.agg(F.count_distinct("token").alias("tokens")).select(*TOKENS_DAILY.names)
 
 
 def token_pushes_daily(notifications: DataFrame) -> DataFrame:
-    """`pushed`: a push of theirs was accepted. `dead`: some were tried, none was accepted."""
-    tried = notifications.where(reached(Stage.ATTEMPTED) | reached(Stage.ACCEPTED) | reached(Stage.FAILED))
-    by_token = tried.groupBy("day", "provider", "token").agg(
-        F.max(reached(Stage.ACCEPTED)).alias("accepted"), F.max("reason").alias("why")
+    """`pushed`: a push of theirs was accepted. `dead`: some were tried, none was accepted; for one of the reasons.
+
+    Reasons are codes while tokens are counted (see `transforms.notifications`).
+    """
+    tried = reached(Stage.ATTEMPTED) | reached(Stage.FAILED)
+    code = F.when(tried & F.col("reason").isNotNull(), F.xxhash64("reason"))
+    by_token = (
+        notifications.where(F.col("token").isNotNull() & (tried | reached(Stage.ACCEPTED)))
+        .groupBy("day", "provider", "token")
+        .agg(F.max(reached(Stage.ACCEPTED)).alias("accepted"), F.max(code).alias("code"))
     )
-    change = F.when(F.col("accepted"), F.lit(PUSHED)).otherwise(F.lit(DEAD))
-    reason = F.when(~F.col("accepted"), F.col("why"))
-    return _counted(
-        by_token.select("day", "provider", "token", change.alias("change"), reason.alias("reason"))
-    )
+    change = F.when(F.col("accepted"), F.lit(PUSHED)).otherwise(F.lit(DEAD)).alias("change")
+    why = F.when(~F.col("accepted"), F.col("code")).alias("code")
+    counted = by_token.groupBy("day", "provider", change, why).agg(F.count("*").alias("tokens"))
+    reasons = notifications.where(F.col("reason").isNotNull()).select("reason").distinct()
+    texts = F.broadcast(reasons.select(F.xxhash64("reason").alias("code"), "reason"))  # unique by code
+    return counted.join(texts, on="code", how="left").select(*TOKENS_DAILY.names)
 
 
 def with_large_counts(tokens: DataFrame, *, smallest: int) -> DataFrame:
@@ -54,8 +62,3 @@ def with_large_counts(tokens: DataFrame, *, smallest: int) -> DataFrame:
     reason = F.when(small, F.lit(SMALL_GROUPS)).otherwise(F.col("reason"))
     merged = tokens.withColumn("reason", reason).groupBy("day", "provider", "change", "reason")
     return merged.agg(F.sum("tokens").alias("tokens")).select(*TOKENS_DAILY.names)
-
-
-def _counted(named: DataFrame) -> DataFrame:
-    counted = named.groupBy("day", "provider", "change", "reason")
-    return counted.agg(F.count_distinct("token").alias("tokens")).select(*TOKENS_DAILY.names)

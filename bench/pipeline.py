@@ -1,0 +1,78 @@
+"""`make bench-pipeline`: what the jobs of the data pipeline cost, next to DuckDB on the same files in the same run.
+
+python -m bench.pipeline                       20 million events, some minutes
+python -m bench.pipeline --events 2000000      fewer
+python -m bench.pipeline --quick               a smoke run of a minute; its figures mean little
+
+CPU is that of all processes of this run, Java included. The data is made by the seeded generator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from bench.process_tree import cpu_seconds, spent
+from bench.results import Result, show
+from tocsin.pipeline.jobs.build import build
+from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.session import SparkSettings, spark_session
+from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
+from tocsin.pipeline.tables import EVENTS_TABLE
+from tocsin.pipeline.transforms.event_lines import as_table
+
+EVENTS: Final = 20_000_000
+BUILD_CPU: Final = 60.0
+
+
+def make_events(spark: SparkSession, lake: Lake, events: int, seed: int = 1) -> int:
+    """Into the table; returns how many."""
+    notifications = int(events / EVENTS_EACH)
+    traffic = Traffic(seed=seed, tokens=max(notifications // 40, 10))
+    rows = as_table(delivery_events(spark.range(notifications), traffic))
+    commit = lake.table(EVENTS_TABLE).publish(rows.repartition(8, "day", "hour"), key="synthetic")
+    assert commit is not None
+    return sum(file.rows for file in commit.adds)
+
+
+def measure_build(spark: SparkSession, lake: Lake, events: int) -> list[Result]:
+    steps: list[tuple[str, float]] = []
+    with spent() as whole:
+        build(spark, lake, step=lambda name: steps.append((name, cpu_seconds())))
+    ends = [*(cpu for _, cpu in steps[1:]), cpu_seconds()]
+    scale = BUILD_CPU * events / EVENTS
+    return [
+        Result(f"build, {events:,} events: CPU", whole.cpu, "s", whole.cpu / scale, 1.0),
+        Result("build: wall time", whole.wall, "s"),
+        Result("build: events per second of CPU", events / whole.cpu, "events/s"),
+        Result("build: memory of the largest process", whole.memory / 2**30, "GiB"),
+        *(
+            Result(f"build, {name}: CPU", end - start, "s")
+            for (name, start), end in zip(steps, ends, strict=True)
+        ),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.pipeline", description=__doc__)
+    parser.add_argument("--events", type=int, default=EVENTS, help="how many (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="a smoke run")
+    options = parser.parse_args()
+    wanted = 200_000 if options.quick else options.events
+    with tempfile.TemporaryDirectory() as folder:
+        lake = Lake(Path(folder))
+        settings = SparkSettings("bench", master="local[2]", memory="6g", shuffle_partitions=8)
+        with spark_session(settings) as spark:
+            events = make_events(spark, lake, wanted)
+            print(f"{events:,} events made", file=sys.stderr)
+            results = measure_build(spark, lake, events)
+    show("pipeline", results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""CPU and memory of this process and its descendants, from /proc: Spark's Java is a child of ours."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+TICK: Final = 1 / os.sysconf("SC_CLK_TCK")
+PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(slots=True)
+class Spent:
+    cpu: float = 0.0
+    wall: float = 0.0
+    memory: int = 0
+    """Of the largest process, at the end."""
+
+
+@contextmanager
+def spent() -> Iterator[Spent]:
+    """While the body runs."""
+    figures = Spent()
+    cpu, wall = cpu_seconds(), time.monotonic()
+    try:
+        yield figures
+    finally:
+        figures.cpu, figures.wall = cpu_seconds() - cpu, time.monotonic() - wall
+        figures.memory = max(int(fields[21]) * PAGE for fields in _family())
+
+
+def cpu_seconds() -> float:
+    """Also of children that have ended and were waited for."""
+    return sum(sum(map(int, fields[11:15])) for fields in _family()) * TICK
+
+
+def _family() -> list[list[str]]:
+    """Fields of /proc/PID/stat after the name, state first."""
+    stats: dict[int, list[str]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            stats[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
+        except (OSError, ValueError):
+            continue  # it has ended
+    found = {os.getpid()}
+    while more := {pid for pid, fields in stats.items() if int(fields[1]) in found} - found:
+        found |= more
+    return [stats[pid] for pid in found if pid in stats]

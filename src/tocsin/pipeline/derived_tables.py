@@ -1,0 +1,119 @@
+"""The tables of hours and days, made anew for the partitions whose events or notifications changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tocsin.pipeline.lake import Lake, Partition
+from tocsin.pipeline.tables import (
+    EVENTS_TABLE,
+    FUNNEL_TABLE,
+    LATENCY_TABLE,
+    NOTIFICATIONS_TABLE,
+    OUTCOMES_TABLE,
+    SERVERS_TABLE,
+    TOKENS_TABLE,
+    Table,
+)
+from tocsin.pipeline.transforms.funnel import funnel_hourly, outcomes_hourly
+from tocsin.pipeline.transforms.host_hours import host_hours, large_hosts
+from tocsin.pipeline.transforms.latencies import latency_hourly
+from tocsin.pipeline.transforms.servers import servers_hourly
+from tocsin.pipeline.transforms.tokens import tokens_daily
+
+THRESHOLD: Final = "smallest_group"
+"""Recorded like a source: with another threshold a table is made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Of some partitions: what their tables are made of."""
+
+    events: DataFrame
+    notifications: DataFrame
+    hours: DataFrame
+    sizes: DataFrame
+
+
+HOURLY: Final[Mapping[str, tuple[Table, Callable[[Rows], DataFrame]]]] = {
+    table.name: (table, rows)
+    for table, rows in (
+        (FUNNEL_TABLE, lambda of: funnel_hourly(of.hours, of.sizes)),
+        (OUTCOMES_TABLE, lambda of: outcomes_hourly(of.notifications, of.sizes)),
+        (LATENCY_TABLE, lambda of: latency_hourly(of.hours, of.sizes)),
+        (SERVERS_TABLE, lambda of: servers_hourly(of.events, of.hours, of.sizes)),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """For one table."""
+
+    partitions: frozenset[Partition]
+    sources: Mapping[str, int]
+
+
+class DerivedTables:
+    """Of one build: rows that several tables are made of are counted once."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, smallest_group: int) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._smallest = smallest_group
+        self._counted: dict[frozenset[Partition], Rows] = {}
+
+    def build(self, step: Callable[[str], None]) -> Iterator[tuple[str, int]]:
+        """Table by table: its name and how many rows were written. A table without news is left out."""
+        for name, (table, rows_of) in HOURLY.items():
+            step(name)
+            if news := self._news(table):
+                yield name, self._replace(table, news, rows_of(self._rows(news.partitions)))
+        step(TOKENS_TABLE.name)
+        if news := self._news(TOKENS_TABLE):
+            events, notifications = (
+                self._read(table, news.partitions) for table in (EVENTS_TABLE, NOTIFICATIONS_TABLE)
+            )
+            rows = tokens_daily(events, notifications, smallest=self._smallest)
+            yield TOKENS_TABLE.name, self._replace(TOKENS_TABLE, news, rows)
+        for counted in self._counted.values():
+            counted.hours.unpersist()
+
+    def _news(self, table: Table) -> _News | None:
+        done = self._lake.table(table).snapshot().sources
+        afresh = done.get(THRESHOLD, self._smallest) != self._smallest
+        sources = {THRESHOLD: self._smallest}
+        touched: set[Partition] = set()
+        for source in (EVENTS_TABLE, NOTIFICATIONS_TABLE):
+            changes = self._lake.table(source).changes_since(0 if afresh else done.get(source.name, 0))
+            sources[source.name] = changes.number
+            touched.update(partition[: len(table.partitioned_by)] for partition in changes.partitions)
+        return _News(frozenset(touched), sources) if touched else None
+
+    def _rows(self, partitions: frozenset[Partition]) -> Rows:
+        if partitions not in self._counted:
+            notifications = self._read(NOTIFICATIONS_TABLE, partitions)
+            hours = host_hours(notifications).persist()
+            sizes = large_hosts(hours, smallest=self._smallest)
+            self._counted[partitions] = Rows(
+                self._read(EVENTS_TABLE, partitions), notifications, hours, sizes
+            )
+        return self._counted[partitions]
+
+    def _read(self, table: Table, partitions: frozenset[Partition]) -> DataFrame:
+        found = self._lake.table(table)
+        return found.read(self._spark, found.snapshot().of_partitions(partitions))
+
+    def _replace(self, table: Table, news: _News, rows: DataFrame) -> int:
+        target = self._lake.table(table)
+        commit = target.publish(
+            rows.coalesce(1),
+            key=f"build-{target.snapshot().number + 1}",
+            replacing=news.partitions,
+            sources=news.sources,
+        )
+        return sum(file.rows for file in commit.adds) if commit else 0

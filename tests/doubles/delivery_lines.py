@@ -1,0 +1,121 @@
+"""Lines of an event log, as routers write them, and a recount of them in plain Python."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tocsin.observability.delivery_events import ENDS, DeliveryEvent, Stage, encode_events
+
+PERIOD = "20772-0123abcd"
+NOON = 1_794_744_000_000_000
+"""Microseconds: 2026-11-15 12:00 UTC."""
+SECOND = 1_000_000
+NTF_STAGES = frozenset(
+    {
+        Stage.RECEIVED,
+        Stage.UNKNOWN_QUEUE,
+        Stage.SUPERSEDED,
+        Stage.BATCHED,
+        Stage.ATTEMPTED,
+        Stage.ACCEPTED,
+        Stage.FAILED,
+        Stage.SHED,
+    }
+)
+
+
+def name(kind: str, number: int) -> str:
+    """A pseudonym."""
+    return f"{kind}{number:021d}"
+
+
+def event(
+    stage: Stage,
+    number: int = 1,
+    *,
+    at: int = NOON,
+    queue: int = 1,
+    token: int = 1,
+    host: str = "smp.example",
+    period: str = PERIOD,
+    reason: str = "",
+    attempt: int = 0,
+    provider: str = "apns_prod",
+) -> DeliveryEvent:
+    """Of a notification."""
+    ntf = stage in NTF_STAGES
+    notification = name("n", number)
+    suffix = f".{attempt}" if stage is Stage.ATTEMPTED else ""
+    return DeliveryEvent(
+        id=f"{notification}.{stage}{suffix}",
+        stage=stage,
+        at=at,
+        mono=at % (3600 * SECOND),
+        router="ntf-1" if ntf else "smp-1",
+        period=period,
+        notification=notification,
+        queue=name("q", queue),
+        token=name("t", token) if ntf and stage is not Stage.UNKNOWN_QUEUE else "",
+        smp_host=host,
+        provider=provider if ntf and stage is not Stage.UNKNOWN_QUEUE else "",
+        reason=reason,
+        attempt=attempt,
+    )
+
+
+def token_change(
+    number: int, to_status: str, *, token: int = 1, at: int = NOON, provider: str = "apns_prod"
+) -> DeliveryEvent:
+    return DeliveryEvent(
+        id=f"ntf-1-{at}-{number}",
+        stage=Stage.TOKEN_CHANGED,
+        at=at,
+        mono=1,
+        router="ntf-1",
+        period=PERIOD,
+        token=name("t", token),
+        provider=provider,
+        to_status=to_status,
+    )
+
+
+def subscription_change(
+    number: int, to_status: str, *, queue: int = 1, at: int = NOON, host: str = "smp.example"
+) -> DeliveryEvent:
+    return DeliveryEvent(
+        id=f"ntf-1-{at}-s{number}",
+        stage=Stage.SUBSCRIPTION_CHANGED,
+        at=at,
+        mono=1,
+        router="ntf-1",
+        period=PERIOD,
+        queue=name("q", queue),
+        smp_host=host,
+        to_status=to_status,
+    )
+
+
+def write_segment(folder: Path, number: int, events: Sequence[DeliveryEvent]) -> Path:
+    """A published one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"events-{number:020d}-1-1.jsonl"
+    path.write_bytes(encode_events(list(events)))
+    return path
+
+
+def recount(events: Iterable[DeliveryEvent]) -> dict[str, int]:
+    """The accounting, without Spark: repeats of an event do not count."""
+    stages: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for each in events:
+        if each.notification:
+            stages[each.period, each.notification].add(each.stage)
+    reached = [set(found) for found in stages.values()]
+    account = {
+        str(stage): sum(stage in found for found in reached) for stage in sorted({Stage.RECEIVED, *ENDS})
+    }
+    account["pending"] = sum(Stage.RECEIVED in found and not found & ENDS for found in reached)
+    ended = sum(account[stage] for stage in ENDS)
+    account["difference"] = account[Stage.RECEIVED] - account["pending"] - ended
+    return account

@@ -1,0 +1,80 @@
+"""Events of a notification become one row, whatever their order and however often they come."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from tests.doubles.delivery_lines import NOON, PERIOD, SECOND, event, name, subscription_change
+from tests.unit.pipeline.rows import events, notifications
+from tocsin.observability.delivery_events import Stage
+from tocsin.pipeline.schemas.notifications import NOTIFICATIONS
+from tocsin.pipeline.transforms import notifications as transform
+
+WAY = [
+    event(Stage.ENQUEUED, at=NOON),
+    event(Stage.SENT, at=NOON + 1),
+    event(Stage.RECEIVED, at=NOON + 2),
+    event(Stage.ATTEMPTED, at=NOON + 3, attempt=1),
+    event(Stage.ATTEMPTED, at=NOON + 4, attempt=2),
+    event(Stage.FAILED, at=NOON + 5, reason="503"),
+]
+
+
+def test_a_row_has_the_first_time_of_every_stage(spark: SparkSession) -> None:
+    [row] = notifications(spark, [*WAY, subscription_change(1, "ACTIVE")]).collect()
+    assert row.asDict().keys() == set(NOTIFICATIONS.names)
+    assert (row.enqueued_at, row.sent_at, row.received_at) == (NOON, NOON + 1, NOON + 2)
+    assert (row.attempted_at, row.failed_at, row.accepted_at) == (NOON + 3, NOON + 5, None)
+    assert (row.attempts, row.reason, row.smp_host, row.provider) == (2, "503", "smp.example", "apns_prod")
+    assert (row.period, str(row.day), row.hour) == (PERIOD, "2026-11-15", 12)
+
+
+def test_order_and_repeats_do_not_matter(spark: SparkSession) -> None:
+    other = event(Stage.RECEIVED, 2, at=NOON + 9, host="other.example")
+    assertDataFrameEqual(
+        notifications(spark, [*WAY, other]), notifications(spark, [*reversed(WAY), other, *WAY])
+    )
+
+
+def test_rows_merge_with_rows_as_events_do(spark: SparkSession) -> None:
+    early, late = notifications(spark, WAY[:3]), notifications(spark, WAY[3:])
+    both = early.unionByName(late)
+    words = {row["smp_host_code"]: row["smp_host"] for row in transform.words_of_rows(both).collect()}
+    merged = transform.merged(transform.coded_rows(both)).collect()
+    assert len(merged) == 1
+    assert (merged[0].enqueued_at, merged[0].failed_at) == (NOON, NOON + 5)
+    assert words[merged[0].smp_host] == "smp.example"
+
+
+def test_the_hour_is_that_of_the_first_event(spark: SparkSession) -> None:
+    late = event(Stage.ACCEPTED, at=NOON + 7200 * SECOND)
+    [row] = notifications(spark, [late, event(Stage.RECEIVED, at=NOON + 10)]).collect()
+    assert row.hour == 12
+
+
+def test_the_same_pseudonym_in_two_periods_is_two_notifications(spark: SparkSession) -> None:
+    other_day = event(Stage.ACCEPTED, period="20773-0123abcd")
+    rows = notifications(spark, [event(Stage.RECEIVED), other_day]).collect()
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize("stage", [Stage.ACCEPTED, Stage.SUPERSEDED, Stage.FAILED, Stage.SHED])
+def test_a_notification_is_pending_until_it_has_an_end(spark: SparkSession, stage: Stage) -> None:
+    rows = notifications(spark, [event(Stage.RECEIVED, 1), event(Stage.RECEIVED, 2), event(stage, 2)])
+    assert [
+        row.n for row in rows.select(transform.pending().cast("int").alias("n")).orderBy("n").collect()
+    ] == [0, 1]
+
+
+def test_a_reason_counts_only_where_it_ended_a_notification(spark: SparkSession) -> None:
+    retried = event(Stage.ATTEMPTED, attempt=1, reason="503")
+    [row] = notifications(spark, [event(Stage.RECEIVED), retried, event(Stage.ACCEPTED)]).collect()
+    assert row.reason is None
+
+
+def test_words_are_few(spark: SparkSession) -> None:
+    many = events(spark, [event(Stage.RECEIVED, number) for number in range(50)])
+    [word] = transform.words_of_events(many).collect()
+    assert (word.stage, word.smp_host, name("n", 1) in str(word)) == ("received", "smp.example", False)

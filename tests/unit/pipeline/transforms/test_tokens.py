@@ -1,0 +1,56 @@
+"""How many tokens did what on a day."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from tests.doubles.delivery_lines import event, token_change
+from tests.unit.pipeline.rows import events, notifications
+from tocsin.observability.delivery_events import Stage
+from tocsin.pipeline.schemas.hourly import SMALL_GROUPS, TOKENS_DAILY
+from tocsin.pipeline.transforms.tokens import tokens_daily
+
+
+def counted(
+    spark: SparkSession, written: list[object], smallest: int = 1
+) -> dict[tuple[str, str | None], int]:
+    rows = tokens_daily(events(spark, written), notifications(spark, written), smallest=smallest)  # type: ignore[arg-type]
+    assert rows.columns == TOKENS_DAILY.names
+    return {(row.change, row.reason): row.tokens for row in rows.collect()}
+
+
+def test_changes_count_tokens_not_events(spark: SparkSession) -> None:
+    assert counted(
+        spark,
+        [
+            token_change(1, "REGISTERED", token=1),
+            token_change(2, "REGISTERED", token=1),
+            token_change(3, "REGISTERED", token=2),
+            token_change(4, "INVALID,UNREGISTERED", token=2),
+            token_change(5, "", token=3),
+        ],
+    ) == {("REGISTERED", None): 2, ("INVALID", "UNREGISTERED"): 1, ("DELETED", None): 1}
+
+
+def test_a_token_is_dead_if_no_push_of_the_day_was_accepted(spark: SparkSession) -> None:
+    assert counted(
+        spark,
+        [
+            event(Stage.RECEIVED, 1, token=1),
+            event(Stage.FAILED, 1, token=1, reason="503"),
+            event(Stage.RECEIVED, 2, token=1),
+            event(Stage.ACCEPTED, 2, token=1),
+            event(Stage.RECEIVED, 3, token=2),
+            event(Stage.FAILED, 3, token=2, reason="expired"),
+            event(Stage.RECEIVED, 4, token=3),
+        ],
+    ) == {("pushed", None): 1, ("dead", "expired"): 1}
+
+
+def test_reasons_of_few_tokens_are_counted_together(spark: SparkSession) -> None:
+    changes = [token_change(number, "INVALID,BAD", token=number) for number in range(3)]
+    rare = [token_change(10, "INVALID,TOPIC", token=10), token_change(11, "INVALID,EXPIRED", token=11)]
+    assert counted(spark, [*changes, *rare], smallest=3) == {
+        ("INVALID", "BAD"): 3,
+        ("INVALID", SMALL_GROUPS): 2,
+    }

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tocsin.cli import pipeline_build, pipeline_ingest
+from tocsin.cli import (
+    pipeline_build,
+    pipeline_explain,
+    pipeline_ingest,
+    pipeline_report,
+    pipeline_simulate,
+)
 
 NAME = "pipeline"
 SUMMARY = "turn delivery events into answers, on Spark"
@@ -11,4 +17,4 @@ DESCRIPTION = (
     "health, drift between routers. They run on this machine, or unchanged on a Spark cluster (--master)."
 )
 EXAMPLE = "tocsin pipeline ingest --events ntf-events --available-now && tocsin pipeline build"
-SUBCOMMANDS = (pipeline_ingest, pipeline_build)
+SUBCOMMANDS = (pipeline_ingest, pipeline_build, pipeline_report, pipeline_explain, pipeline_simulate)

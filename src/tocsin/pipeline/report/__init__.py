@@ -1,0 +1,1 @@
+"""The report: figures collected from the tables, and pages made of them."""

@@ -1,0 +1,194 @@
+"""Tables → figures: the only part of the report that asks Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tocsin.errors import StoreError
+from tocsin.pipeline.derived_tables import THRESHOLD
+from tocsin.pipeline.jobs.build import SMALLEST_GROUP
+from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.report.figures import (
+    RANKS,
+    Accounting,
+    Days,
+    Drift,
+    Figures,
+    HostHour,
+    Hour,
+    Leg,
+    Outcome,
+    Period,
+    QuarantinedLines,
+    Server,
+    TokenDay,
+)
+from tocsin.pipeline.schemas.drift import DRIFT
+from tocsin.pipeline.schemas.notifications import STAGES
+from tocsin.pipeline.tables import (
+    BY_DAY,
+    BY_HOUR,
+    COUNT_DAYS,
+    FUNNEL_TABLE,
+    LATENCY_TABLE,
+    OUTCOMES_TABLE,
+    QUARANTINE_TABLE,
+    SERVERS_TABLE,
+    TOKENS_TABLE,
+    Table,
+)
+from tocsin.pipeline.transforms import report_sums
+from tocsin.pipeline.transforms.host_hours import LEGS
+from tocsin.pipeline.transforms.latencies import quantiles
+
+DRIFT_TABLE: Final = Table("drift", DRIFT, BY_DAY, COUNT_DAYS)
+ACCOUNTS: Final = tuple(Accounting.__dataclass_fields__)
+
+
+def days_of(lake: Lake, first: date | None, last: date | None, most: int) -> Days:
+    """The days asked for; without a last one to the newest there is, without a first one `most` of them.
+
+    Raises StoreError if the tables have nothing of them.
+    """
+    known = sorted({date.fromisoformat(each[0]) for each in lake.table(FUNNEL_TABLE).snapshot().partitions})
+    if not known:
+        raise StoreError(
+            f"there is nothing to report in {lake.folder}: read events with `tocsin pipeline ingest`, "
+            "then make the tables with `tocsin pipeline build`"
+        )
+    end = last or max(known[-1], first or known[-1])
+    begin = first or max(date.fromordinal(end.toordinal() - most + 1), min(known[0], end))
+    if not any(begin <= each <= end for each in known):
+        raise StoreError(
+            f"the tables have nothing from {begin} to {end}: they reach from {known[0]} to {known[-1]}. "
+            "Choose days among these, or read newer events with `tocsin pipeline ingest` and `build`"
+        )
+    return Days(begin, end)
+
+
+class Collection:
+    """Reads only the partitions of the days asked for."""
+
+    def __init__(self, spark: SparkSession, lake: Lake) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._smallest = lake.table(FUNNEL_TABLE).snapshot().sources.get(THRESHOLD, SMALLEST_GROUP)
+
+    def figures(self, days: Days, *, now: datetime, step: Callable[[str], None] = lambda _: None) -> Figures:
+        step("the funnel and latencies")
+        period = self._period(days)
+        step("the weeks before")
+        before = self._period(days.before())
+        step("hours, tokens and SMP hosts")
+        drift, drift_day = self._drift()
+        return Figures(
+            period=period,
+            before=before if any(before.stages.values()) else None,
+            made_at=now,
+            built_at=self._built_at(),
+            smallest_group=self._smallest,
+            hours=self._hours(days),
+            host_hours=self._host_hours(days),
+            tokens=self._tokens(days),
+            servers=self._servers(days),
+            quarantined=self._quarantined(),
+            drift=drift,
+            drift_day=drift_day,
+        )
+
+    def _rows(self, table: Table, days: Days) -> DataFrame:
+        found = self._lake.table(table)
+        wanted = [(day.isoformat(),) for day in days.each()]
+        return found.read(self._spark, found.snapshot().of_partitions(wanted))
+
+    def _period(self, days: Days) -> Period:
+        sums = report_sums.funnel_sums(self._rows(FUNNEL_TABLE, days), by=()).collect()[0].asDict()
+        counts = {name: value or 0 for name, value in sums.items()}
+        outcomes = report_sums.outcome_sums(
+            self._rows(OUTCOMES_TABLE, days), smallest=self._smallest
+        ).collect()
+        return Period(
+            days,
+            _accounting(counts),
+            {stage: counts[stage] for stage in STAGES},
+            self._legs(days),
+            tuple(
+                sorted(
+                    (Outcome(row["outcome"], row["reason"], row["n"]) for row in outcomes),
+                    key=lambda each: (-each.n, each.outcome, each.reason),
+                )
+            ),
+        )
+
+    def _legs(self, days: Days) -> tuple[Leg, ...]:
+        latencies = self._rows(LATENCY_TABLE, days)
+        below = {row["leg"]: row["negative"] for row in report_sums.negatives(latencies).collect()}
+        rows = {row["leg"]: row for row in quantiles(latencies, ranks=RANKS).collect()}
+        return tuple(
+            Leg(name, rows[name]["n"], below[name], tuple(rows[name]["us"])) for name in LEGS if name in rows
+        )
+
+    def _hours(self, days: Days) -> tuple[Hour, ...]:
+        rows = report_sums.funnel_sums(self._rows(FUNNEL_TABLE, days), by=BY_HOUR).collect()
+        hours = (Hour(_moment(row["day"], row["hour"]), _accounting(row.asDict())) for row in rows)
+        return tuple(sorted(hours, key=lambda each: each.at))
+
+    def _host_hours(self, days: Days) -> tuple[HostHour, ...]:
+        rows = report_sums.host_hours(self._rows(FUNNEL_TABLE, days)).collect()
+        found = (
+            HostHour(row["smp_host"], row["hour"], row["received"], row["lost"], row["difference"])
+            for row in rows
+        )
+        return tuple(sorted(found, key=lambda each: (each.host, each.hour)))
+
+    def _tokens(self, days: Days) -> tuple[TokenDay, ...]:
+        rows = report_sums.token_days(self._rows(TOKENS_TABLE, days), smallest=self._smallest).collect()
+        found = (TokenDay(row["day"], row["change"], row["reason"], row["tokens"]) for row in rows)
+        return tuple(sorted(found, key=lambda each: (each.day, each.change, each.reason)))
+
+    def _servers(self, days: Days) -> tuple[Server, ...]:
+        health = report_sums.server_health(self._rows(SERVERS_TABLE, days))
+        found = (
+            Server(host=row["smp_host"], **_without(row.asDict(), "smp_host")) for row in health.collect()
+        )
+        return tuple(sorted(found, key=lambda each: (-each.received, each.host)))
+
+    def _quarantined(self) -> tuple[QuarantinedLines, ...]:
+        """All that are kept: a line that does not read has no day but the one on which it was read."""
+        rows = report_sums.quarantine_reasons(self._lake.table(QUARANTINE_TABLE).read(self._spark)).collect()
+        found = (QuarantinedLines(row["reason"], row["lines"], row["segments"]) for row in rows)
+        return tuple(sorted(found, key=lambda each: (-each.lines, each.reason)))
+
+    def _drift(self) -> tuple[tuple[Drift, ...] | None, date | None]:
+        """As measured last, whenever that was."""
+        table = self._lake.table(DRIFT_TABLE)
+        snapshot = table.snapshot()
+        if not snapshot.number:
+            return None, None
+        if not snapshot.partitions:
+            return (), None
+        newest = max(snapshot.partitions)
+        rows = table.read(self._spark, snapshot.of_partitions([newest]))
+        by_host = report_sums.drift_by_host(rows, smallest=self._smallest).collect()
+        found = (Drift(row["smp_host"], row["kind"], row["queues"]) for row in by_host if row["queues"])
+        return tuple(sorted(found, key=lambda each: (-each.queues, each.host))), date.fromisoformat(newest[0])
+
+    def _built_at(self) -> datetime:
+        files = self._lake.folder / FUNNEL_TABLE.name / "_commits"
+        return datetime.fromtimestamp(max(path.stat().st_mtime for path in files.glob("*.json")), UTC)
+
+
+def _accounting(counts: Mapping[str, int]) -> Accounting:
+    return Accounting(**{name: counts[name] for name in ACCOUNTS})
+
+
+def _moment(day: date, hour: int) -> datetime:
+    return datetime(day.year, day.month, day.day, hour, tzinfo=UTC)
+
+
+def _without(row: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != name}

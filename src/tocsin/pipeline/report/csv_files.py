@@ -1,0 +1,86 @@
+"""The report's figures as CSV files, one per table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+from tocsin.pipeline.report.changes import changes
+from tocsin.pipeline.report.figures import RANKS, Accounting, Figures
+
+
+def csv_files(figures: Figures) -> dict[str, str]:
+    """File name → content. Times are microseconds unless the column says otherwise."""
+    period, accounts = figures.period, list(Accounting.__dataclass_fields__)
+    found = changes(period, figures.before) if figures.before else ()
+    return {
+        "accounting.csv": _csv(accounts, [[getattr(period.accounting, name) for name in accounts]]),
+        "hours.csv": _csv(
+            ["hour", *accounts],
+            (
+                [f"{each.at:%Y-%m-%dT%H:00Z}", *(getattr(each.accounting, name) for name in accounts)]
+                for each in figures.hours
+            ),
+        ),
+        "funnel.csv": _csv(
+            ["stage", "notifications"], ((str(stage), n) for stage, n in period.stages.items())
+        ),
+        "latency.csv": _csv(
+            ["leg", "n", "negative", *(f"p{rank * 100:.0f}_us" for rank in RANKS)],
+            ((leg.name, leg.n, leg.negative, *leg.us) for leg in period.legs),
+        ),
+        "smp_host_hours.csv": _csv(
+            ["smp_host", "hour_of_day", "received", "failed_or_shed", "difference"],
+            (
+                (each.host, each.hour, each.received, each.lost, each.difference)
+                for each in figures.host_hours
+            ),
+        ),
+        "tokens.csv": _csv(
+            ["day", "change", "reason", "tokens"],
+            ((each.day, each.change, each.reason, each.tokens) for each in figures.tokens),
+        ),
+        "outcomes.csv": _csv(
+            ["outcome", "reason", "notifications"],
+            ((each.outcome, each.reason, each.n) for each in period.outcomes),
+        ),
+        "smp_hosts.csv": _rows_of(figures.servers, SERVER_COLUMNS),
+        "quarantine.csv": _rows_of(figures.quarantined, ("reason", "lines", "segments")),
+        "drift.csv": _rows_of(figures.drift or (), ("host", "kind", "queues")),
+        "changes.csv": _csv(
+            ["better", "change"], (("" if each.better is None else each.better, each.text) for each in found)
+        ),
+    }
+
+
+SERVER_COLUMNS = (
+    "host",
+    "received",
+    "unknown_queue",
+    "subscribed",
+    "unsubscribed",
+    "errors",
+    "storm_hours",
+    "silent_hours",
+    "longest_gap_seconds",
+    "skew_us",
+)
+
+
+def _rows_of(values: Iterable[object], columns: Sequence[str]) -> str:
+    return _csv(columns, ([getattr(each, name) for name in columns] for each in values))
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    for row in rows:
+        writer.writerow([_inert(value) for value in row])
+    return out.getvalue()
+
+
+def _inert(value: object) -> object:
+    """Spreadsheets run what begins like a formula, and host names are chosen by strangers."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -1,0 +1,169 @@
+"""What the report is about, as plain values: everything that is shown was one of these first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Final
+
+from tocsin.observability.delivery_events import Stage
+
+WEEK: Final = 7
+RANKS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+"""Of which every leg has a latency."""
+MEDIAN: Final = RANKS.index(0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """From one day to another, both included, UTC."""
+
+    first: date
+    last: date
+
+    def __post_init__(self) -> None:
+        if self.last < self.first:
+            raise ValueError(f"{self.last} is before {self.first}")
+
+    @property
+    def number(self) -> int:
+        return (self.last - self.first).days + 1
+
+    def before(self) -> Days:
+        """As many days, whole weeks earlier: the same days of the week, and none of these."""
+        back = timedelta(days=-(-self.number // WEEK) * WEEK)
+        return Days(self.first - back, self.last - back)
+
+    def each(self) -> list[date]:
+        return [self.first + timedelta(days=number) for number in range(self.number)]
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """received = accepted + superseded + failed + shed + pending + difference."""
+
+    received: int = 0
+    accepted: int = 0
+    superseded: int = 0
+    failed: int = 0
+    shed: int = 0
+    pending: int = 0
+    difference: int = 0
+    ends_twice: int = 0
+    ends_unreceived: int = 0
+
+    @property
+    def due(self) -> int:
+        """Those that a device had to hear of: a superseded one's news came with the newer one."""
+        return self.received - self.superseded
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    name: str
+    n: int
+    negative: int
+    us: tuple[int, ...]
+    """One latency for each of RANKS."""
+
+    def at(self, rank: float) -> int:
+        return self.us[RANKS.index(rank)]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    outcome: str
+    reason: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What is known of some days and can be compared with other days."""
+
+    days: Days
+    accounting: Accounting
+    stages: Mapping[Stage, int]
+    legs: tuple[Leg, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """One hour of all SMP hosts."""
+
+    at: datetime
+    accounting: Accounting
+
+
+@dataclass(frozen=True, slots=True)
+class HostHour:
+    """An hour of the day at an SMP host, over all days of the range."""
+
+    host: str
+    hour: int
+    received: int
+    lost: int
+    difference: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDay:
+    day: date
+    change: str
+    reason: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """An SMP host over the range."""
+
+    host: str
+    received: int
+    unknown_queue: int
+    subscribed: int
+    unsubscribed: int
+    errors: int
+    storm_hours: int
+    longest_gap_seconds: int
+    """Within an hour."""
+    silent_hours: int
+    """Without any, or nearly, that are busy on other days."""
+    skew_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedLines:
+    reason: str
+    lines: int
+    segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Queues of an SMP host about which the two routers disagree."""
+
+    host: str
+    kind: str
+    queues: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    period: Period
+    before: Period | None
+    """The same days of earlier weeks, if anything is known of them."""
+    made_at: datetime
+    built_at: datetime
+    """When the tables were brought up to date last."""
+    smallest_group: int
+    hours: tuple[Hour, ...] = ()
+    host_hours: tuple[HostHour, ...] = ()
+    tokens: tuple[TokenDay, ...] = ()
+    servers: tuple[Server, ...] = ()
+    quarantined: tuple[QuarantinedLines, ...] = ()
+    drift: tuple[Drift, ...] | None = None
+    """None: never measured. Empty: measured, and there is none."""
+    drift_day: date | None = None

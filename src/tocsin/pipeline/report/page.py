@@ -1,0 +1,120 @@
+"""The report as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tocsin.pipeline.report.figures import Figures
+from tocsin.pipeline.report.markup import Markup, joined, tag
+from tocsin.pipeline.report.sections.accounting import accounting_section
+from tocsin.pipeline.report.sections.drift import drift_section
+from tocsin.pipeline.report.sections.funnel import funnel_section
+from tocsin.pipeline.report.sections.heat_maps import heat_section
+from tocsin.pipeline.report.sections.latency import WHOLE_WAY, latency_section
+from tocsin.pipeline.report.sections.outcomes import outcomes_section
+from tocsin.pipeline.report.sections.quarantine import quarantine_section
+from tocsin.pipeline.report.sections.servers import servers_section
+from tocsin.pipeline.report.sections.tokens import tokens_section
+from tocsin.pipeline.report.sections.week import range_text, week_section
+from tocsin.pipeline.report.style import STYLE
+from tocsin.pipeline.report.wording import count, duration, plural, share, short_count
+
+# Nothing may be loaded or run: neither by mistake of ours nor by a name that somebody chose for a host.
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+SECTIONS: Final = {
+    "week": ("Changes", week_section),
+    "accounting": ("Accounting", accounting_section),
+    "funnel": ("Funnel", funnel_section),
+    "latency": ("Latency", latency_section),
+    "heat": ("Hours and hosts", heat_section),
+    "tokens": ("Tokens", tokens_section),
+    "outcomes": ("Reasons", outcomes_section),
+    "servers": ("SMP hosts", servers_section),
+    "drift": ("Drift", drift_section),
+    "quarantine": ("Quarantine", quarantine_section),
+}
+
+
+def report_page(figures: Figures) -> str:
+    links = [tag("li", tag("a", name, href=f"#{key}")) for key, (name, _) in SECTIONS.items()]
+    navigation = tag("nav", tag("ul", *links), aria_label="Parts of the report")
+    sections = [render(figures) for _, render in SECTIONS.values()]
+    return document(
+        f"Delivery report, {range_text(figures.period.days)}",
+        tag("header", *_heading(figures), _tiles(figures), navigation),
+        tag("main", *sections, id="main"),
+        _footer(figures),
+    )
+
+
+def document(title: str, *content: Markup) -> str:
+    """A whole HTML file."""
+    head = joined(
+        [
+            Markup('<meta charset="utf-8">'),
+            Markup('<meta name="viewport" content="width=device-width,initial-scale=1">'),
+            Markup(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
+            Markup('<meta name="referrer" content="no-referrer">'),
+            tag("title", title),
+            tag("style", Markup(STYLE)),
+        ]
+    )
+    skip = tag("a", "Skip to the figures", href="#main", class_="skip")
+    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', skip, *content), lang='en')}\n"
+
+
+def tile(name: str, value: str, note: str, *, alarm: bool = False) -> Markup:
+    figures = (tag("dt", name), tag("dd", value), tag("dd", note, class_="note"))
+    return tag("div", *figures, class_="tile alarm" if alarm else "tile")
+
+
+def _heading(figures: Figures) -> list[Markup]:
+    days = figures.period.days
+    length = plural(days.number, "day")
+    made = f"{figures.made_at:%Y-%m-%d %H:%M} UTC"
+    built = f"{figures.built_at:%Y-%m-%d %H:%M} UTC"
+    return [
+        tag("h1", "Delivery report"),
+        tag("p", tag("strong", range_text(days)), f" · {length}, UTC", class_="when"),
+        tag("p", f"Made {made} from tables of {built}", class_="when"),
+    ]
+
+
+def _tiles(figures: Figures) -> Markup:
+    sums = figures.period.accounting
+    leg = next((each for name in WHOLE_WAY for each in figures.period.legs if each.name == name), None)
+    lost = sums.failed + sums.shed
+    tiles = [
+        tile("Received", short_count(sums.received), f"notifications, {short_count(sums.due)} of them due"),
+        tile("Accepted", share(sums.accepted, sums.due), "of those not superseded"),
+        tile("Lost", share(lost, sums.due), f"{count(sums.failed)} failed, {count(sums.shed)} shed"),
+        tile("Median", duration(leg.at(0.5)) if leg else "–", leg.name if leg else "no latencies"),
+        tile("p99", duration(leg.at(0.99)) if leg else "–", "one in a hundred takes longer"),
+        tile(
+            "Difference",
+            count(sums.difference),
+            "does not add up: see accounting" if sums.difference else "the accounting adds up",
+            alarm=bool(sums.difference),
+        ),
+    ]
+    return tag("dl", *tiles, class_="tiles")
+
+
+def _footer(figures: Figures) -> Markup:
+    days = figures.period.days
+    command = f"tocsin pipeline report --from {days.first} --to {days.last}"
+    return tag(
+        "footer",
+        tag(
+            "p",
+            "Made again by ",
+            tag("code", command),
+            ". The same figures are in the CSV files beside this page.",
+        ),
+        tag(
+            "p",
+            "Contains counts only: no identifiers, no pseudonyms, and no SMP host by name for an hour in which fewer "
+            f"than {figures.smallest_group} devices used it.",
+        ),
+    )

@@ -1,0 +1,1 @@
+"""One part of the report each: figures in, HTML out."""

@@ -1,0 +1,182 @@
+"""Where every received notification is: the sum that must add up, and when they came."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from tocsin.pipeline.report.figures import Accounting, Figures, Hour
+from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
+from tocsin.pipeline.report.svg import Plot, Scale, line, linear, rect, responsive, text, ticks
+from tocsin.pipeline.report.wording import count, day_text, share, short_count
+
+TERMS: Final = {
+    "accepted": "the provider took the push",
+    "superseded": "a newer one of the same queue replaced it before it was pushed",
+    "failed": "given up, for a reason",
+    "shed": "dropped under load, on purpose",
+    "pending": "no outcome yet",
+}
+HOURS_OF_BARS: Final = 24 * 14
+"""Of longer ranges a bar is a day."""
+
+
+def accounting_section(figures: Figures) -> Markup:
+    sums = figures.period.accounting
+    rows = [(name, count(getattr(sums, name)), share(getattr(sums, name), sums.received)) for name in TERMS]
+    rows.append(("difference", count(sums.difference), share(abs(sums.difference), sums.received)))
+    return section(
+        "accounting",
+        "Accounting",
+        "Every notification that an NTF router received has exactly one end, or is pending.",
+        _equation(sums),
+        _verdict(sums, figures),
+        _whole(sums),
+        over_time(figures),
+        details(
+            "As a table",
+            table(("end", "notifications", "of received"), rows, caption="Ends of notifications"),
+        ),
+        bad="a difference is a bug or lost events: look for a full disk under a router's event log, then at the "
+        "hosts named above. Many pending: is the router running, does it reach the provider? Shed: the router "
+        "is overloaded; give it more CPU or another instance.",
+    )
+
+
+def _equation(sums: Accounting) -> Markup:
+    first = tag("li", _term("received", sums.received, ""))
+    rest = [
+        tag(
+            "li",
+            tag("span", "=" if number == 0 else "+", class_="op"),
+            _term(name, getattr(sums, name), name),
+        )
+        for number, name in enumerate(TERMS)
+    ]
+    alarm = " alarm" if sums.difference else ""
+    last = tag("li", tag("span", "+", class_="op"), _term("difference", sums.difference, "difference", alarm))
+    return tag("ul", first, *rest, last, class_="equation")
+
+
+def _term(name: str, number: int, colour: str, extra: str = "") -> Markup:
+    style = f"--c:var(--{colour})" if colour else None
+    return tag("div", tag("b", count(number)), tag("span", name), class_=f"term{extra}", style=style)
+
+
+def _verdict(sums: Accounting, figures: Figures) -> Markup:
+    if not sums.difference and not sums.ends_twice and not sums.ends_unreceived:
+        return tag("p", tag("span", "adds up", class_="badge good"), " Nothing is unaccounted for.")
+    hosts = sorted({each.host for each in figures.host_hours if each.difference})
+    named = f" SMP hosts: {', '.join(hosts[:8])}{' …' if len(hosts) > 8 else ''}." if hosts else ""
+    badge = "does not add up" if sums.difference else "look"
+    return tag(
+        "p",
+        tag("span", badge, class_="badge bad"),
+        f" Notifications with two ends: {count(sums.ends_twice)}; with an end but never received: "
+        f"{count(sums.ends_unreceived)}.{named}",
+    )
+
+
+def _whole(sums: Accounting) -> Markup:
+    parts = [(name, getattr(sums, name)) for name in TERMS]
+    parts.append(("difference", max(sums.difference, 0)))
+    whole = sum(number for _, number in parts) or 1
+    plot = Plot(
+        "whole",
+        f"Ends of {short_count(sums.received)} received notifications",
+        "; ".join(f"{name} {share(number, whole)}" for name, number in parts),
+    )
+
+    def draw(width: int) -> tuple[float, Markup]:
+        shapes, x = [], 0.0
+        for name, number in parts:
+            part = width * number / whole
+            if number:
+                hint, label = (
+                    f"{name}: {count(number)} ({share(number, whole)})",
+                    f"{name} {share(number, whole)}",
+                )
+                shapes.append(rect(x, 0, max(part - 1, 0.8), 26, name, hint=hint))
+                if part > 8 * len(label) + 8:
+                    shapes.append(text(x + 8, 17.5, label, "on"))
+            x += part
+        return 26, joined(shapes)
+
+    return responsive(plot, draw)
+
+
+def over_time(figures: Figures) -> Markup:
+    """Bars of hours, or of days if there are too many hours."""
+    bars, unit = _bars(figures)
+    most = max((each.accounting.received for each in bars), default=0)
+    lost = sum(each.accounting.failed + each.accounting.shed for each in bars)
+    plot = Plot(
+        "time",
+        f"Received per {unit}, and of these failed or shed",
+        f"From {day_text(figures.period.days.first)} to {day_text(figures.period.days.last)}, at most "
+        f"{count(most)} in one {unit}; {count(lost)} failed or shed in all.",
+    )
+
+    def draw(width: int) -> tuple[float, Markup]:
+        left, top, bottom = 44, 8, 128
+        steps = ticks(most, 3)
+        y = linear(0, steps[-1], bottom, top)
+        each_width = (width - left) / len(bars)
+        shapes = [line(left, y(step), width, y(step), "axis") for step in steps]
+        shapes += [text(left - 8, y(step) + 4, short_count(step), anchor="end") for step in steps]
+        for number, bar in enumerate(bars):
+            shapes.append(_bar(bar, left + number * each_width, each_width, y, unit))
+        shapes += _day_names(bars, left, each_width, bottom + 18, width)
+        return bottom + 24, joined(shapes)
+
+    legend = tag(
+        "ul",
+        tag("li", tag("i", style="--c:var(--accepted)"), "received, other ends"),
+        tag("li", tag("i", style="--c:var(--failed)"), "failed or shed"),
+        class_="legend",
+    )
+    return joined([responsive(plot, draw), legend])
+
+
+def _bar(bar: Hour, x: float, width: float, y: Scale, unit: str) -> Markup:
+    sums = bar.accounting
+    lost = sums.failed + sums.shed
+    inner = max(width - (1 if width > 3 else 0.2), 0.6)
+    when = f"{bar.at:%a %d %b %H:00}" if unit == "hour" else f"{bar.at:%a %d %b}"
+    hint = f"{when}: {count(sums.received)} received, {count(lost)} failed or shed"
+    top, base = y(sums.received), y(0)
+    return joined(
+        [
+            rect(x, top, inner, base - top, "accepted", hint=hint),
+            rect(x, y(lost), inner, base - y(lost), "failed", hint=hint),
+        ]
+    )
+
+
+def _bars(figures: Figures) -> tuple[list[Hour], str]:
+    """Without holes: hours in which nothing came are bars of height 0."""
+    days = figures.period.days
+    start = datetime.combine(days.first, datetime.min.time(), tzinfo=figures.made_at.tzinfo)
+    if days.number * 24 <= HOURS_OF_BARS:
+        known = {each.at: each for each in figures.hours}
+        times = [start + timedelta(hours=number) for number in range(days.number * 24)]
+        return [known.get(at, Hour(at, Accounting())) for at in times], "hour"
+    sums: dict[datetime, Accounting] = {
+        start + timedelta(days=number): Accounting() for number in range(days.number)
+    }
+    for hour in figures.hours:
+        day = hour.at.replace(hour=0)
+        old, new = sums[day], hour.accounting
+        sums[day] = Accounting(
+            **{name: getattr(old, name) + getattr(new, name) for name in Accounting.__dataclass_fields__}
+        )
+    return [Hour(at, each) for at, each in sums.items()], "day"
+
+
+def _day_names(bars: list[Hour], left: float, width: float, y: float, whole: float) -> list[Markup]:
+    """Under the bars at which a day begins, as many as there is room for; hours if all bars are of one day."""
+    if len(bars) == 24:
+        return [text(left + number * width, y, f"{number:02d}:00") for number in (0, 6, 12, 18)]
+    starts = [(number, bar.at) for number, bar in enumerate(bars) if bar.at.hour == 0]
+    every = -(-len(starts) * 52 // int(whole - left)) or 1
+    return [text(left + number * width, y, f"{at:%d %b}".lstrip("0")) for number, at in starts[::every]]

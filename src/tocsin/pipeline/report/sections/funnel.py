@@ -1,0 +1,127 @@
+"""How far notifications came: the way from the sender's router to the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tocsin.observability.delivery_events import Stage
+from tocsin.pipeline.report.figures import Figures, Period
+from tocsin.pipeline.report.markup import Markup, details, joined, section, table
+from tocsin.pipeline.report.svg import Plot, polygon, rect, responsive, text
+from tocsin.pipeline.report.wording import count, share
+
+WAY: Final = (
+    (Stage.ENQUEUED, "SMP router has it"),
+    (Stage.SENT, "SMP router sent it"),
+    (Stage.RECEIVED, "NTF router received it"),
+    (Stage.ATTEMPTED, "a push was tried"),
+    (Stage.ACCEPTED, "the provider took it"),
+    (Stage.WOKEN, "the device woke"),
+    (Stage.FETCHED, "the message was fetched"),
+)
+SIDE_WAYS: Final = {
+    Stage.EXPIRED: "no NTF router took it in time",
+    Stage.DROPPED: "the SMP router had no room for it",
+    Stage.UNKNOWN_QUEUE: "the NTF router knows no such queue",
+    Stage.SUPERSEDED: "replaced by a newer one",
+    Stage.FAILED: "given up",
+    Stage.SHED: "dropped under load",
+}
+ON_DEVICES: Final = (Stage.WOKEN, Stage.FETCHED)
+ROW: Final = 46
+BAR: Final = 26
+
+
+def funnel_section(figures: Figures) -> Markup:
+    period = figures.period
+    first = next((period.stages[stage] for stage, _ in WAY if period.stages[stage]), 0)
+    rows = [
+        (str(stage), count(period.stages[stage]), share(period.stages[stage], first), words)
+        for stage, words in WAY
+    ]
+    side = [(str(stage), count(period.stages[stage]), words) for stage, words in SIDE_WAYS.items()]
+    return section(
+        "funnel",
+        "Delivery funnel",
+        "How many notifications came how far; percentages are of the stage before. Superseded ones leave the way on "
+        "purpose: their news travels with the newer one. Only devices that agreed to it report that they woke.",
+        responsive(_plot(period), lambda width: _draw(period, width)),
+        table(
+            ("left the way", "notifications", "meaning"),
+            side,
+            caption="Where they left it",
+            words=frozenset({2}),
+        ),
+        details(
+            "As a table",
+            table(
+                ("stage", "notifications", "of the first", "meaning"),
+                rows,
+                caption="Stages",
+                words=frozenset({3}),
+            ),
+        ),
+        bad="a step down from sent to received means a lost connection or queues the NTF router does not know; from "
+        "enqueued to sent, that no NTF router is subscribed: run `tocsin pipeline reconcile`. Name one with "
+        "`tocsin pipeline explain`.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    stage: Stage
+    words: str
+    number: int
+    kept: str
+    """Of the stage before; devices that woke are those that agreed to say so."""
+
+
+def shown(period: Period) -> list[_Bar]:
+    """Stages that nobody writes down (another operator's SMP routers, silent devices) are left out."""
+    bars: list[_Bar] = []
+    for stage, words in WAY:
+        if number := period.stages[stage]:
+            kept = share(number, bars[-1].number) if bars else ""
+            bars.append(_Bar(stage, words, number, "opted in" if stage is Stage.WOKEN else kept))
+    return bars
+
+
+def _plot(period: Period) -> Plot:
+    stages = [f"{bar.stage} {count(bar.number)}" for bar in shown(period)]
+    return Plot("funnel-plot", "Notifications by stage", ", then ".join(stages) or "none")
+
+
+def _draw(period: Period, width: int) -> tuple[float, Markup]:
+    bars = shown(period)
+    most = max((bar.number for bar in bars), default=1)
+    wide = width > 500
+    left, right = (190, 96) if wide else (0, 0)
+    row = ROW if wide else ROW + 18
+    room = width - left - right
+    shapes: list[Markup] = []
+    before: tuple[float, float] | None = None
+    for position, bar in enumerate(bars):
+        top = position * row + (0 if wide else 18)
+        part = max(room * bar.number / most, 1.5)
+        if before is not None:
+            ends = [(left, before[1]), (left + before[0], before[1]), (left + part, top), (left, top)]
+            shapes.append(polygon(ends, "cone"))
+        colour = "second" if bar.stage in ON_DEVICES else "accepted"
+        shapes.append(rect(left, top, part, BAR, colour, hint=f"{bar.stage}: {count(bar.number)}"))
+        shapes += _labels(bar, top, left, room) if wide else _labels_above(bar, top, room)
+        before = (part, top + BAR)
+    return max(len(bars) - 1, 0) * row + BAR + (2 if wide else 20), joined(shapes)
+
+
+def _labels(bar: _Bar, top: float, left: float, room: float) -> list[Markup]:
+    return [
+        text(left - 12, top + 17.5, bar.words, "ink", anchor="end"),
+        text(left + room + 10, top + 12, count(bar.number), "strong"),
+        text(left + room + 10, top + 26, bar.kept, "small"),
+    ]
+
+
+def _labels_above(bar: _Bar, top: float, room: float) -> list[Markup]:
+    figure = f"{count(bar.number)} · {bar.kept}" if bar.kept else count(bar.number)
+    return [text(0, top - 5, bar.words, "ink"), text(room, top - 5, figure, "strong", anchor="end")]

@@ -1,0 +1,130 @@
+"""Devices: how many could be reached, and what became of their tokens."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import date
+from typing import Final
+
+from tocsin.pipeline.report.figures import Days, Figures
+from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
+from tocsin.pipeline.report.svg import Plot, line, linear, rect, responsive, text, ticks
+from tocsin.pipeline.report.wording import count, day_text, share, short_count
+from tocsin.pipeline.transforms.tokens import DEAD, PUSHED
+
+CHANGES: Final = {
+    "REGISTERED": "new tokens",
+    "CONFIRMED": "the provider took the verification push",
+    "ACTIVE": "the device returned the code",
+    "INVALID": "the provider refused the token",
+    "EXPIRED": "the token expired",
+    "DELETED": "the device deleted it",
+}
+Counts = Mapping[tuple[date, str], int]
+
+
+def tokens_section(figures: Figures) -> Markup:
+    days = figures.period.days
+    counts: dict[tuple[date, str], int] = defaultdict(int)
+    for each in figures.tokens:
+        counts[each.day, each.change] += each.tokens
+    if not counts:
+        nothing = tag(
+            "p", f"No {figures.smallest_group} tokens did the same on a day of this range.", class_="empty"
+        )
+        return section("tokens", "Tokens", "How many devices could be reached.", nothing)
+    return section(
+        "tokens",
+        "Tokens",
+        "How many devices could be reached each day: of the tokens pushed to, those for which the provider took at "
+        "least one push. Days are not added up: a token has another pseudonym each day, on purpose. "
+        f"Fewer than {figures.smallest_group} of a kind are left out.",
+        _survival(days, counts),
+        _changes_table(days, counts),
+        _invalid_reasons(figures),
+        bad="tokens that die after an app update point at a wrong topic or environment (INVALID with TOPIC or BAD). "
+        "UNREGISTERED: the app was removed. Many REGISTERED and few ACTIVE: verification pushes do not arrive.",
+    )
+
+
+def _survival(days: Days, counts: Counts) -> Markup:
+    pairs = [(day, counts.get((day, PUSHED), 0), counts.get((day, DEAD), 0)) for day in days.each()]
+    most = max((pushed + dead for _, pushed, dead in pairs), default=0)
+    plot = Plot(
+        "survival",
+        "Tokens pushed to per day: reached, and dead (no push of the day was taken)",
+        "; ".join(
+            f"{day_text(day)}: {share(p, p + d)} of {count(p + d)} reached" for day, p, d in pairs if p + d
+        ),
+    )
+
+    def draw(width: int) -> tuple[float, Markup]:
+        left, top, bottom = 44, 22, 150
+        steps = ticks(most, 3)
+        y = linear(0, steps[-1], bottom, top)
+        each = (width - left) / len(pairs)
+        shapes = [line(left, y(step), width, y(step), "axis") for step in steps]
+        shapes += [text(left - 8, y(step) + 4, short_count(step), anchor="end") for step in steps]
+        every = -(-len(pairs) * 50 // int(width - left)) or 1
+        bar = min(each * 0.72, 64)
+        for number, (day, pushed, dead) in enumerate(pairs):
+            x = left + number * each + (each - bar) / 2
+            hint = f"{day_text(day)}: {count(pushed)} reached, {count(dead)} dead"
+            shapes.append(rect(x, y(pushed), bar, bottom - y(pushed), "accepted", hint=hint))
+            shapes.append(
+                rect(x, y(pushed + dead), bar, y(pushed) - y(pushed + dead) - 1, "failed", hint=hint)
+            )
+            if number % every == 0:
+                middle = x + bar / 2
+                shapes.append(text(middle, bottom + 17, f"{day.day} {day:%b}", anchor="middle"))
+                if pushed + dead:
+                    reached = share(pushed, pushed + dead)
+                    shapes.append(
+                        text(middle, y(pushed + dead) - 6, reached, "strong small", anchor="middle")
+                    )
+        return bottom + 22, joined(shapes)
+
+    legend = tag(
+        "ul",
+        tag("li", tag("i", style="--c:var(--accepted)"), "reached"),
+        tag("li", tag("i", style="--c:var(--failed)"), "dead"),
+        class_="legend",
+    )
+    return joined([responsive(plot, draw), legend])
+
+
+def _changes_table(days: Days, counts: Counts) -> Markup:
+    shown = [PUSHED, DEAD, *(name for name in CHANGES if any(change == name for _, change in counts))]
+    rows = [
+        (day_text(day), *(count(counts.get((day, name), 0)) for name in shown))
+        for day in reversed(days.each())
+        if any(counts.get((day, name)) for name in shown)
+    ]
+    return details(
+        "Every day, with changes of status",
+        table(("day", *shown), rows, caption="Tokens that did so on a day"),
+    )
+
+
+def _invalid_reasons(figures: Figures) -> Markup:
+    """Days are not added up here either: the newest day of each reason, and its most on one day."""
+    worst: dict[tuple[str, str], tuple[int, date]] = {}
+    for each in figures.tokens:
+        if (
+            each.change in ("INVALID", DEAD)
+            and each.tokens > worst.get((each.change, each.reason), (0, each.day))[0]
+        ):
+            worst[each.change, each.reason] = (each.tokens, each.day)
+    if not worst:
+        return Markup("")
+    rows = [
+        (f"{change} · {reason or 'no reason given'}", count(tokens), day_text(day))
+        for (change, reason), (tokens, day) in sorted(worst.items(), key=lambda item: (-item[1][0], item[0]))
+    ]
+    return joined(
+        [
+            tag("h3", "Why tokens stop"),
+            table(("status and reason", "most tokens", "on"), rows, caption="Its worst day"),
+        ]
+    )

@@ -1,0 +1,1 @@
+"""How much work a population makes, under three ways of telling NTF routers about messages."""

@@ -1,0 +1,145 @@
+"""What a population asks of the routers, a day, under each protocol: closed forms over a few sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from tocsin.pipeline.simulate.costs import (
+    BYTES_PER_ASSOCIATION,
+    BYTES_PER_SUBSCRIPTION,
+    COSTS,
+    NOTIFICATIONS_PER_BLOCK,
+    PASS_SECONDS,
+    SMP_BLOCK,
+    Command,
+)
+from tocsin.pipeline.simulate.population import Population
+
+DAY: Final = 86_400.0
+
+
+class Way(StrEnum):
+    """How an NTF router comes to hear of messages."""
+
+    NSUB = "NSUB per queue"
+    NSUBS = "NSUBS services"
+    DIRECT = "direct notifications"
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Of a population: everything that depends on who its devices are."""
+
+    tokens: int
+    queues: float
+    subscribed: float
+    messages: float
+    notifications: float
+    """A day, as messages are; pushes too."""
+    pushes: float
+    pushes_unneeded: float
+    """While the app was open."""
+    error: float = 0.0
+    """Of the pushes: half the width of the 95 % interval, as a share. 0: every device was simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One population under one protocol."""
+
+    way: Way
+    sums: Sums
+    commands: Mapping[Command, float]
+    """A day."""
+    router_connections: float
+    device_sessions: float
+    """A day, with NTF routers."""
+    reconnect_commands: float
+    """When the largest SMP router comes back, at all NTF routers together."""
+    reconnect_cpu_seconds: float
+    bytes_a_day: float
+    cpu_seconds_a_day: float
+    memory_bytes: float
+    """Of all NTF routers, for what they keep of queues."""
+
+    @property
+    def commands_a_day(self) -> float:
+        """Without pushes, which are alike in all."""
+        return sum(number for command, number in self.commands.items() if command is not Command.PUSH)
+
+
+def shares(population: Population) -> list[float]:
+    """Of the queues, by SMP router, the largest first."""
+    weights = [(rank + 1) ** -population.smp_skew for rank in range(population.smp_routers)]
+    whole = sum(weights)
+    return [weight / whole for weight in weights]
+
+
+def demand(population: Population, sums: Sums, way: Way) -> Demand:
+    pairs = _pairs(population, sums.subscribed)
+    restarts = population.smp_restarts + population.ntf_restarts
+    largest = shares(population)[0]
+    commands = _commands(population, sums, way, pairs, restarts)
+    alone = way is Way.NSUB
+    again = sums.subscribed * largest if alone else float(min(population.ntf_routers, pairs))
+    cost = COSTS[Command.SUBSCRIBE if alone else Command.SUBSCRIBE_ALL]
+    notification_bytes = _notification_blocks(population, sums.notifications) * SMP_BLOCK
+    return Demand(
+        way,
+        sums,
+        commands,
+        pairs,
+        _device_sessions(population, sums, way),
+        again,
+        again * cost.cpu_us / 1e6,
+        sum(number * COSTS[command].bytes for command, number in commands.items()) + notification_bytes,
+        sum(number * COSTS[command].cpu_us for command, number in commands.items()) / 1e6,
+        sums.subscribed * (BYTES_PER_ASSOCIATION if way is Way.DIRECT else BYTES_PER_SUBSCRIPTION),
+    )
+
+
+def _commands(
+    population: Population, sums: Sums, way: Way, pairs: float, restarts: float
+) -> dict[Command, float]:
+    new = sums.subscribed * population.queue_turnover
+    same = {Command.PUSH: sums.pushes, Command.CHECK_TOKEN: sums.tokens / population.check_days}
+    if way is Way.DIRECT:  # devices tell SMP routers, which forward it: ntf.md 7.3, C5 to C8
+        return {**same, Command.SUBSCRIBE_ALL: pairs * restarts, Command.FORWARD: new}
+    device = {
+        Command.NEW_SUBSCRIPTION: new,
+        Command.CHECK_SUBSCRIPTION: sums.subscribed / population.check_days,
+    }
+    if way is Way.NSUBS:
+        return {**same, **device, Command.SUBSCRIBE_ALL: pairs * restarts, Command.ASSOCIATE: new}
+    return {**same, **device, Command.SUBSCRIBE: sums.subscribed * restarts + new}
+
+
+def _pairs(population: Population, queues: float) -> float:
+    """Of an NTF and an SMP router with at least one queue between them, were queues thrown by chance."""
+    each = queues / population.ntf_routers
+    return population.ntf_routers * sum(-math.expm1(-each * share) for share in shares(population))
+
+
+def _notification_blocks(population: Population, notifications: float) -> float:
+    """A day. Notifications of one pass to one NTF router share blocks."""
+    passes = DAY / PASS_SECONDS
+    whole = 0.0
+    for share in shares(population):
+        number = notifications * share / population.ntf_routers
+        busy = passes * -math.expm1(-number / passes)
+        whole += max(busy, number / NOTIFICATIONS_PER_BLOCK)
+    return whole * population.ntf_routers
+
+
+def _device_sessions(population: Population, sums: Sums, way: Way) -> float:
+    """At most one a day, since a device collects what is due; of direct notifications, checks of tokens only."""
+    token_checks = 1 / population.check_days
+    if way is Way.DIRECT:
+        return sums.tokens * min(token_checks, 1.0)
+    queues = sums.subscribed / sums.tokens
+    due = token_checks + queues * (1 / population.check_days + population.queue_turnover)
+    return sums.tokens * -math.expm1(-due)

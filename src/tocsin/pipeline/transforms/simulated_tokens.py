@@ -1,0 +1,91 @@
+"""Numbers → devices of a made-up population, and sums over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tocsin.pipeline.simulate.population import Population
+
+DAY: Final = 86_400.0
+STEPS: Final = 1 << 30
+SUMMED: Final = ("queues", "subscribed", "messages", "notifications", "pushes", "pushes_unneeded")
+
+
+def simulated_tokens(numbers: DataFrame, population: Population) -> DataFrame:
+    """`numbers` has a column `id`, one row per device. A row depends on the seed and its number alone."""
+    draw = _Draws(population.seed)
+    contacts = draw.geometric("contacts", population.contacts_per_token)
+    groups = draw.geometric("groups", population.groups_per_token)
+    others = draw.scattered("size", 1.0) * (population.group_size - 1)
+    drawn = numbers.select(
+        "id",
+        contacts.alias("contacts"),
+        (groups * others).alias("members"),
+        draw.scattered("activity", population.activity_spread).alias("activity"),
+        (draw.uniform("online") * 2 * population.online).alias("online"),
+    )
+    queues = F.col("contacts") + F.col("members")
+    messages = (
+        F.col("contacts") * population.messages_per_contact
+        + F.col("members") * population.messages_per_member
+    ) * F.col("activity")
+    counted = drawn.select("id", "online", queues.alias("queues"), messages.alias("messages"))
+    heard = 1 - population.muted
+    notifications = F.col("messages") * heard
+    # A push is under way for a while; all that comes meanwhile shares the next one.
+    pushes = notifications / (1 + notifications * (population.push_seconds / DAY))
+    return counted.select(
+        "id",
+        "queues",
+        (F.col("queues") * heard).alias("subscribed"),
+        "messages",
+        notifications.alias("notifications"),
+        pushes.alias("pushes"),
+        (pushes * F.col("online")).alias("pushes_unneeded"),
+    )
+
+
+def sums_of_first(tokens: DataFrame, *, numbers: Sequence[int]) -> DataFrame:
+    """One row: for each number n the sums over the first n devices (`pushes_n`, …) and of the squares of pushes."""
+    return tokens.agg(
+        *(
+            F.sum(F.when(F.col("id") < number, F.col(name)).otherwise(0.0)).alias(f"{name}_{number}")
+            for number in numbers
+            for name in SUMMED
+        ),
+        *(
+            F.sum(F.when(F.col("id") < number, F.col("pushes") * F.col("pushes")).otherwise(0.0)).alias(
+                f"squares_{number}"
+            )
+            for number in numbers
+        ),
+    )
+
+
+class _Draws:
+    """Chance that depends on the seed, the name of a column and the row's number alone."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def uniform(self, name: str) -> Column:
+        """Between 0 and 1, both left out."""
+        number = F.pmod(F.xxhash64(F.lit(self._seed), F.lit(name), F.col("id")), F.lit(STEPS))
+        return (number + F.lit(0.5)) / F.lit(float(STEPS))
+
+    def geometric(self, name: str, mean: float) -> Column:
+        """0, 1, 2, …"""
+        if mean == 0:
+            return F.lit(0.0)
+        return F.floor(F.log(self.uniform(name)) / math.log(mean / (1 + mean))).cast("double")
+
+    def scattered(self, name: str, sigma: float) -> Column:
+        """Log-normal with mean 1: a few are far above."""
+        distance = F.sqrt(-2 * F.log(self.uniform(f"{name} distance")))
+        normal = distance * F.cos(2 * math.pi * self.uniform(f"{name} angle"))
+        return F.exp(normal * sigma - sigma * sigma / 2)

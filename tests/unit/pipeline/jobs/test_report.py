@@ -1,0 +1,187 @@
+"""From events to the page, on a lake of a few notifications."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import nullcontext
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.unit.pipeline.sample_events import DAY, event, pseudonym, way, write_events
+from tocsin.cli import pipeline_report
+from tocsin.errors import ConfigError, StoreError
+from tocsin.observability.delivery_events import Stage
+from tocsin.pipeline.jobs.build import build
+from tocsin.pipeline.jobs.options import JobOptions
+from tocsin.pipeline.jobs.report import PAGE, ReportOptions, run_report
+from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.report.collection import DRIFT_TABLE, Collection, days_of
+from tocsin.pipeline.report.figures import Days, Drift, Figures
+from tocsin.pipeline.report.page import report_page
+
+pytestmark = pytest.mark.timeout(120)
+
+ARRIVED = (
+    (Stage.ENQUEUED, 0),
+    (Stage.SENT, 500),
+    (Stage.RECEIVED, 1_500),
+    (Stage.ATTEMPTED, 2_000),
+    (Stage.ACCEPTED, 52_000),
+)
+
+
+@pytest.fixture(scope="module")
+def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Two weeks: three notifications this Sunday, one of them failed; one the Sunday before."""
+    lake = Lake(tmp_path_factory.mktemp("report") / "lake")
+    week = -7 * 86_400_000_000
+    events = [
+        *way("a", 0, *ARRIVED, token="t1", provider="apns_prod"),
+        *way("b", 3_600_000_000, *ARRIVED, (Stage.WOKEN, 900_000), token="t2", provider="apns_prod"),
+        *way(
+            "c",
+            0,
+            *ARRIVED[:4],
+            (Stage.FAILED, 9_000),
+            token="t3",
+            provider="apns_prod",
+            reason="token_invalid",
+        ),
+        *way("d", week, *ARRIVED, token="t1", provider="apns_prod"),
+        event(Stage.TOKEN_CHANGED, 10, token="t3", provider="apns_prod", to_status="INVALID,BAD"),
+        event(Stage.SUBSCRIPTION_CHANGED, 20, queue="q", smp_host="smp1.example", to_status="ACTIVE"),
+    ]
+    write_events(spark, lake, events)
+    build(spark, lake, smallest_group=1)
+    return lake
+
+
+@pytest.fixture(scope="module")
+def figures(spark: SparkSession, built: Lake) -> Figures:
+    return Collection(spark, built).figures(Days(DAY, DAY), now=datetime(2026, 11, 16, tzinfo=UTC))
+
+
+def test_figures_add_up_over_the_days_asked_for(figures: Figures) -> None:
+    sums = figures.period.accounting
+    assert (sums.received, sums.accepted, sums.failed, sums.pending, sums.difference) == (3, 2, 1, 0, 0)
+    assert [(each.at.hour, each.accounting.received) for each in figures.hours] == [(12, 2), (13, 1)]
+    assert {each.host for each in figures.host_hours} == {"smp1.example"}
+    assert figures.period.stages[Stage.WOKEN] == 1
+    assert [(each.outcome, each.reason, each.n) for each in figures.period.outcomes] == [
+        ("accepted", "", 2),
+        ("failed", "token_invalid", 1),
+    ]
+
+
+def test_the_week_before_is_there_to_compare(figures: Figures) -> None:
+    assert figures.before is not None
+    assert figures.before.days == Days(date(2026, 11, 8), date(2026, 11, 8))
+    assert figures.before.accounting.received == 1
+
+
+def test_legs_count_only_what_went_them(figures: Figures) -> None:
+    found = {leg.name: (leg.n, leg.at(0.5)) for leg in figures.period.legs}
+    assert found["SMP router to provider"] == (2, 52_000)
+    assert found["provider to device"] == (1, 848_000)
+    assert "on the device" not in found
+
+
+def test_tokens_and_hosts_are_there(figures: Figures) -> None:
+    changes = {(each.change, each.reason): each.tokens for each in figures.tokens}
+    assert changes == {("pushed", ""): 2, ("dead", "token_invalid"): 1, ("INVALID", "BAD"): 1}
+    [host] = figures.servers
+    assert (host.host, host.received, host.subscribed) == ("smp1.example", 3, 1)
+
+
+def test_page_has_no_pseudonyms(figures: Figures) -> None:
+    page = report_page(figures)
+    for name in ("a", "b", "c", "queue of a", "t1", "t2", "t3"):
+        assert pseudonym(name) not in page
+
+
+def test_drift_is_read_from_the_newest_day(spark: SparkSession, built: Lake) -> None:
+    assert (
+        Collection(spark, built).figures(Days(DAY, DAY), now=datetime(2026, 11, 16, tzinfo=UTC)).drift is None
+    )
+    rows = spark.createDataFrame(
+        [("a", "lost", 30, DAY), ("a", "lost", 99, date(2026, 11, 1))], DRIFT_TABLE.schema
+    )
+    built.table(DRIFT_TABLE).publish(rows, key="r1")
+    found = Collection(spark, built).figures(Days(DAY, DAY), now=datetime(2026, 11, 16, tzinfo=UTC))
+    assert (found.drift, found.drift_day) == ((Drift("a", "lost", 30),), DAY)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "most", "days"),
+    [
+        (None, None, 7, Days(date(2026, 11, 9), DAY)),
+        (None, None, 30, Days(date(2026, 11, 8), DAY)),
+        (date(2026, 11, 1), None, 7, Days(date(2026, 11, 1), DAY)),
+        (None, date(2026, 11, 8), 3, Days(date(2026, 11, 8), date(2026, 11, 8))),
+    ],
+)
+def test_days_default_to_the_newest_there_are(
+    built: Lake, first: date | None, last: date | None, most: int, days: Days
+) -> None:
+    assert days_of(built, first, last, most) == days
+
+
+def test_an_empty_lake_names_the_next_step(lake: Lake) -> None:
+    with pytest.raises(StoreError, match="tocsin pipeline ingest"):
+        days_of(lake, None, None, 7)
+
+
+def test_a_mistyped_lake_is_refused_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no lake at"):
+        run_report(JobOptions(tmp_path / "mistyped"), ReportOptions(tmp_path / "out"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_days_without_anything_name_those_that_have_something(built: Lake) -> None:
+    with pytest.raises(StoreError, match="they reach from 2026-11-08 to 2026-11-15"):
+        days_of(built, date(2026, 1, 1), date(2026, 1, 2), 7)
+
+
+def test_options_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--days 0"):
+        ReportOptions(tmp_path, days=0)
+    with pytest.raises(ConfigError, match="exchange them"):
+        ReportOptions(tmp_path, first=date(2026, 2, 2), last=date(2026, 1, 1))
+
+
+def test_job_writes_the_same_files_again_and_says_the_accounting(
+    spark: SparkSession,
+    built: Lake,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keep_session(spark, monkeypatch)
+    options = JobOptions(built.folder, as_json=True)
+    run_report(options, ReportOptions(tmp_path / "out", first=DAY))
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert PAGE in names
+    assert "accounting.csv" in names
+    said = json.loads(capsys.readouterr().out)
+    assert (said["job"], said["received"], said["difference"]) == ("report", 3, 0)
+    run_report(options, ReportOptions(tmp_path / "out", first=DAY))
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+
+
+def keep_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job would stop the session of all tests."""
+    monkeypatch.setattr("tocsin.pipeline.jobs.report.spark_session", lambda _: nullcontext(spark))
+
+
+def test_command_line_reads_days_and_refuses_others(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    pipeline_report.add_arguments(parser)
+    options = parser.parse_args(["--from", "2026-11-09", "--to", "2026-11-15", "--out", "x"])
+    assert (options.first, options.last, options.out) == (date(2026, 11, 9), DAY, Path("x"))
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--from", "yesterday"])
+    assert "write it like 2026-11-15" in capsys.readouterr().err

@@ -1,18 +1,17 @@
 """Agents while their routers are killed and started again: rows of ntf.md 8.3, with kill -9 instead of a stop.
 
-In every case the agent whose device is woken is closed and opened again on its file in between.
+With the NTF routers on logs and on PostgreSQL. In every case the agent whose device is woken is closed and opened
+again on its file in between.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from tests.doubles.agent_harness import INSTANT
-from tests.doubles.agent_world import AgentWorld, agent_world, connected, notified, pushed, send
+from tests.doubles.agent_world import AgentWorld, connected, notified, pushed, send
 from tests.doubles.ntf_harness import TEST_PROVIDER
 from tocsin.agent import TokenVerified
 from tocsin.agent.events import MessageArrived, RouterDown, RouterUp
@@ -26,16 +25,11 @@ REGISTERED = TokenStatus(TokenState.REGISTERED)
 NEW_DEVICE = DeviceToken(TEST_PROVIDER, b"0123abcd")
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[AgentWorld]:
-    async with agent_world(tmp_path) as world:
-        yield world
-
-
 # SMP routers
 
 
 async def test_pushes_go_on_after_the_smp_router_was_killed(world: AgentWorld) -> None:
+    """Row "SMP restart"."""
     await world.start()
     async with world.bob() as bob:
         async with world.alice() as alice:
@@ -60,7 +54,9 @@ async def test_pushes_go_on_after_the_smp_router_was_killed(world: AgentWorld) -
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("database_server", ["postgres"], indirect=True)
 async def test_50_connections_push_before_and_after_both_smp_routers_were_killed(world: AgentWorld) -> None:
+    """Row "SMP restart batched"."""
     await world.start(smp=2)
     async with world.bob() as bob:
         async with world.alice() as alice:
@@ -87,6 +83,7 @@ async def test_50_connections_push_before_and_after_both_smp_routers_were_killed
 async def test_message_sent_while_the_ntf_router_is_down_is_notified_after_both_routers_were_killed(
     world: AgentWorld,
 ) -> None:
+    """Row "store log"."""
     await world.start()
     async with world.bob() as bob:
         async with world.alice() as alice:
@@ -136,6 +133,7 @@ async def test_set_up_that_waits_for_a_killed_router_goes_on_when_the_agent_is_o
 
 @pytest.mark.parametrize("how", ["verify", "verify again", "register again"])
 async def test_registration_goes_on_after_the_ntf_router_was_killed(world: AgentWorld, how: str) -> None:
+    """Rows "verify after server restart", "re-verify after restart" and "re-register after restart"."""
     await world.start()
     async with world.bob() as bob:
         async with world.alice() as alice:
@@ -167,6 +165,7 @@ async def test_registration_goes_on_after_the_ntf_router_was_killed(world: Agent
 
 
 async def test_changed_device_token_is_pushed_to_though_the_ntf_router_was_killed(world: AgentWorld) -> None:
+    """Row "change token"."""
     await world.start()
     async with world.bob() as bob:
         async with world.alice() as alice:
@@ -197,6 +196,7 @@ async def test_changed_device_token_is_pushed_to_though_the_ntf_router_was_kille
 async def test_token_stays_at_its_ntf_router_when_another_is_configured_and_it_is_killed(
     world: AgentWorld,
 ) -> None:
+    """Row "old token"."""
     await world.start(ntf=2)
     old, new = world.ntf
     async with world.bob() as bob:
@@ -205,7 +205,7 @@ async def test_token_stays_at_its_ntf_router_when_another_is_configured_and_it_i
             await alice.activate()
         await old.kill()
         await old.start()
-        async with world.alice(new, NEW_DEVICE.token) as alice:
+        async with world.alice(new, device_token=NEW_DEVICE.token) as alice:
             assert await alice.agent.tokens.register(NEW_DEVICE, INSTANT) == REGISTERED
             await alice.verify()
             assert (await alice.agent.tokens.current()).router == old.location
@@ -220,6 +220,7 @@ async def test_token_stays_at_its_ntf_router_when_another_is_configured_and_it_i
 
 
 async def test_new_token_moves_to_the_new_ntf_router_and_the_old_one_may_die(world: AgentWorld) -> None:
+    """Row "new token"."""
     await world.start(ntf=2)
     old, new = world.ntf
     async with world.bob() as bob:

@@ -1,19 +1,19 @@
-"""The NTF router goes from subscriptions one by one to a service and back, with agents connected (ntf.md 8.3).
+"""The NTF router goes from subscriptions one by one to a service and back, with agents connected.
+
+ntf.md 8.3, row "migrate to service subscriptions", on PostgreSQL.
 
 Between the phases routers are killed; the agents stay open and connect again.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tests.doubles.agent_harness import RunningAgent
-from tests.doubles.agent_world import AgentWorld, agent_world, connected, notified, send
+from tests.doubles.agent_world import AgentWorld, connected, notified, send
 from tocsin.agent.events import MessageArrived, RouterDown, RouterUp
 
 
@@ -37,13 +37,8 @@ PHASES = (
 )
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[AgentWorld]:
-    async with agent_world(tmp_path) as world:
-        yield world
-
-
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("database_server", ["postgres"], indirect=True)
 async def test_agents_stay_connected_and_notified_while_routers_migrate_to_service_subscriptions_and_back(
     world: AgentWorld,
 ) -> None:

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 from tests.doubles.ntf_harness import TEST_PROVIDER, NtfHarness, ntf_router
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import PATIENCE, START, SmpHarness
-from tocsin.agent import Agent, AgentSettings, Fetched, TokenVerified, Woken
-from tocsin.agent.events import AgentEvent, AgentTrouble, ConnectionReady
+from tocsin.agent import Agent, AgentSettings, Fetched, ToFetch, TokenVerified, Woken
+from tocsin.agent.events import AgentEvent, AgentTrouble, ConnectionReady, MessageEvent
+from tocsin.agent.router_clients import Connect
 from tocsin.agent.surroundings import AgentClock
-from tocsin.clients import Backoff, ClientSettings
+from tocsin.clients import Backoff, ClientSettings, NtfClient, SmpClient
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import TokenState
@@ -23,6 +24,7 @@ from tocsin.stores.agent_records import NotificationMode
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 from tocsin.stores.sqlite.agent_sqlite_store import AgentSqliteStore, opened_agent_store
 from tocsin.transport.client_sessions import DialSettings
+from tocsin.wire.versions import VersionRange
 
 E = TypeVar("E")
 
@@ -52,6 +54,28 @@ def agent_settings(
         ),
     )
     return replace(settings, **changes)
+
+
+@dataclass(frozen=True)
+class ClientVersions:
+    """What an agent offers to routers; None is all that we support."""
+
+    smp: VersionRange | None = None
+    ntf_alpn: tuple[str, ...] | None = None
+    """Empty: no ALPN, so that NTF routers speak v1."""
+
+    def connect_smp(self, settings: ClientSettings) -> Connect[SmpClient]:
+        dial = replace(settings.dial, versions=self.smp)
+        return lambda where: SmpClient.connect(where, replace(settings, dial=dial))
+
+    def connect_ntf(self, settings: ClientSettings) -> Connect[NtfClient]:
+        dial = replace(settings.dial, alpn=self.ntf_alpn)
+        return lambda where: NtfClient.connect(where, replace(settings, dial=dial))
+
+
+CURRENT_CLIENT = ClientVersions()
+PREVIOUS_CLIENT = ClientVersions(VersionRange(6, 16), ())
+"""Before credentials of notifiers came with NEW, and before batches of NTF commands."""
 
 
 class HeldAgentClock:
@@ -103,6 +127,8 @@ class RunningAgent:
                 while True:
                     event = await self.agent.next_event()
                     self.events.append(event)
+                    if isinstance(event, MessageEvent):
+                        await self.agent.settled(event)
                     if isinstance(event, kind) and matching(event):
                         return event
                     self._aside.append(event)
@@ -132,7 +158,13 @@ class RunningAgent:
 
     async def fetched(self) -> list[Fetched]:
         """What the next push leads to."""
-        return await self.agent.fetch((await self.woken()).to_fetch)
+        return await self.fetch((await self.woken()).to_fetch)
+
+    async def fetch(self, items: Sequence[ToFetch]) -> list[Fetched]:
+        """And settled."""
+        fetched = await self.agent.fetch(items)
+        await self.agent.settled(*(message for each in fetched for message in each.messages))
+        return fetched
 
     async def at_rest(self) -> None:
         """All that was asked for has been done."""
@@ -162,6 +194,7 @@ async def running_agent(
     *,
     device_token: bytes | None = None,
     clock: AgentClock | None = None,
+    clients_of: ClientVersions = CURRENT_CLIENT,
     **changes: Any,
 ) -> AsyncIterator[RunningAgent]:
     """With the file of this path; the same file again is the same agent, started again."""
@@ -169,7 +202,13 @@ async def running_agent(
     settings = agent_settings(smp, ntf, **changes)
     async with (
         opened_agent_store(path, scrypt_n=2) as store,
-        Agent(store, settings, clock=clock) as agent,
+        Agent(
+            store,
+            settings,
+            clock=clock,
+            connect_smp=clients_of.connect_smp(settings.clients),
+            connect_ntf=clients_of.connect_ntf(settings.clients),
+        ) as agent,
     ):
         yield RunningAgent(agent, store, provider, token)
 

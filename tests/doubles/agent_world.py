@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.doubles.agent_harness import RunningAgent, running_agent, smp_address
+import asyncpg
+
+from tests.doubles.agent_harness import (
+    CURRENT_CLIENT,
+    ClientVersions,
+    RunningAgent,
+    running_agent,
+    smp_address,
+)
 from tests.doubles.ntf_process import NtfFolders, NtfProcess
+from tests.doubles.postgres_server import new_database
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.routers import HOST
 from tests.doubles.smp_process import SmpFolders, SmpProcess
-from tocsin.agent import ToFetch, Woken
+from tocsin.agent import ToFetch, Unreadable, Woken
 from tocsin.agent.events import ConnectionReady, MessageArrived
 from tocsin.crypto.boxes import box_key
 from tocsin.protocol.addresses import RouterLocation
@@ -30,6 +40,7 @@ class SmpProcessPlace:
 
     def __init__(self, folder: Path) -> None:
         self._folders = SmpFolders(folder)
+        self._backup = folder / "backup"
         self._process: SmpProcess | None = None
         self._port = 0
 
@@ -46,13 +57,22 @@ class SmpProcessPlace:
             await self._process.kill()
             self._process = None
 
+    def back_up(self) -> None:
+        """While it does not run; there is one backup."""
+        shutil.copytree(self._folders.store, self._backup)
+
+    def restore(self) -> None:
+        shutil.rmtree(self._folders.store)
+        shutil.copytree(self._backup, self._folders.store)
+
 
 class NtfProcessPlace:
     """The same for an NTF router."""
 
-    def __init__(self, folder: Path, apns: FakeApns) -> None:
+    def __init__(self, folder: Path, apns: FakeApns, database: str | None) -> None:
         self._folders = NtfFolders(folder)
         self._apns = apns
+        self._store = {} if database is None else {"db_connection": database, "db_schema": folder.name}
         self._process: NtfProcess | None = None
         self._port = 0
 
@@ -74,6 +94,7 @@ class NtfProcessPlace:
             "smp_reconnect_maximum": 0.2,
             "retry_initial": 0.05,
             "retry_maximum": 0.5,
+            **self._store,
             **settings,
         }
         self._process = await self._folders.start(**chosen)
@@ -94,6 +115,23 @@ class NtfProcessPlace:
                     await asyncio.sleep(0.01)
         except TimeoutError:
             raise AssertionError(f"{found} are subscribed to, not {(as_service, one_by_one)}") from None
+
+    async def until_all_active(self, count: int) -> None:
+        """So many subscriptions are in its database, all of them active."""
+        found: dict[str, int] = {}
+        connection = await asyncpg.connect(self._store["db_connection"])
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while found != {"ACTIVE": count}:
+                    rows = await connection.fetch(
+                        f"SELECT status, count(*) FROM {self._store['db_schema']}.subscriptions GROUP BY status"  # noqa: S608
+                    )
+                    found = {row["status"]: row["count"] for row in rows}
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise AssertionError(f"{found} and not {count} active ones") from None
+        finally:
+            await connection.close()
 
     async def _subscribed(self) -> tuple[int, int]:
         assert self._process is not None
@@ -117,53 +155,74 @@ class ApnsPushes(RecordingProvider):
 
 
 class AgentWorld:
-    """Routers as processes, Alice whose device is woken, and Bob who writes to her."""
+    """Routers as processes, Alice whose device is woken, and Bob who writes to her.
 
-    def __init__(self, folder: Path, apns: FakeApns) -> None:
+    The NTF routers keep what they know in PostgreSQL, or in logs if there is no database.
+    """
+
+    def __init__(self, folder: Path, apns: FakeApns, database: str | None) -> None:
         self._folder = folder
         self.apns = apns
         self.smp = [SmpProcessPlace(folder / f"smp{number}") for number in (1, 2)]
-        self.ntf = [NtfProcessPlace(folder / f"ntf{number}", apns) for number in (1, 2)]
+        self.ntf = [NtfProcessPlace(folder / f"ntf{number}", apns, database) for number in (1, 2)]
         self.told: set[bytes] = set()
         """Ids of messages that pushes told Alice of."""
 
     async def start(self, smp: int = 1, ntf: int = 1) -> None:
+        """The first so many of each."""
         await asyncio.gather(
             *(each.start() for each in self.smp[:smp]), *(each.start() for each in self.ntf[:ntf])
         )
+
+    def file(self, name: str) -> Path:
+        """Of the agent of this name."""
+        return self._folder / name
 
     async def kill(self) -> None:
         await asyncio.gather(*(each.kill() for each in self.smp), *(each.kill() for each in self.ntf))
 
     @asynccontextmanager
     async def alice(
-        self, ntf: NtfProcessPlace | None = None, device_token: bytes | None = None
+        self,
+        *ntf: NtfProcessPlace,
+        device_token: bytes | None = None,
+        name: str = "alice",
+        clients: ClientVersions = CURRENT_CLIENT,
+        **changes: Any,
     ) -> AsyncIterator[RunningAgent]:
-        """Opens her file, each time the same."""
-        where = (ntf or self.ntf[0]).location
+        """Opens her file, each time the same; with another name it is that of another device."""
         async with running_agent(
-            self._folder / "alice",
+            self.file(name),
             [self.smp[0].location],
-            [where],
+            [each.location for each in ntf or self.ntf[:1]],
             ApnsPushes(self.apns),
             device_token=device_token,
+            clients_of=clients,
+            **changes,
         ) as alice:
             yield alice
             alice.no_trouble()
 
     @asynccontextmanager
-    async def bob(self) -> AsyncIterator[RunningAgent]:
+    async def bob(self, clients: ClientVersions = CURRENT_CLIENT) -> AsyncIterator[RunningAgent]:
         async with running_agent(
-            self._folder / "bob", [self.smp[0].location], [], RecordingProvider()
+            self.file("bob"), [self.smp[0].location], [], RecordingProvider(), clients_of=clients
         ) as bob:
             yield bob
 
 
 @asynccontextmanager
-async def agent_world(folder: Path) -> AsyncIterator[AgentWorld]:
-    """Nothing of it runs yet but the push provider; at the end everything is killed."""
-    async with running_fake_apns(folder / "apns") as apns:
-        world = AgentWorld(folder, apns)
+async def agent_world(folder: Path, database_server: str | None) -> AsyncIterator[AgentWorld]:
+    """Nothing of it runs yet but the push provider; at the end everything is killed.
+
+    With a PostgreSQL server there is a database for the NTF routers, with a schema for each.
+    """
+    async with AsyncExitStack() as stack:
+        database = None
+        if database_server is not None:
+            database = await stack.enter_async_context(new_database(database_server))
+        apns = await stack.enter_async_context(running_fake_apns(folder / "apns"))
+        world = AgentWorld(folder, apns, database)
         try:
             yield world
         finally:
@@ -180,8 +239,13 @@ async def connected(alice: RunningAgent, bob: RunningAgent, router: SmpProcessPl
     return invitation.connection_id, joined
 
 
-async def notified(world: AgentWorld, alice: RunningAgent, names: Sequence[str]) -> dict[str, bytes]:
-    """Reads pushes until each of these connections was in one with a message that no earlier push told of."""
+async def notified(
+    world: AgentWorld, alice: RunningAgent, names: Sequence[str], *, former_notifiers: bool = False
+) -> dict[str, bytes]:
+    """Reads pushes until each of these connections was in one with a message that no earlier push told of.
+
+    With `former_notifiers` older items of the list may be of credentials that a queue had before.
+    """
     token = await alice.agent.tokens.current()
     assert token.secret is not None
     news: dict[str, bytes] = {}
@@ -189,24 +253,32 @@ async def notified(world: AgentWorld, alice: RunningAgent, names: Sequence[str])
         payload = await alice.push()
         woken = await alice.agent.wake(payload)
         assert isinstance(woken, Woken), woken
-        assert not woken.unreadable
+        assert all(each.reason is Unreadable.UNKNOWN_QUEUE for each in woken.unreadable)
+        assert former_notifiers or not woken.unreadable
         push = parse_push_json(payload)
         assert isinstance(push, MessagePush)
         for item in unseal_notifications(box_key(token.secret), push):
-            queue = await alice.store.receive_queue_of(item.queue)
-            assert queue is not None
-            assert queue.notifier is not None
-            meta = unseal_meta(box_key(queue.notifier.secret), item.nonce, item.sealed_meta)
+            [queue] = await alice.store.notified_queues([item.queue])
+            if queue is None:
+                continue
+            meta = unseal_meta(box_key(queue.secret), item.nonce, item.sealed_meta)
             if meta.message_id not in world.told:
                 world.told.add(meta.message_id)
                 news[queue.connection_id] = meta.message_id
     return news
 
 
-async def pushed(world: AgentWorld, alice: RunningAgent, names: Sequence[str], body: bytes) -> None:
+async def pushed(
+    world: AgentWorld,
+    alice: RunningAgent,
+    names: Sequence[str],
+    body: bytes,
+    *,
+    former_notifiers: bool = False,
+) -> None:
     """A message with this body in each of the connections wakes Alice, who fetches it and nothing else."""
-    news = await notified(world, alice, names)
-    for fetched in await alice.agent.fetch([ToFetch(name, 1) for name in names]):
+    news = await notified(world, alice, names, former_notifiers=former_notifiers)
+    for fetched in await alice.fetch([ToFetch(name, 1) for name in names]):
         assert fetched.failure is None
         [message] = fetched.messages
         assert isinstance(message, MessageArrived)

@@ -9,8 +9,9 @@ from typing import Self
 from tocsin.agent.background import BackgroundTasks
 from tocsin.agent.connections import Connections
 from tocsin.agent.event_queue import EventQueue
-from tocsin.agent.events import AgentEvent
+from tocsin.agent.events import AgentEvent, MessageEvent
 from tocsin.agent.fetching import Fetching
+from tocsin.agent.handover import Handover
 from tocsin.agent.listening import Listening
 from tocsin.agent.messages import Messages
 from tocsin.agent.parts import AgentParts
@@ -44,6 +45,7 @@ class Agent:
         connect_ntf: Connect[NtfClient] | None = None,
     ) -> None:
         self.settings = settings or AgentSettings()
+        self._store = store
         self._events = EventQueue()
         self._tasks = BackgroundTasks(self._events)
         self._clients = RouterClients(
@@ -52,7 +54,8 @@ class Agent:
         parts = AgentParts(store, self._clients, self.settings, clock or SystemClock(), self._events)
         queues = Queues(self._clients)
         self.supervisor = Supervisor(parts, self._tasks, self._suspect_token)
-        messages = Messages(parts, queues, self._go_on)
+        self._handover = Handover(store, self._events, self.settings.unsettled_messages)
+        messages = Messages(parts, queues, self._handover, self._go_on)
         fetching = Fetching(self._clients, messages)
         self._listening = Listening(parts, messages, self._tasks)
         self._settling = Settling(parts, queues, fetching, self.supervisor, self._tasks)
@@ -64,6 +67,7 @@ class Agent:
 
     async def __aenter__(self) -> Self:
         """Everything that was under way when the agent was last closed, or killed, goes on."""
+        await self._handover.restore()
         await self.supervisor.start()
         await self._settling.start()
         return self
@@ -75,19 +79,38 @@ class Agent:
         await self._clients.close()
 
     def events(self) -> AsyncIterator[AgentEvent]:
-        """For one reader, without end."""
-        return self._events.read()
+        """For one reader, without end. A message is settled when the next event is asked for."""
+        return self._handover.read()
 
     async def next_event(self) -> AgentEvent:
-        return await self._events.next()
+        """For one reader, who settles messages."""
+        return await self._handover.next()
+
+    def waiting_events(self) -> list[AgentEvent]:
+        """Those that nobody has read yet, also when the agent has ended."""
+        return self._events.waiting()
+
+    async def settled(self, *messages: MessageEvent) -> None:
+        """The app has these messages for good. Until then they are kept, and handed out again after a restart.
+
+        With too many that are not settled (`AgentSettings.unsettled_messages`), no more are received.
+        """
+        await self._handover.settled(*messages)
 
     async def wake(self, payload: bytes) -> WakeResult:
         """A push has come: verifies the token with it, or says what to fetch; see `Waking.wake`."""
         return await self._waking.wake(payload)
 
     async def fetch(self, items: Sequence[ToFetch]) -> list[Fetched]:
-        """Messages of the queues that a push told of; see `Waking.fetch`."""
+        """Messages of the queues that a push told of, which the app settles; see `Waking.fetch`."""
         return await self._waking.fetch(items)
+
+    async def change_passphrase(self, passphrase: str | None) -> None:
+        """Encrypts keys, tokens and messages in the store for this one from now on, or not any more with None.
+
+        Atomic: whatever happens meanwhile, the store can be opened with the former passphrase or with the new one.
+        """
+        await self._store.change_passphrase(passphrase)
 
     async def try_ntf_router(self, address: RouterAddress) -> RouterUnusable | None:
         """Whether an NTF router can be used: None if so."""

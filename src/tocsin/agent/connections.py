@@ -79,10 +79,11 @@ class Connections:
         wanted = connection.notifications and notifies_instantly(token)
         where = router or self._chosen_router()
         queue = await self._queues.create(connection.connection_id, 1, where, notifier=wanted, primary=True)
-        await self._store.add_connection(connection, queue, send)
+        row = None
+        if token is not None and queue.notifier is not None:
+            row = with_credentials(queue, token, self._clock.now())
+        await self._store.add_connection(connection, queue, send, row)
         if wanted:
-            if token is not None and queue.notifier is not None:
-                await self._store.put_subscriptions([with_credentials(queue, token, self._clock.now())])
             await self._supervisor.create([connection.connection_id])
         if subscribe:
             await self._listening.subscribe([queue])

@@ -67,6 +67,8 @@ class MessageArrived:
     sent_at: int
     """By the SMP router's clock, seconds since 1970."""
     body: bytes = field(repr=False)
+    number: int = field(default=0, repr=False, compare=False)
+    """Of the message in the agent's store, until it is settled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,10 @@ class MessageUnreadable:
     connection_id: str
     message_id: bytes
     reason: TocsinError
+    number: int = field(default=0, repr=False, compare=False)
+
+
+MessageEvent: TypeAlias = MessageArrived | MessageUnreadable
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.agent.events import MessageArrived, MessageUnreadable
-from tocsin.agent.messages import Messages
+from tocsin.agent.messages import Hand, Messages
 from tocsin.agent.router_clients import Purpose, RouterClients
 from tocsin.crypto.keys import private_key_from_der
 from tocsin.stores.agent_records import ReceiveQueue
@@ -14,13 +13,9 @@ class Fetching:
         self._clients = clients
         self._messages = messages
 
-    async def fetch(self, queue: ReceiveQueue) -> list[MessageArrived | MessageUnreadable]:
+    async def fetch(self, queue: ReceiveQueue, hand: Hand | None = None) -> None:
         """Everything there is, each acknowledged. Raises TransportError, HandshakeRefused or ClientError."""
-        found: list[MessageArrived | MessageUnreadable] = []
         key = private_key_from_der(queue.key)
         async with self._clients.smp(queue.router, Purpose.GET) as lease:
             while (received := await lease.client.get_message(queue.recipient_id, key)) is not None:
-                taken = await self._messages.take(queue, received, lease.client)
-                if taken is not None:
-                    found.append(taken)
-        return found
+                await self._messages.take(queue, received, lease.client, hand)

@@ -1,7 +1,7 @@
 """Messages that were received: opening them, remembering their time, and what they set off.
 
-A message is acknowledged when everything it changes is in the store. What it asks of routers is done afterwards, in the
-background, and again at the next start if it did not succeed (`settling.py`).
+A message is acknowledged when it, or everything it changes, is in the store. What it asks of routers is done
+afterwards, in the background, and again at the next start if it did not succeed (`settling.py`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from tocsin.agent.events import ConnectionReady, MessageArrived, MessageUnreadable
+from tocsin.agent.events import ConnectionReady, MessageEvent
+from tocsin.agent.handover import Handover
 from tocsin.agent.parts import AgentParts
 from tocsin.agent.queues import Queues, send_queue
 from tocsin.clients import RouterRefused, SmpClient
@@ -32,7 +34,7 @@ from tocsin.protocol.error_codes import ErrorCode
 from tocsin.protocol.smp.delivered_messages import DeliveredMessage, unseal_delivered
 from tocsin.protocol.smp.queue_uris import QueueUri
 from tocsin.protocol.smp.responses import MessageReceived
-from tocsin.stores.agent_records import ReceiveQueue
+from tocsin.stores.agent_records import KeptMessage, ReceiveQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,56 +53,61 @@ def open_message(queue: ReceiveQueue, received: MessageReceived) -> Opened:
     return Opened(delivered.sent_at, decode_agent_message(plain))
 
 
+Hand: TypeAlias = Callable[[MessageEvent], None]
+
+
 class Messages:
-    def __init__(self, parts: AgentParts, queues: Queues, go_on: Callable[[str], None]) -> None:
+    def __init__(
+        self, parts: AgentParts, queues: Queues, handover: Handover, go_on: Callable[[str], None]
+    ) -> None:
         self._store = parts.store
         self._events = parts.events
         self._queues = queues
+        self._handover = handover
         self._go_on = go_on
         """Told a connection whose queues there is something to do about."""
         self._last: dict[tuple[str, int], bytes] = {}
         self._locks: dict[tuple[str, int], asyncio.Lock] = {}
 
     async def take(
-        self, queue: ReceiveQueue, received: MessageReceived, client: SmpClient
-    ) -> MessageArrived | MessageUnreadable | None:
+        self, queue: ReceiveQueue, received: MessageReceived, client: SmpClient, hand: Hand | None = None
+    ) -> None:
         """Processes and acknowledges a message, and those with which the router answers the acknowledgement.
 
-        Returns what the app is told about the first of them; None for messages of the agents themselves.
+        Those for the app are handed to it before they are acknowledged: as events, which wait for room, or to `hand`,
+        which raises AgentError without.
         """
         lock = self._locks.setdefault((queue.connection_id, queue.number), asyncio.Lock())
         async with lock:
-            first = await self._process(queue, received)
-            following = await _acknowledged(queue, received, client)
+            following: MessageReceived | None = received
             while following is not None:
-                await self._process(queue, following)
+                await self._process(queue, following, hand)
                 following = await _acknowledged(queue, following, client)
-        return first
 
-    async def _process(
-        self, queue: ReceiveQueue, received: MessageReceived
-    ) -> MessageArrived | MessageUnreadable | None:
+    async def _process(self, queue: ReceiveQueue, received: MessageReceived, hand: Hand | None) -> None:
         name = (queue.connection_id, queue.number)
-        if self._last.get(name) == received.message_id:
-            return None  # delivered again, because its acknowledgement was lost
-        event: MessageArrived | MessageUnreadable | None = None
+        if self._last.get(name, queue.last_message_id) == received.message_id:
+            return  # delivered again, because its acknowledgement was lost
         try:
             opened = open_message(queue, received)
         except (CryptoError, RemoteProtocolError) as error:
-            # It will never be readable: kept, it would hold up all that come after it.
-            event = MessageUnreadable(queue.connection_id, received.message_id, error)
+            # It will never be readable: left at the router, it would hold up all that come after it.
+            await self._keep(KeptMessage(*name, received.message_id, None, None, str(error)), hand)
         else:
-            await self._store.message_received(queue.connection_id, queue.number, opened.sent_at)
-            if isinstance(opened.message, Text):
-                event = MessageArrived(
-                    queue.connection_id, received.message_id, opened.sent_at, opened.message.body
-                )
-            elif opened.message is not None:
-                await self._set_off(queue, opened.message)
-        if event is not None:
-            await self._events.deliver(event)
+            message = opened.message
+            if isinstance(message, Text):
+                kept = KeptMessage(*name, received.message_id, opened.sent_at, message.body)
+                await self._keep(kept, hand)
+            else:
+                if message is not None:
+                    await self._set_off(queue, message)
+                await self._store.message_received(*name, opened.sent_at, received.message_id)
         self._last[name] = received.message_id
-        return event
+
+    async def _keep(self, message: KeptMessage, hand: Hand | None) -> None:
+        event = await self._handover.keep(message, wait=hand is None)
+        if event is not None:
+            (hand or self._handover.deliver)(event)
 
     async def _set_off(self, queue: ReceiveQueue, message: Greeting | UseQueue) -> None:
         connection_id = queue.connection_id

@@ -30,6 +30,8 @@ class AgentSettings:
     """To all routers together."""
     fetch_at_once: int = 4
     """Connections over which a wake fetches messages at a time."""
+    unsettled_messages: int = 1024
+    """Messages that the app has not settled; beyond that no more are acknowledged: they stay at their routers."""
     forget_deletions_after: float = 21 * 86_400.0
     """Seconds after which a token that could not be deleted at its router is forgotten."""
     clients: ClientSettings = field(default_factory=ClientSettings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from tocsin.agent.background import BackgroundTasks
@@ -36,6 +37,15 @@ class Delete:
     connection_ids: Sequence[str]
 
 
+def joined(commands: Sequence[Create | Delete]) -> list[Create | Delete]:
+    """The same in fewer commands: of neighbours of a kind one is made, so that each costs less."""
+    result: list[Create | Delete] = []
+    for kind, group in groupby(commands, type):
+        names = dict.fromkeys(name for command in group for name in command.connection_ids)
+        result.append(kind(tuple(names)))
+    return result
+
+
 class Supervisor:
     """One queue of commands, one worker for each router and stage."""
 
@@ -48,6 +58,7 @@ class Supervisor:
         self._tasks = tasks
         self._kicks = Kicks(self.kick_smp, self.kick_ntf, suspect_token)
         self._commands: asyncio.Queue[Create | Delete] = asyncio.Queue(parts.settings.command_queue)
+        self._deciding = False
         self._workers: dict[tuple[type[Worker], RouterLocation], Worker] = {}
 
     async def start(self) -> None:
@@ -105,7 +116,8 @@ class Supervisor:
     @property
     def resting(self) -> bool:
         """Whether nothing is left to do before the next check."""
-        return self._commands.empty() and all(worker.resting for worker in self._workers.values())
+        idle = self._commands.empty() and not self._deciding
+        return idle and all(worker.resting for worker in self._workers.values())
 
     # Workers
 
@@ -129,13 +141,19 @@ class Supervisor:
 
     async def _run(self) -> None:
         while True:
-            command = await self._commands.get()
+            commands = [await self._commands.get()]
+            self._deciding = True
+            while not self._commands.empty():
+                commands.append(self._commands.get_nowait())
             try:
-                await self._decide(command)
+                for command in joined(commands):
+                    await self._decide(command)
             except TocsinError as error:
                 self._events.tell(AgentTrouble("supervisor", error))
             finally:
-                self._commands.task_done()
+                self._deciding = False
+                for _ in commands:
+                    self._commands.task_done()
 
     async def _decide(self, command: Create | Delete) -> None:
         """In batches, so that thousands of connections do not hold the store or the memory."""
@@ -155,9 +173,8 @@ class Supervisor:
             return  # it changed since the command was given
         steps = [(queue, create_step(rows.get(queue.connection_id), queue, token)) for queue in queues]
         now = self._clock.now()
-        await self._store.put_subscriptions(
-            [started(queue, token, now) for queue, step in steps if step in _BEGINNINGS]
-        )
+        if begun := [started(queue, token, now) for queue, step in steps if step in _BEGINNINGS]:
+            await self._store.put_subscriptions(begun)
         for router in {queue.router for queue, step in steps if step is not CreateStep.KICK_NTF}:
             self.kick_smp(router)
         if any(step is CreateStep.KICK_NTF for _, step in steps):

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from tocsin.agent.decisions.registration import is_active
-from tocsin.agent.events import MessageArrived, MessageUnreadable
+from tocsin.agent.events import MessageEvent
 from tocsin.agent.fetching import Fetching
 from tocsin.agent.listening import Listening
 from tocsin.agent.parts import AgentParts
@@ -26,7 +26,7 @@ from tocsin.protocol.ntf.pushes import (
 )
 from tocsin.protocol.ntf.statuses import TokenStatus
 from tocsin.protocol.smp.delivered_messages import NotificationMeta, unseal_meta
-from tocsin.stores.agent_records import ReceiveQueue
+from tocsin.stores.agent_records import NotifiedQueue
 
 
 class Unreadable(Enum):
@@ -80,8 +80,10 @@ class Fetched:
     """What came of one queue."""
 
     item: ToFetch
-    messages: tuple[MessageArrived | MessageUnreadable, ...] = ()
+    messages: tuple[MessageEvent, ...] = ()
+    """To be settled by the app (`Agent.settled`)."""
     failure: TocsinError | None = None
+    """Why there may be more."""
 
 
 class Waking:
@@ -116,6 +118,8 @@ class Waking:
         if token is None or token.secret is None or not is_active(token):
             raise AgentError("there is no active token that this push could be for")
         items = open_notifications(box_key(token.secret), push)
+        named = [item.queue for item in items if isinstance(item, PushedNotification)]
+        queues = iter(await self._store.notified_queues(named))
         to_fetch: dict[tuple[str, int], ToFetch] = {}
         unreadable: list[UnreadableItem] = []
         already = 0
@@ -123,7 +127,7 @@ class Waking:
             if isinstance(item, DecodeError):
                 unreadable.append(UnreadableItem(position, Unreadable.SYNTAX, str(item)))
                 continue
-            queue = await self._store.receive_queue_of(item.queue)
+            queue = next(queues)
             if queue is None:
                 unreadable.append(UnreadableItem(position, Unreadable.UNKNOWN_QUEUE))
                 continue
@@ -158,23 +162,23 @@ class Waking:
             return Fetched(
                 item, failure=AgentError("the connection is subscribed: its messages come as events")
             )
+        messages: list[MessageEvent] = []
         try:
-            messages = await self._fetching.fetch(queue)
+            await self._fetching.fetch(queue, messages.append)
         except TocsinError as error:
-            return Fetched(item, failure=error)
+            return Fetched(item, tuple(messages), error)
         if not messages and item.meta is not None:
             await self._store.message_received(item.connection_id, item.number, item.meta.sent_at)
         return Fetched(item, tuple(messages))
 
 
-def _is_news(queue: ReceiveQueue, meta: NotificationMeta) -> bool:
+def _is_news(queue: NotifiedQueue, meta: NotificationMeta) -> bool:
     """Times are whole seconds, so a second message of the same second is not; it is fetched with the first."""
     return queue.last_message_at is None or meta.sent_at > queue.last_message_at
 
 
-def _meta(queue: ReceiveQueue, item: PushedNotification) -> NotificationMeta | TocsinError:
-    assert queue.notifier is not None
+def _meta(queue: NotifiedQueue, item: PushedNotification) -> NotificationMeta | TocsinError:
     try:
-        return unseal_meta(box_key(queue.notifier.secret), item.nonce, item.sealed_meta)
+        return unseal_meta(box_key(queue.secret), item.nonce, item.sealed_meta)
     except (CryptoError, RemoteProtocolError) as error:
         return error

@@ -9,6 +9,7 @@ from tocsin.cli import (
     agent_init,
     agent_listen,
     agent_mute,
+    agent_passphrase,
     agent_register,
     agent_send,
     agent_status,
@@ -40,4 +41,5 @@ SUBCOMMANDS = (
     agent_unmute,
     agent_delete,
     agent_doctor,
+    agent_passphrase,
 )

@@ -33,6 +33,7 @@ _STEPS: Final[tuple[tuple[type[TocsinError], str, str], ...]] = (
     (AgentError, "no SMP router", "give --smp-server, or write smp_servers into agent.ini"),
     (AgentError, "no NTF router", "give --ntf-server, or write ntf_servers into agent.ini"),
     (AgentError, "no such connection", "`tocsin agent status` lists the connections"),
+    (AgentError, "to settle them", "run this again: what was shown has made room"),
     (AgentError, "not ready", "run `tocsin agent listen` until the other side has joined"),
     (BadBox, "", "use a push of this token: an altered one, or one of another token, cannot be opened"),
     (PeerIdentityMismatch, "", "check the address: its fingerprint is not that of the router that answers"),

@@ -129,11 +129,16 @@ def passphrase_of(options: argparse.Namespace) -> str | None:
     chosen: Path | None = options.passphrase_file
     if chosen is None:
         return os.environ.get(PASSPHRASE_VARIABLE) or None
+    return passphrase_in(chosen, "--passphrase-file")
+
+
+def passphrase_in(path: Path, option: str) -> str:
+    """The first line. Raises ConfigError, which begins with the option."""
     try:
-        text = chosen.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--passphrase-file {chosen} cannot be read: {type(error).__name__}") from error
+        raise ConfigError(f"{option} {path} cannot be read: {type(error).__name__}") from error
     passphrase = text.partition("\n")[0].rstrip("\r")
     if not passphrase:
-        raise ConfigError(f"--passphrase-file {chosen} has no passphrase in its first line; write one there")
+        raise ConfigError(f"{option} {path} has no passphrase in its first line; write one there")
     return passphrase

@@ -47,7 +47,7 @@ async def _listen(options: argparse.Namespace, output: Output) -> int:
                 ended.set()
 
     _end_by_signal(ended)
-    async with opened_session(options, on_event) as session:
+    async with opened_session(options, on_event, shows_at_once=True) as session:
         failed = await session.agent.connections.subscribe()
         for name, error in failed.items():
             output.result({"event": "not subscribed", "connection": name, "reason": str(error)})

@@ -39,6 +39,8 @@ EVENT_NAMES: Final[dict[type[AgentEvent], str]] = {
     events.AgentTrouble: "trouble",
 }
 _FIELD_NAMES: Final = {"connection_id": "connection"}
+_OWN_FIELDS: Final = frozenset({"number"})
+"""Of use in this process alone."""
 
 
 class Output:
@@ -79,7 +81,8 @@ def event_fields(event: AgentEvent) -> dict[str, Any]:
     """`event` says which; the other fields are the event's own."""
     found: dict[str, Any] = {"event": EVENT_NAMES[type(event)]}
     for each in fields(event):
-        found[_FIELD_NAMES.get(each.name, each.name)] = _plain(getattr(event, each.name))
+        if each.name not in _OWN_FIELDS:
+            found[_FIELD_NAMES.get(each.name, each.name)] = _plain(getattr(event, each.name))
     if isinstance(event, MessageArrived):
         found["text"] = text_of(event.body)
     return found

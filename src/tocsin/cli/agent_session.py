@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tocsin.agent import Agent
-from tocsin.agent.events import AgentEvent
+from tocsin.agent.events import AgentEvent, MessageEvent
 from tocsin.cli.agent_errors import next_step, sentence
 from tocsin.cli.agent_files import (
     DEFAULT_FOLDER,
@@ -83,13 +83,22 @@ class AgentSession:
     store: AgentSqliteStore
     timeout: float
     on_event: Callable[[AgentEvent], None] | None = None
+    shows_at_once: bool = False
+    """Whether `on_event` shows messages, which are settled then."""
     events: list[AgentEvent] = field(default_factory=list)
     """What the agent told while it ran; complete when the session has ended."""
+    shown: int | None = None
+    """How many of these a person or program has seen; None: all of them are shown when the session has ended."""
 
     def take(self, event: AgentEvent) -> None:
         self.events.append(event)
         if self.on_event is not None:
             self.on_event(event)
+
+    async def settle(self, *messages: MessageEvent) -> None:
+        """These messages, and those among the events that were shown, are not handed out again."""
+        seen = [event for event in self.events[: self.shown] if isinstance(event, MessageEvent)]
+        await self.agent.settled(*messages, *seen)
 
     async def at_rest(self, limit: float | None = None) -> bool:
         """Waits until everything that was set off is done. False if some of it has to wait, for a router mostly."""
@@ -115,11 +124,14 @@ async def opened_store(options: argparse.Namespace) -> AsyncIterator[tuple[Agent
 
 @asynccontextmanager
 async def opened_session(
-    options: argparse.Namespace, on_event: Callable[[AgentEvent], None] | None = None
+    options: argparse.Namespace,
+    on_event: Callable[[AgentEvent], None] | None = None,
+    *,
+    shows_at_once: bool = False,
 ) -> AsyncIterator[AgentSession]:
     async with opened_store(options) as (store, file):
         agent = Agent(store, file.settings(options.timeout))
-        session = AgentSession(agent, store, options.timeout, on_event)
+        session = AgentSession(agent, store, options.timeout, on_event, shows_at_once)
         reader = asyncio.create_task(_read(session))
         try:
             async with agent:
@@ -128,19 +140,17 @@ async def opened_session(
             reader.cancel()
             with suppress(asyncio.CancelledError):
                 await reader
-            await _read_the_rest(session)
+        for event in agent.waiting_events():
+            session.take(event)
+        await session.settle()
 
 
 async def _read(session: AgentSession) -> None:
     while True:
-        session.take(await session.agent.next_event())
-
-
-async def _read_the_rest(session: AgentSession) -> None:
-    """Messages among them are acknowledged: nobody else will ever get them."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(0):
-            await _read(session)
+        event = await session.agent.next_event()
+        session.take(event)
+        if session.shows_at_once and isinstance(event, MessageEvent):
+            await session.agent.settled(event)
 
 
 async def connection_named(store: AgentStore, text: str) -> str:

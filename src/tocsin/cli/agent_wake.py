@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tocsin.agent import Fetched, ToFetch, TokenVerified, Woken
-from tocsin.agent.events import AgentEvent, MessageArrived, MessageUnreadable
+from tocsin.agent.events import AgentEvent, MessageEvent
 from tocsin.cli.agent_errors import sentence
 from tocsin.cli.agent_output import Output, event_fields, time_text, token_status
 from tocsin.cli.agent_pushes import PUSH_HELP, read_push
@@ -43,24 +43,25 @@ async def _wake(options: argparse.Namespace, output: Output) -> int:
         if isinstance(result, Woken) and not options.no_fetch:
             fetched = await session.agent.fetch(result.to_fetch)
         await session.at_rest()
-    if isinstance(result, TokenVerified):
-        output.result({"kind": "verification", "status": token_status(result.status)})
-        output.say(f"The push verified the token, which is {token_status(result.status)}.")
-        return 0
-    messages = _messages(fetched, session.events)
-    others = [event for event in session.events if not isinstance(event, MessageArrived | MessageUnreadable)]
-    output.result(_fields(result, fetched, messages, others))
-    _say(output, result, fetched, messages, others)
+        # Shown before they are settled: what comes after this is for the next command.
+        if isinstance(result, TokenVerified):
+            session.shown = 0
+            output.result({"kind": "verification", "status": token_status(result.status)})
+            output.say(f"The push verified the token, which is {token_status(result.status)}.")
+        else:
+            session.shown = len(session.events)
+            _report(output, result, fetched, session.events)
+            await session.settle(*(message for each in fetched for message in each.messages))
     return 1 if any(each.failure is not None for each in fetched) else 0
 
 
-def _messages(
-    fetched: Sequence[Fetched], events: Sequence[AgentEvent]
-) -> list[MessageArrived | MessageUnreadable]:
-    """Of the push, and those that a queue on its way out still had: each once."""
-    found = [message for each in fetched for message in each.messages]
-    found += [event for event in events if isinstance(event, MessageArrived | MessageUnreadable)]
-    return list({(each.connection_id, each.message_id): each for each in found}.values())
+def _report(output: Output, woken: Woken, fetched: Sequence[Fetched], events: Sequence[AgentEvent]) -> None:
+    """Messages of the push; then those that were not shown before, or that a queue on its way out still had."""
+    messages = [message for each in fetched for message in each.messages]
+    messages += [event for event in events if isinstance(event, MessageEvent)]
+    others = [event for event in events if not isinstance(event, MessageEvent)]
+    output.result(_fields(woken, fetched, messages, others))
+    _say(output, woken, fetched, messages, others)
 
 
 def _fields(

@@ -66,6 +66,36 @@ class ReceiveQueue:
     """The SMP router's time of the newest message that was received, seconds since 1970."""
     primary: bool = True
     """Of the queues of a connection the one that is subscribed and notified of; the others are on their way out."""
+    last_message_id: bytes | None = field(default=None, repr=False)
+    """Of the message that was received last: its acknowledgement may have been lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotifiedQueue:
+    """What a wake has to know of a receive queue."""
+
+    connection_id: str
+    number: int
+    secret: bytes = field(repr=False)
+    """Of its notifier: decrypts the metadata."""
+    last_message_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMessage:
+    """A message that was received and that the app has not settled."""
+
+    connection_id: str
+    queue_number: int
+    message_id: bytes = field(repr=False)
+    sent_at: int | None
+    """The SMP router's time, seconds since 1970; None if that cannot be read."""
+    body: bytes | None = field(repr=False)
+    """None if it cannot be opened."""
+    reason: str = ""
+    """Why."""
+    number: int = 0
+    """Given by the store, in the order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from tocsin.stores.agent_records import (
     AgentConnection,
     AgentSubscription,
     AgentToken,
+    KeptMessage,
+    NotifiedQueue,
     QueueNotifier,
     ReceiveQueue,
     SendQueue,
@@ -25,9 +27,13 @@ from tocsin.stores.agent_records import (
 
 class ConnectionStore(Protocol):
     async def add_connection(
-        self, connection: AgentConnection, receive: ReceiveQueue | None, send: SendQueue | None
+        self,
+        connection: AgentConnection,
+        receive: ReceiveQueue | None,
+        send: SendQueue | None,
+        subscription: AgentSubscription | None = None,
     ) -> None:
-        """With its first queues, in one transaction."""
+        """With its first queues and its notification subscription, in one transaction."""
 
     async def connection(self, connection_id: str) -> AgentConnection | None: ...
 
@@ -54,8 +60,8 @@ class ConnectionStore(Protocol):
     async def primary_queues(self, connection_ids: Sequence[str]) -> list[ReceiveQueue]:
         """Of those connections that have one."""
 
-    async def receive_queue_of(self, queue: NotifierQueue) -> ReceiveQueue | None:
-        """By hosts, port and notifier id; the key hash is not compared (ntf.md 6.11)."""
+    async def notified_queues(self, queues: Sequence[NotifierQueue]) -> list[NotifiedQueue | None]:
+        """One for each, by hosts, port and notifier id; the key hash is not compared (ntf.md 6.11)."""
 
     async def secure_queue(self, connection_id: str, number: int, sender_key: bytes) -> None: ...
 
@@ -63,8 +69,10 @@ class ConnectionStore(Protocol):
 
     async def clear_notifiers(self, connection_ids: Sequence[str]) -> None: ...
 
-    async def message_received(self, connection_id: str, number: int, sent_at: int) -> None:
-        """Raises the time of the last message; never lowers it."""
+    async def message_received(
+        self, connection_id: str, number: int, sent_at: int, message_id: bytes | None = None
+    ) -> None:
+        """Raises the time of the last message; never lowers it. With an id, that was the last one."""
 
     async def delete_receive_queue(self, connection_id: str, number: int) -> None: ...
 
@@ -75,6 +83,22 @@ class ConnectionStore(Protocol):
     async def update_send_queue(self, queue: SendQueue) -> None: ...
 
     async def delete_send_queue(self, connection_id: str, number: int) -> None: ...
+
+
+class MessageRecords(Protocol):
+    """Messages on their way to the app. They go with their connection."""
+
+    async def keep_message(self, message: KeptMessage) -> KeptMessage | None:
+        """With its number. It is its queue's last one from now on, as with `message_received`.
+
+        If it was that before, it is not kept again: None if it was settled or its queue is gone.
+        """
+
+    async def kept_messages(self) -> list[KeptMessage]:
+        """In the order in which they came."""
+
+    async def forget_messages(self, numbers: Sequence[int]) -> None:
+        """The app has them."""
 
 
 class TokenRecords(Protocol):
@@ -144,7 +168,10 @@ class SubscriptionRecords(Protocol):
     async def delete_subscriptions(self, connection_ids: Sequence[str]) -> None: ...
 
 
-class AgentStore(ConnectionStore, TokenRecords, SubscriptionRecords, Protocol):
+class AgentStore(ConnectionStore, MessageRecords, TokenRecords, SubscriptionRecords, Protocol):
+    async def change_passphrase(self, passphrase: str | None) -> None:
+        """Sets, changes or, with None, removes it. Atomic: after a crash the store is readable with one of the two."""
+
     async def check(self) -> None: ...
 
     async def close(self) -> None: ...

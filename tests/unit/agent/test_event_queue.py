@@ -15,10 +15,11 @@ def message(number: int) -> MessageArrived:
 async def test_events_come_in_their_order() -> None:
     events = EventQueue()
     events.tell(ConnectionReady("a"))
-    await events.deliver(message(1))
+    events.deliver(message(1))
     events.tell(ConnectionReady("b"))
-    read = events.read()
-    assert [await anext(read) for _ in range(3)] == [ConnectionReady("a"), message(1), ConnectionReady("b")]
+    assert [await events.next() for _ in range(2)] == [ConnectionReady("a"), message(1)]
+    assert events.waiting() == [ConnectionReady("b")]
+    assert events.waiting() == []
 
 
 async def test_reader_waits_for_an_event() -> None:
@@ -32,19 +33,11 @@ async def test_reader_waits_for_an_event() -> None:
 
 async def test_oldest_reports_are_dropped_but_no_message() -> None:
     events = EventQueue(limit=2)
-    await events.deliver(message(1))
+    events.deliver(message(1))
     for name in "abcd":
         events.tell(ConnectionReady(name))
     assert events.dropped == 2
-    assert [await events.next() for _ in range(3)] == [message(1), ConnectionReady("c"), ConnectionReady("d")]
-
-
-async def test_messages_wait_for_room() -> None:
-    events = EventQueue(limit=1)
-    await events.deliver(message(1))
-    third = asyncio.create_task(events.deliver(message(2)))
-    await asyncio.sleep(0)
-    assert not third.done()
-    assert await events.next() == message(1)
-    await third
-    assert await events.next() == message(2)
+    assert events.waiting() == [message(1), ConnectionReady("c"), ConnectionReady("d")]
+    for name in "ef":
+        events.tell(ConnectionReady(name))
+    assert events.dropped == 2

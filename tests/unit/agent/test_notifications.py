@@ -44,7 +44,15 @@ from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState
 from tocsin.protocol.smp.recipient_commands import DisableNotifications
-from tocsin.stores.agent_records import AgentSubscription, AgentToken, NextAction, SubscriptionPhase
+from tocsin.stores.agent_records import (
+    AgentConnection,
+    AgentSubscription,
+    AgentToken,
+    NextAction,
+    ReceiveQueue,
+    SendQueue,
+    SubscriptionPhase,
+)
 
 DAY = 86_400.0
 
@@ -148,14 +156,28 @@ async def test_new_connection_has_a_subscription_from_the_start(
 def _first_row_written(alice: RunningAgent) -> asyncio.Future[AgentSubscription]:
     """What the agent puts into its store first."""
     first: asyncio.Future[AgentSubscription] = asyncio.get_running_loop().create_future()
-    put = alice.store.put_subscriptions
+    put, add = alice.store.put_subscriptions, alice.store.add_connection
 
-    async def watched(wanted: Sequence[AgentSubscription]) -> list[AgentSubscription]:
-        if wanted and not first.done():
-            first.set_result(wanted[0])
+    def seen(row: AgentSubscription) -> None:
+        if not first.done():
+            first.set_result(row)
+
+    async def watched_put(wanted: Sequence[AgentSubscription]) -> list[AgentSubscription]:
+        seen(wanted[0])
         return await put(wanted)
 
-    alice.store.put_subscriptions = watched  # type: ignore[method-assign]
+    async def watched_add(
+        connection: AgentConnection,
+        receive: ReceiveQueue | None,
+        send: SendQueue | None,
+        subscription: AgentSubscription | None = None,
+    ) -> None:
+        if subscription is not None:
+            seen(subscription)
+        await add(connection, receive, send, subscription)
+
+    alice.store.put_subscriptions = watched_put  # type: ignore[method-assign]
+    alice.store.add_connection = watched_add  # type: ignore[method-assign]
     return first
 
 
@@ -366,6 +388,7 @@ async def test_changed_device_token_is_pushed_to(scene: Scene) -> None:
 
 
 async def test_D11_connections_get_pushes_at_once_after_the_token_was_lost(scene: Scene) -> None:
+    """Appendix B item 29."""
     async with scene.smp.running() as smp, scene.bob(smp) as bob:
         async with scene.ntf.running(), scene.alice(smp) as alice:
             at_alice, at_bob = await connected(alice, bob)
@@ -474,6 +497,7 @@ async def test_D04_subscription_is_checked_after_a_day_and_then_every_three(scen
 
 @pytest.mark.parametrize("lost", ["notifier", "subscription"])
 async def test_D04_lost_subscription_is_made_again_by_the_next_check(scene: Scene, lost: str) -> None:
+    """With new credentials, because SNEW alone would return the dead one (Appendix B item 14)."""
     async with all_running(scene) as (smp, ntf, alice, bob):
         at_alice, at_bob = await connected(alice, bob)
         await alice.activate()
@@ -507,6 +531,37 @@ async def test_what_was_given_up_is_tried_again_within_an_interval(scene: Scene)
         smp.store.add_queue(record)
         await scene.clock.move(3 * DAY)
         await alice.event(NotificationsReady)
+
+
+async def test_credentials_are_of_the_queue_that_is_notified_of_and_of_no_other(scene: Scene) -> None:
+    """Appendix B item 15: with those of one queue at two, both at one router, the two would collide."""
+    async with all_running(scene) as (_smp, ntf, alice, bob):
+        at_alice, _ = await connected(alice, bob)
+        await alice.agent.connections.unsubscribe()
+        await bob.agent.connections.unsubscribe()  # so the rotation is not finished
+        await alice.agent.connections.rotate(at_alice)
+        await alice.activate()
+        await alice.event(NotificationsReady)
+        primary, other = await alice.store.receive_queues(at_alice)
+        assert primary.router == other.router
+        assert (primary.number, primary.notifier is None, other.notifier) == (1, False, None)
+        await subscribed_at_router(ntf, 1)
+
+
+async def test_notifications_of_a_queue_that_is_gone_are_removed(scene: Scene) -> None:
+    """Appendix B item 16: NDEL is refused, and there is nothing left to do; other connections do not wait."""
+    async with all_running(scene) as (smp, ntf, alice, bob):
+        pairs = [await connected(alice, bob) for _ in range(2)]
+        await alice.activate()
+        await alice.subscribed(2)
+        await subscribed_at_router(ntf, 2)
+        [queue] = await alice.store.primary_queues([pairs[0][0]])
+        smp.store.delete_queue(queue.recipient_id)
+        for name, _ in pairs:
+            await alice.agent.connections.set_notifications(name, False)
+        for _ in pairs:
+            await alice.event(NotificationsRemoved)
+        assert await alice.store.subscriptions() == []
 
 
 async def _drop_notifier(smp: SmpHarness, alice: RunningAgent, connection_id: str) -> None:

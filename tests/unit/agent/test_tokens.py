@@ -237,6 +237,7 @@ async def test_D10_second_agent_with_the_device_token_makes_the_first_register_a
 async def test_D10_token_that_the_router_forgot_is_registered_again(
     place: NtfPlace, tmp_path: Path, how: str
 ) -> None:
+    """Appendix B item 28."""
     async with place.running(), agent_at(place, tmp_path / "a") as device:
         await device.agent.tokens.register(device.device, PERIODIC)
         push = await device.push()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.doubles.smp_harness import SmpHarness, ed25519, smp_router
 from tests.unit.stores.agent_samples import SMP, agent_token, receive_queue
 from tocsin.agent import ToFetch, Unreadable, Woken
 from tocsin.agent.events import MessageArrived, MessageUnreadable
+from tocsin.clients import SmpClient
 from tocsin.crypto.boxes import box_key, seal
 from tocsin.errors import AgentError, BadBox, ConnectFailed, DecodeError
 from tocsin.protocol.ntf.pushes import (
@@ -29,6 +31,7 @@ from tocsin.protocol.ntf.pushes import (
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.delivered_messages import NotificationMeta, seal_meta
+from tocsin.protocol.smp.responses import MessageReceived
 from tocsin.stores.agent_records import AgentConnection, QueueNotifier
 from tocsin.wire.padding import pad
 
@@ -202,6 +205,31 @@ async def test_all_messages_are_fetched_in_order_and_acknowledged(tmp_path: Path
         assert queue.last_message_at == fetched.messages[-1].sent_at  # type: ignore[union-attr]
         [nothing] = await alice.agent.fetch([ToFetch(at_alice, 1)])
         assert nothing.messages == ()
+
+
+async def test_a_few_queues_are_fetched_from_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        smp_router() as smp,
+        running_agent(tmp_path / "alice", [smp], [], RecordingProvider(), fetch_at_once=3) as alice,
+    ):
+        invitations = [await alice.agent.connections.create(subscribe=False) for _ in range(9)]
+        at_once, most, get = 0, 0, SmpClient.get_message
+
+        async def watched(*arguments: Any) -> MessageReceived | None:
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            try:
+                return await get(*arguments)
+            finally:
+                at_once -= 1
+
+        monkeypatch.setattr(SmpClient, "get_message", watched)
+        fetched = await alice.agent.fetch([ToFetch(each.connection_id, 1) for each in invitations])
+        assert [each.failure for each in fetched] == [None] * 9
+        assert most == 3
 
 
 async def test_subscribed_connection_is_not_fetched_from(tmp_path: Path) -> None:

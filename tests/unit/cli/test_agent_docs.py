@@ -89,6 +89,7 @@ async def test_every_field_of_the_json_is_documented_and_none_is_secret(tmp_path
         said += (await bob("doctor", "nobody", "--json")).lines()
         async with opened_agent_store(alice.folder / "agent.db") as store:
             secrets = await _secrets(store, alice)
+        said.append(await alice.ok("passphrase", "--remove", "--dry-run"))
         said.append(await alice.ok("unregister"))
     missing = {key for each in said for key in _keys(each) if f"`{key}`" not in TEXT}
     assert not missing

@@ -49,6 +49,8 @@ NOBODY = "smp://H5uLO4QIu8uoFtuKlwNYjWEzzYcZ1Ww7dbXr44KY3mA=@127.0.0.1:1"
         ["agent", "send", "only-a-connection"],
         ["agent", "status", "--timeout", "soon"],
         ["agent", "listen", "--count", "many"],
+        ["agent", "passphrase"],
+        ["agent", "passphrase", "--remove", "--new-passphrase-file", "new"],
     ],
 )
 def test_a_wrong_call_exits_with_2(arguments: list[str]) -> None:
@@ -63,6 +65,7 @@ def test_a_wrong_call_exits_with_2(arguments: list[str]) -> None:
         (StoreError("the agent's store is in use by another agent"), "end the other"),
         (StoreError("the agent's store is encrypted: a passphrase is needed"), "--passphrase-file"),
         (StoreError("the passphrase of the agent's store is wrong"), "--passphrase-file"),
+        (AgentError("9 messages wait for the app to settle them: no more are fetched"), "run this again"),
         (StoreError("the agent's store is not encrypted: open it without"), "leave out"),
         (StoreError("the disk is full"), "check the folder"),
         (AgentError("there is no token: register one"), "tocsin agent register"),

@@ -32,8 +32,10 @@ from tocsin.protocol.ntf.statuses import (
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.stores.agent_records import (
     AgentConnection,
+    KeptMessage,
     NextAction,
     NotificationMode,
+    NotifiedQueue,
     QueueNotifier,
     Register,
     SubscriptionPhase,
@@ -110,29 +112,36 @@ async def test_queue_becomes_primary_when_it_is_in_use(store: AgentStore) -> Non
     assert [queue.number for queue in await store.primary_queues(["a"])] == [2]
 
 
-async def test_queue_is_found_by_its_notifier_whatever_the_key_hash(store: AgentStore) -> None:
-    queue = receive_queue("a", notifier=NOTIFIER)
+async def test_queues_are_found_by_their_notifiers_whatever_the_key_hash(store: AgentStore) -> None:
+    queue = receive_queue("a", notifier=NOTIFIER, last_message_at=7)
     await store.add_connection(AgentConnection("a"), queue, None)
-    assert await store.receive_queue_of(named(queue)) == queue
-    moved = replace(SMP, key_hash=b"x" * 32)
-    assert await store.receive_queue_of(NotifierQueue(moved, NOTIFIER.notifier_id)) == queue
-    assert await store.receive_queue_of(NotifierQueue(OTHER_SMP, NOTIFIER.notifier_id)) is None
-    assert await store.receive_queue_of(NotifierQueue(replace(SMP, port="1"), NOTIFIER.notifier_id)) is None
+    asked = [
+        named(queue),
+        NotifierQueue(replace(SMP, key_hash=b"x" * 32), NOTIFIER.notifier_id),
+        NotifierQueue(OTHER_SMP, NOTIFIER.notifier_id),
+        NotifierQueue(replace(SMP, port="1"), NOTIFIER.notifier_id),
+    ]
+    found = NotifiedQueue("a", 1, NOTIFIER.secret, 7)
+    assert await store.notified_queues(asked) == [found, found, None, None]
+    assert await store.notified_queues([]) == []
 
 
 async def test_queue_of_a_legacy_router_is_found_as_pushes_name_it(store: AgentStore) -> None:
     router = replace(SMP, hosts=("smp4.simplex.im",))
     queue = receive_queue("a", router=router, notifier=NOTIFIER)
     await store.add_connection(AgentConnection("a"), queue, None)
-    assert await store.receive_queue_of(NotifierQueue.parse(named(queue).text())) == queue
+    [found] = await store.notified_queues([NotifierQueue.parse(named(queue).text())])
+    assert found == NotifiedQueue("a", 1, NOTIFIER.secret)
 
 
 async def test_notifier_is_set_and_cleared(store: AgentStore) -> None:
     queue = receive_queue("a")
     await store.add_connection(AgentConnection("a"), queue, None)
     await store.set_notifier("a", 1, NOTIFIER)
-    assert await store.receive_queue_of(named(replace(queue, notifier=NOTIFIER))) is not None
+    asked = [named(replace(queue, notifier=NOTIFIER))]
+    assert await store.notified_queues(asked) != [None]
     await store.clear_notifiers(["a"])
+    assert await store.notified_queues(asked) == [None]
     assert await store.receive_queues("a") == [queue]
     await store.set_notifier("gone", 1, NOTIFIER)
 
@@ -142,7 +151,7 @@ async def test_notifier_id_that_comes_again_belongs_to_the_queue_that_has_it_now
     await store.add_connection(AgentConnection("a"), first, None)
     await store.add_connection(AgentConnection("b"), second, None)
     await store.set_notifier("b", 1, NOTIFIER)
-    found = await store.receive_queue_of(named(first))
+    [found] = await store.notified_queues([named(first)])
     assert found is not None
     assert found.connection_id == "b"
     assert (await store.receive_queues("a"))[0].notifier is None
@@ -173,6 +182,47 @@ async def test_connections_with_something_left_to_do_are_told(store: AgentStore)
     await store.add_connection(AgentConnection("b"), receive_queue("b"), send_queue("b"))
     await store.add_receive_queue(receive_queue("a", 2, primary=False))
     assert await store.unsettled_connections() == ["a", "b"]
+
+
+# Messages
+
+
+async def test_message_is_kept_until_it_is_forgotten(store: AgentStore) -> None:
+    await store.add_connection(AgentConnection("a"), receive_queue("a"), None)
+    wanted = [
+        KeptMessage("a", 1, b"1", 7, b"hello"),
+        KeptMessage("a", 1, b"2", None, None, "it cannot be decrypted"),
+    ]
+    kept = [await store.keep_message(each) for each in wanted]
+    numbers = [each.number for each in kept if each is not None]
+    assert await store.kept_messages() == kept
+    assert kept == [replace(each, number=number) for each, number in zip(wanted, numbers, strict=True)]
+    [queue] = await store.receive_queues("a")
+    assert (queue.last_message_at, queue.last_message_id) == (7, b"2")
+    await store.forget_messages(numbers)
+    assert await store.kept_messages() == []
+    third = await store.keep_message(KeptMessage("a", 1, b"3", 8, b"again"))
+    assert third is not None
+    assert third.number not in numbers
+
+
+async def test_last_message_is_kept_once(store: AgentStore) -> None:
+    await store.add_connection(AgentConnection("a"), receive_queue("a"), None)
+    message = KeptMessage("a", 1, b"1", 7, b"hello")
+    kept = await store.keep_message(message)
+    assert kept is not None
+    assert await store.keep_message(message) == kept
+    assert await store.kept_messages() == [kept]
+    await store.forget_messages([kept.number])
+    assert await store.keep_message(message) is None
+
+
+async def test_messages_go_with_their_connection(store: AgentStore) -> None:
+    await store.add_connection(AgentConnection("a"), receive_queue("a"), None)
+    await store.keep_message(KeptMessage("a", 1, b"1", 7, b"hello"))
+    await store.delete_connection("a")
+    assert await store.kept_messages() == []
+    assert await store.keep_message(KeptMessage("a", 1, b"2", 7, b"too late")) is None
 
 
 # The token

@@ -15,13 +15,15 @@ from tocsin.stores.agent_records import (
     AgentConnection,
     AgentSubscription,
     AgentToken,
+    KeptMessage,
+    NotifiedQueue,
     QueueNotifier,
     ReceiveQueue,
     SendQueue,
     TokenToDelete,
 )
 from tocsin.stores.agent_store import Completion
-from tocsin.stores.sqlite import connection_tables, subscription_table, token_tables
+from tocsin.stores.sqlite import connection_tables, message_table, subscription_table, token_tables
 from tocsin.stores.sqlite.database import Session, SqliteDatabase
 from tocsin.stores.sqlite.vault import SCRYPT_N
 
@@ -34,7 +36,7 @@ async def opened_agent_store(
 ) -> AsyncIterator[AgentSqliteStore]:
     """Many agents in one process may share an executor of one thread. Raises StoreError; see `SqliteDatabase`."""
     database = await SqliteDatabase.open(path, passphrase=passphrase, executor=executor, scrypt_n=scrypt_n)
-    store = AgentSqliteStore(database)
+    store = AgentSqliteStore(database, scrypt_n)
     try:
         yield store
     finally:
@@ -44,8 +46,9 @@ async def opened_agent_store(
 class AgentSqliteStore:
     """Implements `AgentStore`; the interface says what each method does."""
 
-    def __init__(self, database: SqliteDatabase) -> None:
+    def __init__(self, database: SqliteDatabase, scrypt_n: int = SCRYPT_N) -> None:
         self._database = database
+        self._scrypt_n = scrypt_n
 
     async def _run(self, work: Callable[[Session], T]) -> T:
         try:
@@ -58,9 +61,18 @@ class AgentSqliteStore:
     # Connections
 
     async def add_connection(
-        self, connection: AgentConnection, receive: ReceiveQueue | None, send: SendQueue | None
+        self,
+        connection: AgentConnection,
+        receive: ReceiveQueue | None,
+        send: SendQueue | None,
+        subscription: AgentSubscription | None = None,
     ) -> None:
-        await self._run(lambda session: connection_tables.add_connection(session, connection, receive, send))
+        def work(session: Session) -> None:
+            connection_tables.add_connection(session, connection, receive, send)
+            if subscription is not None:
+                subscription_table.put_subscriptions(session, [subscription])
+
+        await self._run(work)
 
     async def connection(self, connection_id: str) -> AgentConnection | None:
         found = await self._run(lambda session: connection_tables.connections(session, connection_id))
@@ -92,8 +104,10 @@ class AgentSqliteStore:
     async def primary_queues(self, connection_ids: Sequence[str]) -> list[ReceiveQueue]:
         return await self._run(lambda session: connection_tables.primary_queues(session, connection_ids))
 
-    async def receive_queue_of(self, queue: NotifierQueue) -> ReceiveQueue | None:
-        return await self._run(lambda session: connection_tables.receive_queue_of(session, queue))
+    async def notified_queues(self, queues: Sequence[NotifierQueue]) -> list[NotifiedQueue | None]:
+        return await self._run(
+            lambda session: [connection_tables.notified_queue(session, each) for each in queues]
+        )
 
     async def secure_queue(self, connection_id: str, number: int, sender_key: bytes) -> None:
         await self._run(
@@ -108,9 +122,13 @@ class AgentSqliteStore:
     async def clear_notifiers(self, connection_ids: Sequence[str]) -> None:
         await self._run(lambda session: connection_tables.clear_notifiers(session, connection_ids))
 
-    async def message_received(self, connection_id: str, number: int, sent_at: int) -> None:
+    async def message_received(
+        self, connection_id: str, number: int, sent_at: int, message_id: bytes | None = None
+    ) -> None:
         await self._run(
-            lambda session: connection_tables.message_received(session, connection_id, number, sent_at)
+            lambda session: message_table.message_received(
+                session, connection_id, number, sent_at, message_id
+            )
         )
 
     async def delete_receive_queue(self, connection_id: str, number: int) -> None:
@@ -129,6 +147,17 @@ class AgentSqliteStore:
 
     async def delete_send_queue(self, connection_id: str, number: int) -> None:
         await self._run(lambda session: connection_tables.delete_send_queue(session, connection_id, number))
+
+    # Messages
+
+    async def keep_message(self, message: KeptMessage) -> KeptMessage | None:
+        return await self._run(lambda session: message_table.keep_message(session, message))
+
+    async def kept_messages(self) -> list[KeptMessage]:
+        return await self._run(message_table.kept_messages)
+
+    async def forget_messages(self, numbers: Sequence[int]) -> None:
+        await self._run(lambda session: message_table.forget_messages(session, numbers))
 
     # Tokens
 
@@ -183,6 +212,9 @@ class AgentSqliteStore:
         await self._run(lambda session: subscription_table.delete_subscriptions(session, connection_ids))
 
     # The store
+
+    async def change_passphrase(self, passphrase: str | None) -> None:
+        await self._database.change_passphrase(passphrase, self._scrypt_n)
 
     async def check(self) -> None:
         await self._run(lambda session: session.database.execute("SELECT 1").fetchone())

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
-from tocsin.stores.agent_records import AgentConnection, QueueNotifier, ReceiveQueue, SendQueue
+from tocsin.stores.agent_records import (
+    AgentConnection,
+    NotifiedQueue,
+    QueueNotifier,
+    ReceiveQueue,
+    SendQueue,
+)
 from tocsin.stores.sqlite.database import Session
 from tocsin.stores.sqlite.rows import (
+    NOTIFIED_QUEUE,
     RECEIVE_QUEUE,
     SEND_QUEUE,
     assignments,
     location,
     marks,
+    notified_queue_of,
     notifier_place,
     notifier_row,
     receive_queue,
@@ -109,12 +117,12 @@ def primary_queues(session: Session, connection_ids: Sequence[str]) -> list[Rece
     return found
 
 
-def receive_queue_of(session: Session, queue: NotifierQueue) -> ReceiveQueue | None:
+def notified_queue(session: Session, queue: NotifierQueue) -> NotifiedQueue | None:
     row = session.database.execute(
-        f"SELECT {RECEIVE_QUEUE} FROM receive_queues WHERE notifier_place = ? AND notifier_id = ?",  # noqa: S608
+        f"SELECT {NOTIFIED_QUEUE} FROM receive_queues WHERE notifier_place = ? AND notifier_id = ?",  # noqa: S608
         (notifier_place(queue.router), queue.notifier_id),
     ).fetchone()
-    return None if row is None else receive_queue(row, session.vault)
+    return None if row is None else notified_queue_of(row, session.vault)
 
 
 def secure_queue(session: Session, connection_id: str, number: int, sender_key: bytes) -> None:
@@ -150,14 +158,6 @@ def clear_notifiers(session: Session, connection_ids: Sequence[str]) -> None:
         "UPDATE receive_queues SET notifier_place = NULL, notifier_id = NULL, notifier_key_sealed = NULL, "
         "notifier_secret_sealed = NULL WHERE connection_id = ?",
         [(connection_id,) for connection_id in connection_ids],
-    )
-
-
-def message_received(session: Session, connection_id: str, number: int, sent_at: int) -> None:
-    session.database.execute(
-        "UPDATE receive_queues SET last_message_at = max(ifnull(last_message_at, ?1), ?1) "
-        "WHERE connection_id = ?2 AND number = ?3",
-        (sent_at, connection_id, number),
     )
 
 

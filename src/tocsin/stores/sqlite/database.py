@@ -18,7 +18,8 @@ from typing import Final, Self, TypeVar
 
 from tocsin.errors import StoreError
 from tocsin.stores.sqlite.migrations import migrate
-from tocsin.stores.sqlite.vault import SCRYPT_N, Vault, open_vault
+from tocsin.stores.sqlite.resealing import reseal
+from tocsin.stores.sqlite.vault import SCRYPT_N, Vault, new_vault, open_vault
 
 T = TypeVar("T")
 
@@ -80,9 +81,42 @@ class SqliteDatabase:
         """One transaction. Once begun it is finished, also if the caller is cancelled meanwhile."""
         if self._closed:
             raise StoreError("the agent's store is closed")
-        return await asyncio.get_running_loop().run_in_executor(
-            self._executor, _in_transaction, self._session, work
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._in_transaction, work)
+
+    async def change_passphrase(self, passphrase: str | None, scrypt_n: int) -> None:
+        """Everything is sealed anew in one transaction, so a crash leaves a file for the old one or for the new one."""
+        if self._closed:
+            raise StoreError("the agent's store is closed")
+        await asyncio.get_running_loop().run_in_executor(
+            self._executor, self._change_passphrase, passphrase, scrypt_n
         )
+
+    def _change_passphrase(self, passphrase: str | None, scrypt_n: int) -> None:
+        def work(session: Session) -> Vault:
+            vault = new_vault(session.database, passphrase, scrypt_n)
+            reseal(session.database, session.vault, vault)
+            return vault
+
+        database = self._session.database
+        vault = self._in_transaction(work)
+        self._session = Session(database, vault)
+        with translated():
+            # What was readable with the former passphrase, or without one, is not left behind in the log.
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    def _in_transaction(self, work: Callable[[Session], T]) -> T:
+        """On the database's thread, where alone the session is looked at: its vault may have been changed."""
+        database = self._session.database
+        with translated():
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(self._session)
+                database.execute("COMMIT")
+            except BaseException:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+                raise
+        return result
 
     async def close(self) -> None:
         """After everything that was asked for before."""
@@ -92,20 +126,6 @@ class SqliteDatabase:
         await asyncio.get_running_loop().run_in_executor(self._executor, self._session.database.close)
         if self._own_executor is not None:
             self._own_executor.shutdown(wait=False)
-
-
-def _in_transaction(session: Session, work: Callable[[Session], T]) -> T:
-    database = session.database
-    with translated():
-        database.execute("BEGIN IMMEDIATE")
-        try:
-            result = work(session)
-            database.execute("COMMIT")
-        except BaseException:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
-            raise
-    return result
 
 
 def _opened(path: Path, passphrase: str | None, scrypt_n: int) -> Session:

@@ -106,6 +106,38 @@ MIGRATIONS: Final = (
             """CREATE INDEX ntf_actions ON subscriptions (ntf_router, due_at) WHERE action IN ('N', 'C')""",
         ),
     ),
+    Migration(
+        "0004_ready_actions",
+        (
+            # A check waits for its time, all else is ready at once. In the indices in the order in which the workers
+            # take rows, so that a worker looks at those it takes and at no others.
+            """ALTER TABLE subscriptions ADD COLUMN ready_at REAL
+               GENERATED ALWAYS AS (CASE WHEN action = 'C' THEN ifnull(due_at, 0.0) ELSE 0.0 END) VIRTUAL""",
+            "DROP INDEX smp_actions",
+            "DROP INDEX ntf_actions",
+            """CREATE INDEX smp_actions ON subscriptions (smp_router, ready_at, due_at, connection_id)
+               WHERE action IN ('K', 'D')""",
+            """CREATE INDEX ntf_actions ON subscriptions (ntf_router, ready_at, due_at, connection_id)
+               WHERE action IN ('N', 'C')""",
+        ),
+    ),
+    Migration(
+        "0005_kept_messages",
+        (
+            "ALTER TABLE receive_queues ADD COLUMN last_message_id BLOB",
+            # AUTOINCREMENT: a number that an app settles late is never that of another message.
+            """CREATE TABLE kept_messages (
+                number INTEGER PRIMARY KEY AUTOINCREMENT,
+                connection_id TEXT NOT NULL REFERENCES connections ON DELETE CASCADE,
+                queue_number INTEGER NOT NULL,
+                message_id BLOB NOT NULL,
+                sent_at INTEGER,
+                body_sealed BLOB,
+                reason TEXT NOT NULL
+            ) STRICT""",
+            "CREATE INDEX kept_messages_of_connections ON kept_messages (connection_id)",
+        ),
+    ),
 )
 
 _RECORD: Final = """CREATE TABLE IF NOT EXISTS migrations (

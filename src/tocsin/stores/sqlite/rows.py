@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
-from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import (
@@ -17,8 +17,10 @@ from tocsin.stores.agent_records import (
     AgentSubscription,
     AgentToken,
     Check,
+    KeptMessage,
     NextAction,
     NotificationMode,
+    NotifiedQueue,
     QueueNotifier,
     ReceiveQueue,
     Register,
@@ -34,8 +36,11 @@ Row = tuple[Any, ...]
 
 RECEIVE_QUEUE: Final = (
     "connection_id, number, router, recipient_id, key_sealed, secret_sealed, sender_id, peer_key_sealed, "
-    "sender_key, notifier_id, notifier_key_sealed, notifier_secret_sealed, last_message_at, is_primary"
+    "sender_key, notifier_id, notifier_key_sealed, notifier_secret_sealed, last_message_at, is_primary, "
+    "last_message_id"
 )
+NOTIFIED_QUEUE: Final = "connection_id, number, notifier_secret_sealed, last_message_at"
+KEPT_MESSAGE: Final = "number, connection_id, queue_number, message_id, sent_at, body_sealed, reason"
 SEND_QUEUE: Final = "connection_id, number, router, sender_id, key_sealed, peer_key, secured"
 TOKEN: Final = ", ".join(
     (
@@ -63,7 +68,9 @@ def location_text(router: RouterLocation, scheme: Scheme) -> str:
     return router.text(scheme)
 
 
+@lru_cache(1024)
 def location(text: str) -> RouterLocation:
+    """An agent has thousands of rows, but a few routers."""
     return RouterAddress.parse(text).location
 
 
@@ -88,6 +95,7 @@ def receive_queue_row(queue: ReceiveQueue, vault: Vault) -> Row:
         *notifier_row(queue.connection_id, queue.number, queue.notifier, vault),
         queue.last_message_at,
         queue.primary,
+        queue.last_message_id,
     )
 
 
@@ -104,7 +112,7 @@ def notifier_row(connection_id: str, number: int, notifier: QueueNotifier | None
 
 def receive_queue(row: Row, vault: Vault) -> ReceiveQueue:
     connection_id, number, router, recipient_id, key, secret, sender_id, peer_key, sender_key, *rest = row
-    notifier_id, notifier_key, notifier_secret, last_message_at, is_primary = rest
+    notifier_id, notifier_key, notifier_secret, last_message_at, is_primary, last_message_id = rest
     place = f"receive_queues/{connection_id}/{number}"
     notifier = None
     if notifier_id is not None:
@@ -126,7 +134,38 @@ def receive_queue(row: Row, vault: Vault) -> ReceiveQueue:
         notifier,
         last_message_at,
         bool(is_primary),
+        last_message_id,
     )
+
+
+def notified_queue_of(row: Row, vault: Vault) -> NotifiedQueue:
+    connection_id, number, secret, last_message_at = row
+    place = f"receive_queues/{connection_id}/{number}/notifier_secret"
+    return NotifiedQueue(connection_id, number, vault.unseal(secret, place), last_message_at)
+
+
+def kept_message_row(message: KeptMessage, vault: Vault) -> Row:
+    """Without the number."""
+    place = kept_message_place(message.connection_id, message.queue_number, message.message_id)
+    return (
+        message.connection_id,
+        message.queue_number,
+        message.message_id,
+        message.sent_at,
+        None if message.body is None else vault.seal(message.body, place),
+        message.reason,
+    )
+
+
+def kept_message(row: Row, vault: Vault) -> KeptMessage:
+    number, connection_id, queue_number, message_id, sent_at, body, reason = row
+    place = kept_message_place(connection_id, queue_number, message_id)
+    plain = None if body is None else vault.unseal(body, place)
+    return KeptMessage(connection_id, queue_number, message_id, sent_at, plain, reason, number)
+
+
+def kept_message_place(connection_id: str, queue_number: int, message_id: bytes) -> str:
+    return f"kept_messages/{connection_id}/{queue_number}/{message_id.hex()}/body"
 
 
 def send_queue_row(queue: SendQueue, vault: Vault) -> Row:
@@ -169,13 +208,12 @@ def token_row(token: AgentToken, vault: Vault) -> Row:
 def token(row: Row, vault: Vault) -> AgentToken:
     device, router, key, dh_key, status, action, code, mode, token_id, secret = row
     device = vault.unseal(device, "tokens/device_token")
-    dh_key = X25519PrivateKey(vault.unseal(dh_key, "tokens/dh_key")).raw
     actions: dict[str | None, TokenAction | None] = {None: None, "R": Register(), "C": Check()}
     return AgentToken(
         DeviceToken(PushProvider(device[:2]), device[2:]),
         location(router),
         vault.unseal(key, "tokens/key"),
-        dh_key,
+        vault.unseal(dh_key, "tokens/dh_key"),
         TokenStatus.parse(status),
         Verify(vault.unseal(code, "tokens/code")) if action == "V" else actions[action],
         NotificationMode(mode),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tocsin.protocol.addresses import RouterLocation, Scheme
 from tocsin.stores.agent_records import AgentSubscription, SubscriptionPhase
@@ -20,10 +20,10 @@ from tocsin.stores.sqlite.rows import (
     subscription_row,
 )
 
-# As the conditions of the indices; a CHECK waits for its time, all else is due at once.
+# As the conditions of the indices, whose order is that of `_FIRST`.
 _AT_SMP: Final = "smp_router = ? AND action IN ('K', 'D')"
 _AT_NTF: Final = "ntf_router = ? AND action IN ('N', 'C')"
-_FIRST: Final = "ORDER BY due_at, connection_id"
+_FIRST: Final = "ORDER BY ready_at, due_at, connection_id"
 RESULTS: Final = ("notifier_id", "subscription_id", "token_id", "phase", "status")
 """What an action finds out, as opposed to what is to be done next."""
 
@@ -55,23 +55,20 @@ def put_subscriptions(session: Session, wanted: Sequence[AgentSubscription]) -> 
 def due_actions(
     session: Session, router: RouterLocation, at_smp_router: bool, now: float, limit: int
 ) -> list[AgentSubscription]:
-    due = f"{_AT_SMP}" if at_smp_router else f"{_AT_NTF} AND (action != 'C' OR due_at IS NULL OR due_at <= ?)"
-    parameters: tuple[Any, ...] = (_text(router, at_smp_router), *(() if at_smp_router else (now,)), limit)
     rows = session.database.execute(
-        f"SELECT {SUBSCRIPTION} FROM subscriptions WHERE {due} {_FIRST} LIMIT ?",  # noqa: S608
-        parameters,
+        f"SELECT {SUBSCRIPTION} FROM subscriptions WHERE {_condition(at_smp_router)} AND ready_at <= ? "  # noqa: S608
+        f"{_FIRST} LIMIT ?",
+        (_text(router, at_smp_router), now, limit),
     )
     return [subscription(row) for row in rows]
 
 
 def next_due_at(session: Session, router: RouterLocation, at_smp_router: bool) -> float | None:
-    condition = _AT_SMP if at_smp_router else _AT_NTF
-    found: float | None = session.database.execute(
-        f"SELECT min(CASE WHEN action = 'C' THEN ifnull(due_at, 0) ELSE 0 END) "  # noqa: S608
-        f"FROM subscriptions WHERE {condition}",
+    found = session.database.execute(
+        f"SELECT ready_at FROM subscriptions WHERE {_condition(at_smp_router)} {_FIRST} LIMIT 1",  # noqa: S608
         (_text(router, at_smp_router),),
-    ).fetchone()[0]
-    return found
+    ).fetchone()
+    return None if found is None else found[0]
 
 
 def routers_with_actions(session: Session, at_smp_router: bool) -> list[RouterLocation]:
@@ -133,6 +130,10 @@ def _written(session: Session, wanted: AgentSubscription, row: AgentSubscription
         subscription_row(written),
     )
     return written
+
+
+def _condition(at_smp_router: bool) -> str:
+    return _AT_SMP if at_smp_router else _AT_NTF
 
 
 def _text(router: RouterLocation, at_smp_router: bool) -> str:

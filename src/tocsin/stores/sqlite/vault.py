@@ -62,11 +62,7 @@ def open_vault(database: sqlite3.Connection, passphrase: str | None, scrypt_n: i
             return Vault()
         if not is_new:
             raise StoreError("the agent's store is not encrypted: open it without a passphrase")
-        salt = os.urandom(SALT_BYTES)
-        vault = Vault(_derived(passphrase, salt, scrypt_n))
-        row = (salt, scrypt_n, vault.seal(_CHECKED, _PLACE_OF_CHECK))
-        database.execute("INSERT INTO passphrase VALUES (1, ?, ?, ?)", row)
-        return vault
+        return new_vault(database, passphrase, scrypt_n)
     if passphrase is None:
         raise StoreError("the agent's store is encrypted: a passphrase is needed")
     salt, scrypt_n, check = found
@@ -75,6 +71,18 @@ def open_vault(database: sqlite3.Connection, passphrase: str | None, scrypt_n: i
         vault.unseal(check, _PLACE_OF_CHECK)
     except StoreError:
         raise StoreError("the passphrase of the agent's store is wrong") from None
+    return vault
+
+
+def new_vault(database: sqlite3.Connection, passphrase: str | None, scrypt_n: int) -> Vault:
+    """For this passphrase from now on, if the caller's transaction succeeds; what is sealed is not changed here."""
+    database.execute("DELETE FROM passphrase")
+    if passphrase is None:
+        return Vault()
+    salt = os.urandom(SALT_BYTES)
+    vault = Vault(_derived(passphrase, salt, scrypt_n))
+    row = (salt, scrypt_n, vault.seal(_CHECKED, _PLACE_OF_CHECK))
+    database.execute("INSERT INTO passphrase VALUES (1, ?, ?, ?)", row)
     return vault
 
 

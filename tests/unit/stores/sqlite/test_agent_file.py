@@ -25,7 +25,7 @@ from tests.unit.stores.agent_samples import (
 )
 from tests.unit.stores.test_agent_store_contract import WEAK
 from tocsin.errors import StoreError
-from tocsin.stores.agent_records import AgentConnection, NextAction, Verify
+from tocsin.stores.agent_records import AgentConnection, KeptMessage, NextAction, Verify
 from tocsin.stores.sqlite import migrations
 from tocsin.stores.sqlite.agent_sqlite_store import opened_agent_store
 from tocsin.stores.sqlite.migrations import MIGRATIONS, Migration, migrate
@@ -132,6 +132,7 @@ async def fill(path: Path, passphrase: str | None) -> None:
     async with opened_agent_store(path, passphrase=passphrase, scrypt_n=WEAK) as store:
         queue = receive_queue("a", notifier=NOTIFIER, peer_key=b"peer" * 8)
         await store.add_connection(AgentConnection("a"), queue, send_queue("a"))
+        await store.keep_message(KeptMessage("a", 1, b"id", 7, b"body of a message"))
         await store.save_token(agent_token(action=Verify(b"the code")))
         await store.remove_token(delete_at_router=True, now=1)
         await store.save_token(agent_token(action=Verify(b"the code")))
@@ -148,6 +149,7 @@ SECRETS = (
     b"d" * 32,
     b"s" * 32,
     b"the code",
+    b"body of a message",
     DEVICE.token,
 )
 

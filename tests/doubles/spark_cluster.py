@@ -1,0 +1,99 @@
+"""A real Spark cluster on this machine: a master and workers, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+
+from tocsin.pipeline.java import java_home
+
+SPARK = Path(pyspark.__file__).parent
+CLASS = str(SPARK / "bin" / "spark-class")
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(slots=True)
+class SparkCluster:
+    master: str
+    log: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def executors(self) -> list[int]:
+        """Process ids: children of workers."""
+        children: list[int] = []
+        for process in self.processes:
+            for path in Path(f"/proc/{process.pid}/task").glob("*/children"):
+                with suppress(OSError):
+                    children += map(int, path.read_text().split())
+        return children
+
+    def kill_an_executor(self) -> None:
+        """Waits for one; kill -9."""
+        until = time.monotonic() + 60
+        while not (found := self.executors()):
+            assert time.monotonic() < until, f"no executor started:\n{self.log.read_text()[-2000:]}"
+            time.sleep(0.2)
+        os.kill(found[0], signal.SIGKILL)
+
+
+@contextmanager
+def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with socket.create_server((LOOPBACK, 0)) as probe:
+        port = probe.getsockname()[1]
+    cluster = SparkCluster(f"spark://{LOOPBACK}:{port}", folder / "cluster.log")
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(java_home(os.environ)),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    own = ["--host", LOOPBACK, "--webui-port", "0"]
+    with cluster.log.open("wb") as log:
+        commands = [
+            [CLASS, "org.apache.spark.deploy.master.Master", *own, "--port", str(port)],
+            *(
+                [
+                    CLASS,
+                    "org.apache.spark.deploy.worker.Worker",
+                    *own,
+                    "--cores",
+                    "1",
+                    "--memory",
+                    "800m",
+                    cluster.master,
+                ]
+                for _ in range(workers)
+            ),
+        ]
+        try:
+            for command in commands:
+                process = subprocess.Popen(
+                    command, env=environment, stdout=log, stderr=log, start_new_session=True
+                )
+                cluster.processes.append(process)
+            _wait_for(cluster, workers)
+            yield cluster
+        finally:
+            for process in reversed(cluster.processes):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def _wait_for(cluster: SparkCluster, workers: int) -> None:
+    until = time.monotonic() + 60
+    while cluster.log.read_text(errors="replace").count("Successfully registered with master") < workers:
+        assert time.monotonic() < until, f"the cluster did not start:\n{cluster.log.read_text()[-2000:]}"
+        time.sleep(0.1)

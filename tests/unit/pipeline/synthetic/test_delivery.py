@@ -1,0 +1,43 @@
+"""Made-up events are the same for the same seed, however they are split, and are what routers could have written."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.testing import assertDataFrameEqual
+
+from tests.unit.pipeline.rows import lines
+from tocsin.observability.delivery_events import decode_event
+from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
+from tocsin.pipeline.notification_merge import notifications_of
+from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
+from tocsin.pipeline.transforms.event_lines import as_table, quarantine_of, read_lines
+from tocsin.pipeline.transforms.funnel import funnel_hourly
+from tocsin.pipeline.transforms.host_hours import host_hours, large_hosts
+
+FEW = Traffic(tokens=20, hosts=3)
+
+
+def test_the_same_seed_gives_the_same_events_in_any_number_of_parts(spark: SparkSession) -> None:
+    one, many = spark.range(0, 40, 1, 1), spark.range(0, 40, 1, 7)
+    assertDataFrameEqual(delivery_events(one, FEW), delivery_events(many, FEW))
+    other = delivery_events(one, Traffic(seed=2, tokens=20, hosts=3))
+    assert delivery_events(one, FEW).join(other, on="id", how="left_semi").count() == 0
+
+
+def test_they_are_events(spark: SparkSession) -> None:
+    made = delivery_events(spark.range(30), FEW)
+    texts = [row[0] for row in made.select(F.to_json(F.struct("*"))).collect()]
+    assert len(texts) >= 30 * (EVENTS_EACH - 1.5)
+    for text in texts:
+        decode_event(text.encode())
+    assert quarantine_of(read_lines(lines(spark, texts), checks=EVENT_CHECKS), seen_at=1).count() == 0
+
+
+def test_their_accounting_adds_up(spark: SparkSession) -> None:
+    hours = host_hours(notifications_of(spark, as_table(delivery_events(spark.range(300), FEW))))
+    funnel = funnel_hourly(hours, large_hosts(hours, smallest=1))
+    totals = funnel.agg(F.sum("received"), F.sum("accepted"), F.max(F.abs("difference"))).head()
+    assert totals is not None
+    assert totals[0] > totals[1] > 200
+    assert totals[2] == 0

@@ -43,11 +43,10 @@ from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.fake.web_certificate import make_web_certificate
 from tocsin.push.null import NullProvider
 from tocsin.routers.ntf.event_recorder import EventRecorder
-from tocsin.routers.ntf.events import NoEvents
+from tocsin.routers.ntf.events import Attempt, NoEvents
 from tocsin.routers.ntf.service import RunningNtfRouter, running_ntf_router
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 from tocsin.stores.ntf_records import (
-    LastNotification,
     NotRecorded,
     ReceivedNotification,
     Recorded,
@@ -237,9 +236,9 @@ class _Switched(NoEvents):
         if self.on:
             self._recorder.received(router, notifications, results)
 
-    def attempted(self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int) -> None:
+    def attempted(self, attempts: Sequence[Attempt]) -> None:
         if self.on:
-            self._recorder.attempted(token, notifications, attempt)
+            self._recorder.attempted(attempts)
 
     def settled(self, settled: Sequence[Settled]) -> None:
         if self.on:

@@ -70,7 +70,10 @@ async def record_and_settle(store: NtfStore, subscriptions: list[SubscriptionRec
         await store.add_notifications(ROUTER, batch)
         pairs = zip(some, batch, strict=True)
         await store.settle(
-            [Settled(each.token_id, each.queue, came.nonce, "accepted") for each, came in pairs]
+            [
+                Settled(each.token_id, each.subscription_id, came.nonce, "accepted", each.queue)
+                for each, came in pairs
+            ]
         )
 
     batches = [subscriptions[at : at + PER_BATCH] for at in range(0, len(subscriptions), PER_BATCH)] * rounds

@@ -4,7 +4,8 @@ Each life ends with a kill of one of the three, at a random moment, while messag
 the traffic stops, and everything is compared: the NTF router's accounting adds up, and for each queue the newest
 message whose SEND was answered has reached the device, in a push that it can read, or a newer one has.
 
-TOCSIN_DELIVERY_KILLS sets how many lives there are, TOCSIN_KILL_SEED what is decided by chance in them.
+It runs with the NTF router's store in memory and in PostgreSQL. TOCSIN_DELIVERY_KILLS sets how many lives there are
+with each, TOCSIN_KILL_SEED what is decided by chance in them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tocsin.protocol.smp.responses import MessageReceived
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
 from tocsin.push.fake.server import FakeApns, running_fake_apns
 
-KILLS: Final = int(os.environ.get("TOCSIN_DELIVERY_KILLS", "8"))
+KILLS: Final = int(os.environ.get("TOCSIN_DELIVERY_KILLS", "4"))
 SEED: Final = os.environ.get("TOCSIN_KILL_SEED", "tocsin")
 DEVICES, QUEUES_EACH = 3, 8
 SHORTEST, LONGEST = 0.05, 0.5
@@ -63,7 +64,9 @@ class Chat:
 class Everything:
     """The three parts, and whoever uses them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store: dict[str, str]) -> None:
+        """`store` are settings of the NTF router."""
+        self._store = store
         self._smp_folders = SmpFolders(folder / "smp")
         self._ntf_folders = NtfFolders(folder / "ntf")
         self._apns_folder = folder / "apns"
@@ -110,6 +113,7 @@ class Everything:
             "smp_reconnect_maximum": 0.2,
             "retry_initial": 0.05,
             "retry_maximum": 0.5,
+            **self._store,
         }
         self.ntf = await self._ntf_folders.start(**settings)
         self._ntf_port = self.ntf.port
@@ -241,8 +245,8 @@ class _PushesOf:
 
 
 @asynccontextmanager
-async def everything(folder: Path) -> AsyncIterator[Everything]:
-    parts = Everything(folder)
+async def everything(folder: Path, store: dict[str, str]) -> AsyncIterator[Everything]:
+    parts = Everything(folder, store)
     try:
         await parts.start()
         await parts.register()
@@ -251,10 +255,19 @@ async def everything(folder: Path) -> AsyncIterator[Everything]:
         await parts.stop()
 
 
+@pytest.fixture(params=["memory", "postgres"])
+def store_settings(request: pytest.FixtureRequest) -> dict[str, str]:
+    if request.param == "memory":
+        return {"store": "memory"}
+    return {"store": "url", "db_connection": request.getfixturevalue("url")}
+
+
 @pytest.mark.timeout(60 + 40 * KILLS)
-async def test_no_notification_is_lost_when_a_part_is_killed(tmp_path: Path) -> None:
+async def test_no_notification_is_lost_when_a_part_is_killed(
+    tmp_path: Path, store_settings: dict[str, str]
+) -> None:
     chance = random.Random(SEED)
-    async with everything(tmp_path) as parts:
+    async with everything(tmp_path, store_settings) as parts:
         for life in range(KILLS):
             traffic = [asyncio.create_task(parts.traffic(chance)) for _ in range(2)]
             try:
@@ -269,4 +282,4 @@ async def test_no_notification_is_lost_when_a_part_is_killed(tmp_path: Path) -> 
         accounting = await parts.accounting()
         assert accounting["received"] >= accounting["accepted"] > 0
         assert sum(chat.answered for chat in parts.chats) > 0
-        print(parts.kills, accounting)
+        print(store_settings["store"], parts.kills, accounting)

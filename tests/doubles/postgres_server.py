@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,6 +34,13 @@ _NUMBERS = itertools.count()
 @pytest.fixture
 async def url(server_url: str) -> AsyncIterator[str]:
     """Of an empty database."""
+    async with new_database(server_url) as url:
+        yield url
+
+
+@asynccontextmanager
+async def new_database(server_url: str) -> AsyncIterator[str]:
+    """The URL of an empty one, which is dropped at the end."""
     name = f"test_{next(_NUMBERS)}"
     connection = await asyncpg.connect(server_url)
     try:

@@ -55,25 +55,31 @@ class EventLog:
         self._size = 0
         self._began_at = 0.0
         self._number = 0
-        self._waiting: list[DeliveryEvent] = []
+        self._waiting: list[bytes] = []
         self.lost = 0
         """Events that could not be written."""
         self.written = 0
+        self.left_out = 0
+        """Events that were not written because too many of their kind came: counted by whoever leaves them out."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in sorted(folder.glob(f"{OPEN_PREFIX}*")):
             _publish_left_over(path)
 
-    def append_later(self, events: list[DeliveryEvent]) -> None:
-        """With the next ones: for events that may be missing after a kill, since nothing is counted by them."""
-        self._waiting += events
-        if len(self._waiting) >= MOST_WAITING:
-            self.append([])
-
     def append(self, events: list[DeliveryEvent]) -> None:
         """In the system's hands when this returns."""
+        self.append_lines([encode_events([event]) for event in events])
+
+    def append_lines_later(self, lines: list[bytes]) -> None:
+        """With the next ones: for events that may be missing after a kill, since nothing is counted by them."""
+        self._waiting += lines
+        if len(self._waiting) >= MOST_WAITING:
+            self.append_lines([])
+
+    def append_lines(self, lines: list[bytes]) -> None:
+        """One for each event, with its end. In the system's hands when this returns."""
         if self._waiting:
-            events, self._waiting = self._waiting + events, []
-        data = encode_events(events)
+            lines, self._waiting = self._waiting + lines, []
+        data = b"".join(lines)
         try:
             if self._descriptor is None:
                 self._open()
@@ -82,18 +88,18 @@ class EventLog:
             while written < len(data):
                 written += os.write(self._descriptor, data[written:])
         except OSError as error:
-            self.lost += len(events)
+            self.lost += len(lines)
             logger.error("delivery events are lost: %s", error.strerror)
             self._cut_torn_line()
             return
-        self.written += len(events)
+        self.written += len(lines)
         self._size += len(data)
         self.publish_if_due()
 
     def publish_if_due(self) -> None:
         """Also to be called by the clock, so that a quiet router's last events appear."""
         if self._waiting:
-            self.append([])
+            self.append_lines([])
             return
         if self._descriptor is not None and (
             self._size >= self._settings.segment_bytes
@@ -104,7 +110,7 @@ class EventLog:
     def close(self) -> None:
         """Publishes what there is and waits for it."""
         if self._waiting:
-            self.append([])
+            self.append_lines([])
         if self._descriptor is not None:
             self._hand_over()
         self._thread.shutdown()

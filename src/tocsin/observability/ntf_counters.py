@@ -108,6 +108,7 @@ class NtfCounters:
     queues_subscribed: int = counted("NSUB accepted by SMP routers.")
     queues_refused: int = counted("NSUB refused by SMP routers.")
     service_drifts: int = counted("NSUBS answered with another number or hash of queues than expected.")
+    services_taken_over: int = counted("ENDS: another connection took our service subscription over.")
     services_forgotten: int = counted("Service subscriptions given up: queues are subscribed one by one.")
 
     own: OwnServerCounters = field(default_factory=OwnServerCounters)

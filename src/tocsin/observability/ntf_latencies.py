@@ -37,9 +37,9 @@ class Histogram:
         self.counts = [0] * (len(BOUNDS_SECONDS) + 1)
         self.sum = 0.0
 
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
-        self.sum += seconds
+    def observe(self, seconds: float, times: int = 1) -> None:
+        self.counts[bisect_left(BOUNDS_SECONDS, seconds)] += times
+        self.sum += seconds * times
 
 
 class NtfLatencies:

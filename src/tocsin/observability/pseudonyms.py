@@ -7,9 +7,8 @@ folder make the same pseudonyms, so that the stages of a notification can be joi
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hashlib
-import hmac
 import os
 import tempfile
 from collections.abc import Callable
@@ -20,41 +19,70 @@ from typing import Final
 PERIOD_SECONDS: Final = 86_400
 KEY_BYTES: Final = 32
 PSEUDONYM_BYTES: Final = 16
-MOST_MADE: Final = 30_000
-"""About 6 MB."""
+PSEUDONYM_CHARACTERS: Final = 22
+"""Of base64, without padding."""
+MOST_MADE: Final = 60_000
+"""Of queues, and of tokens: about 10 MB each."""
 KEY_SUFFIX: Final = ".key"
+_BLOCK_BYTES: Final = 64
+"""Of SHA-256; a key is shorter."""
 
 
 class PseudonymPeriod:
-    """One period's hashes. Those made last are kept: a notification's are needed at each of its stages."""
+    """One period's hashes: HMAC-SHA-256, whose two keyed states are prepared once.
 
-    __slots__ = ("_key", "_made", "ends_at", "name")
+    Those of queues and tokens are kept for a while, since many notifications need the same.
+    """
+
+    __slots__ = ("_inner", "_outer", "_queues", "_tokens", "ends_at", "name")
 
     def __init__(self, name: str, key: bytes, ends_at: float) -> None:
         self.name = name
         self.ends_at = ends_at
-        self._key = key
-        self._made: dict[bytes, str] = {}
+        block = key.ljust(_BLOCK_BYTES, b"\0")
+        self._inner = hashlib.sha256(bytes(each ^ 0x36 for each in block))
+        self._outer = hashlib.sha256(bytes(each ^ 0x5C for each in block))
+        self._queues: dict[bytes, bytes] = {}
+        self._tokens: dict[bytes, bytes] = {}
 
     def notification(self, notifier_id: bytes, nonce: bytes) -> str:
         """Both routers know these two, so theirs are equal."""
-        return self._hash(b"n" + notifier_id + nonce)
+        return self.notification_text(notifier_id, nonce).decode()
 
     def queue(self, notifier_id: bytes) -> str:
-        return self._hash(b"q" + notifier_id)
+        return self.queue_text(notifier_id).decode()
 
     def token(self, token_id: bytes) -> str:
-        return self._hash(b"t" + token_id)
+        return self.token_text(token_id).decode()
 
-    def _hash(self, named: bytes) -> str:
-        made = self._made.get(named)
+    # The same for those who put lines together from bytes.
+
+    def notification_text(self, notifier_id: bytes, nonce: bytes) -> bytes:
+        return self._hash(b"n" + notifier_id + nonce)
+
+    def queue_text(self, notifier_id: bytes) -> bytes:
+        made = self._queues.get(notifier_id)
         if made is None:
-            digest = hmac.digest(self._key, named, "sha256")[:PSEUDONYM_BYTES]
-            made = base64.urlsafe_b64encode(digest)[:22].decode()
-            if len(self._made) >= MOST_MADE:
-                self._made.clear()
-            self._made[named] = made
+            if len(self._queues) >= MOST_MADE:
+                self._queues.clear()
+            made = self._queues[notifier_id] = self._hash(b"q" + notifier_id)
         return made
+
+    def token_text(self, token_id: bytes) -> bytes:
+        made = self._tokens.get(token_id)
+        if made is None:
+            if len(self._tokens) >= MOST_MADE:
+                self._tokens.clear()
+            made = self._tokens[token_id] = self._hash(b"t" + token_id)
+        return made
+
+    def _hash(self, named: bytes) -> bytes:
+        """RFC 2104; a third of the time of `hmac.digest`, which prepares the key each time."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(named)
+        outer.update(inner.digest())
+        text = binascii.b2a_base64(outer.digest()[:PSEUDONYM_BYTES], newline=False)
+        return text[:PSEUDONYM_CHARACTERS].replace(b"+", b"-").replace(b"/", b"_")
 
 
 class PseudonymKeys:

@@ -50,6 +50,10 @@ class TokenInvalid:
     since: float | None = None
     """When the provider learnt it, seconds since 1970, if it says so: a later registration is not concerned."""
 
+    def concerns(self, registered_at: float) -> bool:
+        """Whether it is about a device token registered then, and not about an earlier life of it."""
+        return self.since is None or self.since >= registered_at
+
 
 class RetryScope(Enum):
     """Who should wait."""

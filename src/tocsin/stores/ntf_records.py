@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
+
+import msgspec
 
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
@@ -86,15 +88,28 @@ class NotRecorded(StrEnum):
     """The nonce is that of the queue's last one: an SMP router sends again what it is not sure of."""
 
 
-class LastNotification(NamedTuple):
-    """One queue's last notification."""
+class LastNotification(msgspec.Struct, frozen=True, gc=False):
+    """One queue's last notification, which was pushed or came to its end otherwise: it may be pushed again."""
 
-    queue: NotifierQueue
+    pending: ClassVar[bool] = False
+
     received_at: float
     nonce: bytes
-    sealed_meta: bytes
-    pending: bool
-    """Not settled yet: it must be in a push, or get a named outcome."""
+    text: bytes
+    """What a push says of it: queue, time, nonce, metadata."""
+
+    def __repr__(self) -> str:
+        """Without the ids in its text."""
+        return f"{type(self).__name__}({self.received_at})"
+
+
+class PendingNotification(LastNotification, frozen=True, gc=False):
+    """One that is not settled yet: it must be in a push, or get a named outcome."""
+
+    pending: ClassVar[bool] = True
+
+    subscription_id: bytes
+    queue: NotifierQueue
 
 
 class DuePush(NamedTuple):
@@ -105,18 +120,23 @@ class DuePush(NamedTuple):
     """Oldest first: those that are pending, and of the others as many as the store keeps."""
 
 
-class Settled(NamedTuple):
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """A notification came to its end. Void if a newer one of its queue has taken its place meanwhile."""
 
     token_id: bytes
-    queue: NotifierQueue
+    subscription_id: bytes
     nonce: bytes
     outcome: str
     """`accepted`, or the reason of the failure."""
     # For whoever is told of it:
+    queue: NotifierQueue
     provider: PushProvider = PushProvider.APNS_NULL
     received_at: float = 0.0
     attempt: int = 0
+
+    def __repr__(self) -> str:
+        """Without the ids."""
+        return f"Settled({self.outcome!r}, {self.queue!r})"
 
 
 class Ended(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from operator import xor
 
-from tests.unit.stores.ntf_samples import ACTIVE, CONFIRMED, REGISTERED
+from tests.unit.stores.ntf_samples import ACTIVE, CONFIRMED, REGISTERED, pending
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus, TokenState, TokenStatus
@@ -177,7 +177,8 @@ class ModelStore:
         superseded = before if before is not None and before.pending else None
         self.ends["superseded"] += superseded is not None
         self.last.pop(queue, None)
-        self.last[queue] = LastNotification(queue, came.received_at, came.nonce, came.sealed_meta, True)
+        assert subscription is not None
+        self.last[queue] = pending(came, subscription)
         self._prune(token.token_id)
         return Recorded(
             token.token_id,
@@ -213,9 +214,9 @@ class ModelStore:
 
     def accounting(self) -> Accounting:
         failed = dict(+self.ends)
-        pending = sum(last.pending for last in self.last.values())
+        waiting = sum(last.pending for last in self.last.values())
         accepted, superseded = failed.pop("accepted", 0), failed.pop("superseded", 0)
-        return Accounting(self.received, accepted, superseded, failed, pending)
+        return Accounting(self.received, accepted, superseded, failed, waiting)
 
     def _queues(self, token_id: bytes) -> list[NotifierQueue]:
         return [queue for queue, each in self.subscriptions.items() if each.token_id == token_id]
@@ -224,7 +225,7 @@ class ModelStore:
         last = self.last.get(queue)
         if last is not None and last.pending:
             self.ends[outcome] += 1
-            self.last[queue] = last._replace(pending=False)
+            self.last[queue] = LastNotification(last.received_at, last.nonce, last.text)
 
     def _remove(self, queue: NotifierQueue, outcome: str) -> None:
         self._end(queue, outcome)

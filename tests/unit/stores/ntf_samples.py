@@ -9,9 +9,16 @@ from typing import Any
 from tocsin.crypto.keys import Ed25519PrivateKey, Ed25519PublicKey
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.pushes import notification_text
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
-from tocsin.stores.ntf_records import ReceivedNotification, Settled, SubscriptionRecord, TokenRecord
+from tocsin.stores.ntf_records import (
+    PendingNotification,
+    ReceivedNotification,
+    Settled,
+    SubscriptionRecord,
+    TokenRecord,
+)
 from tocsin.stores.ntf_store import NtfStore
 
 ACTIVE = TokenStatus(TokenState.ACTIVE)
@@ -70,7 +77,16 @@ def received(name: object, nonce: object = 0, at: float = 1000.5) -> ReceivedNot
 
 
 def settled(owner: TokenRecord, name: object, nonce: object = 0, outcome: str = "accepted") -> Settled:
-    return Settled(owner.token_id, queue(name), filler(("nonce", nonce), 24), outcome)
+    subscription_id = filler(("subscription", name), 24)
+    return Settled(owner.token_id, subscription_id, filler(("nonce", nonce), 24), outcome, queue(name))
+
+
+def pending(came: ReceivedNotification, subscribed: SubscriptionRecord) -> PendingNotification:
+    """As it is due."""
+    text = notification_text(subscribed.queue, int(came.received_at), came.nonce, came.sealed_meta)
+    return PendingNotification(
+        came.received_at, came.nonce, text, subscribed.subscription_id, subscribed.queue
+    )
 
 
 async def filled(store: NtfStore, name: object, *queues: object, **changes: Any) -> TokenRecord:

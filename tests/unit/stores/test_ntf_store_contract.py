@@ -19,6 +19,7 @@ from tests.unit.stores.ntf_samples import (
     device_token,
     filled,
     filler,
+    pending,
     queue,
     received,
     settled,
@@ -42,6 +43,7 @@ from tocsin.stores.ntf_records import (
     Accounting,
     DuePush,
     Ended,
+    LastNotification,
     NotRecorded,
     Recorded,
     TokenRecord,
@@ -425,7 +427,8 @@ async def test_S10_S12_a_deleted_subscription_is_gone_everywhere(store: NtfStore
     assert await store.subscription_of(gone.queue) is None
     found = await accounting(store)
     assert (found.failed, found.pending) == ({"subscription_removed": 1}, 1)
-    assert [each.queue for each in (await due(store, owner)).notifications] == [queue("a2")]
+    [left] = (await due(store, owner)).notifications
+    assert left == pending(received("a2", 1), subscription("a2", owner))
     assert await store.add_subscription(gone)
     assert await store.delete_subscription(gone.subscription_id)
     await store.delete_subscription(subscription("a2", owner).subscription_id)
@@ -592,8 +595,7 @@ async def test_a_notification_is_recorded_and_due(store: NtfStore) -> None:
     assert [list(each) for each in seen] == [results]
     push = await due(store, owner)
     assert push.token == owner
-    [last] = push.notifications
-    assert last == (queue("a1"), came.received_at, came.nonce, came.sealed_meta, True)
+    assert push.notifications == (pending(came, subscription("a1", owner)),)
     assert await store.tokens_with_pending(None, 10) == [owner.token_id]
     assert await accounting(store) == Accounting(received=1, pending=1)
     assert await store.counts() == StoreCounts(1, 1, 1)
@@ -682,11 +684,8 @@ async def test_what_is_due_has_the_settled_ones_too_oldest_first(store: NtfStore
         await store.add_notifications(ROUTER, [received(name, nonce, at=at)])
     await store.settle([settled(owner, "a2", 2)])
     push = await due(store, owner)
-    assert [(each.queue, each.pending) for each in push.notifications] == [
-        (queue("a2"), False),
-        (queue("a1"), True),
-        (queue("a3"), True),
-    ]
+    newer = [pending(received(name, nonce, at=at), subscription(name, owner)) for name, nonce, at in times]
+    assert push.notifications == (LastNotification(10.5, newer[1].nonce, newer[1].text), newer[0], newer[2])
 
 
 async def test_a_settled_one_is_not_settled_again(store: NtfStore) -> None:

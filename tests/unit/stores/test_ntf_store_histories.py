@@ -165,9 +165,10 @@ class History:
         batch = []
         for queue, last in self.model.last.items():
             if self.chance.random() < 0.4:
-                owner = self.model.subscriptions[queue].token_id
+                subscribed = self.model.subscriptions[queue]
                 outcome = self.chance.choice(("accepted", "refused"))
-                batch.append(Settled(owner, queue, last.nonce, outcome))
+                ids = subscribed.token_id, subscribed.subscription_id
+                batch.append(Settled(*ids, last.nonce, outcome, queue))
         await self.store.settle(batch)
         for each in batch:
             self.model.settle(each)

@@ -5,6 +5,7 @@ item = smpServerUri "/" b64(notifierId) SP unixSeconds SP b64(nonce) SP b64(seal
 
 from __future__ import annotations
 
+import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -61,28 +62,37 @@ class PushedNotification:
 
 def notification_text(queue: NotifierQueue, received_at: int, nonce: bytes, sealed_meta: bytes) -> bytes:
     """One item of the list, for those who make many."""
-    if len(queue.notifier_id) == ALIGNED_BYTES and len(nonce) == ALIGNED_BYTES:
+    return router_text(queue.router) + item_text(queue.notifier_id, received_at, nonce, sealed_meta)
+
+
+def item_text(notifier_id: bytes, received_at: int, nonce: bytes, sealed_meta: bytes) -> bytes:
+    """What follows `router_text` in an item."""
+    if len(notifier_id) == ALIGNED_BYTES and len(nonce) == ALIGNED_BYTES:
         # Base64 of whole triples can be cut apart: one call instead of three.
-        text = base64url_bytes(queue.notifier_id + nonce + sealed_meta)
-        return b"%b/%b %d %b %b" % (
-            _router_text(queue.router),
+        text = base64url_bytes(notifier_id + nonce + sealed_meta)
+        return b"%b %d %b %b" % (
             text[:ALIGNED_CHARACTERS],
             received_at,
             text[ALIGNED_CHARACTERS : 2 * ALIGNED_CHARACTERS],
             text[2 * ALIGNED_CHARACTERS :],
         )
-    return b"%b/%b %d %b %b" % (
-        _router_text(queue.router),
-        base64url_bytes(queue.notifier_id),
+    return b"%b %d %b %b" % (
+        base64url_bytes(notifier_id),
         received_at,
         base64url_bytes(nonce),
         base64url_bytes(sealed_meta),
     )
 
 
+def sealed_meta_of(item: bytes) -> bytes:
+    """What `item_text` was given."""
+    return binascii.a2b_base64(item.rpartition(b" ")[2].replace(b"-", b"+").replace(b"_", b"/"))
+
+
 @lru_cache(maxsize=4096)
-def _router_text(router: RouterLocation) -> bytes:
-    return router.text(Scheme.SMP).encode()
+def router_text(router: RouterLocation) -> bytes:
+    """The beginning of an item, up to its queue."""
+    return router.text(Scheme.SMP).encode() + b"/"
 
 
 def notification_list_text(notifications: Sequence[PushedNotification]) -> str:
@@ -145,11 +155,16 @@ def push_json(push: Push) -> bytes:
         case VerificationPush(nonce, sealed):
             return _VERIFICATION % (base64url_bytes(nonce), base64url_bytes(sealed))
         case MessagePush(nonce, sealed):
-            return _MESSAGE % (base64url_bytes(sealed), base64url_bytes(nonce))
+            return message_push_json(nonce, sealed)
         case CheckMessagesPush():
             return _CHECK_MESSAGES
         case _:
             assert_never(push)
+
+
+def message_push_json(nonce: bytes, sealed: bytes) -> bytes:
+    """`push_json` of a `MessagePush`, for those who make many."""
+    return _MESSAGE % (base64url_bytes(sealed), base64url_bytes(nonce))
 
 
 def parse_push_json(payload: bytes) -> Push:

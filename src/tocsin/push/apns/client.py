@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
-from tocsin.push.apns.outcome import EXPIRED_PROVIDER_TOKEN, apns_outcome
+from tocsin.push.apns.outcome import ACCEPTED, EXPIRED_PROVIDER_TOKEN, apns_outcome
 from tocsin.push.apns.provider_token import ProviderToken
 from tocsin.push.apns.request import PATH, own_headers, shared_headers
 from tocsin.push.http2.connection import Http2Connection
@@ -27,7 +27,7 @@ from tocsin.push.http2.exchange import Answer, Failure, Result, Unanswered, Unpr
 from tocsin.push.http2.limits import Http2Limits
 from tocsin.push.http2.request_blocks import SharedHeaders
 from tocsin.push.http2.tls_stream import StreamFailed
-from tocsin.push.provider import Accepted, PushOutcome, PushRequest, RetryLater, RetryScope, Urgency
+from tocsin.push.provider import PushOutcome, PushRequest, RetryLater, RetryScope, Urgency
 
 WAITING_LIMIT: Final = 200
 """Requests that wait for a connection."""
@@ -66,6 +66,7 @@ class ApnsProvider:
             request=settings.request_timeout,
             watch=min(1.0, settings.request_timeout / 10),
         )
+        self._loop = asyncio.get_running_loop()
         self._token = token
         self._context = tls_context(endpoint.ca_file)
         self._authority = endpoint.host.encode()
@@ -97,16 +98,16 @@ class ApnsProvider:
     async def wait_for_room(self) -> None:
         while self.room <= 0:
             self._connect_if_useful()
-            wanted = asyncio.get_running_loop().create_future()
+            wanted = self._loop.create_future()
             self._room_wanted.append(wanted)
             await wanted
 
     def submit(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> None:
-        self._dispatch(_Sending(push, answered, asyncio.get_running_loop().time() + self._limits.request))
+        self._dispatch(_Sending(push, answered, self._loop.time() + self._limits.request))
 
     def send(self, push: PushRequest) -> asyncio.Future[PushOutcome]:
         """As `submit`, for those who wait."""
-        outcome: asyncio.Future[PushOutcome] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[PushOutcome] = self._loop.create_future()
 
         def answered(result: PushOutcome) -> None:
             if not outcome.done():
@@ -130,7 +131,7 @@ class ApnsProvider:
 
     def _dispatch(self, sending: _Sending) -> None:
         if self._closed:
-            asyncio.get_running_loop().call_soon(sending.answered, RetryLater("closed"))
+            self._loop.call_soon(sending.answered, RetryLater("closed"))
             return
         best, most = self._roomiest()
         if best is None:
@@ -187,6 +188,9 @@ class ApnsProvider:
             sending.answered(RetryLater(Failure.CONNECTION.value))
 
     def _settle(self, connection: Http2Connection, sending: _Sending, answer: Answer) -> None:
+        if answer.status == _ACCEPTED:  # nearly always
+            sending.answered(ACCEPTED)
+            return
         outcome = apns_outcome(answer)
         if answer.status == _UNAVAILABLE:
             connection.retire()  # the next try uses another one
@@ -209,7 +213,7 @@ class ApnsProvider:
         usable = sum(connection.usable for connection in self._connections)
         if usable >= self._most_connections or len(self._connections) >= 2 * self._most_connections:
             return
-        if usable and asyncio.get_running_loop().time() < self._reconnect_at:
+        if usable and self._loop.time() < self._reconnect_at:
             return
         self._connecting = asyncio.create_task(self._connect())
 
@@ -224,7 +228,7 @@ class ApnsProvider:
                 logging.DEBUG if self._unreachable else logging.WARNING, "APNs cannot be reached: %s", error
             )
             self._unreachable = True
-            self._reconnect_at = asyncio.get_running_loop().time() + RECONNECT_SECONDS
+            self._reconnect_at = self._loop.time() + RECONNECT_SECONDS
         else:
             self.connects += 1
             self._unreachable = False
@@ -260,12 +264,11 @@ class ApnsProvider:
 
     def _watch_waiting(self) -> None:
         if self._waiting_watch is None:
-            loop = asyncio.get_running_loop()
-            self._waiting_watch = loop.call_later(self._limits.watch, self._look_at_waiting)
+            self._waiting_watch = self._loop.call_later(self._limits.watch, self._look_at_waiting)
 
     def _look_at_waiting(self) -> None:
         self._waiting_watch = None
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         self._fail_waiting(Failure.TIMEOUT.value, overdue_at=now)
         self._use_room()
         if self._waiting:
@@ -282,7 +285,7 @@ class ApnsProvider:
 
 def _outcome_without_answer(result: Unanswered) -> PushOutcome:
     if result.status == _ACCEPTED:
-        return Accepted()  # only the end of an answer is missing that has no more to say
+        return ACCEPTED  # only the end of an answer is missing that has no more to say
     scope = RetryScope.PROVIDER if result.failure is Failure.CONNECTION else RetryScope.TOKEN
     return RetryLater(result.failure.value, scope)
 

@@ -25,6 +25,7 @@ EXPIRED_PROVIDER_TOKEN: Final = "ExpiredProviderToken"  # noqa: S105
 PROVIDER_TOKEN_RETRY_SECONDS: Final = 60.0
 MAX_RETRY_AFTER_SECONDS: Final = 3600.0
 MAX_MILLISECONDS: Final = 1e14
+ACCEPTED: Final = Accepted()
 _WORD: Final = re.compile("[A-Za-z0-9_]{1,64}")
 
 # https://developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns
@@ -38,7 +39,7 @@ _INVALID: Final = {
 
 def apns_outcome(answer: Answer) -> PushOutcome:
     if answer.status == 200:
-        return Accepted()
+        return ACCEPTED
     reason, since = _reason(answer.body)
     if invalid := _INVALID.get((answer.status, reason)):
         return TokenInvalid(invalid, since if answer.status == 410 else None)

@@ -22,6 +22,8 @@ APNS_ID: Final = b"apns-id"
 APNS_EXPIRATION: Final = b"apns-expiration"
 ADDED: Final = (APNS_ID, APNS_EXPIRATION)
 """What the reference does not send; they come last."""
+_ID: Final = OwnHeader(APNS_ID)
+_EXPIRATION: Final = OwnHeader(APNS_EXPIRATION)
 
 
 def shared_headers(
@@ -40,12 +42,9 @@ def shared_headers(
     return SharedHeaders(before, tuple(after))
 
 
-def own_headers(push: PushRequest) -> tuple[OwnHeader, ...]:
+def own_headers(push: PushRequest) -> bytes:
     """What differs from push to push, besides the path: it is kept out of the compression's table."""
-    return (
-        OwnHeader(APNS_ID, push.push_id.encode()),
-        OwnHeader(APNS_EXPIRATION, b"%d" % push.expires_at),
-    )
+    return _ID.encode(push.push_id.encode()) + _EXPIRATION.encode(b"%d" % push.expires_at)
 
 
 def request_headers(
@@ -53,5 +52,10 @@ def request_headers(
 ) -> Sequence[Header]:
     """All of them, in their order."""
     shared = shared_headers(push.urgency, authority=authority, topic=topic, authorization=authorization)
-    own = [(name, value, True) for name, value in own_headers(push)]
-    return [*shared.before_path, (b":path", PATH + push.device_token, True), *shared.after_path, *own]
+    return [
+        *shared.before_path,
+        (b":path", PATH + push.device_token, True),
+        *shared.after_path,
+        (APNS_ID, push.push_id.encode(), True),
+        (APNS_EXPIRATION, b"%d" % push.expires_at, True),
+    ]

@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
+from typing import Final
 
-from tocsin.push.http2.exchange import Answer, Exchange, Failure, MalformedAnswer, Result, Unprocessed
+from tocsin.push.http2.exchange import Result
 from tocsin.push.http2.frames import (
     ACK,
     CONNECTION_FRAMES,
     DEFAULT_WINDOW,
-    END_STREAM,
     MAX_FRAME_BYTES,
     PREFACE,
     STREAM_FRAMES,
@@ -32,15 +32,12 @@ from tocsin.push.http2.frames import (
     Setting,
     decode_settings,
     decode_u31,
-    decode_u32,
     encode_frame,
     encode_goaway,
-    encode_reset,
     encode_settings,
     encode_window_update,
-    unpadded,
 )
-from tocsin.push.http2.header_blocks import HeaderBlock, HeaderBlocks
+from tocsin.push.http2.header_blocks import HeaderBlocks
 from tocsin.push.http2.hpack import Header
 from tocsin.push.http2.limits import (
     IDLE_FRAMES_PER_ANSWER,
@@ -51,9 +48,15 @@ from tocsin.push.http2.limits import (
     STREAMS_UNTIL_TOLD,
     Http2Limits,
 )
-from tocsin.push.http2.outflow import Outflow
-from tocsin.push.http2.request_blocks import OwnHeader, RequestBlocks, SharedHeaders
+from tocsin.push.http2.request_blocks import RequestBlocks, SharedHeaders
+from tocsin.push.http2.streams import Streams
 from tocsin.push.http2.tls_stream import StreamFailed, TlsStream
+
+# The kinds of every answer by names of their own: finding a member of an enumeration takes longer than comparing it.
+_DATA: Final = FrameType.DATA
+_HEADERS: Final = FrameType.HEADERS
+_CONTINUATION: Final = FrameType.CONTINUATION
+_SETTINGS: Final = FrameType.SETTINGS
 
 
 class Http2Connection:
@@ -70,12 +73,8 @@ class Http2Connection:
         self._frames = FrameReader()
         self._blocks = RequestBlocks()
         self._header_blocks = HeaderBlocks()
-        self._outflow = Outflow(stream.write)
-        self._streams: dict[int, Exchange] = {}
-        self._next_id = 1
+        self._streams = Streams(stream.write)
         self._limit = STREAMS_UNTIL_TOLD
-        self._received = 0
-        """Bytes of DATA that the peer's window to us lacks."""
         self._idle_frames = 0
         self._barred_at: float | None = None
         """Since when the peer allows no stream at all."""
@@ -138,36 +137,30 @@ class Http2Connection:
                 answer.set_result(result)
 
         if self.room <= 0:
-            answered(Unprocessed(self.lost or "no room"))
+            self._streams.refuse(answered, self.lost or "no room")
         else:
             self._open(self._blocks.encode(tuple(headers)), body, answered)
         return answer
 
     def request(
-        self,
-        shared: SharedHeaders,
-        path: bytes,
-        own: tuple[OwnHeader, ...],
-        body: bytes,
-        answered: Callable[[Result], None],
+        self, shared: SharedHeaders, path: bytes, own: bytes, body: bytes, answered: Callable[[Result], None]
     ) -> None:
-        """As `send`, for one of many requests with shared headers. `answered` is called in another turn of the loop."""
+        """As `send`, for one of many requests with shared headers; `own` as `RequestBlocks.encode_request` takes it.
+
+        `answered` is called in another turn of the loop.
+        """
         if self.room <= 0:
-            self._loop.call_soon(answered, Unprocessed(self.lost or "no room"))
+            self._streams.refuse(answered, self.lost or "no room")
         else:
             self._open(self._blocks.encode_request(shared, path, own), body, answered)
 
     def _open(self, block: bytes, body: bytes, answered: Callable[[Result], None]) -> None:
-        stream_id = self._next_id
-        self._next_id += 2
-        if self._next_id > LAST_STREAM_ID:
-            self.draining = True
         now = self._loop.time()
-        exchange = Exchange(answered, now + self._limits.request, self._outflow.stream_window)
         if not self._streams:
             self._heard_at = now  # the silence before was not one of an answer
-        self._streams[stream_id] = exchange
-        self._outflow.send(stream_id, exchange, block, body)
+        self._streams.open(block, body, answered, now + self._limits.request)
+        if self._streams.next_id > LAST_STREAM_ID:
+            self.draining = True
 
     def close(self, reason: str) -> None:
         """At once: what is under way fails as unanswered."""
@@ -214,6 +207,10 @@ class Http2Connection:
                     return
         except ValueError as error:
             self._goodbye(ErrorCode.PROTOCOL_ERROR, f"{self._name} broke HTTP/2: {error}")
+            return
+        answers, self._streams.answers = self._streams.answers, 0
+        self._idle_frames = max(0, self._idle_frames - answers * IDLE_FRAMES_PER_ANSWER)
+        self._leave_if_drained()
 
     def _handle(self, frame: Frame) -> None:
         kind = frame.kind
@@ -221,25 +218,30 @@ class Http2Connection:
         if self._idle_frames > MAX_IDLE_FRAMES:
             self._goodbye(ErrorCode.ENHANCE_YOUR_CALM, f"{self._name} floods us with frames")
             return
-        if self._header_blocks.unfinished and kind != FrameType.CONTINUATION:
+        if self._header_blocks.unfinished and kind != _CONTINUATION:
             raise ValueError("a header block that does not go on")
-        if kind != FrameType.SETTINGS and not self._settled.done():
+        if kind != _SETTINGS and not self._settled.done():
             raise ValueError("no settings at the beginning")
         if (kind in STREAM_FRAMES and frame.stream_id == 0) or (
             kind in CONNECTION_FRAMES and frame.stream_id
         ):
             raise ValueError(f"a frame of kind {kind} for stream {frame.stream_id}")
-        match kind:
-            case FrameType.HEADERS:
-                self._headers_received(self._header_blocks.begin(frame))
-            case FrameType.CONTINUATION:
-                self._headers_received(self._header_blocks.go_on(frame))
-            case FrameType.DATA:
-                self._body_received(frame)
+        if kind in (_HEADERS, _CONTINUATION):
+            blocks = self._header_blocks
+            block = blocks.begin(frame) if kind == _HEADERS else blocks.go_on(frame)
+            if block is not None:
+                self._streams.headers_received(block)
+        elif kind == _DATA:
+            self._streams.body_received(frame)
+        else:
+            self._handle_seldom(frame)
+
+    def _handle_seldom(self, frame: Frame) -> None:
+        match frame.kind:
             case FrameType.WINDOW_UPDATE:
-                self._window_updated(frame)
+                self._streams.window_updated(frame)
             case FrameType.RST_STREAM:
-                self._stream_reset(frame.stream_id, decode_u32(frame.payload))
+                self._streams.reset(frame)
             case FrameType.SETTINGS:
                 self._settings_received(frame)
             case FrameType.PING:
@@ -249,83 +251,7 @@ class Http2Connection:
             case FrameType.PUSH_PROMISE:
                 raise ValueError("a push nobody allowed")
 
-    # Answers
-
-    def _stream(self, stream_id: int) -> Exchange | None:
-        """None if it is over: the peer may not know that yet. Raises ValueError if it never was."""
-        if stream_id >= self._next_id or stream_id % 2 == 0:
-            raise ValueError(f"a stream {stream_id} that nobody opened")
-        return self._streams.get(stream_id)
-
-    def _headers_received(self, block: HeaderBlock | None) -> None:
-        if block is None or (exchange := self._stream(block.stream_id)) is None:
-            return
-        try:
-            exchange.read_headers(block.headers, last=block.ends_stream)
-        except MalformedAnswer as error:
-            self._give_up(block.stream_id, exchange, error)
-            return
-        if block.ends_stream:
-            self._finish(block.stream_id, exchange)
-
-    def _body_received(self, frame: Frame) -> None:
-        self._received += len(frame.payload)
-        if self._received > OUR_WINDOW // 2:
-            self._tls.write(encode_window_update(0, self._received))
-            self._received = 0
-        part = unpadded(frame)
-        exchange = self._stream(frame.stream_id)
-        if exchange is None:
-            return
-        try:
-            too_long = exchange.read_body(part)
-        except MalformedAnswer as error:
-            self._give_up(frame.stream_id, exchange, error)
-            return
-        if frame.flags & END_STREAM:
-            self._finish(frame.stream_id, exchange)
-        elif too_long:
-            self._tls.write(encode_reset(frame.stream_id, ErrorCode.CANCEL))
-            self._finish(frame.stream_id, exchange)
-
-    def _finish(self, stream_id: int, exchange: Exchange) -> None:
-        if self._outflow.forget(stream_id):  # answered before it had all of the request, and wants no more
-            self._tls.write(encode_reset(stream_id, ErrorCode.NO_ERROR))
-        self._idle_frames = max(0, self._idle_frames - IDLE_FRAMES_PER_ANSWER)
-        exchange.end(Answer(exchange.status, exchange.headers, exchange.body))
-        self._remove(stream_id)
-
-    def _give_up(self, stream_id: int, exchange: Exchange, error: MalformedAnswer) -> None:
-        self._tls.write(encode_reset(stream_id, ErrorCode.PROTOCOL_ERROR))
-        exchange.fail(Failure.RESET, str(error))
-        self._remove(stream_id)
-
-    def _stream_reset(self, stream_id: int, code: int) -> None:
-        exchange = self._stream(stream_id)
-        if exchange is None:
-            return
-        if code == ErrorCode.REFUSED_STREAM:
-            exchange.end(Unprocessed("stream refused"))
-        else:
-            exchange.fail(Failure.RESET, f"stream reset with code {code}")
-        self._remove(stream_id)
-
-    def _remove(self, stream_id: int) -> None:
-        self._outflow.forget(stream_id)
-        self._streams.pop(stream_id, None)
-        if self.draining and not self._streams:
-            self._goodbye(ErrorCode.NO_ERROR, "drained")
-
-    # Windows and settings
-
-    def _window_updated(self, frame: Frame) -> None:
-        increment = decode_u31(frame.payload)
-        if not increment:
-            raise ValueError("a window that grows by nothing")
-        if frame.stream_id == 0:
-            self._outflow.widen(increment)
-        elif (exchange := self._stream(frame.stream_id)) is not None:
-            self._outflow.widen_stream(frame.stream_id, exchange, increment)
+    # Settings
 
     def _settings_received(self, frame: Frame) -> None:
         if frame.flags & ACK:
@@ -337,11 +263,11 @@ class Http2Connection:
         self._limit = min(MOST_STREAMS, settings.get(Setting.MAX_CONCURRENT_STREAMS, self._limit))
         self._barred_at = None if self._limit else self._loop.time()
         if (frame_limit := settings.get(Setting.MAX_FRAME_SIZE)) is not None:
-            self._outflow.frame_limit = min(65_535, frame_limit)
+            self._streams.outflow.frame_limit = min(65_535, frame_limit)
         if (table := settings.get(Setting.HEADER_TABLE_SIZE)) is not None:
             self._blocks.change_table_size(min(table, 4096))
         if (window := settings.get(Setting.INITIAL_WINDOW_SIZE)) is not None:
-            self._outflow.change_stream_window(window, self._streams.values())
+            self._streams.change_stream_window(window)
         if not self._settled.done():
             self._settled.set_result(None)
         self._on_change()
@@ -358,9 +284,7 @@ class Http2Connection:
 
     def _going_away(self, last: int) -> None:
         self.draining = True
-        for stream_id in [each for each in self._streams if each > last]:
-            self._outflow.forget(stream_id)
-            self._streams.pop(stream_id).end(Unprocessed("goaway"))
+        self._streams.end_after(last)
         if self._streams:
             self._on_change()
         else:
@@ -369,12 +293,8 @@ class Http2Connection:
     def _look(self) -> None:
         now = self._loop.time()
         self._idle_frames = 0
-        for stream_id, exchange in list(self._streams.items()):
-            if exchange.deadline > now:
-                break  # they are in the order of their beginning
-            self._tls.write(encode_reset(stream_id, ErrorCode.CANCEL))
-            exchange.fail(Failure.TIMEOUT, "timeout")
-            self._remove(stream_id)
+        self._streams.end_overdue(now)
+        self._leave_if_drained()
         silence = self._limits.ping_after_when_busy if self._streams else self._limits.ping_after
         if self._pinged_at is not None and now - self._pinged_at > self._limits.ping_answer:
             self.close(f"{self._name} does not answer PING")
@@ -385,6 +305,10 @@ class Http2Connection:
             self.retire()  # alive, but of no use; another one may be
         if self.lost is None:
             self._watch = self._loop.call_later(self._limits.watch, self._look)
+
+    def _leave_if_drained(self) -> None:
+        if self.draining and not self._streams and self.lost is None:
+            self._goodbye(ErrorCode.NO_ERROR, "drained")
 
     def _goodbye(self, code: ErrorCode, reason: str) -> None:
         self._tls.write(encode_goaway(code))
@@ -397,9 +321,7 @@ class Http2Connection:
         if not self._settled.done():
             self._settled.set_exception(StreamFailed(f"{self._name}: {reason}"))
             self._settled.exception()  # seen, whoever waits for it or not
-        streams, self._streams = self._streams, {}
-        for exchange in streams.values():
-            exchange.fail(Failure.CONNECTION, reason)
+        self._streams.fail_all(reason)
         if not self._ended.done():
             self._ended.set_result(None)
         self._on_change()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 MAX_BODY_BYTES: Final = 16_384
 """More of an answer is not read."""
+_NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
 
 
 class Answer(NamedTuple):
     status: int
-    headers: dict[bytes, bytes]
+    headers: Mapping[bytes, bytes]
     body: bytes
 
 
@@ -49,20 +48,21 @@ class MalformedAnswer(Exception):
     """Concerns its stream only (RFC 9113, 8.1.1)."""
 
 
-@dataclass(slots=True)
 class Exchange:
-    answered: Callable[[Result], None]
-    """Called once, in another turn of the loop."""
-    deadline: float
-    window: int
-    """Bytes of the body that the peer takes for this stream."""
-    unsent: bytes = b""
-    status: int = 0
-    headers: dict[bytes, bytes] = field(default_factory=dict)
-    body: bytes = b""
-    ended: bool = False
+    __slots__ = ("answered", "body", "deadline", "headers", "status", "unsent", "window")
 
-    def read_headers(self, headers: dict[bytes, bytes], *, last: bool) -> None:
+    def __init__(self, answered: Callable[[Result], None], deadline: float, window: int) -> None:
+        self.answered = answered
+        """Called once, in another turn of the loop."""
+        self.deadline = deadline
+        self.window = window
+        """Bytes of the body that the peer takes for this stream."""
+        self.unsent = b""
+        self.status = 0
+        self.headers: Mapping[bytes, bytes] = _NO_HEADERS
+        self.body = b""
+
+    def read_headers(self, headers: Mapping[bytes, bytes], *, last: bool) -> None:
         """Of the answer, of an answer before it (1xx), or after the body. Raises MalformedAnswer."""
         if self.status:
             return  # after the body: nothing in them is of use
@@ -85,11 +85,3 @@ class Exchange:
             return False
         self.body = self.body[:MAX_BODY_BYTES]
         return True
-
-    def end(self, result: Result) -> None:
-        if not self.ended:
-            self.ended = True
-            asyncio.get_running_loop().call_soon(self.answered, result)
-
-    def fail(self, failure: Failure, reason: str) -> None:
-        self.end(Unanswered(failure, reason, self.status))

@@ -16,6 +16,7 @@ _NEVER_INDEXED: Final = b"\x10"
 _PATH_NEVER_INDEXED: Final = b"\x14"
 """`:path` is entry 4 of the fixed table."""
 _LONG: Final = 0x7F
+_SIZES: Final = tuple(bytes((size,)) for size in range(_LONG))
 
 
 class SharedHeaders(NamedTuple):
@@ -25,9 +26,17 @@ class SharedHeaders(NamedTuple):
     after_path: tuple[Header, ...]
 
 
-class OwnHeader(NamedTuple):
-    name: bytes
-    value: bytes
+class OwnHeader:
+    """A header whose value differs from request to request."""
+
+    __slots__ = ("_head", "name")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self._head = _NEVER_INDEXED + _string(name)
+
+    def encode(self, value: bytes) -> bytes:
+        return self._head + _string(value)
 
 
 class RequestBlocks:
@@ -46,16 +55,14 @@ class RequestBlocks:
         self._kept.clear()
         return self._encoder.encode(headers)
 
-    def encode_request(self, shared: SharedHeaders, path: bytes, own: tuple[OwnHeader, ...]) -> bytes:
+    def encode_request(self, shared: SharedHeaders, path: bytes, own: bytes) -> bytes:
+        """`own` is joined from what `OwnHeader.encode` gave."""
         kept = self._kept.get(id(shared))
         if kept is None:
             before, after = self._encode_shared(shared)
         else:
             _, before, after = kept
-        parts = [before, _PATH_NEVER_INDEXED, _string(path), after]
-        for name, value in own:
-            parts += (_NEVER_INDEXED, _string(name), _string(value))
-        return b"".join(parts)
+        return b"".join((before, _PATH_NEVER_INDEXED, _string(path), after, own))
 
     def _encode_shared(self, shared: SharedHeaders) -> tuple[bytes, bytes]:
         before, after = self._encoder.encode(shared.before_path), self._encoder.encode(shared.after_path)
@@ -71,7 +78,7 @@ def _string(data: bytes) -> bytes:
     """A length and the bytes as they are (RFC 7541, 5.2)."""
     size = len(data)
     if size < _LONG:
-        return bytes((size,)) + data
+        return _SIZES[size] + data
     rest = size - _LONG
     head = [_LONG]
     while rest >= 0x80:

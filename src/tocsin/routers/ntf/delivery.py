@@ -18,16 +18,15 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from tocsin.config.ntf_settings import DeliverySettings
-from tocsin.crypto.boxes import box_key
 from tocsin.errors import StoreError
 from tocsin.observability.ntf_counters import NtfCounters
 from tocsin.protocol.ntf.device_tokens import PushProvider
-from tocsin.protocol.ntf.pushes import CheckMessagesPush, Push, push_json, seal_code
-from tocsin.push.provider import Provider, PushRequest, Urgency
-from tocsin.routers.ntf.delivery_lane import STORE_RETRY_SECONDS, DeliveryLane, OtherPush
+from tocsin.push.provider import Provider, PushRequest
+from tocsin.routers.ntf.delivery_lane import STORE_RETRY_SECONDS, DeliveryLane, LaneParts
 from tocsin.routers.ntf.events import NtfEvents
+from tocsin.routers.ntf.other_pushes import OtherPush
 from tocsin.routers.ntf.outcome_writer import OutcomeWriter
-from tocsin.routers.ntf.push_contents import code_push_id, periodic_push_id
+from tocsin.routers.ntf.push_requests import code_request, periodic_request
 from tocsin.routers.surroundings import Clock, Randomness
 from tocsin.stores.ntf_records import TokenRecord
 from tocsin.stores.ntf_store import NtfStore
@@ -57,21 +56,10 @@ class PushDelivery:
         self._clock = clock
         self._randomness = randomness
         self._outcomes = OutcomeWriter(store, events)
-        self.lanes = {
-            name: DeliveryLane(
-                name,
-                provider,
-                store,
-                self._outcomes,
-                settings,
-                counters,
-                clock,
-                randomness,
-                events,
-                self.notify,
-            )
-            for name, provider in providers.items()
-        }
+        parts = LaneParts(
+            store, self._outcomes, settings, counters, clock, randomness, events, hand_over=self.notify
+        )
+        self.lanes = {name: DeliveryLane(name, provider, parts) for name, provider in providers.items()}
         self._reminders: dict[bytes, tuple[int, float]] = {}
         """Of which token a periodic push was due when, and until when (loop time) it is tried; oldest first."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -131,9 +119,8 @@ class PushDelivery:
 
     def verify(self, token: TokenRecord) -> None:
         """Push the token's code to its device."""
-        push = seal_code(box_key(token.dh_secret), self._randomness.new_id(), token.code)
-        push_id = code_push_id(token.device_token.token, token.code)
-        self._add_other(token, push, push_id, periodic=False)
+        request = code_request(token, self._randomness.new_id(), self._expires_at())
+        self._add_other(token, request, periodic=False)
 
     def check_messages(self, token: TokenRecord) -> None:
         """Push a reminder to look for messages, unless that very one is on its way."""
@@ -149,20 +136,17 @@ class PushDelivery:
             return
         self._reminders.pop(token.token_id, None)
         self._reminders[token.token_id] = due_at, now + self._settings.other_push_ttl
-        push_id = periodic_push_id(token.device_token.token, due_at)
-        self._add_other(token, CheckMessagesPush(), push_id, periodic=True)
+        request = periodic_request(token, due_at, self._expires_at())
+        self._add_other(token, request, periodic=True)
 
-    def _add_other(self, token: TokenRecord, push: Push, push_id: str, *, periodic: bool) -> None:
+    def _add_other(self, token: TokenRecord, request: PushRequest, *, periodic: bool) -> None:
         lane = self.lanes.get(token.device_token.provider)
-        if lane is None:
-            return
-        ttl = self._settings.other_push_ttl
-        expires_at = int(self._clock.now() + ttl)
-        request = PushRequest(
-            token.device_token.token, push_json(push), Urgency.BACKGROUND, push_id, expires_at
-        )
-        give_up_at = asyncio.get_running_loop().time() + ttl
-        lane.add_other(OtherPush(token, request, periodic, give_up_at))
+        if lane is not None:
+            give_up_at = asyncio.get_running_loop().time() + self._settings.other_push_ttl
+            lane.others.add(OtherPush(token, request, periodic, give_up_at))
+
+    def _expires_at(self) -> int:
+        return int(self._clock.now() + self._settings.other_push_ttl)
 
     @property
     def waiting(self) -> int:

@@ -8,6 +8,7 @@ from typing import Final
 
 from tocsin.observability.delivery_events import DeliveryEvent, Stage
 from tocsin.observability.event_log import EventLog
+from tocsin.observability.notification_lines import NotificationLines, Notified
 from tocsin.observability.ntf_latencies import NtfLatencies
 from tocsin.observability.pseudonyms import PseudonymKeys, PseudonymPeriod
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
@@ -18,10 +19,12 @@ from tocsin.protocol.ntf.statuses import (
     subscription_status_text,
 )
 from tocsin.protocol.ntf.versions import INVALID_REASON_VERSION
+from tocsin.routers.ntf.events import Attempt
+from tocsin.routers.ntf.unknown_queue_limit import UnknownQueueLimit
 from tocsin.routers.ntf.work import counts
 from tocsin.stores.ntf_records import (
+    ACCEPTED,
     Ended,
-    LastNotification,
     NotRecorded,
     ReceivedNotification,
     Recorded,
@@ -29,7 +32,6 @@ from tocsin.stores.ntf_records import (
     TokenRecord,
 )
 
-ACCEPTED = "accepted"
 _PROVIDER_TEXTS: Final = {provider: provider.text for provider in PushProvider}
 
 
@@ -43,6 +45,8 @@ class EventRecorder:
         self._keys = keys
         self._instance = instance
         self._latencies = latencies
+        self._lines = None if keys is None else NotificationLines(keys, instance)
+        self._unknown = UnknownQueueLimit()
         self._changes = 0
 
     def received(
@@ -51,89 +55,76 @@ class EventRecorder:
         notifications: Sequence[ReceivedNotification],
         results: Sequence[Recorded | NotRecorded],
     ) -> None:
-        if self._log is None or self._keys is None:
+        if self._log is None or self._lines is None:
             return
-        host = router.location.hosts[0]
-        writing = _Writing(self._keys, self._instance)
-        for notification, result in zip(notifications, results, strict=True):
-            if result is NotRecorded.DUPLICATE:
-                continue
-            notifier_id, received_at = notification.notifier_id, notification.received_at
-            token_id = provider = None
-            stage = Stage.UNKNOWN_QUEUE
+        lines, host = self._lines, router.location.hosts[0]
+        received, superseded = Stage.RECEIVED, Stage.SUPERSEDED
+        lines.begin()
+        unknown = self._unknown.allowed(router.location, results.count(NotRecorded.UNKNOWN_QUEUE))
+        made: list[bytes] = []
+        for (notifier_id, nonce, meta, at), result in zip(notifications, results, strict=True):
             if isinstance(result, Recorded):
-                stage, token_id, provider = Stage.RECEIVED, result.token_id, result.provider
+                token_id, provider = result.token_id, _PROVIDER_TEXTS[result.provider]
                 if result.superseded is not None:
-                    before = received_at if result.superseded_at is None else result.superseded_at
-                    writing.add(
-                        Stage.SUPERSEDED, notifier_id, result.superseded, before, host, token_id, provider
-                    )
-            size = len(notification.sealed_meta)
-            writing.add(
-                stage, notifier_id, notification.nonce, received_at, host, token_id, provider, size=size
-            )
-        if writing.events:
-            self._log.append(writing.events)
+                    before = at if result.superseded_at is None else result.superseded_at
+                    gone = Notified(notifier_id, result.superseded, before, host, token_id, provider)
+                    made.append(lines.last(superseded, gone))
+                about = Notified(notifier_id, nonce, at, host, token_id, provider)
+                made.append(lines.first(received, about, len(meta)))
+            elif result is NotRecorded.UNKNOWN_QUEUE:
+                if unknown:
+                    unknown -= 1
+                    about = Notified(notifier_id, nonce, at, host)
+                    made.append(lines.first(Stage.UNKNOWN_QUEUE, about, len(meta)))
+                else:
+                    self._log.left_out += 1
+        if made:
+            self._log.append_lines(made)
 
     def ended(self, ended: Sequence[Ended]) -> None:
-        if self._log is None or self._keys is None:
+        if self._log is None or self._lines is None:
             return
-        writing = _Writing(self._keys, self._instance)
-        for each in ended:
-            queue = each.queue
-            writing.add(
-                Stage.FAILED,
-                queue.notifier_id,
-                each.nonce,
-                each.received_at,
-                queue.router.hosts[0],
-                each.token_id,
-                each.provider,
-                reason=each.outcome,
-            )
-        self._log.append(writing.events)
+        lines = self._lines
+        lines.begin()
+        self._log.append_lines(
+            [lines.last(Stage.FAILED, _notified(each), reason=each.outcome) for each in ended]
+        )
 
-    def attempted(self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int) -> None:
-        if self._log is None or self._keys is None:
+    def attempted(self, attempts: Sequence[Attempt]) -> None:
+        if self._log is None or self._lines is None:
             return
-        writing = _Writing(self._keys, self._instance)
-        for each in notifications:
-            if each.pending:
-                writing.add(
-                    Stage.ATTEMPTED,
-                    each.queue.notifier_id,
-                    each.nonce,
-                    each.received_at,
-                    each.queue.router.hosts[0],
-                    token.token_id,
-                    token.device_token.provider,
-                    attempt=attempt,
+        lines = self._lines
+        lines.begin()
+        made = []
+        for token, pending, number in attempts:
+            token_id, provider = token.token_id, _PROVIDER_TEXTS[token.device_token.provider]
+            for each in pending:
+                router, notifier_id = each.queue
+                about = Notified(
+                    notifier_id, each.nonce, each.received_at, router.hosts[0], token_id, provider
                 )
-        if writing.events:
-            self._log.append_later(writing.events)
+                made.append(lines.attempt(about, number))
+        self._log.append_lines_later(made)
 
     def settled(self, settled: Sequence[Settled]) -> None:
-        now = time.time()
-        for each in settled:
-            if each.outcome == ACCEPTED and counts(each.provider):
-                self._latencies.received_to_accepted.observe(now - each.received_at)
-        if self._log is None or self._keys is None:
+        now, observe = time.time(), self._latencies.received_to_accepted.observe
+        accepted = [each for each in settled if each.outcome == ACCEPTED]
+        for each in accepted:
+            if counts(each.provider):
+                observe(now - each.received_at)
+        if self._log is None or self._lines is None:
             return
-        writing = _Writing(self._keys, self._instance)
-        for each in settled:
-            accepted = each.outcome == ACCEPTED
-            writing.add(
-                Stage.ACCEPTED if accepted else Stage.FAILED,
-                each.queue.notifier_id,
-                each.nonce,
-                each.received_at,
-                each.queue.router.hosts[0],
-                each.token_id,
-                each.provider,
-                reason="" if accepted else each.outcome,
-                attempt=each.attempt,
-            )
-        self._log.append(writing.events)
+        lines, stage = self._lines, Stage.ACCEPTED
+        lines.begin()
+        made = [lines.last(stage, _notified(each), attempt=each.attempt) for each in accepted]
+        if len(accepted) < len(settled):
+            stage = Stage.FAILED
+            made += [
+                lines.last(stage, _notified(each), each.outcome, each.attempt)
+                for each in settled
+                if each.outcome != ACCEPTED
+            ]
+        self._log.append_lines(made)
 
     def token_changed(
         self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
@@ -193,51 +184,13 @@ class EventRecorder:
         return keys.current(), int(time.time() * 1_000_000), time.monotonic_ns() // 1000
 
 
-class _Writing:
-    """Events of one moment."""
-
-    def __init__(self, keys: PseudonymKeys, instance: str) -> None:
-        self.events: list[DeliveryEvent] = []
-        self._keys = keys
-        self._instance = instance
-        self._at, self._mono = int(time.time() * 1_000_000), time.monotonic_ns() // 1000
-
-    def add(
-        self,
-        stage: Stage,
-        notifier_id: bytes,
-        nonce: bytes,
-        received_at: float,
-        smp_host: str,
-        token_id: bytes | None,
-        provider: PushProvider | None,
-        *,
-        reason: str = "",
-        attempt: int = 0,
-        size: int = 0,
-    ) -> None:
-        """All stages of a notification are hidden by the key of the day on which it was received.
-
-        An event's id depends on the notification and the stage alone, so that a repeat after a crash is recognised.
-        """
-        period = self._keys.at(received_at)
-        notification = period.notification(notifier_id, nonce)
-        number = f".{attempt}" if stage is Stage.ATTEMPTED else ""
-        self.events.append(
-            DeliveryEvent(
-                id=f"{notification}.{stage}{number}",
-                stage=stage,
-                at=self._at,
-                mono=self._mono,
-                router=self._instance,
-                period=period.name,
-                notification=notification,
-                queue=period.queue(notifier_id),
-                token="" if token_id is None else period.token(token_id),
-                smp_host=smp_host,
-                provider="" if provider is None else _PROVIDER_TEXTS[provider],
-                reason=reason,
-                attempt=attempt,
-                size=size,
-            )
-        )
+def _notified(each: Settled | Ended) -> Notified:
+    router, notifier_id = each.queue
+    return Notified(
+        notifier_id,
+        each.nonce,
+        each.received_at,
+        router.hosts[0],
+        each.token_id,
+        _PROVIDER_TEXTS[each.provider],
+    )

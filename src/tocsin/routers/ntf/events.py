@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
 from tocsin.stores.ntf_records import (
     Ended,
-    LastNotification,
     NotRecorded,
+    PendingNotification,
     ReceivedNotification,
     Recorded,
     Settled,
     TokenRecord,
 )
+
+
+class Attempt(NamedTuple):
+    """A message push that is sent to a provider."""
+
+    token: TokenRecord
+    pending: Sequence[PendingNotification]
+    number: int
+    """0 for the first."""
 
 
 class NtfEvents(Protocol):
@@ -29,8 +38,8 @@ class NtfEvents(Protocol):
     ) -> None:
         """Decided, not on disk yet."""
 
-    def attempted(self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int) -> None:
-        """A push with these is sent to the provider."""
+    def attempted(self, attempts: Sequence[Attempt]) -> None:
+        """These pushes are on their way to the provider."""
 
     def settled(self, settled: Sequence[Settled]) -> None:
         """Accepted, or failed; not on disk yet."""
@@ -60,7 +69,7 @@ class NoEvents:
     ) -> None:
         pass
 
-    def attempted(self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int) -> None:
+    def attempted(self, attempts: Sequence[Attempt]) -> None:
         pass
 
     def settled(self, settled: Sequence[Settled]) -> None:

@@ -108,6 +108,8 @@ def snapshot_metrics(snapshot: NtfSnapshot) -> Iterator[Metric]:
 def event_log_metrics(log: EventLog) -> Iterator[Metric]:
     yield counter(f"{PREFIX}_events_written", "Delivery events written since the start.", log.written)
     yield counter(f"{PREFIX}_events_lost", "Delivery events that could not be written.", log.lost)
+    about = "Events about unknown queues that were not written because one SMP router caused too many."
+    yield counter(f"{PREFIX}_events_left_out", about, log.left_out)
 
 
 def _subscription_metrics(name: str, about: str, counts: SubscriptionCounts) -> Iterator[Metric]:

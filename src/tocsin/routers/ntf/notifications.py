@@ -13,7 +13,6 @@ from tocsin.protocol.addresses import RouterAddress
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.smp.responses import NotificationReceived
 from tocsin.routers.ntf.events import NtfEvents
-from tocsin.routers.ntf.work import counts
 from tocsin.routers.surroundings import FineClock
 from tocsin.stores.ntf_records import NotRecorded, ReceivedNotification, Recorded
 from tocsin.stores.ntf_store import NotificationStore
@@ -21,6 +20,7 @@ from tocsin.stores.ntf_store import NotificationStore
 MAX_META_BYTES: Final = 512
 """The metadata is 144 bytes; more than this no SMP router of ours or the reference's sends."""
 STORE_RETRY_SECONDS: Final = 1.0
+_UNCOUNTED: Final = PushProvider.APNS_NULL
 
 logger = logging.getLogger(__name__)
 
@@ -73,25 +73,29 @@ class Notifications:
         if failed and NotRecorded.DUPLICATE in results:
             # They may have been stored by the attempt that failed, and nobody was told.
             await self._recover()
-        own = self._counters.own.host_of(router.location.hosts)
-        stored_after = self._clock.exactly() - now
-        for notification, result in zip(batch, results, strict=True):
-            if isinstance(result, Recorded):
-                if counts(result.provider):
-                    self._count(notification, result, own)
-                    self._counters.latencies.stored.observe(stored_after)
-                self._notify(result.token_id, result.provider)
-            elif result is NotRecorded.DUPLICATE:
-                self._counters.notifications_repeated += 1
-            else:
-                self._counters.notifications_received_auth += 1
-                if own is not None:
-                    self._counters.own.received_auth[own] += 1
+        counted = self._take_up(batch, results, now)
+        self._counters.notifications_received += counted
+        self._counters.latencies.stored.observe(self._clock.exactly() - now, counted)
+        unknown = results.count(NotRecorded.UNKNOWN_QUEUE)
+        self._counters.notifications_received_auth += unknown
+        self._counters.notifications_repeated += results.count(NotRecorded.DUPLICATE)
+        if (own := self._counters.own.host_of(router.location.hosts)) is not None:
+            self._counters.own.received.update({own: counted} if counted else {})
+            self._counters.own.received_auth.update({own: unknown} if unknown else {})
 
-    def _count(self, notification: ReceivedNotification, result: Recorded, own: str | None) -> None:
-        counters = self._counters
-        counters.notifications_received += 1
-        counters.notifications_superseded += result.superseded is not None
-        counters.active.notified(result.token_id, notification.notifier_id, notification.received_at)
-        if own is not None:
-            counters.own.received[own] += 1
+    def _take_up(
+        self, batch: Sequence[ReceivedNotification], results: Sequence[Recorded | NotRecorded], now: float
+    ) -> int:
+        """Tells the delivery of those that were recorded; says how many the statistics count."""
+        counted = superseded = 0
+        notified = self._counters.active.notified
+        for notification, result in zip(batch, results, strict=True):
+            if not isinstance(result, Recorded):
+                continue
+            if result.provider is not _UNCOUNTED:
+                counted += 1
+                superseded += result.superseded is not None
+                notified(result.token_id, notification.notifier_id, now)
+            self._notify(result.token_id, result.provider)
+        self._counters.notifications_superseded += superseded
+        return counted

@@ -21,8 +21,8 @@ from tocsin.routers.ntf.delivery import PushDelivery
 from tocsin.routers.ntf.events import NoEvents, NtfEvents
 from tocsin.routers.ntf.notifications import Notifications
 from tocsin.routers.ntf.router import NtfRouter
-from tocsin.routers.ntf.smp_subscriber import SubscriberParts
 from tocsin.routers.ntf.smp_subscribers import SmpSubscribers
+from tocsin.routers.ntf.subscriber_parts import SubscriberParts
 from tocsin.routers.ntf.work import RouterState
 from tocsin.routers.surroundings import FineClock, SystemClock, SystemRandomness, TokenRandomness
 from tocsin.stores.ntf_store import NtfStore

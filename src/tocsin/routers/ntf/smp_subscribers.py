@@ -11,7 +11,8 @@ from typing import Final
 from tocsin.errors import StoreError
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
-from tocsin.routers.ntf.smp_subscriber import SmpSubscriber, SubscriberParts
+from tocsin.routers.ntf.smp_subscriber import SmpSubscriber
+from tocsin.routers.ntf.subscriber_parts import SubscriberParts
 
 STORE_RETRY_SECONDS: Final = 1.0
 STARTS_PER_SECOND: Final = 50

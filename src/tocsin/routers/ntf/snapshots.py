@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.routers.ntf.service import RunningNtfRouter
-from tocsin.routers.ntf.smp_subscriber import SubscriberState
+from tocsin.routers.ntf.subscriber_parts import SubscriberState
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tocsin.stores.ntf_records import (
     Ended,
     LastNotification,
     NotRecorded,
+    PendingNotification,
     ReceivedNotification,
     Recorded,
     Settled,
@@ -24,6 +25,7 @@ from tocsin.stores.ntf_records import (
 
 PAUSE_AFTER: Final = 256
 """So many tokens are looked at before others get a turn."""
+_ACTIVE: Final = TokenState.ACTIVE
 
 
 class MemoryNotifications:
@@ -46,26 +48,24 @@ class MemoryNotifications:
 
     def _add_notification(self, number: int | None, received: ReceivedNotification) -> Recorded | NotRecorded:
         tables = self._tables
-        row = None if number is None else tables.routers.table.find_queue(number, received.notifier_id)
+        notifier_id, nonce, sealed_meta, received_at = received
+        row = None if number is None else tables.routers.table.find_queue(number, notifier_id)
         if row is None:
             return NotRecorded.UNKNOWN_QUEUE
         token = tables.owner(row)
         record = token.record
-        if record.status.state is not TokenState.ACTIVE:
+        if record.status.state is not _ACTIVE:
             return NotRecorded.UNKNOWN_QUEUE
         last = token.last.get(row) if token.last is not None else None
-        if last is not None and last.nonce == received.nonce:
+        if last is not None and last.nonce == nonce:
             return NotRecorded.DUPLICATE
-        new = KeptNotification(received.received_at, received.nonce, received.sealed_meta, pending=True)
+        new = KeptNotification.of(notifier_id, received_at, nonce, sealed_meta, pending=True)
         superseded = tables.notifications.receive(token, row, new)
-        subscription_id = tables.routers.table.subscription_id(row)
-        tables.journal.came(subscription_id, received.received_at, received.nonce, received.sealed_meta)
-        return Recorded(
-            record.token_id,
-            record.device_token.provider,
-            None if superseded is None else superseded.nonce,
-            None if superseded is None else superseded.received_at,
-        )
+        tables.journal.came(tables.routers.table.subscription_id(row), received_at, nonce, sealed_meta)
+        provider = record.device_token.provider
+        if superseded is None:
+            return Recorded(record.token_id, provider, None)
+        return Recorded(record.token_id, provider, superseded.nonce, superseded.received_at)
 
     async def due_pushes(self, token_ids: Sequence[bytes]) -> list[DuePush]:
         due = []
@@ -73,24 +73,22 @@ class MemoryNotifications:
             token = self._tables.tokens.get(token_id)
             if (
                 token is None
-                or token.record.status.state is not TokenState.ACTIVE
+                or token.record.status.state is not _ACTIVE
                 or not self._tables.notifications.has_pending(token_id)
             ):
                 continue
-            notifications = tuple(
-                [
-                    LastNotification(
-                        self._tables.routers.queue(row),
-                        last.received_at,
-                        last.nonce,
-                        last.sealed_meta,
-                        last.pending,
-                    )
-                    for row, last in (token.last or {}).items()
-                ]
-            )
-            due.append(DuePush(token.record, notifications))
+            notifications = [self._last(row, last) for row, last in (token.last or {}).items()]
+            due.append(DuePush(token.record, tuple(notifications)))
         return due
+
+    def _last(self, row: int, last: KeptNotification) -> LastNotification:
+        routers = self._tables.routers
+        text = routers.router(routers.table.router(row)).text + last.item
+        if not last.pending:
+            return LastNotification(last.received_at, last.nonce, text)
+        return PendingNotification(
+            last.received_at, last.nonce, text, routers.table.subscription_id(row), routers.queue(row)
+        )
 
     async def settle(
         self,
@@ -103,9 +101,9 @@ class MemoryNotifications:
         await self._tables.journal.commit()
 
     def _settle(self, settled: Settled) -> bool:
-        row = self._tables.routers.row_of(settled.queue)
-        token = self._tables.owner(row) if row is not None else None
-        if row is None or token is None or token.record.token_id != settled.token_id or token.last is None:
+        row = self._tables.routers.table.find(settled.subscription_id)
+        token = self._tables.tokens.get(settled.token_id)
+        if row is None or token is None or token.last is None:
             return False
         last = token.last.get(row)
         if last is None or last.nonce != settled.nonce:

@@ -113,6 +113,8 @@ class MemorySubscriptions:
             if associated:
                 status = SubscriptionState.INACTIVE if status in WANTED else status
                 changed += self._tables.change_state(row, status, associated=False)
+        if self._tables.routers.number(router) == number:
+            self._tables.routers.release_if_unused(number)
         await self._tables.journal.commit()
         return changed
 
@@ -127,12 +129,12 @@ class MemorySubscriptions:
     async def queues_to_subscribe(
         self, router: RouterLocation, after: bytes | None, limit: int, *, with_associated: bool
     ) -> SubscriptionPage:
-        number = self._tables.routers.number(router)
-        if number is None:
-            return SubscriptionPage((), None)
         queues: list[tuple[bytes, bytes]] = []
         table, cursor = self._tables.routers.table, after
         while True:
+            number = self._tables.routers.number(router)
+            if number is None:
+                return SubscriptionPage(tuple(queues), None)
             left = limit - len(queues)
             rows, cursor = self._tables.routers.page(
                 number, cursor, left, with_associated=with_associated, blocks=PAUSE_AFTER
@@ -161,6 +163,8 @@ class MemorySubscriptions:
             looked_at += 1
             if looked_at % PAUSE_AFTER == 0:
                 await asyncio.sleep(0)
+                if self._tables.routers.number(router) != number:
+                    return
 
     def _set_service(self, number: int, service_id: bytes | None) -> None:
         router = self._tables.routers.router(number)

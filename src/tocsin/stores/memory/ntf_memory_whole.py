@@ -58,7 +58,10 @@ class MemoryWhole:
         row = self._tables.routers.table.find(last.subscription_id)
         if row is None or self._tables.owner(row).record.token_id != last.token_id:
             return False
-        kept = KeptNotification(last.received_at, last.nonce, last.sealed_meta, last.pending)
+        notifier_id = self._tables.routers.table.notifier_id(row)
+        kept = KeptNotification.of(
+            notifier_id, last.received_at, last.nonce, last.sealed_meta, pending=last.pending
+        )
         self._tables.notifications.put(self._tables.owner(row), row, kept)
         return True
 

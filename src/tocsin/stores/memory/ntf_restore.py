@@ -119,7 +119,7 @@ class NtfRestorer:
                     if pending:
                         self._orphans.add(subscription_id)
                     return False
-                kept = KeptNotification(received_at, nonce, sealed_meta, pending)
+                kept = self._kept(row, received_at, nonce, sealed_meta, pending=pending)
                 notifications.put(self._tables.owner(row), row, kept)
             case Totals(received, accepted, superseded):
                 notifications.received = received
@@ -142,7 +142,7 @@ class NtfRestorer:
                 if row is None:
                     self._orphan_came(subscription_id)
                     return False
-                kept = KeptNotification(received_at, nonce, sealed_meta, pending=True)
+                kept = self._kept(row, received_at, nonce, sealed_meta, pending=True)
                 self._tables.notifications.receive(self._tables.owner(row), row, kept)
             case NotificationEnded(subscription_id, outcome):
                 row = self._tables.routers.table.find(subscription_id)
@@ -165,9 +165,15 @@ class NtfRestorer:
         row = self._tables.routers.row_of(item.queue)
         if row is None or self._tables.owner(row).record.token_id != token_id:
             return False
-        kept = KeptNotification(float(item.received_at), item.nonce, item.sealed_meta, pending=False)
+        kept = self._kept(row, float(item.received_at), item.nonce, item.sealed_meta, pending=False)
         self._tables.notifications.put(self._tables.owner(row), row, kept)
         return True
+
+    def _kept(
+        self, row: int, received_at: float, nonce: bytes, sealed_meta: bytes, *, pending: bool
+    ) -> KeptNotification:
+        notifier_id = self._tables.routers.table.notifier_id(row)
+        return KeptNotification.of(notifier_id, received_at, nonce, sealed_meta, pending=pending)
 
     def finish(self) -> None:
         for _ in self._orphans:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.pushes import router_text
 from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
@@ -28,6 +29,8 @@ WANTED: Final = frozenset(
 @dataclass(slots=True)
 class KeptRouter:
     location: RouterLocation
+    text: bytes
+    """The beginning of its notifications' texts."""
     service_id: bytes | None = None
     associated: int = 0
     combined_hash: int = 0
@@ -46,15 +49,19 @@ class KeptRouter:
 
 
 class SubscribedRouters:
-    """SMP routers by number, in the order in which they were first named. One that was named stays."""
+    """SMP routers by number. A router goes with its last subscription, unless we have a service id there, and its
+
+    number is used again: whoever lets others have a turn must ask for it once more.
+    """
 
     def __init__(self) -> None:
         self.table: Final = SubscriptionTable()
-        self._routers: Final[list[KeptRouter]] = []
+        self._routers: Final[list[KeptRouter | None]] = []
+        self._free_numbers: Final[list[int]] = []
         self._numbers: Final[dict[RouterLocation, int]] = {}
 
     def __iter__(self) -> Iterator[KeptRouter]:
-        return iter(self._routers)
+        return (router for router in self._routers if router is not None)
 
     def number(self, location: RouterLocation) -> int | None:
         return self._numbers.get(location)
@@ -62,15 +69,27 @@ class SubscribedRouters:
     def number_or_new(self, location: RouterLocation) -> int:
         number = self._numbers.get(location)
         if number is None:
-            number = self._numbers[location] = len(self._routers)
-            self._routers.append(KeptRouter(location))
+            if not self._free_numbers:
+                self._free_numbers.append(len(self._routers))
+                self._routers.append(None)
+            number = self._numbers[location] = self._free_numbers.pop()
+            self._routers[number] = KeptRouter(location, router_text(location))
         return number
 
     def router(self, number: int) -> KeptRouter:
-        return self._routers[number]
+        router = self._routers[number]
+        assert router is not None
+        return router
+
+    def release_if_unused(self, number: int) -> None:
+        router = self.router(number)
+        if router.service_id is None and not self.table.block_count(number):
+            del self._numbers[router.location]
+            self._routers[number] = None
+            self._free_numbers.append(number)
 
     def queue(self, row: int) -> NotifierQueue:
-        return NotifierQueue(self._routers[self.table.router(row)].location, self.table.notifier_id(row))
+        return NotifierQueue(self.router(self.table.router(row)).location, self.table.notifier_id(row))
 
     def row_of(self, queue: NotifierQueue) -> int | None:
         number = self._numbers.get(queue.router)
@@ -85,8 +104,10 @@ class SubscribedRouters:
         return row
 
     def remove(self, row: int) -> None:
+        number = self.table.router(row)
         self._count(row, -1)
         self.table.remove(row)
+        self.release_if_unused(number)
 
     def set_state(self, row: int, status: SubscriptionStatus, *, associated: bool) -> None:
         self._count(row, -1)
@@ -129,7 +150,7 @@ class SubscribedRouters:
         status, associated = self.table.state(row)
         if status not in WANTED:
             return
-        router = self._routers[self.table.router(row)]
+        router = self.router(self.table.router(row))
         if associated:
             router.associated += by
             router.combined_hash ^= id_hash(self.table.notifier_id(row))

@@ -216,7 +216,11 @@ class SubscriptionTable:
                 yield from self.rows_of_block(router, place)
 
     def _queue_key(self, row: int) -> tuple[int, bytes]:
-        return self._block_router[row >> _BLOCK_BITS], self.notifier_id(row)
+        data, at = self._arrays[row >> _ARRAY_BITS], (row & (_ARRAY_ROWS - 1)) * ROW_BYTES + ID_BYTES
+        notifier_id = bytes(data[at : at + ID_BYTES])
+        if notifier_id == _LONG_ID:
+            notifier_id = self._long_ids[row]
+        return self._block_router[row >> _BLOCK_BITS], notifier_id
 
     def _where(self, row: int) -> tuple[bytearray, int]:
         return self._arrays[row >> _ARRAY_BITS], (row & (_ARRAY_ROWS - 1)) * ROW_BYTES

@@ -5,20 +5,34 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
+
+import msgspec
 
 from tocsin.protocol.ntf.device_tokens import DeviceToken
+from tocsin.protocol.ntf.pushes import item_text, sealed_meta_of
 from tocsin.stores.ntf_records import TokenRecord
 
 
-@dataclass(slots=True)
-class KeptNotification:
-    """A queue's last notification."""
+class KeptNotification(msgspec.Struct, gc=False):
+    """A queue's last notification. Its text is made once, since it goes into several pushes, and is all there is."""
 
     received_at: float
     nonce: bytes
-    sealed_meta: bytes
+    item: bytes
+    """Text without the SMP router, which its queue has in common with others."""
     pending: bool
+
+    @classmethod
+    def of(
+        cls, notifier_id: bytes, received_at: float, nonce: bytes, sealed_meta: bytes, *, pending: bool
+    ) -> Self:
+        item = item_text(notifier_id, int(received_at), nonce, sealed_meta)
+        return cls(received_at, nonce, item, pending)
+
+    @property
+    def sealed_meta(self) -> bytes:
+        return sealed_meta_of(self.item)
 
 
 @dataclass(slots=True)

@@ -43,7 +43,8 @@ _PRUNE: Final = """
         AND last_notifications.nmsg_nonce = ranked.nmsg_nonce
         AND NOT ranked.is_pending AND ranked.place <= ranked.held - $2
 """
-
+# Both in one statement, since they concern different tables. The parameters of the second follow those of the first.
+_COUNT_AND_PRUNE: Final = f"WITH counted AS ({_COUNT}) {_PRUNE.replace('$2', '$4').replace('$1', '$3')}"
 
 _END: Final = """
     WITH gone AS (
@@ -98,6 +99,15 @@ async def count_outcomes(connection: Proxy, counts: Mapping[str, int]) -> None:
 
 async def count_outcome(connection: Proxy, outcome: str, count: int) -> None:
     await count_outcomes(connection, {outcome: count})
+
+
+async def count_and_prune(connection: Proxy, counts: Mapping[str, int], token_ids: Sequence[bytes]) -> None:
+    """What became of notifications of these tokens."""
+    counted = {outcome: count for outcome, count in counts.items() if count}
+    if counted or token_ids:
+        await connection.execute(
+            _COUNT_AND_PRUNE, list(counted), list(counted.values()), list(token_ids), KEPT_NOTIFICATIONS
+        )
 
 
 async def prune(connection: Proxy, token_ids: Sequence[bytes]) -> None:

@@ -49,6 +49,7 @@ class NtfPool:
                 command_timeout=statement_timeout,
                 server_settings={"search_path": path, "application_name": "tocsin ntf"},
                 init=_prepare,
+                reset=_leave_as_it_is,
             )
         return cls(pool)
 
@@ -113,6 +114,10 @@ class NtfPool:
 def rows_of(tag: str) -> int:
     """Of what PostgreSQL says it did: `UPDATE 5`."""
     return int(tag.rpartition(" ")[2])
+
+
+async def _leave_as_it_is(_connection: Connection[Record]) -> None:
+    """Nothing here changes a session, so there is nothing to reset: RESET ALL would undo what `_prepare` has set."""
 
 
 async def _prepare(connection: Connection[Record]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from asyncpg import Record
@@ -94,11 +95,17 @@ def queue_of_row(row: Record) -> NotifierQueue:
 
 
 def router_of_row(row: Record) -> RouterLocation:
+    return router_of(row["smp_host"], row["smp_port"], row["smp_keyhash"])
+
+
+@lru_cache(maxsize=4096)
+def router_of(host: str, port: str, key_hash: bytes) -> RouterLocation:
+    """Of columns; the same object for the same router."""
     try:
-        key_hash = base64.urlsafe_b64decode(row["smp_keyhash"])
+        raw_hash = base64.urlsafe_b64decode(key_hash)
     except binascii.Error:
         raise StoreError("an SMP router in the database has no key hash") from None
-    return RouterLocation(tuple(row["smp_host"].split(",")), row["smp_port"], key_hash)
+    return RouterLocation(tuple(host.split(",")), port, raw_hash)
 
 
 def router_row(router: RouterLocation) -> tuple[str, str, bytes]:

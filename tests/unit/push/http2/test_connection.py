@@ -278,7 +278,7 @@ async def test_a_connection_that_allows_no_stream_is_given_up(apns: FakeApns) ->
 
 async def test_stream_numbers_end_and_with_them_the_connection(apns: FakeApns) -> None:
     async with connected(apns) as connection:
-        connection._next_id = (1 << 31) - 1001
+        connection._streams.next_id = (1 << 31) - 1001
         assert isinstance(await connection.send(REQUEST, PAYLOAD), Answer)
         assert connection.room == 0
         assert connection.lost == "drained"

@@ -26,7 +26,12 @@ def shared(kind: bytes, authorization: bytes = b"bearer x") -> SharedHeaders:
     )
 
 
-def expected(headers: SharedHeaders, path: bytes, own: tuple[OwnHeader, ...]) -> list[tuple[bytes, bytes]]:
+ID, EXPIRATION = OwnHeader(b"apns-id"), OwnHeader(b"apns-expiration")
+
+
+def expected(
+    headers: SharedHeaders, path: bytes, own: list[tuple[bytes, bytes]]
+) -> list[tuple[bytes, bytes]]:
     return [
         *((name, value) for name, value, _ in headers.before_path),
         (b":path", path),
@@ -54,15 +59,16 @@ def test_whatever_is_sent_between_them_requests_are_read_as_they_were_meant(seed
             blocks.change_table_size(chance.choice([512, 1024, 4096]))
         headers = chance.choice(kinds)
         path = b"/3/device/" + os.urandom(chance.choice([2, 32, 100, 300])).hex().encode()
-        own = (OwnHeader(b"apns-id", b"1" * 36), OwnHeader(b"apns-expiration", b"%d" % number))
+        values = b"1" * chance.choice([36, 126, 127, 300]), b"%d" % number
+        own = ID.encode(values[0]) + EXPIRATION.encode(values[1])
         found = decoder.decode(blocks.encode_request(headers, path, own), True)
-        assert [(name, value) for name, value, _ in found] == expected(headers, path, own)
+        named = list(zip((ID.name, EXPIRATION.name), values, strict=True))
+        assert [(name, value) for name, value, _ in found] == expected(headers, path, named)
 
 
 def test_what_is_the_same_is_sent_as_references() -> None:
     blocks, headers = RequestBlocks(), shared(b"alert")
-    own = (OwnHeader(b"apns-id", b"1"),)
-    sizes = [len(blocks.encode_request(headers, b"/p", own)) for _ in range(3)]
+    sizes = [len(blocks.encode_request(headers, b"/p", ID.encode(b"1"))) for _ in range(3)]
     assert sizes[0] > sizes[1] == sizes[2]
     assert sizes[2] == 6 + 4 + 1 + 8 + 2
 
@@ -70,6 +76,6 @@ def test_what_is_the_same_is_sent_as_references() -> None:
 def test_a_requests_own_headers_are_never_indexed() -> None:
     """Device tokens must not stay in any table on the way."""
     decoder = new_decoder(1 << 16)
-    block = RequestBlocks().encode_request(shared(b"alert"), b"/secret", (OwnHeader(b"apns-id", b"1"),))
+    block = RequestBlocks().encode_request(shared(b"alert"), b"/secret", ID.encode(b"1"))
     never = {name for name, _, sensitive in decoder.decode(block, True) if sensitive}
     assert never == {b":path", b"apns-id"}

@@ -16,10 +16,13 @@ from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.routers.ntf import unknown_queue_limit
 from tocsin.routers.ntf.event_recorder import EventRecorder
+from tocsin.routers.ntf.events import Attempt
+from tocsin.routers.ntf.unknown_queue_limit import INTERVAL_SECONDS, UnknownQueueLimit
 from tocsin.stores.ntf_records import (
-    LastNotification,
     NotRecorded,
+    PendingNotification,
     ReceivedNotification,
     Recorded,
     Settled,
@@ -41,13 +44,13 @@ TOKEN = TokenRecord(
 RECEIVED = ReceivedNotification(NOTIFIER, NONCE, b"m" * 144, 1.0)
 
 
-def last(*, pending: bool = True) -> LastNotification:
-    return LastNotification(NotifierQueue(LOCATION, NOTIFIER), 1.0, NONCE, b"m" * 144, pending)
+def pending() -> PendingNotification:
+    return PendingNotification(1.0, NONCE, b"text", b"s" * 24, NotifierQueue(LOCATION, NOTIFIER))
 
 
 def ended(outcome: str, attempt: int) -> Settled:
     queue = NotifierQueue(LOCATION, NOTIFIER)
-    return Settled(TOKEN_ID, queue, NONCE, outcome, PushProvider.APNS_PROD, 1.0, attempt)
+    return Settled(TOKEN_ID, b"s" * 24, NONCE, outcome, queue, PushProvider.APNS_PROD, 1.0, attempt)
 
 
 @dataclass
@@ -114,7 +117,7 @@ def test_one_that_came_twice_is_written_once(recording: Recording) -> None:
 
 def test_attempts_are_numbered(recording: Recording) -> None:
     for attempt in (0, 1):
-        recording.recorder.attempted(TOKEN, [last()], attempt)
+        recording.recorder.attempted([Attempt(TOKEN, [pending()], attempt)])
     assert [event.id for event in recording.events()] == [
         f"{recording.notification}.attempted.{attempt}" for attempt in (0, 1)
     ]
@@ -132,11 +135,6 @@ def test_failure_is_an_end_with_a_reason(recording: Recording) -> None:
     [event] = recording.events()
     assert (event.stage, event.reason) == (Stage.FAILED, "token_invalid")
     assert sum(recording.latencies.received_to_accepted.counts) == 0
-
-
-def test_what_only_keeps_a_push_company_is_not_written_again(recording: Recording) -> None:
-    recording.recorder.attempted(TOKEN, [last(), last(pending=False)], 0)
-    assert len(recording.events()) == 1
 
 
 def test_changes_of_tokens_and_subscriptions(recording: Recording) -> None:
@@ -178,7 +176,7 @@ def test_without_a_log_only_latencies_are_kept() -> None:
     latencies = NtfLatencies()
     recorder = EventRecorder(None, None, "router1", latencies)
     recorder.received(ROUTER, [RECEIVED], [Recorded(TOKEN_ID, PushProvider.APNS_PROD, None)])
-    recorder.attempted(TOKEN, [last()], 0)
+    recorder.attempted([Attempt(TOKEN, [pending()], 0)])
     recorder.token_changed(TOKEN, None, TOKEN.status, "TNEW")
     recorder.subscriptions_changed(LOCATION, [(NOTIFIER, SubscriptionState.ACTIVE)], "NSUB")
     recorder.settled([ended("accepted", 0)])
@@ -196,9 +194,32 @@ def test_all_stages_of_a_notification_have_the_pseudonym_of_the_day_it_came(tmp_
     recorder.received(ROUTER, [came], [Recorded(TOKEN_ID, PushProvider.APNS_PROD, None)])
     now = midnight + 1
     queue = NotifierQueue(LOCATION, NOTIFIER)
-    recorder.settled([Settled(TOKEN_ID, queue, NONCE, "accepted", PushProvider.APNS_PROD, midnight - 1)])
+    end = Settled(TOKEN_ID, b"s" * 24, NONCE, "accepted", queue, PushProvider.APNS_PROD, midnight - 1)
+    recorder.settled([end])
     log.close()
     [segment] = (tmp_path / "events").glob(PUBLISHED)
     received, accepted = [decode_event(line) for line in segment.read_bytes().splitlines()]
     assert received.notification == accepted.notification
     assert received.period == accepted.period != keys.current().name
+
+
+def test_one_smp_router_cannot_fill_the_log_with_unknown_queues(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unknown_queue_limit, "EVENTS_PER_INTERVAL", 3)
+    now = [0.0]
+    monkeypatch.setattr(recording.recorder, "_unknown", UnknownQueueLimit(lambda: now[0]))
+
+    def come(count: int, router: RouterAddress = ROUTER) -> None:
+        recording.recorder.received(router, [RECEIVED] * count, [NotRecorded.UNKNOWN_QUEUE] * count)
+
+    come(2)
+    come(2)
+    come(5)
+    recording.recorder.received(ROUTER, [RECEIVED], [Recorded(TOKEN_ID, PushProvider.APNS_PROD, None)])
+    come(2, RouterAddress(Scheme.SMP, RouterLocation(("other.example.com",), "", bytes(32))))
+    assert recording.log.left_out == 6
+    now[0] += INTERVAL_SECONDS
+    come(1)
+    stages = [event.stage for event in recording.events()]
+    assert stages == [Stage.UNKNOWN_QUEUE] * 3 + [Stage.RECEIVED] + [Stage.UNKNOWN_QUEUE] * 3

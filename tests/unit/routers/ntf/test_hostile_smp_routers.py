@@ -44,7 +44,7 @@ from tocsin.protocol.smp.responses import (
     SubscriptionEnded,
 )
 from tocsin.protocol.smp.router_handshake import SmpRouterHandshake
-from tocsin.routers.ntf import smp_subscriber
+from tocsin.routers.ntf import queue_subscriptions
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterIdentity, accept_smp
 
@@ -239,8 +239,8 @@ async def test_a_router_that_never_answers_disturbs_nobody(
     memory_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds the only place for resubscription, but not for good; and when it answers at last all is well."""
-    monkeypatch.setattr(smp_subscriber, "ROUND_AGAIN_SECONDS", 0.05)
-    monkeypatch.setattr(smp_subscriber, "PLACE_SECONDS", 0.05)
+    monkeypatch.setattr(queue_subscriptions, "ROUND_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(queue_subscriptions, "PLACE_SECONDS", 0.05)
     settings = subscriber(response_timeout=0.3, concurrent_resubscriptions=1)
     silent = True
 
@@ -274,7 +274,7 @@ async def test_silent_routers_do_not_take_all_places(
     memory_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A place is waited for, but not for ever: one device may name routers enough to fill them all."""
-    monkeypatch.setattr(smp_subscriber, "PLACE_SECONDS", 0.05)
+    monkeypatch.setattr(queue_subscriptions, "PLACE_SECONDS", 0.05)
 
     def answer(received: ReceivedCommand) -> Response | None:
         return None
@@ -404,7 +404,7 @@ async def test_a_service_that_could_not_be_subscribed_is_tried_again(
     trouble: Response | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NSUBS fails once, in the middle of a session: its queues must not stay without notifications."""
-    monkeypatch.setattr(smp_subscriber, "ROUND_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(queue_subscriptions, "ROUND_AGAIN_SECONDS", 0.05)
     refused = 0
 
     def answer(received: ReceivedCommand) -> Response | None:
@@ -428,7 +428,7 @@ async def test_a_service_that_could_not_be_subscribed_is_tried_again(
 
 async def test_routers_that_nobody_uses_any_more_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that names ever new routers and deletes its subscriptions again makes nothing grow (Appendix B 24)."""
-    monkeypatch.setattr(smp_subscriber, "UNUSED_SECONDS", 0.05)
+    monkeypatch.setattr(queue_subscriptions, "UNUSED_SECONDS", 0.05)
     async with ntf_router(subscriber=subscriber()) as ntf, hostile_smp() as up:
         device = await ntf.active_device()
         for number in range(20):

@@ -8,24 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.protocol.addresses import RouterLocation
-from tocsin.protocol.ntf.pushes import MAX_LIST_BYTES, parse_notification_list
+from tocsin.protocol.ntf.pushes import MAX_LIST_BYTES, notification_text, parse_notification_list
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
-from tocsin.routers.ntf.push_contents import (
-    MOST_NOTIFICATIONS,
-    choose_notifications,
-    code_push_id,
-    message_push_id,
-    periodic_push_id,
-)
-from tocsin.stores.ntf_records import LastNotification
+from tocsin.routers.ntf.push_contents import MOST_NOTIFICATIONS, choose_notifications
+from tocsin.stores.ntf_records import LastNotification, PendingNotification
 
 ROUTER = RouterLocation(("smp.example.com",), "", bytes(32))
 
 
 def last(number: int, *, pending: bool, host_bytes: int = 0, meta_bytes: int = 144) -> LastNotification:
     router = RouterLocation(("h" * host_bytes,), "", bytes(32)) if host_bytes else ROUTER
-    queue = NotifierQueue(router, os.urandom(24))
-    return LastNotification(queue, 1_700_000_000.0 + number, os.urandom(24), os.urandom(meta_bytes), pending)
+    queue, nonce = NotifierQueue(router, os.urandom(24)), os.urandom(24)
+    text = notification_text(queue, 1_700_000_000 + number, nonce, os.urandom(meta_bytes))
+    if pending:
+        return PendingNotification(1_700_000_000.0 + number, nonce, text, os.urandom(24), queue)
+    return LastNotification(1_700_000_000.0 + number, nonce, text)
 
 
 def test_without_anything_pending_nothing_is_pushed() -> None:
@@ -38,7 +35,8 @@ def test_what_was_pushed_before_fills_the_room_newest_last() -> None:
     contents = choose_notifications(notifications)
     assert contents is not None
     # The pending one, and the five newest of the others.
-    assert contents.chosen == (notifications[3], *notifications[4:9])
+    assert contents.chosen == [notifications[3], *notifications[4:9]]
+    assert contents.pending == [notifications[3]]
     assert not contents.more
 
 
@@ -46,7 +44,7 @@ def test_more_than_six_pending_ones_take_turns_oldest_first() -> None:
     notifications = [last(number, pending=True) for number in range(8)]
     contents = choose_notifications(notifications)
     assert contents is not None
-    assert contents.chosen == tuple(notifications[:6])
+    assert contents.chosen == contents.pending == notifications[:6]
     assert contents.more
 
 
@@ -61,14 +59,15 @@ def test_a_list_that_would_be_too_long_is_cut() -> None:
     pending = [last(number, pending=True, host_bytes=255) for number in range(6)]
     contents = choose_notifications(pending)
     assert contents is not None
-    assert contents.chosen == tuple(pending[:5])
+    assert contents.chosen == contents.pending == pending[:5]
     assert contents.more
 
 
 def test_one_that_fits_no_push_is_not_chosen() -> None:
     contents = choose_notifications([last(0, pending=True, meta_bytes=3000)])
     assert contents is not None
-    assert contents.chosen == ()
+    assert contents.chosen == contents.pending == []
+    assert contents.more
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 600)), min_size=1, max_size=20))
@@ -86,28 +85,8 @@ def test_whatever_is_pending_is_chosen_or_more_follows(kinds: list[tuple[bool, i
     assert len(contents.text) <= MAX_LIST_BYTES
     assert list(chosen) == sorted(chosen, key=lambda each: each.received_at)
     taken = [each for each in chosen if each.pending]
-    assert taken == waiting[: len(taken)]
+    assert taken == contents.pending == waiting[: len(taken)]
     assert contents.more == (len(taken) < len(waiting))
     read_back = parse_notification_list(contents.text.decode())
-    assert [(item.queue, item.nonce, item.sealed_meta) for item in read_back] == [
-        (each.queue, each.nonce, each.sealed_meta) for each in chosen
-    ]
-
-
-def test_push_ids_are_uuids_that_repeat_with_their_content() -> None:
-    nonces = [os.urandom(24), os.urandom(24)]
-    assert message_push_id(b"ab", nonces) == message_push_id(b"ab", nonces)
-    different = {
-        message_push_id(b"ab", nonces),
-        message_push_id(b"abab", nonces),
-        message_push_id(b"ab", nonces[::-1]),
-        message_push_id(b"ab", nonces[:1]),
-        code_push_id(b"ab", b"code"),
-        code_push_id(b"ab", b"other"),
-        periodic_push_id(b"ab", 1),
-        periodic_push_id(b"ab", 2),
-    }
-    assert len(different) == 8
-    for push_id in different:
-        assert [len(part) for part in push_id.split("-")] == [8, 4, 4, 4, 12]
-        assert push_id[14] == "8"
+    assert [item.nonce for item in read_back] == [each.nonce for each in chosen]
+    assert [item.text().encode() for item in read_back] == [each.text for each in chosen]

@@ -19,14 +19,19 @@ from tests.doubles.ntf_world import (
     reconnected,
     subscribed_chat,
 )
-from tests.doubles.smp_harness import AUTH, OK, SmpHarness, SmpTestClient
+from tests.doubles.smp_harness import AUTH, OK, SmpHarness, SmpTestClient, until
+from tocsin.clients import SmpClient
+from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import InvalidReason, SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import CheckSubscription
 from tocsin.protocol.ntf.token_commands import CheckToken, DeleteToken, ReplaceToken, VerifyToken
+from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.recipient_commands import DisableNotifications
 from tocsin.push.fake.behaviours import Respond
+from tocsin.routers.ntf import queue_subscriptions
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
+from tocsin.transport.client_sessions import ServiceIdentity
 
 ACTIVE = TokenStatus(TokenState.ACTIVE)
 
@@ -270,6 +275,27 @@ async def test_a_service_after_two_restarts(world: World) -> None:
             await pushes_for(device, [chat], await smp.connect())
             counters = smp.running.state.counters
             assert (counters.notifier_service_subscriptions, counters.notifier_subscriptions) == (1, 0)
+
+
+async def test_a_service_that_another_connection_took_over_is_taken_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ENDS. The reference only logs it, and no notification comes until its next connection."""
+    monkeypatch.setattr(queue_subscriptions, "ROUND_AGAIN_SECONDS", 0.2)
+    async with SmpPlace().running() as smp, world.ntf() as ntf:
+        device = await ntf.active_device(b"abcd")
+        chat = await subscribed_chat(smp, device, await smp.connect(), SubscriptionState.ACTIVE)
+        counters, state = ntf.running.state.counters, ntf.running.subscribers.routers[smp.location].state
+        identity = ServiceIdentity(ntf.credentials, ServiceRole.NOTIFIER)
+        address = RouterAddress(Scheme.SMP, smp.location)
+        async with SmpClient.connect(address, service=identity) as rival:
+            assert await rival.subscribe_service_notifications() == 1
+            await until(lambda: counters.services_taken_over == 1)
+            assert (state.service_count, state.pending_service) == (0, 1)
+            await until(lambda: state.service_count == 1)
+            assert state.pending_service == 0
+            await pushes_for(device, [chat], await smp.connect())
+    assert counters.services_taken_over == 1
 
 
 async def test_new_credentials_after_a_deleted_subscription(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -19,10 +20,11 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import PATIENCE, SmpHarness
 from tocsin.config.ntf_settings import SubscriberSettings
 from tocsin.errors import StoreError
+from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.responses import NotificationReceived
-from tocsin.routers.ntf import smp_subscriber, smp_subscribers
+from tocsin.routers.ntf import queue_subscriptions, smp_subscribers, subscriber_parts
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 from tocsin.stores.ntf_records import SubscriptionPage, UsedRouter
 from tocsin.stores.ntf_store import NtfStore
@@ -51,7 +53,7 @@ async def all_active(device: Device, subscriptions: dict[bytes, bytes]) -> None:
 
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (smp_subscriber, smp_subscribers):
+    for module in (subscriber_parts, smp_subscribers):
         monkeypatch.setattr(module, "STORE_RETRY_SECONDS", 0.01)
 
 
@@ -164,7 +166,7 @@ async def test_N06_too_many_new_queues_are_found_by_another_round(
     open_store: StoreOpening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a router does not answer no more than so many wait in memory."""
-    monkeypatch.setattr(smp_subscriber, "NEW_QUEUES", 5)
+    monkeypatch.setattr(queue_subscriptions, "NEW_QUEUES", 5)
     async with (
         hostile_smp() as smp,
         open_store() as store,
@@ -176,7 +178,7 @@ async def test_N06_too_many_new_queues_are_found_by_another_round(
         await until(lambda: len(smp.asked) == 1)
         queues |= await subscribe_all(device, smp, 30)
         subscriber = ntf.running.subscribers.routers[smp.location]
-        assert len(subscriber._new) == 5
+        assert len(subscriber._queues._new) == 5
         smp.gate.set()
         await all_active(device, queues)
         await until(lambda: subscriber.state.pending == 0 and not subscriber.state.resubscribing)
@@ -250,3 +252,37 @@ async def test_N20_a_store_that_is_away_at_the_start_is_waited_for() -> None:
             async with asyncio.timeout(PATIENCE):
                 await ntf.running.subscribers.started.wait()
             await until(lambda: asked_for(smp) == set(queues))
+
+
+class SlowStore(NtfMemoryStore):
+    """Reads pages of queues when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.asked = 0
+
+    async def queues_to_subscribe(
+        self, router: RouterLocation, after: bytes | None, limit: int, *, with_associated: bool
+    ) -> SubscriptionPage:
+        self.asked += 1
+        await self.gate.wait()
+        return await super().queues_to_subscribe(router, after, limit, with_associated=with_associated)
+
+
+async def test_a_queue_that_comes_during_a_round_is_subscribed_once() -> None:
+    """The round finds it in the store; that it is new as well must not matter."""
+    store = SlowStore()
+    async with hostile_smp() as smp, ntf_router(store, subscriber=small()) as ntf:
+        device = await ntf.active_device()
+        subscriptions = await subscribe_all(device, smp, 1)
+        await until(lambda: store.asked == 1)
+        subscriptions |= await subscribe_all(device, smp, 20)
+        store.gate.set()
+        await all_active(device, subscriptions)
+        await smp.subscribe(device, b"last" * 6)
+        await until(lambda: b"last" * 6 in asked_for(smp))
+        asked = Counter(
+            each.entity_id for each in smp.asked if isinstance(each.command, SubscribeNotifications)
+        )
+        assert set(asked.values()) == {1}

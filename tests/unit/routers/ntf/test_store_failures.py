@@ -39,8 +39,8 @@ from tocsin.routers.ntf import (
     notifications,
     outcome_writer,
     service,
-    smp_subscriber,
     smp_subscribers,
+    subscriber_parts,
 )
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 from tocsin.stores.ntf_store import NtfStore
@@ -96,7 +96,7 @@ READS: Final = frozenset(
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (delivery, delivery_lane, notifications, smp_subscriber, smp_subscribers):
+    for module in (delivery, delivery_lane, notifications, subscriber_parts, smp_subscribers):
         monkeypatch.setattr(module, "STORE_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(outcome_writer, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(service, "EXPIRY_INTERVAL", 0.02)

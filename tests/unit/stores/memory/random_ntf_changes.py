@@ -30,13 +30,15 @@ async def work(store: NtfFolderStore, seed: int, worker: int) -> None:
             owner = await filled(store, name, *((name, number) for number in range(QUEUES)))
             tell("token", owner.token_id.hex())
         nonce = filler((name, step), 24)
-        at = queue((name, chance.randrange(QUEUES)))
+        number = chance.randrange(QUEUES)
+        at = queue((name, number))
         came = ReceivedNotification(at.notifier_id, nonce, filler(nonce, 144), 1000.0 + step)
         [result] = await store.add_notifications(ROUTER, [came])
         assert isinstance(result, Recorded)
         tell("came", nonce.hex(), "-" if result.superseded is None else result.superseded.hex())
         if chance.random() < 0.5:
-            await store.settle([Settled(owner.token_id, at, nonce, "accepted")])
+            subscription_id = filler(("subscription", (name, number)), 24)
+            await store.settle([Settled(owner.token_id, subscription_id, nonce, "accepted", at)])
             tell("settled", nonce.hex())
         if step % 50 == 49 and chance.random() < 0.5:
             await store.delete_token(owner.token_id)

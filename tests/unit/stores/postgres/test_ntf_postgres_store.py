@@ -327,3 +327,19 @@ async def test_a_restart_of_the_database_is_survived(monkeypatch: pytest.MonkeyP
             await store.close()
         finally:
             await asyncio.to_thread(again.cleanup)
+
+
+async def test_a_default_of_asynchronous_commits_is_overruled_for_every_transaction(url: str) -> None:
+    """The pool's own way of resetting a connection took it back after the first one."""
+    connection = await asyncpg.connect(url)
+    name = await connection.fetchval("SELECT current_database()")
+    await connection.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
+    await connection.close()
+    store = await open_ntf_postgres_store(url, pool_size=1)
+    try:
+        for _ in range(3):
+            row = await store._clients.fetchrow("SHOW synchronous_commit")
+            assert row is not None
+            assert row[0] == "on"
+    finally:
+        await store.close()

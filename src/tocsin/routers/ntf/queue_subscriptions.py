@@ -1,0 +1,302 @@
+"""Subscribing to the queues of one SMP router (ntf.md 4.5, 4.8, 4.9).
+
+Theory of operation. The store says which queues are wanted; nothing is kept here per queue. Each session begins by
+subscribing to all of them: the service first, if we have one there, then the rest page by page. Queues that come
+later (SNEW) are subscribed as they come; when too many wait they are left to another round through the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from tocsin.clients import SmpClient
+from tocsin.clients.requests import Outcome, RouterRefused
+from tocsin.crypto.keys import private_key_from_der
+from tocsin.errors import (
+    BadKey,
+    ConnectionLost,
+    LocalProtocolError,
+    ResponseTimeout,
+    TocsinError,
+    UnexpectedResponse,
+)
+from tocsin.protocol.error_codes import ErrorCode
+from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus
+from tocsin.protocol.router_answers import Done, Refused
+from tocsin.protocol.sessions import ServiceSession
+from tocsin.protocol.smp.notifier_commands import SubscribeServiceNotifications
+from tocsin.protocol.smp.responses import ServiceSubscribed, Subscribed
+from tocsin.routers.ntf.subscriber_parts import SmpRouterInUse
+from tocsin.routers.ntf.subscription_errors import smp_error_text
+from tocsin.stores.ntf_records import UsedRouter
+
+NEW_QUEUES: Final = 10_000
+"""New queues waiting to be subscribed; beyond it they are found in the store, in another round."""
+ROUND_AGAIN_SECONDS: Final = 30.0
+"""After a round in which an SMP router did not answer for some queues, and after the loss of our service."""
+PLACE_SECONDS: Final = 30.0
+"""So long a round waits for its place at most: routers that do not answer must not keep all places for themselves."""
+UNUSED_SECONDS: Final = 600.0
+"""How often a connection on which nothing new is asked for is looked at, whether anybody still needs it."""
+
+_NO_KEY: Final = SubscriptionFailed("CryptoError")
+
+logger = logging.getLogger(__name__)
+
+
+class QueueSubscriptions:
+    """Of one SMP router."""
+
+    def __init__(self, router: SmpRouterInUse) -> None:
+        self._router = router
+        self._state = router.state
+        self._new: dict[bytes, bytes] = {}
+        self._round_wanted = False
+        self._service_wanted = False
+        self._service_lost = False
+        """It will be wanted soon; a router may say so as often as it likes."""
+        self._awake = asyncio.Event()
+
+    def add(self, notifier_id: bytes, notifier_key: bytes) -> None:
+        """The queue is in the store already."""
+        if len(self._new) < NEW_QUEUES:
+            self._new[notifier_id] = notifier_key
+            self._state.pending += 1
+        else:
+            self._round_wanted = True
+        self._awake.set()
+
+    def forget_wishes(self) -> None:
+        """All of them are in the store, with which the next round begins."""
+        self._new.clear()
+        self._round_wanted = self._service_wanted = False
+
+    async def unused(self) -> bool:
+        """Nothing is wanted of the router. `add` has not been called then since the last look at the store."""
+        used = await self._router.until_stored(lambda: self._router.store.used_router(self._router.location))
+        wanted = used is not None and used.associated_count + used.individual_count
+        return not (wanted or self._new or self._round_wanted)
+
+    async def run(self, client: SmpClient) -> None:
+        """Until nobody needs the connection."""
+        await self._round(client)
+        while True:
+            if self._round_wanted:
+                await self._round(client)
+            elif self._service_wanted:
+                await self._take_service_back(client)
+            elif self._new:
+                batch = list(self._new.items())[: self._router.parts.settings.batch]
+                for notifier_id, _ in batch:
+                    del self._new[notifier_id]
+                await self._subscribe_queues(client, batch)
+            else:
+                self._awake.clear()
+                try:
+                    async with asyncio.timeout(UNUSED_SECONDS):
+                        await self._awake.wait()
+                except TimeoutError:
+                    if await self.unused():
+                        return
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        """One of the places for resubscription, or none if it is not to be had soon."""
+        places = self._router.parts.places
+        try:
+            async with asyncio.timeout(PLACE_SECONDS):
+                await places.acquire()
+        except TimeoutError:
+            yield
+            return
+        try:
+            yield
+        finally:
+            places.release()
+
+    async def _round(self, client: SmpClient) -> None:
+        """Everything that the store wants subscribed."""
+        self.forget_wishes()
+        async with self._place():
+            self._state.resubscribing = True
+            self._state.subscribed = self._state.service_count = 0
+            used = await self._router.until_stored(
+                lambda: self._router.store.used_router(self._router.location)
+            )
+            by_service = used is not None and await self._subscribe_service(client, used)
+            self._state.pending = 0
+            if used is not None:
+                self._state.pending = used.individual_count + (0 if by_service else used.associated_count)
+            after: bytes | None = None
+            while True:
+                page = await self._router.until_stored(
+                    lambda after=after: self._router.store.queues_to_subscribe(  # type: ignore[misc]
+                        self._router.location,
+                        after,
+                        self._router.parts.settings.page,
+                        with_associated=not by_service,
+                    )
+                )
+                if self._new:  # came during this round, and the store has them already
+                    for notifier_id, _ in page.queues:
+                        self._new.pop(notifier_id, None)
+                for start in range(0, len(page.queues), self._router.parts.settings.batch):
+                    batch = page.queues[start : start + self._router.parts.settings.batch]
+                    await self._subscribe_queues(client, batch)
+                after = page.cursor
+                if after is None:
+                    break
+            self._state.resubscribing = False
+
+    def service_ended(self, service: ServiceSession | None, service_id: bytes) -> None:
+        """ENDS: another connection of our service has its queues now. They are taken back, but not at once.
+
+        Two NTF routers with one certificate would otherwise take them from each other without a pause.
+        """
+        if service is None or service.service_id != service_id:
+            logger.info("%s ended a service that is not ours", self._router.address.name)
+            return
+        self._router.parts.counters.services_taken_over += 1
+        self._state.pending_service = max(self._state.pending_service, self._state.service_count)
+        self._state.service_count = 0
+        if self._service_lost:
+            return
+        self._service_lost = True
+        logger.warning("%s: another connection took our service over", self._router.address.name)
+
+        def again() -> None:
+            self._service_lost = False
+            self._service_wanted = True
+            self._awake.set()
+
+        asyncio.get_running_loop().call_later(ROUND_AGAIN_SECONDS, again)
+
+    async def _take_service_back(self, client: SmpClient) -> None:
+        self._service_wanted = False
+        used = await self._router.until_stored(lambda: self._router.store.used_router(self._router.location))
+        if used is not None and not await self._subscribe_service(client, used):
+            self._round_wanted = True  # it is void: one by one
+
+    async def _subscribe_service(self, client: SmpClient, used: UsedRouter) -> bool:
+        """NSUBS, if we have a service there; False if all its queues are to be subscribed one by one."""
+        self._state.pending_service = 0
+        if used.service_id is None:
+            return False
+        service = client.session.service
+        if service is None or service.service_id != used.service_id:
+            await self._forget_service("this session is not one of the service")
+            return False
+        self._state.pending_service = used.associated_count
+        try:
+            command = SubscribeServiceNotifications(used.associated_count, used.associated_hash)
+            answer = await client.ask(ServiceSubscribed, command, service.service_id)
+        except RouterRefused as error:
+            if error.error is ErrorCode.SERVICE or error.error is ErrorCode.AUTH:
+                self._state.pending_service = 0
+                await self._forget_service(str(error))
+                return False
+            self._state.last_error = str(error)
+            self._later_again()
+            return True
+        except (ResponseTimeout, UnexpectedResponse) as error:
+            self._state.last_error = str(error)
+            self._later_again()
+            return True
+        self._compare(used, answer)
+        return True
+
+    def _compare(self, used: UsedRouter, answer: ServiceSubscribed) -> None:
+        """The router's idea of our queues and ours; the pipeline repairs what differs."""
+        self._state.service_count = answer.count
+        self._state.pending_service = 0
+        self._state.drift = answer.count - used.associated_count
+        hash_differs = any(answer.ids_hash) and answer.ids_hash != used.associated_hash
+        if self._state.drift or hash_differs:
+            self._router.parts.counters.service_drifts += 1
+            logger.warning(
+                "%s has %d queues for our service, we have %d%s",
+                self._router.address.name,
+                answer.count,
+                used.associated_count,
+                "" if self._state.drift else " others",
+            )
+
+    async def _forget_service(self, why: str) -> None:
+        self._router.parts.counters.services_forgotten += 1
+        logger.warning("%s: queues are subscribed one by one: %s", self._router.address.name, why)
+        await self._router.until_stored(lambda: self._router.store.forget_service(self._router.location))
+
+    async def _subscribe_queues(self, client: SmpClient, queues: Sequence[tuple[bytes, bytes]]) -> None:
+        service = client.session.service
+        ours, alone = [], []
+        failed: list[tuple[bytes, SubscriptionStatus]] = []
+        notifiers = []
+        for notifier_id, key in queues:
+            try:
+                notifiers.append((notifier_id, private_key_from_der(key)))
+            except BadKey:  # a damaged row concerns no other queue
+                failed.append((notifier_id, _NO_KEY))
+        async for answer in client.subscribe_notifications(notifiers):
+            notifier_id, outcome = answer.request.entity_id, answer.outcome
+            match outcome:
+                case Subscribed(service_id) if service is not None and service_id == service.service_id:
+                    ours.append(notifier_id)
+                case Subscribed() | Done():
+                    alone.append(notifier_id)
+                case ConnectionLost():
+                    raise outcome
+                case ResponseTimeout():
+                    self._later_again()
+                case _:
+                    failed.append((notifier_id, _status(outcome)))
+        self._state.subscribed += len(alone)
+        self._state.service_count += len(ours)
+        self._state.pending = max(0, self._state.pending - len(queues))
+        self._router.parts.counters.queues_subscribed += len(alone) + len(ours)
+        self._router.parts.counters.queues_refused += len(failed)
+        if alone:
+            await self._router.until_stored(
+                lambda: self._router.store.subscribed(self._router.location, alone, None)
+            )
+            self._router.tell([(each, SubscriptionState.ACTIVE) for each in alone], "NSUB")
+        if ours and service is not None:
+            service_id = service.service_id
+            await self._router.until_stored(
+                lambda: self._router.store.subscribed(self._router.location, ours, service_id)
+            )
+            self._router.tell([(each, SubscriptionState.ACTIVE) for each in ours], "NSUB by the service")
+        if failed:
+            await self._router.until_stored(
+                lambda: self._router.store.set_statuses(self._router.location, failed)
+            )
+            self._router.tell(failed, "NSUB")
+
+    def _later_again(self) -> None:
+        """Some queues got no answer: one more round, but not at once."""
+
+        def again() -> None:
+            self._round_wanted = True
+            self._awake.set()
+
+        asyncio.get_running_loop().call_later(ROUND_AGAIN_SECONDS, again)
+
+
+def _status(outcome: Outcome) -> SubscriptionStatus:
+    """What an answer to NSUB that is none of the good ones makes of a subscription (ntf.md 4.5)."""
+    match outcome:
+        case Refused(error=ErrorCode.AUTH):
+            return SubscriptionState.AUTH
+        case Refused(error=ErrorCode.SERVICE):
+            return SubscriptionState.SERVICE
+        case Refused(error):
+            return SubscriptionFailed(f"SMP error {smp_error_text(error)}")
+        case LocalProtocolError():
+            return _NO_KEY
+        case TocsinError() if not isinstance(outcome, UnexpectedResponse):
+            return SubscriptionFailed("ResponseError")
+        case _:
+            return SubscriptionFailed(f'UnexpectedResponse "Right {outcome.tag.decode()}"')

@@ -17,6 +17,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from bench.pipeline_ingest import measure_ingest
+from bench.pipeline_scaling import measure_scaling
+from bench.pipeline_yardstick import measure_duckdb
 from bench.process_tree import cpu_seconds, spent
 from bench.results import Result, show
 from tocsin.pipeline.jobs.build import build
@@ -27,7 +30,10 @@ from tocsin.pipeline.tables import EVENTS_TABLE
 from tocsin.pipeline.transforms.event_lines import as_table
 
 EVENTS: Final = 20_000_000
+QUICK_EVENTS: Final = 100_000
 BUILD_CPU: Final = 60.0
+SECONDS: Final = 60
+QUICK_SECONDS: Final = 6
 
 
 def make_events(spark: SparkSession, lake: Lake, events: int, seed: int = 1) -> int:
@@ -63,14 +69,20 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=EVENTS, help="how many (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="a smoke run")
     options = parser.parse_args()
-    wanted = 200_000 if options.quick else options.events
-    with tempfile.TemporaryDirectory() as folder:
-        lake = Lake(Path(folder))
+    wanted = QUICK_EVENTS if options.quick else options.events
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        lake = Lake(folder / "lake")
         settings = SparkSettings("bench", master="local[2]", memory="6g", shuffle_partitions=8)
         with spark_session(settings) as spark:
             events = make_events(spark, lake, wanted)
             print(f"{events:,} events made", file=sys.stderr)
-            results = measure_build(spark, lake, events)
+            results += measure_build(spark, lake, events)
+            results += measure_duckdb(lake, folder)
+            results += measure_ingest(spark, folder, QUICK_SECONDS if options.quick else SECONDS)
+        if not options.quick:
+            results += measure_scaling(lake, folder)
     show("pipeline", results)
 
 

@@ -12,6 +12,7 @@ PERIOD = "20772-0123abcd"
 NOON = 1_794_744_000_000_000
 """Microseconds: 2026-11-15 12:00 UTC."""
 SECOND = 1_000_000
+BEST_END_FIRST = (Stage.ACCEPTED, Stage.FAILED, Stage.SHED, Stage.SUPERSEDED)
 NTF_STAGES = frozenset(
     {
         Stage.RECEIVED,
@@ -106,16 +107,24 @@ def write_segment(folder: Path, number: int, events: Sequence[DeliveryEvent]) ->
 
 
 def recount(events: Iterable[DeliveryEvent]) -> dict[str, int]:
-    """The accounting, without Spark: repeats of an event do not count."""
+    """The accounting, without Spark: repeats of an event do not count, of two ends the better one does."""
     stages: dict[tuple[str, str], set[str]] = defaultdict(set)
+    receipts: dict[tuple[str, str], set[int]] = defaultdict(set)
     for each in events:
         if each.notification:
             stages[each.period, each.notification].add(each.stage)
-    reached = [set(found) for found in stages.values()]
+            if each.stage == Stage.RECEIVED:
+                receipts[each.period, each.notification].add(each.at)
+    twice = 0
+    reached = []
+    for key, found in stages.items():
+        ends = [stage for stage in BEST_END_FIRST if stage in found]
+        twice += len(ends) > 1 and len(receipts[key]) < 2
+        reached.append((found - ENDS) | set(ends[:1]))
     account = {
         str(stage): sum(stage in found for found in reached) for stage in sorted({Stage.RECEIVED, *ENDS})
     }
     account["pending"] = sum(Stage.RECEIVED in found and not found & ENDS for found in reached)
     ended = sum(account[stage] for stage in ENDS)
-    account["difference"] = account[Stage.RECEIVED] - account["pending"] - ended
+    account["difference"] = account[Stage.RECEIVED] - account["pending"] - ended - twice
     return account

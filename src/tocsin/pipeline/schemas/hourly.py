@@ -30,12 +30,14 @@ def counts(*names: str) -> list[StructField]:
 FUNNEL_HOURLY: Final = StructType(
     [
         *GROUP,
-        *counts(*STAGES, "pending", "ends_twice", "ends_unreceived", "difference", "tokens"),
+        *counts(*STAGES, "pending", "redelivered", "ends_twice", "ends_unreceived", "difference", "tokens"),
         *HOUR,
     ]
 )
-"""received = accepted + superseded + failed + shed + pending + difference. A difference that is not 0 is a bug or a
-loss: notifications with two ends (less one each), less those that ended but were never received."""
+"""Of notifications: received = accepted + superseded + failed + shed + pending + difference. Each counts once, also if
+an SMP router sent it again (`redelivered`) and the second receipt had an end of its own: accepted before failed before
+shed before superseded. A difference that is not 0 is a bug or a loss: notifications that ended without having been
+received (`ends_unreceived`), or twice without having been received twice (`ends_twice`)."""
 
 OUTCOMES_HOURLY: Final = StructType(
     [*GROUP, StructField("outcome", StringType()), StructField("reason", StringType()), *counts("n"), *HOUR]

@@ -37,7 +37,8 @@ IDENTITY: Final = NOTIFICATION
 MOMENTS: Final = tuple(moment(stage) for stage in STAGES)
 TEXTS: Final = ("period", "smp_host", "provider", "priority", "reason")
 """Of few different values. Like the hashes the same in all events of a notification, or missing."""
-NUMBERS: Final = ("size", "attempts")
+NUMBERS: Final = ("size", "attempts", "last_received_at")
+"""The last: later than `received_at` if the SMP router sent the notification again, since it was not sure."""
 
 NOTIFICATIONS: Final = StructType(
     [

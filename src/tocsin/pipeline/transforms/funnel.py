@@ -9,9 +9,9 @@ from tocsin.observability.delivery_events import ENDS, Stage
 from tocsin.pipeline.schemas.hourly import FUNNEL_HOURLY, OUTCOMES_HOURLY
 from tocsin.pipeline.schemas.notifications import STAGES
 from tocsin.pipeline.transforms.host_hours import GROUP, with_large_hosts
-from tocsin.pipeline.transforms.notifications import reached
+from tocsin.pipeline.transforms.notifications import outcome
 
-COUNTS = (*STAGES, "pending", "ends_twice", "ends_unreceived", "tokens")
+COUNTS = (*STAGES, "pending", "redelivered", "ends_twice", "ends_unreceived", "tokens")
 
 
 def funnel_hourly(hours: DataFrame, sizes: DataFrame) -> DataFrame:
@@ -23,15 +23,15 @@ def funnel_hourly(hours: DataFrame, sizes: DataFrame) -> DataFrame:
 
 def outcomes_hourly(notifications: DataFrame, sizes: DataFrame) -> DataFrame:
     """Every end with its reason."""
-    outcome = F.coalesce(*(F.when(reached(stage), F.lit(str(stage))) for stage in sorted(ENDS)))
-    ended = notifications.select(*GROUP, outcome.alias("outcome"), "reason").where("outcome IS NOT NULL")
+    reason = F.when(outcome() != Stage.ACCEPTED, F.col("reason")).alias("reason")
+    ended = notifications.select(*GROUP, outcome().alias("outcome"), reason).where("outcome IS NOT NULL")
     counted = ended.groupBy(*GROUP, "outcome", "reason").agg(F.count("*").alias("n"))
     shown = with_large_hosts(counted, sizes).groupBy(*GROUP, "outcome", "reason")
     return shown.agg(F.sum("n").alias("n")).select(*OUTCOMES_HOURLY.names)
 
 
 def _difference() -> Column:
-    total = F.col(Stage.RECEIVED) - F.col("pending")
+    total = F.col(Stage.RECEIVED) - F.col("pending") - F.col("ends_twice")
     for stage in sorted(ENDS):
         total = total - F.col(stage)
     return total

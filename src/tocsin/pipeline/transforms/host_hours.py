@@ -10,11 +10,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tocsin.observability.delivery_events import Stage
+from tocsin.observability.delivery_events import ENDS, Stage
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
 from tocsin.pipeline.schemas.notifications import STAGES, moment
 from tocsin.pipeline.tables import BY_HOUR
-from tocsin.pipeline.transforms.notifications import ends, pending, reached
+from tocsin.pipeline.transforms.notifications import ends, outcome, pending, reached, redelivered
 
 GROUP: Final = (*BY_HOUR, "smp_host", "provider")
 LEGS: Final[dict[str, tuple[Stage, Stage]]] = {
@@ -42,9 +42,13 @@ def host_hours(notifications: DataFrame) -> DataFrame:
     minute = F.pmod(F.floor(received_at / MINUTE), F.lit(60)).cast("int")
     times = [F.col(moment(end)) - F.col(moment(start)) for start, end in LEGS.values()]
     return notifications.groupBy(*GROUP).agg(
-        *(F.count_if(reached(stage)).alias(stage) for stage in STAGES),
+        *(
+            F.count_if(outcome() == stage if stage in ENDS else reached(stage)).alias(stage)
+            for stage in STAGES
+        ),
         F.count_if(pending()).alias("pending"),
-        F.count_if(ends() > 1).alias("ends_twice"),
+        F.count_if(redelivered()).alias("redelivered"),
+        F.count_if((ends() > 1) & ~redelivered()).alias("ends_twice"),
         F.count_if((ends() > 0) & ~reached(Stage.RECEIVED)).alias("ends_unreceived"),
         F.approx_count_distinct("token").alias("tokens"),
         F.bit_or(F.call_function("shiftleft", F.lit(1).cast("long"), minute)).alias("minutes"),
@@ -72,5 +76,7 @@ def large_hosts(hours: DataFrame, *, smallest: int) -> DataFrame:
 
 
 def _sketch(time: Column) -> Column:
-    gone = F.when(time.isNotNull(), F.greatest(time, F.lit(0)))  # greatest alone would take a missing time for 0
+    gone = F.when(
+        time.isNotNull(), F.greatest(time, F.lit(0))
+    )  # greatest alone would take a missing time for 0
     return F.kll_sketch_agg_bigint(gone, SKETCH_SIZE)

@@ -24,6 +24,8 @@ from tocsin.pipeline.schemas.notifications import (
     moment,
 )
 
+BEST_END_FIRST = (Stage.ACCEPTED, Stage.FAILED, Stage.SHED, Stage.SUPERSEDED)
+assert set(BEST_END_FIRST) == ENDS
 BAD_ENDS = (Stage.FAILED, Stage.SHED, Stage.DROPPED)
 CODED = (*IDENTITY, *HASHES, *TEXTS, *NUMBERS, *MOMENTS)
 
@@ -45,6 +47,7 @@ def coded_events(events: DataFrame, *, stages: Collection[str], texts: Collectio
     numbers = {
         "size": F.col("size"),
         "attempts": F.when(F.col("stage") == Stage.ATTEMPTED, F.col("attempt")).otherwise(0),
+        "last_received_at": F.when(F.col("stage") == Stage.RECEIVED, F.col("at")),
     }
     coded = {
         **{name: F.col(name) for name in (*IDENTITY, *HASHES)},
@@ -98,11 +101,20 @@ def decoded(rows: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def ends() -> Column:
-    """How many ends a notification has at the NTF router: 1, or 0 while it is pending."""
+    """How many ends a notification has at the NTF router: 0 while it is pending, 1, or more if it was redelivered."""
     total = F.lit(0)
-    for stage in sorted(ENDS):
+    for stage in BEST_END_FIRST:
         total = total + reached(stage).cast("int")
     return total
+
+
+def outcome() -> Column:
+    """The end that counts: the best one, if it came twice and ended twice."""
+    return F.coalesce(*(F.when(reached(stage), F.lit(str(stage))) for stage in BEST_END_FIRST))
+
+
+def redelivered() -> Column:
+    return F.col("last_received_at") > F.col(moment(Stage.RECEIVED))
 
 
 def reached(stage: Stage) -> Column:

@@ -50,6 +50,18 @@ def test_two_ends_of_a_notification_are_a_difference(spark: SparkSession) -> Non
     assert (row.ends_twice, row.difference) == (1, -1)
 
 
+def test_a_notification_that_was_sent_again_counts_once_by_its_better_end(spark: SparkSession) -> None:
+    written = [
+        event(Stage.RECEIVED),
+        event(Stage.ACCEPTED, at=NOON + 10),
+        event(Stage.RECEIVED, at=NOON + 20),
+        event(Stage.SUPERSEDED, at=NOON + 30),
+    ]
+    [row] = funnel_hourly(*hours_of(spark, written)).collect()
+    assert (row.received, row.accepted, row.superseded, row.redelivered) == (1, 1, 0, 1)
+    assert (row.ends_twice, row.difference) == (0, 0)
+
+
 def test_an_end_without_a_beginning_is_a_difference(spark: SparkSession) -> None:
     [row] = funnel_hourly(*hours_of(spark, [event(Stage.ACCEPTED)])).collect()
     assert (row.ends_unreceived, row.received, row.difference) == (1, 0, -1)

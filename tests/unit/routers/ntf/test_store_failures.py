@@ -212,7 +212,8 @@ class Life:
         while (await device.status()).state is not TokenState.INVALID:
             await device.ask(CheckToken())
         await device.register()
-        assert await device.ask(VerifyToken(await device.code())) == OK
+        while await device.ask(VerifyToken(await device.code())) != OK:
+            pass  # a TNEW whose end the router did not learn of was repeated, with another code
 
 
 def failing(world: World, life: Life, methods: tuple[str, ...], times: int, after_the_work: bool) -> World:

@@ -1,0 +1,177 @@
+"""What the `deliver` job sustains: due pushes handed over at an even rate, a sink as the provider, all on this machine.
+
+python -m bench.pipeline_deliver                    10,000 a second for 20 seconds
+python -m bench.pipeline_deliver --rate 2000 --seconds 5
+
+The latency is that from handing over until the router knows the outcome: it contains the provider's answer and the
+way back. The CPU is that of everything: router's side, Spark, executors, sink.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bench.process_tree import spent
+from bench.results import Result, show
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.pushes import notification_text
+from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.push.fake.web_certificate import make_web_certificate
+from tocsin.push.provider import Accepted, PushOutcome
+from tocsin.routers.ntf.handover import HandOver
+from tocsin.routers.ntf.handover_key import handover_key
+from tocsin.routers.surroundings import SystemRandomness
+from tocsin.stores.ntf_records import DuePush, PendingNotification, TokenRecord
+
+RATE: Final = 10_000
+SECONDS: Final = 20.0
+WARM_UP: Final = 10.0
+LIMIT_MS: Final = 1000.0
+TOKENS: Final = 30_000
+TTL: Final = 86_400.0
+START_SECONDS: Final = 120.0
+
+
+def measure_deliver(folder: Path, rate: int = RATE, seconds: float = SECONDS) -> list[Result]:
+    """In a folder of its own, with a Spark of its own."""
+    web = make_web_certificate(["localhost"], datetime.now(UTC))
+    (folder / "apns.crt").write_bytes(web.certificate)
+    (folder / "apns.key").write_bytes(web.private_key)
+    with sink(folder) as port:
+        ini = folder / "ntf-server.ini"
+        ini.write_text(
+            "[TOCSIN]\ndelivery_engine: spark\ndelivery_handover: handover\napns_prod_host: off\n"
+            f"apns_dev_host: off\napns_test_host: localhost\napns_test_port: {port}\n"
+            "apns_test_ca_file: apns.crt\n"
+        )
+        key = handover_key(folder / "handover-keys")
+        router = HandOver(folder / "handover", key, SystemRandomness())
+        with deliver_job(ini, folder / "lake"):
+            return asyncio.run(_measure(router, rate, seconds))
+
+
+@contextmanager
+def sink(folder: Path) -> Iterator[int]:
+    command = [sys.executable, "-m", "bench.deliver_sink", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+@contextmanager
+def deliver_job(ini: Path, lake: Path) -> Iterator[None]:
+    command = [sys.executable, "-m", "tocsin", "pipeline", "deliver", "--config", ini, "--lake", lake]
+    with subprocess.Popen([*map(str, command), "--master", "local[2]"], stdout=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _due(router: RouterLocation, number: int) -> DuePush:
+    """One notification for one token, as most pushes are."""
+    token = TokenRecord(
+        number.to_bytes(24, "big"),
+        DeviceToken(PushProvider.APNS_TEST, os.urandom(32).hex().encode()),
+        TokenStatus(TokenState.ACTIVE),
+        b"",
+        b"",
+        os.urandom(32),
+        b"",
+    )
+    queue, nonce, now = NotifierQueue(router, os.urandom(24)), os.urandom(24), time.time()
+    text = notification_text(queue, int(now), nonce, os.urandom(144))
+    return DuePush(token, (PendingNotification(now, nonce, text, os.urandom(24), queue),))
+
+
+class _Handing:
+    """Hands over evenly, and notes how long each took."""
+
+    def __init__(self, router: HandOver) -> None:
+        self._router = router
+        location = RouterLocation(("smp.example.com",), "", bytes(32))
+        self._dues = [_due(location, number) for number in range(TOKENS)]
+        self.given = self.accepted = self.late = 0
+        self.seconds: list[float] = []
+
+    async def at(self, rate: float, seconds: float) -> None:
+        began, given = time.monotonic(), 0
+        while (elapsed := time.monotonic() - began) < seconds:
+            due = int(elapsed * rate) - given
+            if due > self._router.room:
+                self.late += due - self._router.room
+            for _ in range(min(due, self._router.room)):
+                self._give()
+                given += 1
+            await asyncio.sleep(0.01)
+
+    def _give(self) -> None:
+        due = self._dues[self.given % TOKENS]
+        self.given += 1
+        self._router.give(due, TTL, partial(self._answered, time.monotonic()))
+
+    def _answered(self, given_at: float, outcome: PushOutcome, _taken: int, _more: bool) -> None:
+        self.accepted += isinstance(outcome, Accepted)
+        self.seconds.append(time.monotonic() - given_at)
+
+    async def answered(self, seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            while self._router.waiting:  # noqa: ASYNC110 - a benchmark may look now and then
+                await asyncio.sleep(0.02)
+
+
+async def _measure(router: HandOver, rate: int, seconds: float) -> list[Result]:
+    handing = _Handing(router)
+    running = asyncio.create_task(router.run())
+    await handing.at(100, 1)
+    await handing.answered(START_SECONDS)  # Spark has started
+    await handing.at(rate, WARM_UP)  # what runs often is compiled
+    await handing.answered(START_SECONDS)
+    handing.given = handing.accepted = handing.late = 0
+    handing.seconds.clear()
+    with spent() as figures:
+        await handing.at(rate, seconds)
+        await handing.answered(START_SECONDS)
+    running.cancel()
+    ordered = sorted(handing.seconds)
+    p50, p99 = (ordered[len(ordered) * percent // 100] * 1000 for percent in (50, 99))
+    sustained = handing.accepted / figures.wall
+    name = f"deliver at {rate:,}/s"
+    return [
+        Result(f"{name}: accepted a second", sustained, "pushes/s", rate / sustained, 1.1),
+        Result(f"{name}: hand-over to outcome, median", p50, "ms"),
+        Result(f"{name}: hand-over to outcome, 99 %", p99, "ms", p99 / LIMIT_MS, 1.0),
+        Result(f"{name}: CPU of everything", figures.cpu / figures.wall, "cores"),
+        Result(f"{name}: not accepted", float(len(ordered) - handing.accepted), "pushes"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.pipeline_deliver", description=__doc__)
+    parser.add_argument("--rate", type=int, default=RATE, help="a second (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="default: %(default)s")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        show("deliver", measure_deliver(Path(folder), options.rate, options.seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""SMP and NTF router as processes, a fake push provider, devices and senders: a whole delivery, to be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.doubles.ntf_harness import Device
+from tests.doubles.ntf_process import NtfFolders, NtfProcess
+from tests.doubles.routers import HOST
+from tests.doubles.smp_harness import OK, Notifier, Queue, SmpTestClient
+from tests.doubles.smp_process import SmpFolders, SmpProcess
+from tocsin.crypto.boxes import box_key
+from tocsin.errors import TransportError
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.pushes import MessagePush, Push, parse_push_json, unseal_notifications
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.protocol.smp.delivered_messages import unseal_meta
+from tocsin.protocol.smp.queue_modes import SubscriptionMode
+from tocsin.protocol.smp.responses import MessageReceived
+from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
+from tocsin.push.fake.server import FakeApns, running_fake_apns
+
+DEVICES, QUEUES_EACH = 3, 8
+PATIENCE = 20.0
+
+
+@dataclass
+class Chat:
+    """One queue, from its sender to the device that is notified of it."""
+
+    queue: Queue
+    notifier: Notifier
+    device: Device
+    answered: int = 0
+    """The number in the newest message whose SEND was answered."""
+    tried: int = 0
+    numbers: dict[bytes, int] = field(default_factory=dict)
+    """By message id, as the recipient got them."""
+    notified: int = 0
+    """The number in the newest message that the device was notified of."""
+
+
+class Everything:
+    """The three parts, and whoever uses them."""
+
+    def __init__(self, folder: Path, ntf: dict[str, Any], smp: dict[str, Any] | None = None) -> None:
+        """`ntf` and `smp` are settings of the routers."""
+        self._ntf_settings = ntf
+        self._smp_settings = smp or {}
+        self._smp_folders = SmpFolders(folder / "smp")
+        self._ntf_folders = NtfFolders(folder / "ntf")
+        self._apns_folder = folder / "apns"
+        self._stack = AsyncExitStack()
+        self.smp: SmpProcess | None = None
+        self.ntf: NtfProcess | None = None
+        self.apns: FakeApns | None = None
+        self._smp_port = self._ntf_port = 0
+        self._read = 0
+        self._told: dict[bytes, Chat] = {}
+        """Messages that a push told of, by message id, until it is known which they are."""
+        self.chats: list[Chat] = []
+        self.kills: dict[str, int] = {"smp": 0, "ntf": 0, "apns": 0}
+
+    async def start(self) -> None:
+        self.apns = await self._stack.enter_async_context(running_fake_apns(self._apns_folder))
+        await self.start_smp()
+        await self.start_ntf()
+
+    async def stop(self) -> None:
+        for process in (self.ntf, self.smp):
+            if process is not None:
+                await process.kill()
+        await self._stack.aclose()
+
+    async def start_smp(self) -> None:
+        settings = {"message_quota": 100_000, "notification_interval": 0.02, **self._smp_settings}
+        self.smp = await self._smp_folders.start(port=self._smp_port, **settings)
+        self._smp_port = self.smp.port
+
+    async def start_ntf(self) -> None:
+        assert self.apns is not None
+        settings: dict[str, Any] = {
+            "port": self._ntf_port,
+            "apns_test_host": "localhost",
+            "apns_test_port": self.apns.port,
+            "apns_test_ca_file": self.apns.ca_file,
+            "apns_prod_host": "off",
+            "apns_dev_host": "off",
+            "allow_private_hosts": "on",
+            "use_service_credentials": "on",
+            "smp_reconnect_initial": 0.05,
+            "smp_reconnect_maximum": 0.2,
+            "retry_initial": 0.05,
+            "retry_maximum": 0.5,
+            **self._ntf_settings,
+        }
+        self.ntf = await self._ntf_folders.start(**settings)
+        self._ntf_port = self.ntf.port
+
+    async def kill(self, part: str) -> None:
+        """And start it again."""
+        assert self.smp is not None
+        assert self.ntf is not None
+        assert self.apns is not None
+        self.kills[part] += 1
+        if part == "smp":
+            await self.smp.kill()
+            await self.start_smp()
+        elif part == "ntf":
+            await self.ntf.kill()
+            await self.start_ntf()
+        else:
+            self.apns.refuse_connections()
+            self.apns.close_connections()
+            await asyncio.sleep(0.1)
+            await self.apns.listen()
+
+    # Users
+
+    async def register(self) -> None:
+        assert self.smp is not None
+        assert self.ntf is not None
+        location = RouterLocation((HOST,), str(self._smp_port), self._smp_folders.fingerprint)
+        recipient = await self.smp.connect()
+        for number in range(DEVICES):
+            provider: Any = _PushesOf(self)
+            device = Device(await self.ntf.connect(), provider, b"device%d" % number)
+            await device.activate()
+            for _ in range(QUEUES_EACH):
+                queue = await recipient.secured_queue(subscription=SubscriptionMode.CREATE_ONLY)
+                notifier = await recipient.enable_notifications(queue)
+                await device.subscribe(NotifierQueue(location, notifier.notifier_id), notifier.key)
+                self.chats.append(Chat(queue, notifier, device))
+
+    async def traffic(self, chance: random.Random) -> None:
+        """Sends until it is cancelled; a router that is away is tried again."""
+        while True:
+            with suppress(TransportError, TimeoutError):
+                assert self.smp is not None
+                sender = await self.smp.connect()
+                while True:
+                    await self._send(sender, chance.choice(self.chats))
+            await asyncio.sleep(0.02)
+
+    async def _send(self, sender: SmpTestClient, chat: Chat) -> None:
+        chat.tried += 1
+        number = chat.tried
+        command = SendMessage(MessageFlags(notify=True), b"%d" % number)
+        if await sender.ask(command, chat.queue.sender_id, chat.queue.sender_key) == OK:
+            chat.answered = max(chat.answered, number)
+
+    # Comparison
+
+    async def compare(self) -> None:
+        """Waits until everything is told, and the accounting adds up."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not await self._all_told():  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            missing = [(chat.answered, chat.notified) for chat in self.chats if chat.notified < chat.answered]
+            raise AssertionError(f"(answered, notified): {missing}; {await self.accounting()}") from None
+        accounting = await self.accounting()
+        assert accounting["difference"] == 0, accounting
+
+    async def _all_told(self) -> bool:
+        await self._fetch()
+        self._read_pushes()
+        accounting = await self.accounting()
+        assert accounting["difference"] == 0, accounting
+        return all(chat.notified >= chat.answered for chat in self.chats)
+
+    async def _fetch(self) -> None:
+        """The recipients' side: message ids and what is in the messages."""
+        assert self.smp is not None
+        recipient = await self.smp.connect()
+        for chat in self.chats:
+            while isinstance(message := await recipient.get(chat.queue), MessageReceived):
+                chat.numbers[message.message_id] = int(chat.queue.body(message))
+                assert await recipient.acknowledge(chat.queue, message) == OK
+        await recipient.close()
+
+    def _read_pushes(self) -> None:
+        assert self.apns is not None
+        by_id = {chat.notifier.notifier_id: chat for chat in self.chats}
+        while self._read < len(self.apns.pushes):
+            recorded = self.apns.pushes[self._read]
+            push = parse_push_json(recorded.payload)
+            self._read += 1
+            if not isinstance(push, MessagePush):
+                continue
+            for chat in self.chats:
+                if chat.device.device_token == recorded.device_token:
+                    break
+            for item in unseal_notifications(chat.device.secret, push):
+                told = by_id[item.queue.notifier_id]
+                meta = unseal_meta(box_key(told.notifier.secret), item.nonce, item.sealed_meta)
+                self._told.setdefault(meta.message_id, told)
+        for message_id, told in list(self._told.items()):
+            if message_id in told.numbers:
+                told.notified = max(told.notified, told.numbers[message_id])
+                del self._told[message_id]
+
+    async def accounting(self) -> dict[str, float]:
+        assert self.ntf is not None
+        _, metrics = await self.ntf.get("/metrics")
+        found = {}
+        for line in metrics.splitlines():
+            if line.startswith("simplex_ntf_accounting_"):
+                name, value = line.removeprefix("simplex_ntf_accounting_").split(" ")[:2]
+                found[name] = float(value)
+        return found
+
+
+class _PushesOf:
+    """What a device needs of a provider double, over the fake service."""
+
+    def __init__(self, everything: Everything) -> None:
+        self._everything = everything
+
+    async def next_push(self, device_token: bytes) -> Push:
+        assert self._everything.apns is not None
+        return parse_push_json((await self._everything.apns.next_push(device_token)).payload)
+
+
+@asynccontextmanager
+async def everything(
+    folder: Path, ntf: dict[str, Any], smp: dict[str, Any] | None = None
+) -> AsyncIterator[Everything]:
+    """With devices and queues; killed at the end."""
+    parts = Everything(folder, ntf, smp)
+    try:
+        await parts.start()
+        await parts.register()
+        yield parts
+    finally:
+        await parts.stop()

@@ -30,8 +30,8 @@ else
 	exit 1
 endif
 
-up: venv ## Set up and run the self-check: a listener and a client over TLS, every protocol version
-	@$(VENV)/bin/tocsin self-check $(ARGS)
+up: venv ## Set up and run everything: routers, a push provider, phones, the pipeline (ARGS="--once" to check and stop)
+	@$(VENV)/bin/tocsin up $(ARGS)
 
 test: venv ## Run all tests (ARGS="-k name" to choose)
 	@$(PY) -m pytest $(ARGS)

@@ -12,10 +12,10 @@ from types import ModuleType
 from typing import NoReturn
 
 from tocsin import __version__
-from tocsin.cli import agent, fake_apns, ntf, ping, pipeline, self_check, smp
+from tocsin.cli import agent, fake_apns, ntf, ping, pipeline, self_check, smp, up
 from tocsin.errors import TocsinError
 
-COMMANDS = (self_check, ping, smp, ntf, agent, pipeline, fake_apns)
+COMMANDS = (up, self_check, ping, smp, ntf, agent, pipeline, fake_apns)
 
 
 def build_parser() -> argparse.ArgumentParser:

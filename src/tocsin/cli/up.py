@@ -1,0 +1,54 @@
+"""`tocsin up`: the whole system on one machine."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+from tocsin.errors import ConfigError
+
+NAME = "up"
+SUMMARY = "run everything on this machine: routers, a push provider, phones, the pipeline"
+DESCRIPTION = (
+    "Starts an SMP router, an NTF router with a PostgreSQL of its own, a push provider, simulated phones with real "
+    "agents that write to each other, and the data pipeline on Spark; shows what becomes of all that until Ctrl-C. "
+    "A second start goes on with the same data. With --once, or without a terminal, the phones exchange some messages, "
+    "the accounting of routers and pipeline is checked, and the exit code is 0 if nothing was lost."
+)
+EXAMPLE = "tocsin up --once"
+DEFAULT_FOLDER = Path("tocsin-up")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--folder", type=Path, default=DEFAULT_FOLDER, help="for all its data (default %(default)s)"
+    )
+    parser.add_argument("--once", action="store_true", help="check a fixed number of messages, then stop")
+    parser.add_argument("--phones", type=int, default=3, metavar="N", help="simulated phones (default 3)")
+    parser.add_argument(
+        "--messages",
+        type=int,
+        default=20,
+        metavar="N",
+        help="with --once: that each phone sends (default 20)",
+    )
+    parser.add_argument("--no-pipeline", action="store_true", help="without Spark")
+
+
+def run(options: argparse.Namespace) -> int:
+    if not 2 <= options.phones <= 50:
+        raise ConfigError(f"--phones {options.phones}: from 2 to 50")
+    if not 1 <= options.messages <= 10_000:
+        raise ConfigError(f"--messages {options.messages}: from 1 to 10000")
+    from tocsin.cli.up_system import UpOptions, run_system  # other commands start faster without it
+
+    chosen = UpOptions(
+        folder=options.folder.resolve(),
+        once=options.once or not sys.stdout.isatty(),
+        phones=options.phones,
+        messages=options.messages,
+        pipeline=not options.no_pipeline,
+    )
+    return asyncio.run(run_system(chosen))

@@ -1,0 +1,156 @@
+"""The parts of `tocsin up` that are processes of their own: both routers and the pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tocsin.errors import ConfigError, StoreError
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.transport.credential_files import read_fingerprint
+
+HOST: Final = "127.0.0.1"
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 30.0
+PORTS_FILE: Final = "ports.json"
+SERVING: Final = re.compile(r"serving on ports? \d+|Serving NTF protocol on port \d+")
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """The same at every start: phones know routers by their addresses."""
+
+    smp: int
+    ntf: int
+    metrics: int
+    push: int
+
+
+def ports_of(folder: Path) -> Ports:
+    """Chosen at the first start. Raises ConfigError if another program has taken one since."""
+    path = folder / PORTS_FILE
+    if path.exists():
+        ports = msgspec.json.decode(path.read_bytes(), type=Ports)
+        for port in msgspec.structs.astuple(ports):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((HOST, port))
+                except OSError as error:
+                    raise ConfigError(
+                        f"port {port} is in use: is `tocsin up` running already? Stop what uses it, or choose "
+                        "another --folder"
+                    ) from error
+        return ports
+    probes = [socket.create_server((HOST, 0)) for _ in range(4)]
+    ports = Ports(*(probe.getsockname()[1] for probe in probes))
+    for probe in probes:
+        probe.close()
+    path.write_bytes(msgspec.json.encode(ports))
+    return ports
+
+
+class Part:
+    """A process whose output goes to a log file."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.log: Final = folder / "logs" / f"{name}.log"
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self, *arguments: object, settings: Mapping[str, object] | None = None) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("wb") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tocsin", *map(str, arguments)),
+                env={**os.environ, **{name: str(value) for name, value in (settings or {}).items()}},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us: we stop the parts in order
+            )
+
+    async def until_it_serves(self) -> None:
+        """Raises StoreError with the end of its log if it does not."""
+        for _ in range(int(START_SECONDS / 0.05)):
+            text = self.log.read_text(errors="replace")
+            if SERVING.search(text):
+                return
+            if not self.running:
+                break
+            await asyncio.sleep(0.05)
+        raise StoreError(f"the {self.name} router did not start: {self.last_line()} (all of it: {self.log})")
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    def last_line(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        return lines[-1][:200] if lines else "it said nothing"
+
+    async def wait(self) -> int:
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """SIGTERM, and after a while SIGKILL."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._process.wait()
+                return
+        os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+
+class Router(Part):
+    """An SMP or NTF router, set up at the first start."""
+
+    def __init__(self, kind: str, folder: Path, port: int) -> None:
+        super().__init__(kind, folder)
+        self._config = folder / kind / "etc"
+        self._store = folder / kind / "var"
+        self._port = port
+        self.events = folder / f"{kind}-events"
+        self._keys = folder / "pseudonym-keys"
+
+    @property
+    def address(self) -> RouterAddress:
+        scheme = Scheme.SMP if self.name == "smp" else Scheme.NTF
+        return RouterAddress(scheme, RouterLocation((HOST,), str(self._port), read_fingerprint(self._config)))
+
+    async def serve(self, *init: str, **settings: object) -> None:
+        """`init`: further options of its set-up."""
+        self._store.mkdir(parents=True, exist_ok=True)
+        if not self._config.exists():
+            host = "--host" if self.name == "smp" else "--ip"
+            where = ("--folder", str(self._config), "--store", str(self._store))
+            made = Part(f"{self.name}-init", self.log.parent.parent)
+            await made.start(self.name, "init", host, HOST, *where, *init)
+            if await made.wait():
+                raise StoreError(f"the {self.name} router could not be set up: {made.last_line()}")
+        chosen: dict[str, object] = {
+            "port": self._port,
+            "listen": HOST,
+            "event_log": self.events,
+            "event_log_keys": self._keys,
+            "event_log_segment_seconds": 1,
+            **settings,
+        }
+        prefix = f"TOCSIN_{self.name.upper()}_"
+        environment = {f"{prefix}{name.upper()}": value for name, value in chosen.items()}
+        config = self._config / f"{self.name}-server.ini"
+        await self.start(self.name, "start", "--config", config, settings=environment)
+        await self.until_it_serves()

@@ -1,0 +1,90 @@
+"""`tocsin up`: everything on this machine, with one command, checked by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def up(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tocsin", "up", "--folder", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+def address(text: str) -> str:
+    found = re.search(r"SMP router +(\S+)", text)
+    assert found, text
+    return found[1]
+
+
+def test_messages_arrive_after_pushes_and_everything_adds_up_also_after_a_second_start(
+    tmp_path: Path,
+) -> None:
+    first = up(tmp_path / "up", "--once", "--messages", "3", "--phones", "2")
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "6 messages sent, all of them arrived after a push, and everything adds up." in first.stdout
+    assert re.search(r"received +│ +6 │ +6 │", first.stdout), first.stdout
+    again = up(tmp_path / "up", "--messages", "2", "--phones", "2", "--no-pipeline")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "4 messages sent" in again.stdout
+    assert address(again.stdout) == address(first.stdout)
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "up"
+    folder.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (folder / "ports.json").write_text(json.dumps({"smp": port, "ntf": 1, "metrics": 1, "push": 1}))
+        ended = up(folder, "--once")
+    assert ended.returncode == 1
+    assert f"port {port} is in use" in ended.stderr
+    assert "--folder" in ended.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = up(tmp_path / "file" / "up", "--once")
+    assert ended.returncode == 1
+    assert "choose another --folder" in ended.stderr
+
+
+def test_a_signal_stops_all_parts(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "tocsin",
+        "up",
+        "--folder",
+        str(tmp_path / "up"),
+        "--messages",
+        "10000",
+        "--no-pipeline",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        until = time.monotonic() + 60
+        while "metrics" not in (line := process.stdout.readline()):
+            assert line, "it ended"
+            assert time.monotonic() < until
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if _names(path, tmp_path)]
+
+
+def _names(path: Path, folder: Path) -> bool:
+    try:
+        return str(folder).encode() in path.read_bytes()
+    except OSError:
+        return False

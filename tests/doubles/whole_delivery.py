@@ -37,6 +37,7 @@ class Chat:
     queue: Queue
     notifier: Notifier
     device: Device
+    subscription_id: bytes
     answered: int = 0
     """The number in the newest message whose SEND was answered."""
     tried: int = 0
@@ -135,8 +136,9 @@ class Everything:
             for _ in range(QUEUES_EACH):
                 queue = await recipient.secured_queue(subscription=SubscriptionMode.CREATE_ONLY)
                 notifier = await recipient.enable_notifications(queue)
-                await device.subscribe(NotifierQueue(location, notifier.notifier_id), notifier.key)
-                self.chats.append(Chat(queue, notifier, device))
+                where = NotifierQueue(location, notifier.notifier_id)
+                subscription_id = await device.subscribe(where, notifier.key)
+                self.chats.append(Chat(queue, notifier, device, subscription_id))
 
     async def traffic(self, chance: random.Random) -> None:
         """Sends until it is cancelled; a router that is away is tried again."""
@@ -157,10 +159,10 @@ class Everything:
 
     # Comparison
 
-    async def compare(self) -> None:
+    async def compare(self, patience: float = PATIENCE) -> None:
         """Waits until everything is told, and the accounting adds up."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(patience):
                 while not await self._all_told():  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0.05)
         except TimeoutError:

@@ -14,6 +14,7 @@ from tocsin.cli.router_files import CREDENTIAL_FILES
 from tocsin.config.ntf_settings import NtfSettings
 from tocsin.errors import ConfigError
 from tocsin.observability.event_log import OPEN_PREFIX, PUBLISHED
+from tocsin.observability.handover_folders import OUTCOMES, SEGMENTS
 from tocsin.observability.pseudonyms import KEY_SUFFIX, keys_folder
 from tocsin.stores.memory.log_files import FolderLock
 from tocsin.stores.memory.ntf_store_folder import LOCK
@@ -59,7 +60,13 @@ def run(options: argparse.Namespace) -> int:
     for path in doomed:
         _remove(path)
     for folder in dict.fromkeys(
-        [*_event_folders(settings), settings.store, settings.credentials, ini.parent]
+        [
+            *_event_folders(settings),
+            *_handover_folders(settings),
+            settings.store,
+            settings.credentials,
+            ini.parent,
+        ]
     ):
         if folder is not None and folder.is_dir():
             _remove_folder(folder)
@@ -80,9 +87,17 @@ def _event_folders(settings: NtfSettings) -> list[Path]:
     return [settings.event_log, keys_folder(settings.event_log, settings.event_log_keys)]
 
 
+def _handover_folders(settings: NtfSettings) -> list[Path]:
+    """Of due pushes, of their outcomes, and of the key, unless it has a place where other routers may share it."""
+    folder, keys = settings.delivery.handover, settings.delivery.handover_keys
+    if folder is None:
+        return []
+    return [folder / OUTCOMES, folder, *([keys_folder(folder, None)] if keys is None else [])]
+
+
 def _files(settings: NtfSettings, ini: Path) -> Iterator[Path]:
-    for folder in _event_folders(settings):
-        for pattern in (PUBLISHED, f"{OPEN_PREFIX}*", f"*{KEY_SUFFIX}"):
+    for folder in (*_event_folders(settings), *_handover_folders(settings)):
+        for pattern in (PUBLISHED, SEGMENTS, f"{OUTCOMES}-*", f"{OPEN_PREFIX}*", f"*{KEY_SUFFIX}"):
             yield from sorted(folder.glob(pattern))
     if settings.store is not None:
         for pattern in _DATA:

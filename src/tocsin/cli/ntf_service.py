@@ -15,6 +15,7 @@ from tocsin import __version__
 from tocsin.cli.event_logs import opened_event_log
 from tocsin.cli.long_life import prepare_for_a_long_life
 from tocsin.cli.ntf_files import credentials_of
+from tocsin.cli.ntf_handover import opened_handover
 from tocsin.cli.ntf_providers import opened_providers, served_settings
 from tocsin.cli.ntf_store import opened_store, store_lines
 from tocsin.cli.statistics_files import KeptStatistics, statistics_path
@@ -101,7 +102,15 @@ async def running(settings: NtfSettings, store: NtfStore) -> AsyncIterator[Runni
         recorder = EventRecorder(log and log.log, log and log.keys, instance, counters.latencies)
         providers = await stack.enter_async_context(opened_providers(settings.apns))
         router = await stack.enter_async_context(
-            running_ntf_router(settings, credentials, store, providers, events=recorder, counters=counters)
+            running_ntf_router(
+                settings,
+                credentials,
+                store,
+                providers,
+                events=recorder,
+                counters=counters,
+                job=opened_handover(settings.delivery),
+            )
         )
         about = About(__version__, os.environ.get(RUNTIME_OPTIONS_VARIABLE, ""))
         operator = NtfOperator(router, store, statistics, about, log and log.log)

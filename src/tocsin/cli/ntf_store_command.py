@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.cli import ntf_store_export, ntf_store_import
+from tocsin.cli import ntf_store_export, ntf_store_export_subscriptions, ntf_store_import
 
 NAME = "store"
 SUMMARY = "move tokens and subscriptions between logs and PostgreSQL"
@@ -11,4 +11,4 @@ DESCRIPTION = (
     "The source stays as it is, and a target that has a store is refused."
 )
 EXAMPLE = "tocsin ntf store import --dry-run"
-SUBCOMMANDS = (ntf_store_import, ntf_store_export)
+SUBCOMMANDS = (ntf_store_import, ntf_store_export, ntf_store_export_subscriptions)

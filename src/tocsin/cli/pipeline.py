@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from tocsin.cli import (
     pipeline_build,
+    pipeline_compact,
     pipeline_explain,
     pipeline_ingest,
+    pipeline_reconcile,
+    pipeline_replay,
     pipeline_report,
     pipeline_simulate,
 )
@@ -17,4 +20,13 @@ DESCRIPTION = (
     "health, drift between routers. They run on this machine, or unchanged on a Spark cluster (--master)."
 )
 EXAMPLE = "tocsin pipeline ingest --events ntf-events --available-now && tocsin pipeline build"
-SUBCOMMANDS = (pipeline_ingest, pipeline_build, pipeline_report, pipeline_explain, pipeline_simulate)
+SUBCOMMANDS = (
+    pipeline_ingest,
+    pipeline_build,
+    pipeline_report,
+    pipeline_explain,
+    pipeline_reconcile,
+    pipeline_replay,
+    pipeline_compact,
+    pipeline_simulate,
+)

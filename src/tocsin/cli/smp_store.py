@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.cli import smp_store_export, smp_store_import
+from tocsin.cli import smp_store_export, smp_store_export_notifiers, smp_store_import
 
 NAME = "store"
 SUMMARY = "move queues and messages between logs and PostgreSQL"
@@ -11,4 +11,4 @@ DESCRIPTION = (
     "The source stays as it is, and a target that has a store is refused."
 )
 EXAMPLE = "tocsin smp store import --dry-run"
-SUBCOMMANDS = (smp_store_import, smp_store_export)
+SUBCOMMANDS = (smp_store_import, smp_store_export, smp_store_export_notifiers)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tocsin.config.keyed_settings import DescribedSetting, KeyedSettings
 from tocsin.config.ntf_keys import NO_HOST, NTF_KEYS, NtfKey
-from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, StoreKind
+from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, DeliveryEngine, NtfSettings, StoreKind
 from tocsin.config.operation_checks import check_operation
 from tocsin.errors import ConfigError
 
@@ -40,6 +40,7 @@ def load_ntf_settings(path: Path, environment: Mapping[str, str]) -> NtfSettings
     if settings.database_url is not None and STORE_VARIABLE not in settings.sources:
         settings = replace(settings, store_kind=StoreKind.URL)
     _check_store(settings)
+    _check_delivery(settings)
     check_operation(settings)
     return settings
 
@@ -77,6 +78,11 @@ def _with_paths_from(folder: Path, settings: NtfSettings) -> NtfSettings:
         event_log=here(settings.event_log),
         event_log_keys=here(settings.event_log_keys),
         apns=replace(settings.apns, key_file=here(settings.apns.key_file), endpoints=endpoints),
+        delivery=replace(
+            settings.delivery,
+            handover=here(settings.delivery.handover),
+            handover_keys=here(settings.delivery.handover_keys),
+        ),
     )
 
 
@@ -92,6 +98,11 @@ def _without_missing_endpoints(apns: ApnsSettings) -> ApnsSettings:
 def _check_inactive_clients(settings: NtfSettings) -> None:
     if settings.disconnect_inactive and settings.inactive_ttl is None:
         raise ConfigError("[INACTIVE_CLIENTS] disconnect is on, but ttl is not set: after how many seconds?")
+
+
+def _check_delivery(settings: NtfSettings) -> None:
+    if settings.delivery.engine is DeliveryEngine.SPARK and settings.delivery.handover is None:
+        raise ConfigError("[TOCSIN] delivery_engine is spark, but delivery_handover is not set: to which folder?")
 
 
 def _check_store(settings: NtfSettings) -> None:

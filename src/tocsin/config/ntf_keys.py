@@ -9,7 +9,7 @@ from typing import Final
 
 from tocsin.config.event_log_keys import event_log_keys
 from tocsin.config.keyed_settings import SettingKey
-from tocsin.config.ntf_settings import HIGHEST_VERSION, LOWEST_VERSION, StoreKind
+from tocsin.config.ntf_settings import HIGHEST_VERSION, LOWEST_VERSION, DeliveryEngine, StoreKind
 from tocsin.config.setting_values import (
     DOMAINS,
     HOST,
@@ -277,6 +277,24 @@ _PUSHES: Final = (
     ),
     _own("other_push_ttl", duration(), "Seconds for which those are tried.", "delivery.other_push_ttl"),
     _own("delivery_batch", _COUNT, "Tokens read from the store at a time.", "delivery.batch"),
+    _own(
+        "delivery_engine",
+        choice(inline=DeliveryEngine.INLINE, spark=DeliveryEngine.SPARK),
+        "Who pushes notifications of messages: the router (inline), or `tocsin pipeline deliver` (spark).",
+        "delivery.engine",
+    ),
+    _own(
+        "delivery_handover",
+        or_off(PATH),
+        f"Folder in which the router hands them over to that job; {_RELATIVE}.",
+        "delivery.handover",
+    ),
+    _own(
+        "delivery_handover_keys",
+        or_off(PATH),
+        "Folder of the key that seals them; off: beside that folder, with -keys after its name.",
+        "delivery.handover_keys",
+    ),
     _own(
         "apns_key_file",
         or_off(PATH),

@@ -25,6 +25,15 @@ class StoreKind(Enum):
     """In a PostgreSQL of the operator's."""
 
 
+class DeliveryEngine(Enum):
+    """Who pushes notifications of messages."""
+
+    INLINE = "inline"
+    """The router itself."""
+    SPARK = "spark"
+    """The job `tocsin pipeline deliver`, which the router hands them over to."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApnsEndpoint:
     """Where one environment of Apple's push service is, and whom to believe that it is it."""
@@ -74,6 +83,11 @@ class DeliverySettings:
     """So long verification and periodic pushes are tried again."""
     batch: int = 512
     """Tokens whose pushes are read from the store at a time."""
+    engine: DeliveryEngine = DeliveryEngine.INLINE
+    handover: Path | None = None
+    """Folder in which the router and the `deliver` job meet."""
+    handover_keys: Path | None = None
+    """Folder of the key that seals what is handed over; none is beside that folder, with `-keys` after its name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from typing import Final
 
 from pyspark.sql.types import LongType, StructType
 
+from tocsin.pipeline.schemas.drift import DRIFT
 from tocsin.pipeline.schemas.events import EVENTS, QUARANTINE
+from tocsin.pipeline.schemas.fanout import FANOUT
 from tocsin.pipeline.schemas.hourly import (
     FUNNEL_HOURLY,
     LATENCY_HOURLY,
@@ -53,6 +55,8 @@ OUTCOMES_TABLE: Final = Table("outcomes_hourly", OUTCOMES_HOURLY, BY_HOUR, COUNT
 LATENCY_TABLE: Final = Table("latency_hourly", LATENCY_HOURLY, BY_HOUR, COUNT_DAYS)
 TOKENS_TABLE: Final = Table("tokens_daily", TOKENS_DAILY, BY_DAY, COUNT_DAYS)
 SERVERS_TABLE: Final = Table("servers_hourly", SERVERS_HOURLY, BY_HOUR, COUNT_DAYS)
+DRIFT_TABLE: Final = Table("drift", DRIFT, BY_DAY, COUNT_DAYS)
+FANOUT_TABLE: Final = Table("fanout", FANOUT, BY_DAY, ROW_DAYS)
 
 TABLES: Final = (
     EVENTS_TABLE,
@@ -63,4 +67,6 @@ TABLES: Final = (
     LATENCY_TABLE,
     TOKENS_TABLE,
     SERVERS_TABLE,
+    DRIFT_TABLE,
+    FANOUT_TABLE,
 )

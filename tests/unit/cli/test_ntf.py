@@ -223,6 +223,25 @@ def test_a_running_router_is_not_deleted(
     assert sorted(path.name for path in router.iterdir()) == FILES
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_was_handed_over_is_deleted_with_its_key_but_not_a_shared_one(
+    router: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    folder = router.parent / "var" / "handover"
+    key = folder.with_name("shared" if shared else "handover-keys") / "handover.key"
+    monkeypatch.setenv("TOCSIN_NTF_DELIVERY_HANDOVER", str(folder))
+    if shared:
+        monkeypatch.setenv("TOCSIN_NTF_DELIVERY_HANDOVER_KEYS", str(key.parent))
+    names = ("pending-1-1-1.jsonl", ".open-2.jsonl", "outcomes/outcomes-x.jsonl")
+    for path in (key, *(folder / name for name in names)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    answer(monkeypatch, "Y\n")
+    assert run(["ntf", "delete", *config(router)]) == 0
+    assert not folder.exists()
+    assert key.exists() == shared
+
+
 def test_events_and_keys_are_deleted_too(router: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = router.parent / "var" / "events"
     monkeypatch.setenv("TOCSIN_NTF_EVENT_LOG", str(events))

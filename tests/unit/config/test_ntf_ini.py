@@ -16,6 +16,7 @@ from tocsin.config.ntf_settings import (
     LOWEST_VERSION,
     ApnsEndpoint,
     ApnsSettings,
+    DeliveryEngine,
     DeliverySettings,
     NtfSettings,
     StoreKind,
@@ -81,6 +82,9 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "other_pushes", "10", "delivery.other_pushes", 10, "0"),
     ("TOCSIN", "other_push_ttl", "10", "delivery.other_push_ttl", 10.0, "0"),
     ("TOCSIN", "delivery_batch", "10", "delivery.batch", 10, "0"),
+    ("TOCSIN", "delivery_engine", "spark", "delivery.engine", DeliveryEngine.SPARK, "flink"),
+    ("TOCSIN", "delivery_handover", "/handover", "delivery.handover", Path("/handover"), ""),
+    ("TOCSIN", "delivery_handover_keys", "/keys", "delivery.handover_keys", Path("/keys"), ""),
     ("TOCSIN", "apns_key_file", "/k.p8", "apns.key_file", Path("/k.p8"), ""),
     ("TOCSIN", "apns_key_id", "ABC123", "apns.key_id", "ABC123", "a b"),
     ("TOCSIN", "apns_team_id", "TEAM", "apns.team_id", "TEAM", ""),
@@ -126,6 +130,7 @@ TOGETHER = {
     "disconnect": {"TOCSIN_NTF_INACTIVE_CLIENTS_TTL": "50"},
     "ttl": {"TOCSIN_NTF_INACTIVE_CLIENTS_DISCONNECT": "on"},
     "private_key_file": {"TOCSIN_NTF_CERTIFICATE_FILE": "/c.crt"},
+    "delivery_engine": {"TOCSIN_NTF_DELIVERY_HANDOVER": "/handover"},
     "apns_test_port": {"TOCSIN_NTF_APNS_TEST_HOST": "localhost"},
     "apns_test_ca_file": {"TOCSIN_NTF_APNS_TEST_HOST": "localhost"},
 }
@@ -234,6 +239,7 @@ def test_unknown_variable_is_refused_and_others_are_not_looked_at(load: Load) ->
         ("[TOCSIN]\nstore: url\n", "db_connection is not set"),
         ("[TOCSIN]\napns_test_port: 6010\n", "apns_test_host is not set"),
         ("[TOCSIN]\nprivate_key_file: x\n", "certificate_file is not"),
+        ("[TOCSIN]\ndelivery_engine: spark\n", "delivery_handover is not set"),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(text: str, says: str, load: Load) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -17,6 +14,7 @@ from tocsin.pipeline.jobs.building import built_and_told
 from tocsin.pipeline.jobs.ingest import STREAM, Ingested, start_ingest, try_ingest
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
+from tocsin.pipeline.jobs.stopping import stopping, waited_for
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.session import spark_session
 from tocsin.pipeline.status_files import write_status
@@ -35,7 +33,7 @@ def follow(
             return 0
         lake = Lake(job.lake)
         batches = _Following(spark, lake, build_groups_of)
-        with step(spark, "ingest"), _stopping() as stop:
+        with step(spark, "ingest"), stopping() as stop:
             query = start_ingest(spark, lake, sources, interval=interval, ingested=batches)
             _wait(query, lake, stop)
     summary.add(batches=batches.count, events=batches.events, quarantined=batches.quarantined)
@@ -67,29 +65,10 @@ class _Following:
 
 
 def _wait(query: StreamingQuery, lake: Lake, stop: list[int]) -> None:
-    """Until the stream ends, or a signal ends it after the batch it is at. Raises StoreError if it failed."""
+    """Raises StoreError if it failed, which the status then says."""
     try:
-        while not query.awaitTermination(1):
-            if stop:
-                query.stop()
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0][:300]
-        write_status(lake.folder, STREAM, "failed", error=reason)
-        raise StoreError(f"the event logs cannot be followed: {reason}") from error
+        waited_for(query, stop)
+    except StoreError as error:
+        write_status(lake.folder, STREAM, "failed", error=str(error))
+        raise
     write_status(lake.folder, STREAM, "done")
-
-
-@contextmanager
-def _stopping() -> Iterator[list[int]]:
-    """Filled by SIGINT or SIGTERM."""
-    received: list[int] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
-
-    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

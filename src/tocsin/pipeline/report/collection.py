@@ -27,12 +27,10 @@ from tocsin.pipeline.report.figures import (
     Server,
     TokenDay,
 )
-from tocsin.pipeline.schemas.drift import DRIFT
 from tocsin.pipeline.schemas.notifications import STAGES
 from tocsin.pipeline.tables import (
-    BY_DAY,
     BY_HOUR,
-    COUNT_DAYS,
+    DRIFT_TABLE,
     FUNNEL_TABLE,
     LATENCY_TABLE,
     OUTCOMES_TABLE,
@@ -45,7 +43,6 @@ from tocsin.pipeline.transforms import report_sums
 from tocsin.pipeline.transforms.host_hours import LEGS
 from tocsin.pipeline.transforms.latencies import quantiles
 
-DRIFT_TABLE: Final = Table("drift", DRIFT, BY_DAY, COUNT_DAYS)
 ACCOUNTS: Final = tuple(Accounting.__dataclass_fields__)
 
 

@@ -1,4 +1,4 @@
-"""The operator's port of an NTF router (ntf.md 4.14), with the reference's words.
+"""The operator's port of an NTF router (ntf.md 4.14), with the reference's words and two of ours.
 
 Unlike there, the third wrong password in a session ends it.
 """
@@ -6,13 +6,14 @@ Unlike there, the third wrong password in a session ends it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
+from tocsin.errors import StoreError
 from tocsin.routers.control_port import MAX_WRONG_PASSWORDS, ControlPasswords, Role
 
 GREETING: Final = "Ntf server control port\n'help' for supported commands"
-HELP: Final = "commands: stats, stats-rts, server-info, help, quit"
+HELP: Final = "commands: stats, stats-rts, server-info, resubscribe, deliver-pending, help, quit"
 ROLE_NAMES: Final = {Role.NOBODY: "CPRNone", Role.USER: "CPRUser", Role.ADMIN: "CPRAdmin"}
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,12 @@ class NtfControl(Protocol):
 
     def server_info(self, *, with_names: bool) -> Iterable[str]:
         """SMP routers, subscriptions and pushes at this moment; `with_names` of own SMP routers."""
+
+    async def resubscribe(self) -> int:
+        """Subscribes again to all queues that the store wants; at how many SMP routers. Raises StoreError."""
+
+    async def deliver_pending(self) -> int:
+        """Takes up what is pending in the store; of how many tokens."""
 
 
 class NtfControlSession:
@@ -57,6 +64,10 @@ class NtfControlSession:
             case "server-info", "":
                 with_names = self._role is Role.ADMIN
                 return self._lines(word, lambda: self._control.server_info(with_names=with_names))
+            case "resubscribe", "":
+                return await self._order(word, self._control.resubscribe, "SMP routers")
+            case "deliver-pending", "":
+                return await self._order(word, self._control.deliver_pending, "tokens")
             case "help", "":
                 return HELP
             case "quit", "":
@@ -71,6 +82,17 @@ class NtfControlSession:
             return "AUTH"
         logger.info("control port: %s by %s", word, self._role.name.lower())
         return "\n".join(lines())
+
+    async def _order(self, word: str, order: Callable[[], Awaitable[int]], what: str) -> str:
+        """Only the administrator may change what the router does."""
+        if self._role is not Role.ADMIN:
+            logger.warning("control port: %s without the right to it", word)
+            return "AUTH"
+        logger.info("control port: %s by %s", word, self._role.name.lower())
+        try:
+            return f"ok, {await order()} {what}"
+        except StoreError as error:
+            return f"error: {error}"
 
     def _authenticate(self, password: str) -> str:
         wanted = self._passwords.role_of(password)

@@ -24,6 +24,7 @@ from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.provider import Provider, PushRequest
 from tocsin.routers.ntf.delivery_lane import STORE_RETRY_SECONDS, DeliveryLane, LaneParts
 from tocsin.routers.ntf.events import NtfEvents
+from tocsin.routers.ntf.handover import HandOver
 from tocsin.routers.ntf.other_pushes import OtherPush
 from tocsin.routers.ntf.outcome_writer import OutcomeWriter
 from tocsin.routers.ntf.push_requests import code_request, periodic_request
@@ -50,14 +51,17 @@ class PushDelivery:
         clock: Clock,
         randomness: Randomness,
         events: NtfEvents,
+        job: HandOver | None = None,
     ) -> None:
+        """With `job` messages are handed over to it; verification and periodic pushes go out from here all the same."""
         self._store = store
         self._settings = settings
         self._clock = clock
         self._randomness = randomness
         self._outcomes = OutcomeWriter(store, events)
+        self.job = job
         parts = LaneParts(
-            store, self._outcomes, settings, counters, clock, randomness, events, hand_over=self.notify
+            store, self._outcomes, settings, counters, clock, randomness, events, self.notify, job
         )
         self.lanes = {name: DeliveryLane(name, provider, parts) for name, provider in providers.items()}
         self._reminders: dict[bytes, tuple[int, float]] = {}
@@ -66,6 +70,8 @@ class PushDelivery:
 
     async def __aenter__(self) -> PushDelivery:
         works = [*(lane.run for lane in self.lanes.values()), self._outcomes.run]
+        if self.job is not None:
+            works.append(self.job.run)
         self._tasks = [asyncio.create_task(self._keep_running(work)) for work in works]
         return self
 

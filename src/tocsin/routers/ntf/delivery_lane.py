@@ -23,6 +23,8 @@ from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.push.provider import Accepted, Provider, PushOutcome, Refused, RetryLater, TokenInvalid
 from tocsin.routers.ntf.events import Attempt, NtfEvents
+from tocsin.routers.ntf.handover import HandOver
+from tocsin.routers.ntf.handover_lines import TOO_LARGE
 from tocsin.routers.ntf.other_pushes import OtherPushes
 from tocsin.routers.ntf.outcome_writer import OutcomeWriter
 from tocsin.routers.ntf.push_contents import PushContents, choose_notifications
@@ -58,6 +60,8 @@ class LaneParts:
     events: NtfEvents
     hand_over: Callable[[bytes, PushProvider], None]
     """For a token whose provider has changed."""
+    job: HandOver | None = None
+    """Who pushes messages in our place, with `delivery_engine: spark`."""
 
 
 class DeliveryLane:
@@ -71,9 +75,12 @@ class DeliveryLane:
         self._randomness = parts.randomness
         self._events = parts.events
         self._hand_over = parts.hand_over
+        self._job = parts.job
         self._counts = counts(name)
         self._loop = asyncio.get_running_loop()
         self._awake = asyncio.Event()
+        if self._job is not None:
+            self._job.when_room(self._awake.set)
         self._tokens: dict[bytes, None] = {}
         """With something pending, not under way; in the order in which they came."""
         self._under_way: dict[bytes, bool] = {}
@@ -124,7 +131,7 @@ class DeliveryLane:
             now = self._loop.time()
             self._retries.run_due(now)
             wake_at = self._retries.next_at
-            if self._tokens or self.others:
+            if (self._tokens and self._job_has_room) or self.others:
                 paused_until = self._retries.paused_until
                 if now >= paused_until:
                     return
@@ -139,8 +146,14 @@ class DeliveryLane:
             except TimeoutError:
                 continue
 
+    @property
+    def _job_has_room(self) -> bool:
+        return self._job is None or self._job.room > 0
+
     async def _send_some(self) -> None:
         room = self.others.send_some(max(1, self.provider.room))
+        if self._job is not None:
+            room = self._job.room
         batch = list(islice(self._tokens, min(room, self._settings.batch)))
         if not batch:
             return
@@ -178,18 +191,48 @@ class DeliveryLane:
             del self._under_way[token_id]
             self._hand_over(token_id, token.device_token.provider)
             return None
+        if self._job is not None:
+            self._give_to_job(self._job, due)
+            return None
         contents = choose_notifications(due.notifications)
         if contents is None:
             self._finish(token_id)
             return None
         attempt = self._attempts.get(token_id, 0)
         if not contents.chosen:  # the oldest one is longer than a push
-            self._settle(token, _oldest_pending(due.notifications), "too_large", attempt, more=True)
+            self._settle(token, _pending(due.notifications)[:1], TOO_LARGE, attempt, more=True)
             return None
         request = message_request(token, contents, self._randomness.new_id(), self._settings.notification_ttl)
         sent_at = self._loop.time()
         self.provider.submit(request, partial(self._answered, token, contents, attempt, sent_at))
         return Attempt(token, contents.pending, attempt)
+
+    def _give_to_job(self, job: HandOver, due: DuePush) -> None:
+        token_id, pending = due.token.token_id, _pending(due.notifications)
+        if not pending:
+            self._finish(token_id)
+            return
+        attempt = self._attempts.get(token_id, 0)
+        answered = partial(self._job_answered, due.token, pending, attempt, self._loop.time())
+        job.give(due, self._settings.notification_ttl, answered)
+
+    def _job_answered(
+        self,
+        token: TokenRecord,
+        pending: Sequence[PendingNotification],
+        attempt: int,
+        given_at: float,
+        outcome: PushOutcome,
+        taken: int,
+        more: bool,
+    ) -> None:
+        """From here on all is as if we had pushed it ourselves; that it was tried is known only now."""
+        pending = pending[:taken]
+        if outcome == Refused(TOO_LARGE):
+            self._settle(token, pending, TOO_LARGE, attempt, more=True)
+            return
+        self._events.attempted([Attempt(token, pending, attempt)])
+        self._answered(token, PushContents((), pending, b"", more), attempt, given_at, outcome)
 
     def _answered(
         self, token: TokenRecord, contents: PushContents, attempt: int, sent_at: float, outcome: PushOutcome
@@ -272,5 +315,6 @@ class DeliveryLane:
             self.add(token_id)
 
 
-def _oldest_pending(notifications: Sequence[LastNotification]) -> list[PendingNotification]:
-    return [each for each in notifications if isinstance(each, PendingNotification)][:1]
+def _pending(notifications: Sequence[LastNotification]) -> list[PendingNotification]:
+    """Oldest first."""
+    return [each for each in notifications if isinstance(each, PendingNotification)]

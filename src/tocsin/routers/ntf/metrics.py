@@ -103,6 +103,11 @@ def snapshot_metrics(snapshot: NtfSnapshot) -> Iterator[Metric]:
         "provider",
         snapshot.pushes_under_way,
     )
+    if snapshot.handed_over is not None:
+        about = "Due pushes that the deliver job has not answered yet."
+        yield gauge(f"{PREFIX}_handed_over", about, snapshot.handed_over)
+        about = "How long the oldest of them has waited: growing, the deliver job is away."
+        yield gauge(f"{PREFIX}_handed_over_seconds", about, snapshot.handed_over_seconds)
 
 
 def event_log_metrics(log: EventLog) -> Iterator[Metric]:

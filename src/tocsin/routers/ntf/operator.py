@@ -92,6 +92,12 @@ class NtfOperator:
             return f"the store has not answered for {STORE_SECONDS:.0f} seconds"
         return None
 
+    async def resubscribe(self) -> int:
+        return await self._running.subscribers.subscribe_again()
+
+    async def deliver_pending(self) -> int:
+        return await self._running.delivery.recover()
+
     def stats(self) -> Iterator[str]:
         values = self._statistics.values()
         yield f"fromTime: {self._statistics.since.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC"

@@ -23,9 +23,15 @@ _ALERT = Urgency.ALERT
 
 
 def message_request(token: TokenRecord, contents: PushContents, nonce: bytes, ttl: float) -> PushRequest:
+    return message_push(token.device_token.token, token.dh_secret, contents, nonce, ttl)
+
+
+def message_push(
+    device_token: bytes, dh_secret: bytes, contents: PushContents, nonce: bytes, ttl: float
+) -> PushRequest:
     """`ttl`: so many seconds after the newest notification the provider may forget it."""
-    sealed = seal(box_key(token.dh_secret), nonce, pad(contents.text, PADDED_PUSH_BYTES))
-    device_token, chosen = token.device_token.token, contents.chosen
+    sealed = seal(box_key(dh_secret), nonce, pad(contents.text, PADDED_PUSH_BYTES))
+    chosen = contents.chosen
     return PushRequest(
         device_token,
         message_push_json(nonce, sealed),
@@ -44,6 +50,13 @@ def code_request(token: TokenRecord, nonce: bytes, expires_at: int) -> PushReque
 def periodic_request(token: TokenRecord, due_at: int, expires_at: int) -> PushRequest:
     push_id = periodic_push_id(token.device_token.token, due_at)
     return _background(token, CheckMessagesPush(), push_id, expires_at)
+
+
+def campaign_request(device_token: bytes, campaign: str, expires_at: int) -> PushRequest:
+    """A reminder to look for messages, sent to many at once: the same for one campaign, however often it is run."""
+    named = b"tocsin campaign push\0" + campaign.encode() + b"\0" + device_token
+    push_id = _uuid(hashlib.sha256(named).digest())
+    return PushRequest(device_token, push_json(CheckMessagesPush()), Urgency.BACKGROUND, push_id, expires_at)
 
 
 def _background(token: TokenRecord, push: Push, push_id: str, expires_at: int) -> PushRequest:

@@ -70,6 +70,11 @@ class QueueSubscriptions:
             self._round_wanted = True
         self._awake.set()
 
+    def subscribe_again(self) -> None:
+        """Everything that the store wants: somebody has changed it there."""
+        self._round_wanted = True
+        self._awake.set()
+
     def forget_wishes(self) -> None:
         """All of them are in the store, with which the next round begins."""
         self._new.clear()
@@ -278,11 +283,7 @@ class QueueSubscriptions:
     def _later_again(self) -> None:
         """Some queues got no answer: one more round, but not at once."""
 
-        def again() -> None:
-            self._round_wanted = True
-            self._awake.set()
-
-        asyncio.get_running_loop().call_later(ROUND_AGAIN_SECONDS, again)
+        asyncio.get_running_loop().call_later(ROUND_AGAIN_SECONDS, self.subscribe_again)
 
 
 def _status(outcome: Outcome) -> SubscriptionStatus:

@@ -19,6 +19,7 @@ from tocsin.protocol.sessions import ServiceRole
 from tocsin.push.provider import Provider
 from tocsin.routers.ntf.delivery import PushDelivery
 from tocsin.routers.ntf.events import NoEvents, NtfEvents
+from tocsin.routers.ntf.handover import HandOver
 from tocsin.routers.ntf.notifications import Notifications
 from tocsin.routers.ntf.router import NtfRouter
 from tocsin.routers.ntf.smp_subscribers import SmpSubscribers
@@ -74,13 +75,14 @@ async def running_ntf_router(
     events: NtfEvents | None = None,
     counters: NtfCounters | None = None,
     client_metrics: ClientMetrics | None = None,
+    job: HandOver | None = None,
 ) -> AsyncIterator[RunningNtfRouter]:
-    """Serves until the block is left. Store and providers stay the caller's."""
+    """Serves until the block is left. Store and providers stay the caller's; a `job` pushes messages in our place."""
     clock, randomness = clock or SystemClock(), randomness or SystemRandomness()
     counters, events = counters or NtfCounters(), events or NoEvents()
     counters.own.domains = settings.subscriber.own_server_domains
     store.tell_ended(events.ended)
-    delivery = PushDelivery(store, providers, settings.delivery, counters, clock, randomness, events)
+    delivery = PushDelivery(store, providers, settings.delivery, counters, clock, randomness, events, job)
     notifications = Notifications(store, counters, clock, events, delivery.notify, delivery.recover)
     service = None
     if settings.subscriber.use_service_credentials:

@@ -60,6 +60,10 @@ class SmpSubscriber:
         """The queue is in the store already."""
         self._queues.add(notifier_id, notifier_key)
 
+    def subscribe_again(self) -> None:
+        """To all that the store wants of this router."""
+        self._queues.subscribe_again()
+
     async def run(self) -> None:
         """Sessions with growing delays while the router cannot be reached. Returns when nothing is wanted of it.
 

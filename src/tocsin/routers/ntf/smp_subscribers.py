@@ -54,6 +54,16 @@ class SmpSubscribers:
         """The queue is in the store already."""
         self._router(queue.router).subscribe(queue.notifier_id, notifier_key)
 
+    async def subscribe_again(self) -> int:
+        """To all that the store wants, after somebody has changed it there; how many SMP routers have queues.
+
+        Raises StoreError.
+        """
+        used = await self._parts.store.used_routers()
+        for router in used:
+            self._router(router.location).subscribe_again()
+        return len(used)
+
     def _router(self, location: RouterLocation) -> SmpSubscriber:
         subscriber = self.routers.get(location)
         if subscriber is None:

@@ -59,10 +59,14 @@ class NtfSnapshot:
     waiting_pushes: int
     pushes_under_way: dict[str, int]
     """By provider."""
+    handed_over: int | None
+    """Due pushes that the `deliver` job has not answered; None if there is no such job."""
+    handed_over_seconds: float
+    """How long the oldest of them has waited."""
 
 
 def snapshot_of(running: RunningNtfRouter) -> NtfSnapshot:
-    host_of = running.state.counters.own.host_of
+    host_of, job = running.state.counters.own.host_of, running.delivery.job
     states = [(location, each.state) for location, each in running.subscribers.routers.items()]
 
     def servers(chosen: Callable[[SubscriberState], bool]) -> ServerCounts:
@@ -83,6 +87,8 @@ def snapshot_of(running: RunningNtfRouter) -> NtfSnapshot:
         pending_queues=subscriptions(lambda state: state.pending),
         waiting_pushes=running.delivery.waiting,
         pushes_under_way={name.text: lane.under_way for name, lane in running.delivery.lanes.items()},
+        handed_over=None if job is None else job.waiting,
+        handed_over_seconds=0.0 if job is None else job.oldest_seconds,
     )
 
 

@@ -19,9 +19,10 @@ from tocsin.pipeline.jobs.build import build
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.report import PAGE, ReportOptions, run_report
 from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.report.collection import DRIFT_TABLE, Collection, days_of
+from tocsin.pipeline.report.collection import Collection, days_of
 from tocsin.pipeline.report.figures import Days, Drift, Figures
 from tocsin.pipeline.report.page import report_page
+from tocsin.pipeline.tables import DRIFT_TABLE
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tocsin.errors import StoreError
 from tocsin.routers.control_port import MAX_WRONG_PASSWORDS, ControlPasswords, LinePort
 from tocsin.routers.ntf.control_port import GREETING, HELP, NtfControlSession
 
@@ -26,6 +27,12 @@ class FakeControl:
         yield "Threads: 5"
         if with_names:
             yield "own: smp.own.test"
+
+    async def resubscribe(self) -> int:
+        return 3
+
+    async def deliver_pending(self) -> int:
+        raise StoreError("the store is away")
 
 
 def session(passwords: ControlPasswords = PASSWORDS) -> NtfControlSession:
@@ -85,8 +92,15 @@ async def test_only_the_administrator_sees_names() -> None:
     assert (await talk("auth user-pass", "server-info"))[1] == "Threads: 5"
 
 
+async def test_only_the_administrator_gives_orders() -> None:
+    assert await talk("resubscribe", "deliver-pending") == ["AUTH", "AUTH"]
+    assert (await talk("auth user-pass", "resubscribe"))[1] == "AUTH"
+    assert (await talk("auth admin-pass", "resubscribe"))[1] == "ok, 3 SMP routers"
+    assert (await talk("auth admin-pass", "deliver-pending"))[1] == "error: the store is away"
+
+
 async def test_other_lines() -> None:
-    assert HELP == "commands: stats, stats-rts, server-info, help, quit"
+    assert HELP == "commands: stats, stats-rts, server-info, resubscribe, deliver-pending, help, quit"
     empty, spaces, unknown, more, bare = await talk("", "   \r\n", "delete everything", "stats now", "auth")
     assert (empty, spaces) == ("", "")
     for answer in (unknown, more, bare):

@@ -1,0 +1,57 @@
+"""Both routers' readers of store logs, for `tocsin pipeline compact` to use on parts of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from tocsin.stores.memory.log_fields import BadLogLine
+from tocsin.stores.memory.ntf_restore import NtfRestorer
+from tocsin.stores.memory.ntf_snapshots import compact_lines as compact_ntf_lines
+from tocsin.stores.memory.ntf_store_log import (
+    ServiceSet,
+    SubscriptionAdded,
+    TokenAdded,
+    decode_ntf_store_line,
+)
+from tocsin.stores.memory.ntf_tables import NtfTables
+from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
+from tocsin.stores.memory.smp_store_log import AddService, CreateQueue, decode_store_log_line
+from tocsin.stores.memory.store_log_compaction import compact_lines as compact_smp_lines
+
+NTF_SECTIONS: Final = ("tokens", "subscriptions", "services")
+SMP_SECTIONS: Final = ("services", "queues")
+_NTF_TAGS: Final = (TokenAdded.tag, SubscriptionAdded.tag, ServiceSet.tag)
+_SMP_TAGS: Final = (AddService.tag, CreateQueue.tag)
+# As in `pipeline.log_compaction`, which only exists where Spark is installed.
+_BROKEN: Final = -1
+_SKIPPED: Final = -2
+
+
+def compacted_ntf(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    tables = NtfTables()
+    restorer = NtfRestorer(tables)
+    skipped = 0
+    for line in lines:
+        try:
+            skipped += not restorer.store_change(decode_ntf_store_line(line))
+        except BadLogLine as error:
+            yield _BROKEN, error.reason.encode()
+    if skipped:
+        yield _SKIPPED, b"%d" % skipped
+    for line in compact_ntf_lines(tables):
+        yield _NTF_TAGS.index(line.partition(b" ")[0]), line
+
+
+def compacted_smp(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    store = SmpMemoryStore()
+    skipped = 0
+    for line in lines:
+        try:
+            skipped += not store.restore(decode_store_log_line(line))
+        except BadLogLine as error:
+            yield _BROKEN, error.reason.encode()
+    if skipped:
+        yield _SKIPPED, b"%d" % skipped
+    for line in compact_smp_lines(store):
+        yield _SMP_TAGS.index(line.partition(b" ")[0]), line

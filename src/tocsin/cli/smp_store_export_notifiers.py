@@ -1,0 +1,80 @@
+"""`tocsin smp store export-notifiers`: what `tocsin pipeline reconcile` compares with an NTF router."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from tocsin.cli.export_files import OUT_HELP, export_file, in_portions
+from tocsin.cli.smp_files import add_config_argument, router_address, settings_of
+from tocsin.config.smp_settings import SmpSettings
+from tocsin.errors import ConfigError
+from tocsin.observability.queue_exports import NotifierQueue, first_notifier_row, notifier_queue
+from tocsin.stores.memory.smp_store_files import read_smp_store
+from tocsin.transport.credential_files import read_fingerprint
+
+NAME = "export-notifiers"
+SUMMARY = "list all queues with notifiers for `tocsin pipeline reconcile`"
+DESCRIPTION = (
+    "Writes a file with every queue that has a notifier: notifier id, and the service it is associated with. "
+    "PostgreSQL is read in one snapshot, also while the router runs; a folder of logs only while it does not. The file "
+    "names queues in clear, and only its owner may read it: keep it no longer than needed."
+)
+EXAMPLE = "tocsin smp store export-notifiers notifiers-smp1.parquet"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_config_argument(parser)
+    parser.add_argument("out", type=Path, metavar="OUT", help=OUT_HELP)
+
+
+def run(options: argparse.Namespace) -> int:
+    count = asyncio.run(_export(settings_of(options), options.out, int(time.time())))
+    print(f"{count} queues with notifiers in {options.out}")
+    return 0
+
+
+async def _export(settings: SmpSettings, out: Path, taken_at: int) -> int:
+    key_hash = read_fingerprint(settings.credentials)
+    address = str(router_address(settings, key_hash, with_password=False))
+    if settings.database_url is not None:
+        from tocsin.stores.postgres.exported_queues import notifiers_in_database  # needs asyncpg
+
+        notifiers: AsyncIterator[_Notifier] | Iterator[_Notifier] = notifiers_in_database(
+            settings.database_url
+        )
+    else:
+        notifiers = _of_folder(settings)
+    count = 0
+    with export_file(out, NotifierQueue) as add:
+        add([first_notifier_row(key_hash, address, taken_at)])
+        async for portion in in_portions(notifiers):
+            add(
+                [
+                    notifier_queue(
+                        key_hash=key_hash,
+                        router=address,
+                        notifier_id=notifier_id,
+                        service_id=service_id,
+                        taken_at=taken_at,
+                    )
+                    for notifier_id, service_id in portion
+                ]
+            )
+            count += len(portion)
+    return count
+
+
+_Notifier = tuple[bytes, bytes | None]
+
+
+def _of_folder(settings: SmpSettings) -> Iterator[_Notifier]:
+    if settings.store is None:
+        raise ConfigError("[STORE_LOG] enable is off: the router keeps its queues in memory only")
+    store, _ = read_smp_store(settings.store, keep_broken_lines=False)
+    for queue in store.queues():
+        if queue.notifier is not None:
+            yield queue.notifier.notifier_id, queue.notifier.service_id

@@ -1,0 +1,63 @@
+"""`tocsin pipeline reconcile`: exports of an NTF router and of SMP routers → `drift`, and a plan for repair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tocsin.errors import ConfigError
+from tocsin.observability.repair_plans import write_plan
+from tocsin.pipeline.drift_search import Found, entries, publish, reconcile
+from tocsin.pipeline.jobs.options import JobOptions
+from tocsin.pipeline.jobs.progress import Summary, step
+from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.queue_export_files import read_exports, reading
+from tocsin.pipeline.session import spark_session
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileOptions:
+    ntf: Path
+    smp: Sequence[Path]
+    plan: Path
+    smallest_group: int = 10
+
+    def __post_init__(self) -> None:
+        if not self.smp:
+            raise ConfigError("there is nothing to compare with: name the exports of SMP routers with --smp")
+
+
+def run_reconcile(job: JobOptions, options: ReconcileOptions) -> int:
+    """The exit code: 1 if the routers disagree. Raises ConfigError for exports that cannot be compared."""
+    now, summary = datetime.now(UTC), Summary("reconcile")
+    with (
+        spark_session(job.spark("reconcile", shuffle_partitions=8)) as spark,
+        step(spark, "reconcile") as shown,
+        reading("an export"),
+    ):
+        exports = read_exports(spark, options.ntf, options.smp)
+        found = reconcile(spark, exports, shown)
+        if not job.dry_run:
+            shown("plan")
+            write_plan(options.plan, int(now.timestamp()), found.queues, entries(found))
+            shown("drift")
+            publish(spark, Lake(job.lake), exports, found, now, options.smallest_group)
+    _add_figures(summary, found)
+    if not job.dry_run:
+        summary.add(plan=str(options.plan))
+    hint = f"tocsin ntf repair {options.plan} --dry-run" if found.counts and not job.dry_run else ""
+    summary.show(as_json=job.as_json, notes={"plan": hint})
+    return 1 if found.counts else 0
+
+
+def _add_figures(summary: Summary, found: Found) -> None:
+    summary.add(
+        smp_routers=len(found.servers),
+        smp_routers_without_export=found.not_compared,
+        subscriptions=sum(each.subscribed for each in found.servers.values()),
+        smp_routers_that_differ=len(found.differing),
+        **found.by(1),
+        **{f"to_{action}": queues for action, queues in found.by(2).items()},
+    )

@@ -1,0 +1,180 @@
+"""kill -9 of the `deliver` job's driver and of the NTF router under load, with real processes and local Spark.
+
+A real SMP router, an NTF router with `delivery_engine: spark`, `tocsin pipeline deliver`, and the fake APNs over
+HTTP/2. After each kill, at a random moment of the traffic, what was killed is started again; at the end nothing is
+pending, the accounting adds up, the newest message of every queue was told to its device, and a push that was repeated
+has the id of its first.
+
+TOCSIN_SPARK_KILLS sets how many kills there are, TOCSIN_KILL_SEED what is decided by chance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.doubles import whole_delivery
+from tests.doubles.whole_delivery import Everything, everything
+from tocsin.config.ntf_ini import INI_FILE
+from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
+from tocsin.push.fake.server import FakeApns
+
+KILLS: Final = int(os.environ.get("TOCSIN_SPARK_KILLS", "2"))
+SEED: Final = os.environ.get("TOCSIN_KILL_SEED", "tocsin")
+PATIENCE: Final = 60.0
+"""Spark takes its time to start, longer on a busy machine."""
+
+
+class DeliverJob:
+    """`tocsin pipeline deliver` as a process of its own, with its Java: both are killed together."""
+
+    def __init__(self, folder: Path, apns: FakeApns) -> None:
+        """Beside the routers in that folder."""
+        self._command = [sys.executable, "-m", "tocsin", "pipeline", "deliver", "--master", "local[2]"]
+        self._command += ["--config", str(folder / "ntf" / "etc" / INI_FILE), "--lake", str(folder / "lake")]
+        self._command += ["--memory", "1g"]
+        settings = {
+            "delivery_handover": handover_in(folder),
+            "apns_prod_host": "off",
+            "apns_dev_host": "off",
+            "apns_test_host": "localhost",
+            "apns_test_port": apns.port,
+            "apns_test_ca_file": apns.ca_file,
+        }
+        named = {f"TOCSIN_NTF_{name.upper()}": str(value) for name, value in settings.items()}
+        self._environment = os.environ | named
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            env=self._environment,
+            start_new_session=True,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def until_it_pushes(self) -> None:
+        assert self._process is not None
+        assert self._process.stderr is not None
+        said = b""
+        async with asyncio.timeout(PATIENCE):
+            while b"deliver: pushing" not in said:
+                line = await self._process.stderr.readline()
+                assert line, said.decode()
+                said += line
+
+    async def kill(self) -> None:
+        """-9, driver, Java and executors at once."""
+        if self._process is not None and self._process.returncode is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            await self._process.wait()
+
+    async def stop(self) -> int:
+        assert self._process is not None
+        self._process.terminate()
+        async with asyncio.timeout(PATIENCE):
+            return await self._process.wait()
+
+
+def handover_in(folder: Path) -> str:
+    return str(folder / "handover")
+
+
+@asynccontextmanager
+async def everything_with_job(folder: Path) -> AsyncIterator[tuple[Everything, DeliverJob]]:
+    settings = {"store": "memory", "delivery_engine": "spark", "delivery_handover": handover_in(folder)}
+    async with everything(folder, settings) as parts:
+        assert parts.apns is not None
+        job = DeliverJob(folder, parts.apns)
+        try:
+            await job.start()
+            await job.until_it_pushes()
+            yield parts, job
+        finally:
+            await job.kill()
+
+
+def repeats(parts: Everything) -> int:
+    """How many pushes were repeated; asserts that for one device the same notifications always had one id."""
+    assert parts.apns is not None
+    secrets = {chat.device.device_token: chat.device.secret for chat in parts.chats}
+    ids: dict[tuple[bytes, tuple[bytes, ...]], set[bytes]] = defaultdict(set)
+    messages = 0
+    for recorded in parts.apns.pushes:
+        push = parse_push_json(recorded.payload)
+        if isinstance(push, MessagePush):
+            messages += 1
+            told = tuple(item.nonce for item in unseal_notifications(secrets[recorded.device_token], push))
+            ids[recorded.device_token, told].add(recorded.header(b"apns-id") or b"")
+    assert all(len(each) == 1 for each in ids.values())
+    assert len({next(iter(each)) for each in ids.values()}) == len(ids)
+    return messages - len(ids)
+
+
+async def traffic(parts: Everything, chance: random.Random) -> None:
+    """Until it is cancelled; slow enough that many a push is settled before a newer message supersedes it."""
+    assert parts.smp is not None
+    sender = await parts.smp.connect()
+    while True:
+        await parts._send(sender, chance.choice(parts.chats))
+        await asyncio.sleep(0.1)
+
+
+async def ended(sending: asyncio.Task[None]) -> None:
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+
+
+async def pushes_come(parts: Everything, count: int) -> None:
+    """Waits until so many more have reached devices."""
+    assert parts.apns is not None
+    wanted = len(parts.apns.pushes) + count
+    async with asyncio.timeout(PATIENCE):
+        while len(parts.apns.pushes) < wanted:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.timeout(120 + 90 * KILLS)
+async def test_no_notification_is_lost_when_driver_or_router_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole_delivery, "PATIENCE", PATIENCE)
+    chance = random.Random(SEED)
+    async with everything_with_job(tmp_path) as (parts, job):
+        for number in range(KILLS):
+            sending = asyncio.create_task(traffic(parts, chance))
+            await pushes_come(parts, 5)
+            await asyncio.sleep(chance.uniform(0.0, 0.5))
+            if number % 2:
+                await ended(sending)  # no newer message supersedes what the router has to recover
+                await parts.kill("ntf")
+            else:
+                await job.kill()
+                await job.start()
+                await job.until_it_pushes()
+                await ended(sending)
+            await parts.compare()
+        accounting = await settled(parts)
+        assert accounting["received"] >= accounting["accepted"] > 0
+        print("repeated", repeats(parts), accounting)
+        assert await job.stop() == 0
+
+
+async def settled(parts: Everything) -> dict[str, float]:
+    """Waits until nothing is pending."""
+    async with asyncio.timeout(PATIENCE):
+        while (accounting := await parts.accounting())["pending"]:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.1)
+    assert accounting["difference"] == 0, accounting
+    return accounting

@@ -1,0 +1,194 @@
+"""`fanout`: every due token is pushed to once for a campaign, also when it is interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.unit.stores.ntf_samples import device_token, token
+from tocsin.cli import pipeline_fanout
+from tocsin.cli.fanout_parts import CampaignParts
+from tocsin.cli.fanout_pusher import FanoutPusher
+from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, StoreKind
+from tocsin.errors import ConfigError
+from tocsin.pipeline.jobs.fanout import Pushed, push_parts
+from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.tables import FANOUT_TABLE
+from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.ntf.statuses import TokenState
+from tocsin.push.fake.behaviours import Respond
+from tocsin.push.fake.server import FakeApns, running_fake_apns
+from tocsin.routers.ntf.handover_key import handover_key
+from tocsin.stores.ntf_records import TokenRecord
+from tocsin.stores.postgres.ntf_postgres_store import open_ntf_postgres_store
+
+TEST = PushProvider.APNS_TEST
+CAMPAIGN = "2026-11-15"
+TODAY = date(2026, 11, 15)
+Record = Callable[[str, Sequence[Pushed]], None]
+
+
+class Killed(Exception):
+    pass
+
+
+def due(name: str) -> TokenRecord:
+    return token(name, device_token(name, TEST), cron_minutes=20)
+
+
+async def fill(url: str, tokens: Sequence[TokenRecord]) -> None:
+    store = await open_ntf_postgres_store(url, "ntf_server", 2)
+    try:
+        for each in tokens:
+            assert await store.add_token(each)
+    finally:
+        await store.close()
+
+
+class Campaign:
+    """One run after another of the same campaign, as the command makes them."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, url: str, apns: FakeApns) -> None:
+        self._spark = spark
+        self._lake = lake
+        endpoint = ApnsEndpoint(apns.host, apns.port, apns.ca_file)
+        self._settings = NtfSettings(
+            store_kind=StoreKind.URL, database_url=url, apns=ApnsSettings(endpoints={TEST.text: endpoint})
+        )
+        self._keys = lake.folder.with_name("lake-keys")
+        self.parts = CampaignParts(lake.folder / "_campaigns" / CAMPAIGN, handover_key(self._keys))
+
+    def run(self, wrapped: Callable[[Record], Record] = lambda record: record) -> Counter[str]:
+        with pipeline_fanout._opened(self._settings) as store:
+            if self.parts.planned is None:
+                self.parts.plan(store.due_pages(), part_tokens=4)
+            pusher = FanoutPusher(
+                self.parts.folder, self._keys, CAMPAIGN, self._settings.apns, 500.0, 4_000_000_000
+            )
+            return push_parts(
+                self._spark,
+                self._lake,
+                CAMPAIGN,
+                self.parts.names(),
+                pusher,
+                shards=2,
+                today=TODAY,
+                record=wrapped(store.recorder(self.parts)),
+            )
+
+
+async def test_outcomes_reach_the_table_and_the_store(
+    spark: SparkSession, lake: Lake, url: str, tmp_path: Path
+) -> None:
+    tokens = [due(f"t{number}") for number in range(6)]
+    await fill(url, [*tokens, token("not due", device_token("not due", TEST))])
+    async with running_fake_apns(tmp_path / "apns") as apns:
+        gone, busy = tokens[0], tokens[1]
+        apns.behave(Respond(400, "BadDeviceToken"), device_token=gone.device_token.token)
+        apns.behave(Respond(503, "ServiceUnavailable"), device_token=busy.device_token.token)
+        campaign = Campaign(spark, lake, url, apns)
+        assert await asyncio.to_thread(campaign.run) == {"accepted": 4, "invalid": 1, "retry": 1}
+        assert len(apns.requests) == 6
+        assert campaign.parts.planned == {TEST.text: 6}
+        assert campaign.parts.names() == []
+        assert await asyncio.to_thread(campaign.run) == {}
+        assert len(apns.requests) == 6
+    rows = lake.table(FANOUT_TABLE).read(spark).collect()
+    assert len({row.token for row in rows}) == 6
+    assert not {row.token for row in rows} & {each.token_id.hex() for each in tokens}
+    store = await open_ntf_postgres_store(url, "ntf_server", 2)
+    try:
+        left = [
+            each.token_id
+            async for page in store.cron_due(2_000_000_000)
+            for each in page
+            if not each.cron_sent_at
+        ]
+        assert left == [busy.token_id]
+        invalid = await store.token(gone.token_id)
+        assert invalid is not None
+        assert invalid.status.state is TokenState.INVALID
+    finally:
+        await store.close()
+
+
+async def test_a_run_that_is_killed_goes_on_with_the_rest(
+    spark: SparkSession, lake: Lake, url: str, tmp_path: Path
+) -> None:
+    """After the first part is in the table, before the store has it: the part is recorded and not pushed again."""
+    await fill(url, [due(f"t{number}") for number in range(7)])
+
+    def killed(_record: Record) -> Record:
+        def fail(_part: str, _outcomes: Sequence[Pushed]) -> None:
+            raise Killed
+
+        return fail
+
+    async with running_fake_apns(tmp_path / "apns") as apns:
+        campaign = Campaign(spark, lake, url, apns)
+        with pytest.raises(Killed):
+            await asyncio.to_thread(campaign.run, killed)
+        assert len(apns.pushes) == 4
+        assert len(campaign.parts.names()) == 2
+        assert await asyncio.to_thread(campaign.run) == {"accepted": 7}
+        assert len(apns.pushes) == 7
+        assert len({push.header(b"apns-id") for push in apns.pushes}) == 7
+
+
+def test_parts_hold_no_device_token_and_are_for_their_owner(tmp_path: Path) -> None:
+    parts = CampaignParts(tmp_path / "campaign", handover_key(tmp_path / "keys"))
+    owner = due("a")
+    assert parts.plan([[owner]]) == {TEST.text: 1}
+    [name] = parts.names()
+    text = (tmp_path / "campaign" / name).read_bytes()
+    assert owner.device_token.token not in text
+    assert (tmp_path / "campaign" / name).stat().st_mode & 0o777 == 0o600
+    [(_, found)] = parts.tokens(name)
+    assert (found.token_id, found.device_token) == (owner.token_id, owner.device_token.token)
+
+
+def command(*arguments: object) -> int:
+    parser = argparse.ArgumentParser()
+    pipeline_fanout.add_arguments(parser)
+    return pipeline_fanout.run(parser.parse_args([str(each) for each in arguments]))
+
+
+def write_ini(folder: Path, *lines: str) -> Path:
+    path = folder / "ntf-server.ini"
+    own = ["[TOCSIN]", "apns_prod_host: off", "apns_dev_host: off"]
+    path.write_text("\n".join([*own, *lines]) + "\n")
+    return path
+
+
+async def test_a_dry_run_counts_by_provider_and_leaves_nothing(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await fill(url, [due("a"), due("b"), token("c", cron_minutes=20), token("not due")])
+    ini = write_ini(tmp_path, "[STORE_LOG]", f"db_connection: {url}")
+    arguments = ("--config", ini, "--campaign", "x", "--dry-run", "--json", "--lake", tmp_path / "lake")
+    assert await asyncio.to_thread(command, *arguments) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["tokens"], told["apns_test"], told["apns_prod"]) == (3, 2, 1)
+    assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--campaign", "a/b"], "--campaign a/b"),
+        (["--campaign", "x", "--rate", "0"], "--rate 0.0"),
+        (["--campaign", "x"], "db_connection"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(tmp_path: Path, arguments: list[str], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        command("--config", write_ini(tmp_path), *arguments)
+    assert says in str(caught.value)

@@ -1,4 +1,4 @@
-"""The provider of `bench.pipeline_deliver`, in a process of its own: `python -m bench.deliver_sink FOLDER`: a port."""
+"""The provider of `bench.pipeline_deliver` as a process of its own, which prints its port."""
 
 from __future__ import annotations
 

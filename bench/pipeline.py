@@ -17,7 +17,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from bench.pipeline_deliver import measure_deliver
 from bench.pipeline_ingest import measure_ingest
+from bench.pipeline_reconcile import measure_reconcile
 from bench.pipeline_scaling import measure_scaling
 from bench.pipeline_yardstick import measure_duckdb
 from bench.process_tree import cpu_seconds, spent
@@ -80,9 +82,12 @@ def main() -> None:
             print(f"{events:,} events made", file=sys.stderr)
             results += measure_build(spark, lake, events)
             results += measure_duckdb(lake, folder)
+            results += measure_reconcile(spark, events)
             results += measure_ingest(spark, folder, QUICK_SECONDS if options.quick else SECONDS)
         if not options.quick:
             results += measure_scaling(lake, folder)
+            (folder / "delivery").mkdir()
+            results += measure_deliver(folder / "delivery")
     show("pipeline", results)
 
 

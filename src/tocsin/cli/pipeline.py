@@ -5,7 +5,9 @@ from __future__ import annotations
 from tocsin.cli import (
     pipeline_build,
     pipeline_compact,
+    pipeline_deliver,
     pipeline_explain,
+    pipeline_fanout,
     pipeline_ingest,
     pipeline_reconcile,
     pipeline_replay,
@@ -27,6 +29,8 @@ SUBCOMMANDS = (
     pipeline_explain,
     pipeline_reconcile,
     pipeline_replay,
+    pipeline_deliver,
+    pipeline_fanout,
     pipeline_compact,
     pipeline_simulate,
 )

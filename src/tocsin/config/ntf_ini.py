@@ -102,7 +102,9 @@ def _check_inactive_clients(settings: NtfSettings) -> None:
 
 def _check_delivery(settings: NtfSettings) -> None:
     if settings.delivery.engine is DeliveryEngine.SPARK and settings.delivery.handover is None:
-        raise ConfigError("[TOCSIN] delivery_engine is spark, but delivery_handover is not set: to which folder?")
+        raise ConfigError(
+            "[TOCSIN] delivery_engine is spark, but delivery_handover is not set: to which folder?"
+        )
 
 
 def _check_store(settings: NtfSettings) -> None:

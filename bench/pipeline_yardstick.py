@@ -41,12 +41,14 @@ def measure_duckdb(lake: Lake, folder: Path) -> list[Result]:
 
 def _merge() -> str:
     greatest = ", ".join(f"max({name}) AS {name}" for name in (*HASHES, *TEXTS, "size"))
-    moments = ", ".join(f"min(at) FILTER (stage = '{stage}') AS {moment(stage)}" for stage in STAGES)
+    moments = ", ".join(
+        f"min(events.at) FILTER (WHERE stage = '{stage}') AS {moment(stage)}" for stage in STAGES
+    )
     least = ", ".join(moment(stage) for stage in STAGES)
     identity = ", ".join(IDENTITY)
     return (
         f"SELECT *, make_timestamp(least({least})) AS first FROM ("  # noqa: S608 - our own names
-        f"SELECT {identity}, {greatest}, {moments} FROM read_parquet(?) GROUP BY {identity})"
+        f"SELECT {identity}, {greatest}, {moments} FROM read_parquet(?) AS events GROUP BY {identity})"
     )
 
 

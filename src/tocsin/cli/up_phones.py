@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -42,7 +42,6 @@ class Phone:
     arrived: Callable[[Arrival], None]
     chats: list[str] = field(default_factory=list)
     """Connections it can write to."""
-    pushes: int = 0
 
     async def register(self) -> None:
         """Up to the verification, which a push brings."""
@@ -71,15 +70,18 @@ class Phone:
                 push = await self.apns.next_push(self.device_token, STEP_SECONDS)
             except TimeoutError:
                 continue
-            self.pushes += 1
-            woken = await self.agent.wake(push.payload)
-            if isinstance(woken, Woken):
-                # All its few queues: times are whole seconds, so a push may not tell of a second message of a second.
-                for fetched in await self.agent.fetch([ToFetch(chat, FIRST_QUEUE) for chat in self.chats]):
-                    for message in fetched.messages:
-                        if isinstance(message, MessageArrived):
-                            self.arrived(Arrival(self.name, message.body))
-                    await self.agent.settled(*fetched.messages)
+            with suppress(TocsinError):  # a router that is away: the next push tells of the messages again
+                await self._woken_by(push.payload)
+
+    async def _woken_by(self, payload: bytes) -> None:
+        if not isinstance(await self.agent.wake(payload), Woken):
+            return
+        # All its few queues: times are whole seconds, so a push may not tell of a second message of a second.
+        for fetched in await self.agent.fetch([ToFetch(chat, FIRST_QUEUE) for chat in self.chats]):
+            for message in fetched.messages:
+                if isinstance(message, MessageArrived):
+                    self.arrived(Arrival(self.name, message.body))
+            await self.agent.settled(*fetched.messages)
 
     async def send(self, connection_id: str, body: bytes) -> bool:
         """False if the router is away."""

@@ -12,6 +12,9 @@ from tocsin.clients.settings import ClientSettings
 from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.observability.client_metrics import ClientMetrics, NoMetrics
 from tocsin.protocol.addresses import RouterAddress, Scheme
+from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
+from tocsin.protocol.direct.ntf_messages import ForwardPacket, PacketHandled, TokenCheckedWithKey
+from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.responses import QueueSubscribed, SubscriptionChecked, TokenChecked, TokenRegistered
 from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
@@ -80,6 +83,17 @@ class NtfClient(RouterClient):
     async def check_token(self, token_id: bytes, key: AuthPrivateKey) -> TokenStatus:
         """TCHK"""
         return (await self.ask(TokenChecked, CheckToken(), token_id, key)).status
+
+    async def check_token_with_key(
+        self, token_id: bytes, key: AuthPrivateKey
+    ) -> tuple[TokenStatus, NtfKeyOffer | None]:
+        """TCHK, and the key for packets if the session is a direct one."""
+        checked = await self.ask(TokenChecked, CheckToken(), token_id, key)
+        return checked.status, checked.ntf_key if isinstance(checked, TokenCheckedWithKey) else None
+
+    async def forward_packet(self, packet: bytes) -> PacketFate:
+        """SFWD, by an SMP router in a direct session."""
+        return (await self.ask(PacketHandled, ForwardPacket(packet))).fate
 
     async def replace_token(self, token_id: bytes, token: DeviceToken, key: AuthPrivateKey) -> None:
         """TRPL"""

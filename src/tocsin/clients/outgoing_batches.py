@@ -27,10 +27,9 @@ class Encoded(NamedTuple):
     transmission: bytes
 
 
-def encode_request(session: ClientSession, request: Request, corr_id: bytes | None = None) -> Encoded:
+def encode_request(session: ClientSession, request: Request) -> Encoded:
     """Raises LocalProtocolError if the request cannot be sent in this session."""
-    if corr_id is None:
-        corr_id = os.urandom(CORR_ID_BYTES)
+    corr_id = os.urandom(CORR_ID_BYTES) if request.corr_id is None else request.corr_id
     transmission = session.request(corr_id, request.entity_id, request.command, request.key)
     session.require_fits(transmission)
     return Encoded(corr_id, request, transmission)

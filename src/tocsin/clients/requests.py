@@ -26,6 +26,8 @@ class Request(NamedTuple):
     command: Command
     entity_id: bytes = b""
     key: AuthPrivateKey | None = None
+    corr_id: bytes | None = None
+    """Random unless the command depends on it: then it must never have been used before."""
 
 
 Outcome: TypeAlias = Response | TocsinError

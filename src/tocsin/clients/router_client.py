@@ -28,6 +28,7 @@ from tocsin.errors import (
     UnexpectedResponse,
 )
 from tocsin.observability.client_metrics import ClientMetrics
+from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Refused
@@ -67,6 +68,11 @@ class RouterClient:
         """What the handshake agreed on."""
         return self._connection.session
 
+    @property
+    def direct(self) -> bool:
+        """Whether both sides know direct notifications."""
+        return is_direct(self.session.dialect)
+
     async def request(
         self,
         command: Command,
@@ -81,7 +87,7 @@ class RouterClient:
         Also raises UnexpectedResponse or RemoteProtocolError for an answer that is none to this command. The
         correlation id is random unless the command depends on it: then it must never have been used before.
         """
-        return _answer_or_raise(await self._outcome(Request(command, entity_id, key), timeout, corr_id))
+        return _answer_or_raise(await self._outcome(Request(command, entity_id, key, corr_id), timeout))
 
     async def ask(
         self,
@@ -91,9 +97,10 @@ class RouterClient:
         key: AuthPrivateKey | None = None,
         *,
         timeout: float | None = None,
+        corr_id: bytes | None = None,
     ) -> R:
         """As `request`, for answers of one kind only: any other raises UnexpectedResponse."""
-        response = await self.request(command, entity_id, key, timeout=timeout)
+        response = await self.request(command, entity_id, key, timeout=timeout, corr_id=corr_id)
         if not isinstance(response, expected):
             raise UnexpectedResponse(
                 f"{command.tag.decode()} was answered with {response.tag.decode()} by {self._router}"
@@ -147,10 +154,10 @@ class RouterClient:
         """From now on PING the router when it is silent for long: for connections that wait for events."""
         self._probes = True
 
-    async def _outcome(self, request: Request, timeout: float | None, corr_id: bytes | None) -> Outcome:
+    async def _outcome(self, request: Request, timeout: float | None) -> Outcome:
         limit = self._settings.response_timeout if timeout is None else timeout
         deadline = asyncio.get_running_loop().time() + limit
-        encoded = encode_request(self.session, request, corr_id)
+        encoded = encode_request(self.session, request)
         collector = Collector()
         try:
             async with asyncio.timeout_at(deadline):

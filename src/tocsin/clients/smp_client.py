@@ -14,13 +14,31 @@ from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.errors import LocalProtocolError
 from tocsin.observability.client_metrics import ClientMetrics, NoMetrics
 from tocsin.protocol.addresses import RouterAddress, Scheme
+from tocsin.protocol.direct.packets import PacketFate
+from tocsin.protocol.direct.priorities import MinimumPriority
+from tocsin.protocol.direct.registration import NtfRouterCredentials
+from tocsin.protocol.direct.smp_commands import (
+    AssociateQueue,
+    DeleteQueueProven,
+    DisableNotificationsProven,
+    RegisterNtfRouter,
+    SendPacketAgain,
+    SetMinimumPriority,
+    SubscribeNotificationsAs,
+    SubscribeNtfRouter,
+)
+from tocsin.protocol.direct.smp_responses import (
+    NtfRouterRegistered,
+    NtfRouterSubscribed,
+    PacketStatus,
+    QueueAssociated,
+)
 from tocsin.protocol.router_answers import Done
-from tocsin.protocol.smp.notifier_commands import SubscribeNotifications, SubscribeServiceNotifications
+from tocsin.protocol.smp.notifier_commands import SubscribeServiceNotifications
 from tocsin.protocol.smp.queue_modes import NotifierIds, NotifierKeys
 from tocsin.protocol.smp.recipient_commands import (
     AcknowledgeMessage,
     CreateQueue,
-    DeleteQueue,
     EnableNotifications,
     GetMessage,
     Subscribe,
@@ -104,10 +122,17 @@ class SmpClient(RouterClient):
         )
 
     async def send_message(
-        self, sender_id: bytes, body: bytes, *, notify: bool, key: AuthPrivateKey | None = None
+        self,
+        sender_id: bytes,
+        body: bytes,
+        *,
+        notify: bool,
+        key: AuthPrivateKey | None = None,
+        priority: int = 1,
     ) -> None:
-        """SEND; with a key once the queue is secured."""
-        await self.ask(Done, SendMessage(MessageFlags(notify), body), sender_id, key)
+        """SEND; with a key once the queue is secured. A priority above 1 is for what is important, as mentions."""
+        flags = MessageFlags.of_priority(priority if notify else 0)
+        await self.ask(Done, SendMessage(flags, body), sender_id, key)
 
     async def enable_notifications(
         self, recipient_id: bytes, notifier: NotifierKeys, key: AuthPrivateKey
@@ -117,16 +142,60 @@ class SmpClient(RouterClient):
             await self.ask(NotificationsEnabled, EnableNotifications(notifier), recipient_id, key)
         ).notifier
 
-    async def delete_queue(self, recipient_id: bytes, key: AuthPrivateKey) -> None:
-        """DEL"""
-        await self.ask(Done, DeleteQueue(), recipient_id, key)
+    async def disable_notifications(
+        self, recipient_id: bytes, key: AuthPrivateKey, packet: bytes | None = None
+    ) -> None:
+        """NDEL; a packet only in a direct session."""
+        await self.ask(Done, DisableNotificationsProven(packet), recipient_id, key)
+
+    async def delete_queue(
+        self, recipient_id: bytes, key: AuthPrivateKey, packet: bytes | None = None
+    ) -> None:
+        """DEL; a packet only in a direct session."""
+        await self.ask(Done, DeleteQueueProven(packet), recipient_id, key)
+
+    async def associate_queue(
+        self, recipient_id: bytes, command: AssociateQueue, key: AuthPrivateKey, *, corr_id: bytes
+    ) -> QueueAssociated:
+        """NSKEY; the notifier id in the command is that of the correlation id."""
+        return await self.ask(QueueAssociated, command, recipient_id, key, corr_id=corr_id)
+
+    async def send_packet_again(
+        self, recipient_id: bytes, key: AuthPrivateKey, packet: bytes | None = None
+    ) -> PacketFate:
+        """NPKT; without a packet it asks what became of the last one."""
+        return (await self.ask(PacketStatus, SendPacketAgain(packet), recipient_id, key)).fate
+
+    async def set_minimum_priority(
+        self, recipient_id: bytes, minimum: MinimumPriority, key: AuthPrivateKey
+    ) -> None:
+        """NPRI"""
+        await self.ask(Done, SetMinimumPriority(minimum), recipient_id, key)
+
+    async def register_ntf_router(self, credentials: NtfRouterCredentials, key: AuthPrivateKey) -> bytes:
+        """NSRV; our id at this router. `key` is the private half of the credentials' `auth_key`."""
+        return (await self.ask(NtfRouterRegistered, RegisterNtfRouter(credentials), key=key)).ntf_router_id
+
+    async def subscribe_ntf_router(
+        self,
+        ntf_router_id: bytes,
+        key: AuthPrivateKey,
+        count: int = UNKNOWN_COUNT,
+        ids_hash: bytes = NO_IDS_HASH,
+    ) -> NtfRouterSubscribed:
+        """NSSUB: all queues of this NTF router. The parameters are what the caller believes to have."""
+        self.probe_when_silent()
+        return await self.ask(NtfRouterSubscribed, SubscribeNtfRouter(count, ids_hash), ntf_router_id, key)
 
     def subscribe_notifications(
-        self, notifiers: Iterable[tuple[bytes, AuthPrivateKey]]
+        self, notifiers: Iterable[tuple[bytes, AuthPrivateKey]], ntf_router_id: bytes | None = None
     ) -> AsyncGenerator[Answer, None]:
-        """NSUB for any number of (notifier id, key), in full blocks; see `request_all`."""
+        """NSUB for any number of (notifier id, key), in full blocks; see `request_all`.
+
+        With our id, in a direct session, they are associated with us.
+        """
         self.probe_when_silent()
-        command = SubscribeNotifications()
+        command = SubscribeNotificationsAs(ntf_router_id)
         return self.request_all(Request(command, notifier_id, key) for notifier_id, key in notifiers)
 
     async def subscribe_service_notifications(self) -> int:

@@ -24,6 +24,8 @@ class Dialect:
     layout: Callable[[int], TransmissionLayout]
     commands: MessageTable[Command]
     responses: MessageTable[Response]
+    oldest: int = 0
+    """The first version in which this dialect can be spoken, whatever the router is set to offer."""
 
     @property
     def budget(self) -> int:
@@ -34,4 +36,6 @@ class Dialect:
         """The versions a router offers on a connection with this negotiated ALPN (smp.md 2.1)."""
         if alpn is None:
             return self.without_alpn
-        return versions or self.supported
+        if versions is None:
+            return self.supported
+        return VersionRange(max(versions.lowest, self.oldest), versions.highest)

@@ -158,6 +158,17 @@ class MessageTable(Generic[M]):
     def kinds(self) -> tuple[type[M], ...]:
         return tuple(self._kinds.values())
 
+    def extended(self, *kinds: type[M]) -> MessageTable[M]:
+        """A table with these besides; one whose tag is known takes the place of the other."""
+        tags = {kind.tag for kind in kinds}
+        kept = [kind for kind in self._kinds.values() if kind.tag not in tags]
+        frequent = {
+            data: message
+            for data, message in self._ready.items()
+            if data not in self._kinds and data.partition(b" ")[0] not in tags
+        }
+        return MessageTable(*kept, *kinds, frequent=frequent)
+
     def decode(self, data: bytes, version: int) -> M:
         """Raises `UnknownTag`, or `DecodeError` if the tag is known and the rest does not fit it."""
         if len(data) <= self._longest_ready:  # looking up a long message would hash all of it

@@ -25,6 +25,7 @@ from tocsin.errors import (
 )
 from tocsin.protocol.addresses import RouterAddress
 from tocsin.protocol.dialect import Dialect
+from tocsin.protocol.direct.dialects import offered_alpn, spoken
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.ntf.handshake import NtfClientHandshake
 from tocsin.protocol.sessions import BlockCoder, ClientSession, ReceivedResponse, ServiceRole
@@ -61,6 +62,8 @@ class DialSettings:
     """Of a router with several hosts, try .onion ones before the others; only with a SOCKS proxy."""
     versions: VersionRange | None = None
     """Fewer versions than we support, for tests and for old routers."""
+    direct: bool = False
+    """Offer direct notifications. A router that does not know them is talked to as before."""
     alpn: tuple[str, ...] | None = None
     """Instead of the protocol's own; empty for none, which makes routers offer the legacy version only."""
     encrypt_blocks: bool = True
@@ -114,8 +117,9 @@ async def dial_smp(
     """Raises ConnectFailed, PeerIdentityMismatch, HandshakeRefused, HandshakeTimeout, ConnectionLost."""
 
     async def shake_hands(connection: BlockConnection, leaf_key: bytes) -> ClientSession:
+        dialect = spoken(SMP, connection.alpn)
         offer = None
-        if service is not None:
+        if service is not None and dialect is SMP:  # else the router's own key will speak for it
             offer = ServiceOffer(
                 service.role,
                 service.credentials,
@@ -130,6 +134,7 @@ async def dial_smp(
             settings.versions or SMP.supported,
             settings.proxy,
             offer,
+            dialect,
         )
         plain = BlockCoder(SMP.block_size)
         hello, next_step, _ = handshake.answer(plain.from_block(await connection.read_block()))
@@ -147,7 +152,11 @@ async def dial_ntf(address: RouterAddress, settings: DialSettings) -> ClientConn
 
     async def shake_hands(connection: BlockConnection, leaf_key: bytes) -> ClientSession:
         handshake = NtfClientHandshake(
-            address.location.key_hash, connection.session_id, leaf_key, settings.versions or NTF.supported
+            address.location.key_hash,
+            connection.session_id,
+            leaf_key,
+            settings.versions or NTF.supported,
+            spoken(NTF, connection.alpn),
         )
         plain = BlockCoder(NTF.block_size)
         hello, session = handshake.answer(plain.from_block(await connection.read_block()))
@@ -168,7 +177,7 @@ async def _establish(
     connection = await dial(
         address.location.hosts,
         address.port_number,
-        context=_context((dialect.alpn,) if settings.alpn is None else settings.alpn, credentials),
+        context=_context(_alpn(dialect, settings), credentials),
         block_size=dialect.block_size,
         connect_timeout=settings.connect_timeout,
         socks=settings.socks,
@@ -196,6 +205,12 @@ async def _establish(
     except BaseException:
         connection.abort()
         raise
+
+
+def _alpn(dialect: Dialect, settings: DialSettings) -> tuple[str, ...]:
+    if settings.alpn is not None:
+        return settings.alpn
+    return offered_alpn(dialect, settings.versions) if settings.direct else (dialect.alpn,)
 
 
 def _identify(connection: BlockConnection, address: RouterAddress) -> bytes:

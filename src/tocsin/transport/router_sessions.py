@@ -19,6 +19,7 @@ from tocsin.crypto.keys import (
 )
 from tocsin.errors import BadKey, DecodeError, HandshakeFault, HandshakeRefused, HandshakeTimeout
 from tocsin.protocol.dialect import Dialect
+from tocsin.protocol.direct.dialects import offered_alpn, spoken
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.ntf.handshake import NtfRouterHandshake
@@ -46,20 +47,28 @@ class RouterIdentity:
     credentials: Credentials
     versions: VersionRange
     signing_key: SigningPrivateKey = field(repr=False)
+    direct: bool = False
+    """Whether direct notifications are offered."""
 
     @classmethod
     def create(
-        cls, dialect: Dialect, credentials: Credentials, versions: VersionRange | None = None
+        cls,
+        dialect: Dialect,
+        credentials: Credentials,
+        versions: VersionRange | None = None,
+        *,
+        direct: bool = False,
     ) -> RouterIdentity:
         """Raises BadKey if the certificate's key cannot sign session keys."""
         key = private_key_from_der(credentials.private_key)
         if not isinstance(key, Ed25519PrivateKey | Ed448PrivateKey):
             raise BadKey("a router's certificate needs an Ed25519 or Ed448 key")
-        return cls(dialect, credentials, versions or dialect.supported, key)
+        return cls(dialect, credentials, versions or dialect.supported, key, direct)
 
     @property
     def alpn(self) -> tuple[str, ...]:
-        return (self.dialect.alpn, *WEB_ALPN)
+        own = offered_alpn(self.dialect, self.versions) if self.direct else (self.dialect.alpn,)
+        return (*own, *WEB_ALPN)
 
 
 AnswerCommand: TypeAlias = Callable[[RouterSession, ReceivedCommand], Response]
@@ -128,13 +137,15 @@ async def accept_smp(
     hello_seconds: float = HELLO_SECONDS,
 ) -> RouterConnection:
     """Raises HandshakeRefused, HandshakeTimeout or ConnectionLost; the caller closes the connection."""
+    dialect = spoken(SMP, connection.alpn)
     handshake = SmpRouterHandshake(
         identity.credentials,
         identity.signing_key,
-        SMP.offered(connection.alpn, identity.versions),
+        dialect.offered(connection.alpn, identity.versions),
         connection.session_id,
         connection.peer_chain,
         X25519PrivateKey(os.urandom(32)),
+        dialect,
     )
     plain = BlockCoder(SMP.block_size)
 
@@ -160,12 +171,14 @@ async def accept_ntf(
     connection: BlockConnection, identity: RouterIdentity, *, hello_seconds: float = HELLO_SECONDS
 ) -> RouterConnection:
     """Raises HandshakeRefused, HandshakeTimeout or ConnectionLost; the caller closes the connection."""
+    dialect = spoken(NTF, connection.alpn)
     handshake = NtfRouterHandshake(
         identity.credentials,
         identity.signing_key,
-        NTF.offered(connection.alpn, identity.versions),
+        dialect.offered(connection.alpn, identity.versions),
         connection.session_id,
         X25519PrivateKey(os.urandom(32)),
+        dialect,
     )
 
     async def finish(client_hello: bytes) -> RouterSession:

@@ -10,6 +10,7 @@ from tocsin.crypto.keys import SigningPrivateKey, X25519PrivateKey
 from tocsin.crypto.signed_keys import SignedKey
 from tocsin.errors import DecodeError, HandshakeFault, HandshakeRefused
 from tocsin.protocol.certificate_keys import decode_signed_key
+from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.hellos import (
     agree_version,
     require_identity,
@@ -74,6 +75,7 @@ class NtfClientHandshake:
     leaf_key: bytes
     """DER public key of the certificate that TLS verified."""
     versions: VersionRange = SUPPORTED
+    dialect: Dialect = NTF
 
     def answer(self, router_hello: bytes) -> tuple[bytes, ClientSession]:
         """The client hello to send, and the session. Raises `HandshakeRefused`."""
@@ -84,7 +86,7 @@ class NtfClientHandshake:
         require_session(hello.session_id, self.tls_session_id)
         version = agree_version(self.versions, hello.versions)
         key = None if hello.router_key is None else router_session_key(hello.router_key, self.leaf_key)
-        session = ClientSession(NTF, version, hello.session_id, BlockCoder(NTF.block_size), key)
+        session = ClientSession(self.dialect, version, hello.session_id, BlockCoder(NTF.block_size), key)
         return ClientHello(version, self.key_hash).encode(), session
 
 
@@ -98,6 +100,7 @@ class NtfRouterHandshake:
     tls_session_id: bytes
     session_key: X25519PrivateKey
     """Made for this connection."""
+    dialect: Dialect = NTF
 
     def hello(self) -> bytes:
         signed = None
@@ -114,4 +117,5 @@ class NtfRouterHandshake:
         require_identity(hello.key_hash, self.credentials.fingerprint)
         require_offered(hello.version, self.offered)
         own_key = self.session_key if self.offered.highest >= BATCHES_VERSION else None
-        return RouterSession(NTF, hello.version, self.tls_session_id, BlockCoder(NTF.block_size), own_key)
+        coder = BlockCoder(NTF.block_size)
+        return RouterSession(self.dialect, hello.version, self.tls_session_id, coder, own_key)

@@ -22,6 +22,7 @@ from tocsin.errors import (
     LocalProtocolError,
 )
 from tocsin.protocol.certificate_keys import CertificateChainKey
+from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.error_codes import HANDSHAKE_FAULTS
 from tocsin.protocol.hellos import agree_version, require_session, router_session_key
 from tocsin.protocol.sessions import BlockCoder, ClientSession, RelayProof, ServiceRole, ServiceSession
@@ -106,6 +107,7 @@ class SmpClientHandshake:
     versions: VersionRange = SUPPORTED
     proxy: bool = False
     service: ServiceOffer | None = field(default=None)
+    dialect: Dialect = SMP
 
     def answer(self, router_hello: bytes) -> tuple[bytes, ClientSession | AwaitingService, RouterHello]:
         """The client hello to send, and what it leads to. Raises `HandshakeRefused`."""
@@ -125,7 +127,9 @@ class SmpClientHandshake:
             self.proxy,
             None if offer is None else offer.hello(),
         )
-        session = ClientSession(SMP, version, hello.session_id, self._coder(version, router_key), router_key)
+        session = ClientSession(
+            self.dialect, version, hello.session_id, self._coder(version, router_key), router_key
+        )
         if self.proxy and own_key is not None and router_key is not None and hello.router_key is not None:
             forwarding_key = box_key(own_key.agree(router_key))
             session.relay = RelayProof(hello.versions, hello.router_key, forwarding_key)

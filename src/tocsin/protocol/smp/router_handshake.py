@@ -24,6 +24,7 @@ from tocsin.errors import (
     HandshakeRefused,
 )
 from tocsin.protocol.certificate_keys import CertificateChainKey
+from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.error_codes import HANDSHAKE_FAULTS
 from tocsin.protocol.hellos import require_identity, require_offered
 from tocsin.protocol.sessions import BlockCoder, RouterSession, ServicePeer, ServiceRole
@@ -79,6 +80,7 @@ class SmpRouterHandshake:
     """What the client presented in TLS, leaf first; usually nothing."""
     session_key: X25519PrivateKey
     """Made for this connection."""
+    dialect: Dialect = SMP
 
     def hello(self) -> bytes:
         """Sent without waiting for the client."""
@@ -97,7 +99,7 @@ class SmpRouterHandshake:
         require_identity(hello.key_hash, self.credentials.fingerprint)
         require_offered(hello.version, self.offered)
         own_key = self.session_key if self.offered.highest >= AUTH_COMMANDS_VERSION else None
-        session = RouterSession(SMP, hello.version, self.tls_session_id, self._coder(hello), own_key)
+        session = RouterSession(self.dialect, hello.version, self.tls_session_id, self._coder(hello), own_key)
         if own_key is not None and hello.client_key is not None:
             session.forwarding_key = box_key(own_key.agree(hello.client_key))
         return session if hello.service is None else self._claim(hello.service, session, now)

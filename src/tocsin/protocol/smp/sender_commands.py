@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from tocsin.crypto.keys import AuthPublicKey, auth_key_from_der
+from tocsin.errors import LocalProtocolError
 from tocsin.protocol.messages import Command, CommandWithBody, Needs
 from tocsin.protocol.smp.versions import ENCRYPTED_BLOCK_VERSION, SENDING_PROXY_VERSION
 from tocsin.wire.reader import WireReader
@@ -19,12 +20,31 @@ def max_message_bytes(version: int) -> int:
     return 16064 if version >= SENDING_PROXY_VERSION else 16088
 
 
+HIGHEST_PRIORITY: Final = 3
+
+
 @dataclass(frozen=True, slots=True)
 class MessageFlags:
-    """flags = ("T" | "F") *reserved: whether to notify, then bytes that are ignored and kept."""
+    """flags = ("T" | "F") *reserved: whether to notify, then bytes that are ignored and kept.
+
+    A digit behind "T" is a priority of direct notifications: routers that do not know it read "T" as before.
+    """
 
     notify: bool
     reserved: bytes = b""
+
+    @classmethod
+    def of_priority(cls, priority: int) -> Self:
+        """0 does not notify, 1 does; 2 and 3 also where the recipient wants only what is important."""
+        if not 0 <= priority <= HIGHEST_PRIORITY:
+            raise LocalProtocolError(f"a priority from 0 to {HIGHEST_PRIORITY} is needed, not {priority}")
+        return cls(priority > 0, b"%d" % priority if priority > 1 else b"")
+
+    @property
+    def priority(self) -> int:
+        if not self.notify:
+            return 0
+        return int(self.reserved[:1]) if self.reserved[:1] in (b"2", b"3") else 1
 
     def encode(self, out: WireWriter) -> None:
         out.boolean(self.notify).raw(self.reserved)

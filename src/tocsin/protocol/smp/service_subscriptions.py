@@ -45,7 +45,7 @@ class SubscribesService(CommandWithBody):
     def decode_body(cls, body: WireReader, version: int) -> Self:
         if version < SERVICE_HASH_VERSION:
             raise DecodeError(f"{cls.tag.decode()} has no parameters before v{SERVICE_HASH_VERSION}")
-        return cls(body.i64(), _hash(body))
+        return cls(body.i64(), decode_ids_hash(body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ class CountsQueues(ResponseWithBody):
 
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
-        return cls(body.i64(), _hash(body) if version >= SERVICE_HASH_VERSION else NO_IDS_HASH)
+        return cls(body.i64(), decode_ids_hash(body) if version >= SERVICE_HASH_VERSION else NO_IDS_HASH)
 
 
-def _hash(body: WireReader) -> bytes:
+def decode_ids_hash(body: WireReader) -> bytes:
     ids_hash = body.short_bytes()
     if len(ids_hash) != IDS_HASH_BYTES:
         raise DecodeError(f"a hash of ids has {IDS_HASH_BYTES} bytes, not {len(ids_hash)}")

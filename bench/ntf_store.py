@@ -159,6 +159,7 @@ async def in_postgres(tokens: int, rounds: int) -> list[Result]:
         try:
             store = await open_ntf_postgres_store(server.get_uri())
             subscriptions = await fill(store, tokens, 10)
+            await store.maintain()
             rate = await record_and_settle(store, subscriptions, rounds)
             await store.close()
         finally:

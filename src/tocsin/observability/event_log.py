@@ -50,6 +50,7 @@ class EventLog:
         self._segments = SegmentWriter(folder, PREFIX, now)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="event-log")
         self._waiting: list[bytes] = []
+        self._waiting_count = 0
         self.lost = 0
         """Events that could not be written."""
         self.written = 0
@@ -58,31 +59,33 @@ class EventLog:
 
     def append(self, events: list[DeliveryEvent]) -> None:
         """In the system's hands when this returns."""
-        self.append_lines([encode_events([event]) for event in events])
+        self.append_lines([encode_events(events)], len(events))
 
-    def append_lines_later(self, lines: list[bytes]) -> None:
+    def append_lines_later(self, pieces: list[bytes], count: int) -> None:
         """With the next ones: for events that may be missing after a kill, since nothing is counted by them."""
-        self._waiting += lines
-        if len(self._waiting) >= MOST_WAITING:
-            self.append_lines([])
+        self._waiting += pieces
+        self._waiting_count += count
+        if self._waiting_count >= MOST_WAITING:
+            self.append_lines([], 0)
 
-    def append_lines(self, lines: list[bytes]) -> None:
-        """One for each event, with its end. In the system's hands when this returns."""
+    def append_lines(self, pieces: list[bytes], count: int) -> None:
+        """One line for each of `count` events, in any number of pieces. In the system's hands when this returns."""
         if self._waiting:
-            lines, self._waiting = self._waiting + lines, []
+            pieces, self._waiting = self._waiting + pieces, []
+            count, self._waiting_count = self._waiting_count + count, 0
         try:
-            self._segments.append(b"".join(lines))
+            self._segments.append(b"".join(pieces))
         except OSError as error:
-            self.lost += len(lines)
+            self.lost += count
             logger.error("delivery events are lost: %s", error.strerror)
             return
-        self.written += len(lines)
+        self.written += count
         self.publish_if_due()
 
     def publish_if_due(self) -> None:
         """Also to be called by the clock, so that a quiet router's last events appear."""
         if self._waiting:
-            self.append_lines([])
+            self.append_lines([], 0)
             return
         segments, settings = self._segments, self._settings
         if segments.is_open and (
@@ -94,7 +97,7 @@ class EventLog:
     def close(self) -> None:
         """Publishes what there is and waits for it."""
         if self._waiting:
-            self.append_lines([])
+            self.append_lines([], 0)
         if self._segments.is_open:
             self._hand_over()
         self._thread.shutdown()

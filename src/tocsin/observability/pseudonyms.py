@@ -22,19 +22,24 @@ PSEUDONYM_BYTES: Final = 16
 PSEUDONYM_CHARACTERS: Final = 22
 """Of base64, without padding."""
 MOST_MADE: Final = 60_000
-"""Of queues, and of tokens: about 10 MB each."""
+"""Of tokens: about 10 MB."""
+NOTIFICATION: Final = b"n"
+QUEUE: Final = b"q"
+TOKEN: Final = b"t"
+"""Letters before what is hashed, so that equal ids of different things have different pseudonyms."""
 KEY_SUFFIX: Final = ".key"
 _BLOCK_BYTES: Final = 64
 """Of SHA-256; a key is shorter."""
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 class PseudonymPeriod:
     """One period's hashes: HMAC-SHA-256, whose two keyed states are prepared once.
 
-    Those of queues and tokens are kept for a while, since many notifications need the same.
+    Those of tokens are kept for a while, since many queues need the same.
     """
 
-    __slots__ = ("_inner", "_outer", "_queues", "_tokens", "ends_at", "name")
+    __slots__ = ("_inner", "_outer", "_tokens", "ends_at", "name")
 
     def __init__(self, name: str, key: bytes, ends_at: float) -> None:
         self.name = name
@@ -42,12 +47,11 @@ class PseudonymPeriod:
         block = key.ljust(_BLOCK_BYTES, b"\0")
         self._inner = hashlib.sha256(bytes(each ^ 0x36 for each in block))
         self._outer = hashlib.sha256(bytes(each ^ 0x5C for each in block))
-        self._queues: dict[bytes, bytes] = {}
         self._tokens: dict[bytes, bytes] = {}
 
     def notification(self, notifier_id: bytes, nonce: bytes) -> str:
         """Both routers know these two, so theirs are equal."""
-        return self.notification_text(notifier_id, nonce).decode()
+        return self.hidden(NOTIFICATION + notifier_id + nonce).decode()
 
     def queue(self, notifier_id: bytes) -> str:
         return self.queue_text(notifier_id).decode()
@@ -57,32 +61,27 @@ class PseudonymPeriod:
 
     # The same for those who put lines together from bytes.
 
-    def notification_text(self, notifier_id: bytes, nonce: bytes) -> bytes:
-        return self._hash(b"n" + notifier_id + nonce)
-
     def queue_text(self, notifier_id: bytes) -> bytes:
-        made = self._queues.get(notifier_id)
-        if made is None:
-            if len(self._queues) >= MOST_MADE:
-                self._queues.clear()
-            made = self._queues[notifier_id] = self._hash(b"q" + notifier_id)
-        return made
+        return self.hidden(QUEUE + notifier_id)
 
     def token_text(self, token_id: bytes) -> bytes:
         made = self._tokens.get(token_id)
         if made is None:
             if len(self._tokens) >= MOST_MADE:
                 self._tokens.clear()
-            made = self._tokens[token_id] = self._hash(b"t" + token_id)
+            made = self._tokens[token_id] = self.hidden(TOKEN + token_id)
         return made
 
-    def _hash(self, named: bytes) -> bytes:
-        """RFC 2104; a third of the time of `hmac.digest`, which prepares the key each time."""
+    def hidden(self, named: bytes) -> bytes:
+        """What one of the letters and an id stand for.
+
+        RFC 2104; a third of the time of `hmac.digest`, which prepares the key each time.
+        """
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(named)
         outer.update(inner.digest())
         text = binascii.b2a_base64(outer.digest()[:PSEUDONYM_BYTES], newline=False)
-        return text[:PSEUDONYM_CHARACTERS].replace(b"+", b"-").replace(b"/", b"_")
+        return text[:PSEUDONYM_CHARACTERS].translate(_URL_SAFE)
 
 
 class PseudonymKeys:

@@ -126,3 +126,31 @@ def test_a_pseudonym_is_the_first_half_of_an_hmac(tmp_path: Path) -> None:
     digest = hmac.digest(key_file.read_bytes(), b"nqueuenonce", hashlib.sha256)
     made = keys.current().notification(b"queue", b"nonce")
     assert made == urlsafe_b64encode(digest[:16]).decode().rstrip("=")
+
+
+def test_what_is_kept_of_queues_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notification_lines, "MOST_QUEUES", 20)
+    keys = PseudonymKeys(tmp_path, 1, time.time)
+    lines = NotificationLines(keys, INSTANCE)
+    lines.begin()
+    for number in [*range(50), 49, 0]:
+        about = Notified(b"%d" % number, b"nonce", time.time(), "smp", b"token", "APNS_PROD")
+        line = lines.first(Stage.RECEIVED, about, 144)
+        assert line == expected(keys, line, Stage.RECEIVED, about, size=144)
+        assert len(lines._queues) <= 20
+    assert b"49" in lines._queues  # the oldest go first
+
+
+def test_a_queue_that_has_another_token_or_provider_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+    keys = PseudonymKeys(tmp_path, 1, time.time)
+    lines = NotificationLines(keys, INSTANCE)
+    lines.begin()
+    for token_id, host, provider in (
+        (b"first", "smp", "APNS_PROD"),
+        (b"second", "smp", "APNS_PROD"),
+        (b"second", "smp", "APNS_DEV"),
+        (b"second", "other", "APNS_DEV"),
+    ):
+        about = Notified(b"queue", b"nonce", time.time(), host, token_id, provider)
+        line = lines.first(Stage.RECEIVED, about, 144)
+        assert line == expected(keys, line, Stage.RECEIVED, about, size=144)

@@ -53,10 +53,10 @@ from tocsin.push.http2.streams import Streams
 from tocsin.push.http2.tls_stream import StreamFailed, TlsStream
 
 # The kinds of every answer by names of their own: finding a member of an enumeration takes longer than comparing it.
-_DATA: Final = FrameType.DATA
-_HEADERS: Final = FrameType.HEADERS
-_CONTINUATION: Final = FrameType.CONTINUATION
-_SETTINGS: Final = FrameType.SETTINGS
+_DATA: Final = int(FrameType.DATA)
+_HEADERS: Final = int(FrameType.HEADERS)
+_CONTINUATION: Final = int(FrameType.CONTINUATION)
+_SETTINGS: Final = int(FrameType.SETTINGS)
 
 
 class Http2Connection:

@@ -157,7 +157,7 @@ def unpadded(frame: Frame) -> bytes:
         if not payload or payload[0] >= len(payload):
             raise ValueError("more padding than frame")
         payload = payload[1 : len(payload) - payload[0]]
-    if frame.kind == FrameType.HEADERS and flags & PRIORITY:
+    if flags & PRIORITY and frame.kind == FrameType.HEADERS:
         if len(payload) < 5:
             raise ValueError("HEADERS too short for their priority")
         payload = payload[5:]

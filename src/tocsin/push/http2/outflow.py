@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from tocsin.push.http2.exchange import Exchange
 from tocsin.push.http2.frames import (
@@ -15,6 +16,10 @@ from tocsin.push.http2.frames import (
     encode_frame,
     frame_head,
 )
+
+# By names of their own: finding a member of an enumeration takes time for every request.
+_HEADERS: Final = int(FrameType.HEADERS)
+_DATA: Final = int(FrameType.DATA)
 
 
 class Outflow:
@@ -31,7 +36,7 @@ class Outflow:
         """`block` fits one frame: those who make it know."""
         size = len(body)
         if size and (size > min(exchange.window, self._window, self.frame_limit) or self._stalled):
-            self._write(encode_frame(FrameType.HEADERS, END_HEADERS, stream_id, block))
+            self._write(encode_frame(_HEADERS, END_HEADERS, stream_id, block))
             exchange.unsent = body
             self._stalled[stream_id] = exchange
             self._send_part(stream_id, exchange)
@@ -39,9 +44,9 @@ class Outflow:
         exchange.window -= size
         self._window -= size
         end = 0 if size else END_STREAM
-        parts = [frame_head(len(block), FrameType.HEADERS, END_HEADERS | end, stream_id), block]
+        parts = [frame_head(len(block), _HEADERS, END_HEADERS | end, stream_id), block]
         if size:
-            parts += (frame_head(size, FrameType.DATA, END_STREAM, stream_id), body)
+            parts += (frame_head(size, _DATA, END_STREAM, stream_id), body)
         self._write(b"".join(parts))
 
     def forget(self, stream_id: int) -> bool:
@@ -86,6 +91,6 @@ class Outflow:
             exchange.window -= size
             self._window -= size
             flags = 0 if exchange.unsent else END_STREAM
-            self._write(encode_frame(FrameType.DATA, flags, stream_id, part))
+            self._write(encode_frame(_DATA, flags, stream_id, part))
         if not exchange.unsent:
             del self._stalled[stream_id]

@@ -155,7 +155,8 @@ class Streams:
         if self.outflow.forget(stream_id):  # answered before it had all of the request, and wants no more
             self._write(encode_reset(stream_id, _NO_ERROR))
         self.answers += 1
-        self._end(stream_id, exchange, Answer(exchange.status, exchange.headers, exchange.body))
+        if self._exchanges.pop(stream_id, None) is not None:  # unless that write has ended the connection
+            self._tell(exchange.answered, Answer(exchange.status, exchange.headers, exchange.body))
 
     def _give_up(self, stream_id: int, exchange: Exchange, error: MalformedAnswer) -> None:
         self._write(encode_reset(stream_id, ErrorCode.PROTOCOL_ERROR))

@@ -245,10 +245,12 @@ class DeliveryLane:
         if attempt:
             self._attempts.pop(token.token_id, None)
         pending, more = contents.pending, contents.more
-        self._count(pending, accepted=isinstance(outcome, Accepted))
+        if isinstance(outcome, Accepted):  # nearly always
+            self._count(pending, accepted=True)
+            self._settle(token, pending, ACCEPTED, attempt, more=more)
+            return
+        self._count(pending, accepted=False)
         match outcome:
-            case Accepted():
-                self._settle(token, pending, ACCEPTED, attempt, more=more)
             case TokenInvalid() if outcome.concerns(token.registered_at):
                 self._invalidate(token, outcome)
             case TokenInvalid():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from tocsin.observability.delivery_events import DeliveryEvent, Stage
 from tocsin.observability.event_log import EventLog
-from tocsin.observability.notification_lines import NotificationLines, Notified
+from tocsin.observability.notification_lines import END, START, NotificationLines, Notified, size_end
 from tocsin.observability.ntf_latencies import NtfLatencies
 from tocsin.observability.pseudonyms import PseudonymKeys, PseudonymPeriod
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
@@ -21,7 +22,6 @@ from tocsin.protocol.ntf.statuses import (
 from tocsin.protocol.ntf.versions import INVALID_REASON_VERSION
 from tocsin.routers.ntf.events import Attempt
 from tocsin.routers.ntf.unknown_queue_limit import UnknownQueueLimit
-from tocsin.routers.ntf.work import counts
 from tocsin.stores.ntf_records import (
     ACCEPTED,
     Ended,
@@ -33,6 +33,7 @@ from tocsin.stores.ntf_records import (
 )
 
 _PROVIDER_TEXTS: Final = {provider: provider.text for provider in PushProvider}
+_UNCOUNTED: Final = PushProvider.APNS_NULL
 
 
 class EventRecorder:
@@ -58,28 +59,39 @@ class EventRecorder:
         if self._log is None or self._lines is None:
             return
         lines, host = self._lines, router.location.hosts[0]
-        received, superseded = Stage.RECEIVED, Stage.SUPERSEDED
         lines.begin()
+        middle, keep = lines.middle(Stage.RECEIVED), lines.keep
+        way, way_to, size, end = b"", None, -1, b""  # mostly the same for all of them
         unknown = self._unknown.allowed(router.location, results.count(NotRecorded.UNKNOWN_QUEUE))
         made: list[bytes] = []
+        count = 0
         for (notifier_id, nonce, meta, at), result in zip(notifications, results, strict=True):
             if isinstance(result, Recorded):
-                token_id, provider = result.token_id, _PROVIDER_TEXTS[result.provider]
-                if result.superseded is not None:
-                    before = at if result.superseded_at is None else result.superseded_at
-                    gone = Notified(notifier_id, result.superseded, before, host, token_id, provider)
-                    made.append(lines.last(superseded, gone))
-                about = Notified(notifier_id, nonce, at, host, token_id, provider)
-                made.append(lines.first(received, about, len(meta)))
+                token_id, provider, superseded, superseded_at = result
+                if provider is not way_to:
+                    way, way_to = lines.way(host, _PROVIDER_TEXTS[provider]), provider
+                if len(meta) != size:
+                    size = len(meta)
+                    end = size_end(size)
+                if superseded is not None:
+                    before = at if superseded_at is None else superseded_at
+                    text = _PROVIDER_TEXTS[provider]
+                    gone = Notified(notifier_id, superseded, before, host, token_id, text)
+                    made.append(lines.last(Stage.SUPERSEDED, gone))
+                    count += 1
+                name, head, part = keep(notifier_id, nonce, at, token_id, way)
+                made += (START, name, middle, head, name, part, end)
+                count += 1
             elif result is NotRecorded.UNKNOWN_QUEUE:
                 if unknown:
                     unknown -= 1
                     about = Notified(notifier_id, nonce, at, host)
                     made.append(lines.first(Stage.UNKNOWN_QUEUE, about, len(meta)))
+                    count += 1
                 else:
                     self._log.left_out += 1
         if made:
-            self._log.append_lines(made)
+            self._log.append_lines(made, count)
 
     def ended(self, ended: Sequence[Ended]) -> None:
         if self._log is None or self._lines is None:
@@ -87,7 +99,7 @@ class EventRecorder:
         lines = self._lines
         lines.begin()
         self._log.append_lines(
-            [lines.last(Stage.FAILED, _notified(each), reason=each.outcome) for each in ended]
+            [lines.last(Stage.FAILED, _notified(each), reason=each.outcome) for each in ended], len(ended)
         )
 
     def attempted(self, attempts: Sequence[Attempt]) -> None:
@@ -95,36 +107,57 @@ class EventRecorder:
             return
         lines = self._lines
         lines.begin()
-        made = []
-        for token, pending, number in attempts:
-            token_id, provider = token.token_id, _PROVIDER_TEXTS[token.device_token.provider]
+        find, middle = lines.find, lines.attempt_middle(0)
+        made: list[bytes] = []
+        count = 0
+        for attempt in attempts:
+            number, pending = attempt.number, attempt.pending
+            count += len(pending)
             for each in pending:
                 router, notifier_id = each.queue
-                about = Notified(
-                    notifier_id, each.nonce, each.received_at, router.hosts[0], token_id, provider
-                )
+                known = None if number else find(notifier_id + each.nonce)
+                if known is not None:
+                    name, head, part = known
+                    made += (START, name, middle, head, name, part, END)
+                    continue
+                token = attempt.token
+                host, provider = router.hosts[0], _PROVIDER_TEXTS[token.device_token.provider]
+                about = Notified(notifier_id, each.nonce, each.received_at, host, token.token_id, provider)
                 made.append(lines.attempt(about, number))
-        self._log.append_lines_later(made)
+        self._log.append_lines_later(made, count)
 
     def settled(self, settled: Sequence[Settled]) -> None:
-        now, observe = time.time(), self._latencies.received_to_accepted.observe
-        accepted = [each for each in settled if each.outcome == ACCEPTED]
-        for each in accepted:
-            if counts(each.provider):
-                observe(now - each.received_at)
+        self._observe(settled)
         if self._log is None or self._lines is None:
             return
-        lines, stage = self._lines, Stage.ACCEPTED
+        lines = self._lines
         lines.begin()
-        made = [lines.last(stage, _notified(each), attempt=each.attempt) for each in accepted]
-        if len(accepted) < len(settled):
-            stage = Stage.FAILED
-            made += [
-                lines.last(stage, _notified(each), each.outcome, each.attempt)
+        take, middle = lines.take, lines.middle(Stage.ACCEPTED)
+        made: list[bytes] = []
+        for each in settled:
+            if each.outcome != ACCEPTED:
+                made.append(lines.last(Stage.FAILED, _notified(each), each.outcome, each.attempt))
+                continue
+            known = None if each.attempt else take(each.queue.notifier_id + each.nonce, None)
+            if known is not None:
+                name, head, part = known
+                made += (START, name, middle, head, name, part, END)
+            else:
+                made.append(lines.last(Stage.ACCEPTED, _notified(each), attempt=each.attempt))
+        self._log.append_lines(made, len(settled))
+
+    def _observe(self, settled: Sequence[Settled]) -> None:
+        """How long it took. Many came at one time, in one block."""
+        times = Counter(
+            [
+                each.received_at
                 for each in settled
-                if each.outcome != ACCEPTED
+                if each.outcome == ACCEPTED and each.provider is not _UNCOUNTED
             ]
-        self._log.append_lines(made)
+        )
+        now, observe = time.time(), self._latencies.received_to_accepted.observe
+        for received_at, count in times.items():
+            observe(now - received_at, count)
 
     def token_changed(
         self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
@@ -18,7 +20,7 @@ from tocsin.stores.ntf_records import (
 )
 
 
-class Attempt(NamedTuple):
+class Attempt(msgspec.Struct, frozen=True, gc=False):
     """A message push that is sent to a provider."""
 
     token: TokenRecord

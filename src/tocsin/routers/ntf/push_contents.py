@@ -8,7 +8,9 @@ before fills the room that is left, so that a device which missed a push learns 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tocsin.protocol.ntf.pushes import MAX_LIST_BYTES
 from tocsin.stores.ntf_records import LastNotification, PendingNotification
@@ -16,7 +18,7 @@ from tocsin.stores.ntf_records import LastNotification, PendingNotification
 MOST_NOTIFICATIONS: Final = 6
 
 
-class PushContents(NamedTuple):
+class PushContents(msgspec.Struct, frozen=True, gc=False):
     chosen: Sequence[LastNotification]
     """Oldest first, newest last."""
     pending: Sequence[PendingNotification]

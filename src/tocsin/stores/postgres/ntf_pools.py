@@ -37,9 +37,16 @@ class NtfPool:
         self._pool: Final = pool
 
     @classmethod
-    async def open(cls, url: str, schema: str, size: int, statement_timeout: float) -> Self:
-        """Raises StoreError."""
-        path = search_path(schema)
+    async def open(
+        cls, url: str, schema: str, size: int, statement_timeout: float, *, by_key: bool = False
+    ) -> Self:
+        """`by_key`: its statements find rows by their keys, and must not read whole tables. Raises StoreError.
+
+        Some tables are empty at one moment and full at the next, so what the planner knows of them is often wrong.
+        """
+        settings = {"search_path": search_path(schema), "application_name": "tocsin ntf"}
+        if by_key:
+            settings["enable_seqscan"] = "off"
         with translated():
             pool: Pool[Record] = await asyncpg.create_pool(
                 url,
@@ -47,7 +54,7 @@ class NtfPool:
                 max_size=size,
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=statement_timeout,
-                server_settings={"search_path": path, "application_name": "tocsin ntf"},
+                server_settings=settings,
                 init=_prepare,
                 reset=_leave_as_it_is,
             )
@@ -84,6 +91,14 @@ class NtfPool:
             return rows_of(await connection.execute(statement, *arguments))
 
         return await self._run_alone(work)
+
+    async def command(self, statement: str) -> None:
+        """One that is not about rows, and has no parameters."""
+
+        async def work(connection: Proxy) -> None:
+            await connection.execute(statement)
+
+        await self._run_alone(work)
 
     async def close(self) -> None:
         """Never raises."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.observability.delivery_events import DeliveryEvent, Stage, decode_event
+from tocsin.observability.delivery_events import DeliveryEvent, Stage, decode_event, encode_events
 from tocsin.observability.event_log import PUBLISHED, EventLog
 from tocsin.observability.ntf_latencies import NtfLatencies
 from tocsin.observability.pseudonyms import PseudonymKeys
@@ -91,6 +91,39 @@ def test_a_notification_that_came(recording: Recording) -> None:
     assert (event.queue, event.token) == (period.queue(NOTIFIER), period.token(TOKEN_ID))
     assert (event.smp_host, event.provider, event.size) == ("smp.example", "apns_prod", 144)
     assert (event.router, event.period) == ("router1", period.name)
+
+
+@pytest.mark.parametrize("at", [1.0, 1_794_700_000.0], ids=["of another day", "of today"])
+def test_lines_are_those_of_the_schema_and_counted(recording: Recording, at: float) -> None:
+    """Also those that are put together for many notifications at a time."""
+    queue = NotifierQueue(LOCATION, NOTIFIER)
+    nonces = [b"%024d" % number for number in range(5)]
+    sizes = (144, 144, 0, 10, 144)
+    came = [
+        ReceivedNotification(NOTIFIER, nonce, b"m" * size, at)
+        for nonce, size in zip(nonces, sizes, strict=True)
+    ]
+    recorded = [Recorded(TOKEN_ID, provider, None) for provider in (*PushProvider, PushProvider.APNS_PROD)]
+    recording.recorder.received(ROUTER, came, recorded)
+    waiting = [PendingNotification(at, nonce, b"text", b"s" * 24, queue) for nonce in nonces]
+    recording.recorder.attempted([Attempt(TOKEN, waiting[:3], 0), Attempt(TOKEN, waiting[3:], 2)])
+    recording.recorder.settled(
+        [
+            Settled(TOKEN_ID, b"s" * 24, nonce, outcome, queue, PushProvider.APNS_PROD, at, attempt)
+            for nonce, outcome, attempt in zip(
+                nonces, ("accepted", "accepted", "Forbidden", "accepted", "no"), (0, 0, 0, 2, 2), strict=True
+            )
+        ]
+    )
+    events = recording.events()
+    [segment] = (recording.folder / "events").glob(PUBLISHED)
+    assert segment.read_bytes() == encode_events(events)
+    assert len(events) == recording.log.written == 15
+    assert [event.attempt for event in events] == [0] * 8 + [2, 2] + [0, 0, 0, 2, 2]
+    assert len({event.id for event in events}) == 15
+    assert tuple(event.size for event in events[:5]) == sizes
+    assert [event.provider for event in events[:5]] == [each.text for each in PushProvider] + ["apns_prod"]
+    assert sum(recording.latencies.received_to_accepted.counts) == 3
 
 
 def test_one_that_took_the_place_of_another(recording: Recording) -> None:

@@ -7,7 +7,7 @@ ARGS ?=
 DIR ?= tests/wire_vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf bench-agent bench-pipeline vectors fuzz clean
+.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-pipeline vectors fuzz clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
@@ -43,7 +43,7 @@ check: venv ## The gate before a commit: format, lint, types, tests with branch 
 	@$(PY) -m coverage run -m pytest $(ARGS)
 	@$(PY) -m coverage report
 
-bench: bench-wire bench-smp bench-auth bench-ntf bench-agent bench-pipeline ## Run all benchmarks
+bench: bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-pipeline ## Run all benchmarks
 
 bench-wire: venv ## Commands per second over TLS next to the bare cost of crypto and TLS
 	@$(PY) -m bench.wire $(ARGS)
@@ -60,6 +60,9 @@ bench-ntf: venv ## What the NTF router costs: from NMSG to push, holding and ren
 
 bench-agent: venv ## What an agent costs: setting up notifications of 10,000 connections, waking by a push
 	@$(PY) -m bench.agent $(ARGS)
+
+bench-direct: venv ## What direct notifications buy: an NTF router that comes back with 10k, 100k, 1M queues
+	@$(PY) -m bench.direct $(ARGS)
 
 bench-pipeline: venv ## What the jobs of the data pipeline cost, next to DuckDB (ARGS="--events 2000000" for fewer)
 	@$(PY) -m bench.pipeline $(ARGS)

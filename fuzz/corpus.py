@@ -113,8 +113,7 @@ def _recorded_content(dialect: Dialect, piece: Recorded) -> Iterator[Seed]:
 
 def _from_samples() -> Iterator[Seed]:
     for dialect, version in fixed.VERSIONS:
-        commands = samples.SMP_COMMANDS if dialect is SMP else samples.NTF_COMMANDS
-        responses = samples.SMP_RESPONSES if dialect is SMP else samples.NTF_RESPONSES
+        commands, responses = samples.MESSAGES[dialect.alpn]
         yield from _messages(dialect, version, commands, "command", "router_session")
         yield from _messages(dialect, version, responses, "response", "client_session")
     for error in samples.ERRORS:
@@ -237,6 +236,9 @@ def _sealed() -> Iterator[Seed]:
         yield Seed("delivered_message", chosen(SEALED, SEALED[0], pad(message.encode(), 64)))
     yield Seed("delivered_message", chosen(SEALED, SEALED[1], samples.META.encode()))
     yield Seed("delivered_message", chosen(SEALED, SEALED[2], b"block"))
+    yield Seed("direct_packet", samples.PACKET)
+    for statement in samples.STATEMENTS:
+        yield Seed("direct_packet", bytes(64) + statement.encode())
 
 
 def _certificates() -> Iterator[Seed]:

@@ -10,6 +10,7 @@ from tocsin.crypto.certificates import issue_authority, issue_leaf, make_authori
 from tocsin.crypto.credentials import CertificateAlgorithm
 from tocsin.crypto.keys import Ed448PrivateKey, Ed25519PrivateKey, X25519PrivateKey
 from tocsin.protocol.dialect import Dialect
+from tocsin.protocol.direct.dialects import DIRECT_NTF, DIRECT_SMP
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.ntf.handshake import NtfClientHandshake, NtfRouterHandshake
 from tocsin.protocol.sessions import ServiceRole
@@ -51,8 +52,10 @@ VERSIONS: Final[tuple[tuple[Dialect, int], ...]] = (
         for version in range(dialect.supported.lowest, dialect.supported.highest + 1)
     ),
     (SMP, SERVICE_HASH_VERSION),
+    (DIRECT_SMP, SMP.supported.highest),
+    (DIRECT_NTF, NTF.supported.highest),
 )
-"""Every version of both protocols, for targets that choose one by the first byte."""
+"""Every version of both protocols, and the newest with direct notifications; targets choose one by the first byte."""
 
 
 def _smp_client(

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 from fuzz.contract import attempt, choose, demand, demand_equal
 from fuzz.fixed_parties import VERSIONS
 from tocsin.errors import DecodeError
+from tocsin.protocol.direct.smp_commands import AssociateQueue, CreateNotifyingQueue, RegisterNtfRouter
 from tocsin.protocol.error_codes import (
     NOTICE_VERSION,
     Blocked,
@@ -48,7 +49,14 @@ SMALL_BUDGET: Final = 96
 """A batch budget so small that a short input already fills several blocks."""
 
 # Other texts of the same value are read: IPv6 hosts, JSON notices, old words. These are compared by value only.
-SEVERAL_SPELLINGS: Final = (Refused, RequestProxySession, SubscribeToQueue)
+SEVERAL_SPELLINGS: Final = (
+    Refused,
+    RequestProxySession,
+    SubscribeToQueue,
+    RegisterNtfRouter,
+    AssociateQueue,
+    CreateNotifyingQueue,
+)
 
 
 def block(data: bytes) -> None:

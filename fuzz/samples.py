@@ -10,10 +10,19 @@ from tocsin.protocol import error_codes as errors
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.agent import agent_messages
 from tocsin.protocol.certificate_keys import CertificateChainKey
+from tocsin.protocol.direct import ntf_messages as direct_ntf
+from tocsin.protocol.direct import packets as direct_packets
+from tocsin.protocol.direct import smp_commands as direct_smp
+from tocsin.protocol.direct import smp_responses as direct_answers
+from tocsin.protocol.direct.dialects import DIRECT_NTF, DIRECT_SMP
+from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
+from tocsin.protocol.direct.priorities import MinimumPriority
+from tocsin.protocol.direct.registration import NtfRouterCredentials
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ntf import responses as ntf_responses
 from tocsin.protocol.ntf import statuses, subscription_commands, token_commands
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.ntf.pushes import CheckMessagesPush, PushedNotification, seal_code, seal_notifications
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Done, Refused
@@ -27,6 +36,7 @@ from tocsin.protocol.smp import (
     sender_commands,
 )
 from tocsin.protocol.smp.delivered_messages import DeliveredMessage, NotificationMeta, QuotaMarker
+from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.proxying import RelayEnvelope
 from tocsin.protocol.smp.queue_uris import QueueUri
 from tocsin.wire.versions import VersionRange
@@ -68,6 +78,55 @@ NOTIFIER_QUEUES: Final = tuple(
     subscription_commands.NotifierQueue(location.with_legacy_onion(), ID) for location in LOCATIONS
 )
 TOKEN: Final = DeviceToken(PushProvider.APNS_TEST, b"0123456789abcdef")
+
+NTF_KEY_OFFER: Final = NtfKeyOffer(_DH, 1_900_000_000)
+STATEMENTS: Final = tuple(
+    direct_packets.Statement(kind, ID, queue)
+    for kind in direct_packets.PacketKind
+    for queue in NOTIFIER_QUEUES
+)
+PACKET: Final = direct_packets.seal_packet(
+    STATEMENTS[0],
+    ntf_identity=bytes(32),
+    token_key=fixed.ENTITY_KEY,
+    offer=NTF_KEY_OFFER,
+    ephemeral=fixed.ENTITY_DH_KEY,
+)
+_NTF_SUBSCRIPTION: Final = direct_smp.NtfSubscription(
+    _DH, LOCATIONS[1], ID[:24].ljust(24, b"n"), MinimumPriority.PRIORITY, PACKET
+)
+DIRECT_SMP_COMMANDS: Final[tuple[Command, ...]] = (
+    direct_smp.CreateNotifyingQueue(_AUTH, _DH),
+    direct_smp.CreateNotifyingQueue(_AUTH, _DH, direct=_NTF_SUBSCRIPTION),
+    direct_smp.SubscribeNotificationsAs(),
+    direct_smp.SubscribeNotificationsAs(ID),
+    direct_smp.DisableNotificationsProven(PACKET),
+    direct_smp.DeleteQueueProven(),
+    direct_smp.DeleteQueueProven(PACKET),
+    direct_smp.RegisterNtfRouter(
+        NtfRouterCredentials(LOCATIONS[0], (b"leaf", b"authority"), fixed.ENTITY_KEY.public, 7, b"signature")
+    ),
+    direct_smp.SubscribeNtfRouter(7),
+    direct_smp.AssociateQueue(_NTF_SUBSCRIPTION),
+    direct_smp.AssociateQueue(_NTF_SUBSCRIPTION, PACKET),
+    direct_smp.SendPacketAgain(),
+    direct_smp.SendPacketAgain(PACKET),
+    *(direct_smp.SetMinimumPriority(each) for each in MinimumPriority),
+)
+DIRECT_SMP_RESPONSES: Final[tuple[Response, ...]] = (
+    direct_answers.NtfRouterRegistered(ID),
+    direct_answers.NtfRouterSubscribed(7),
+    *(direct_answers.QueueAssociated(_DH, fate) for fate in direct_packets.PacketFate),
+    *(direct_answers.PacketStatus(fate) for fate in direct_packets.PacketFate),
+)
+DIRECT_NTF_COMMANDS: Final[tuple[Command, ...]] = (direct_ntf.ForwardPacket(PACKET),)
+DIRECT_NTF_RESPONSES: Final[tuple[Response, ...]] = (
+    *(direct_ntf.PacketHandled(fate) for fate in direct_packets.PacketFate),
+    direct_ntf.TokenRegisteredWithKey(ID, _DH),
+    direct_ntf.TokenRegisteredWithKey(ID, _DH, NTF_KEY_OFFER),
+    direct_ntf.TokenCheckedWithKey(statuses.TokenStatus(statuses.TokenState.ACTIVE)),
+    direct_ntf.TokenCheckedWithKey(statuses.TokenStatus(statuses.TokenState.ACTIVE), NTF_KEY_OFFER),
+)
 
 SMP_COMMANDS: Final[tuple[Command, ...]] = (
     recipient_commands.CreateQueue(_AUTH, _DH),
@@ -224,3 +283,11 @@ DELIVERED: Final = (
 )
 META: Final = NotificationMeta(ID, 1794729700)
 RELAY_ENVELOPE: Final = RelayEnvelope(ID, 17, _DH, b"sealed transmission")
+
+MESSAGES: Final[dict[str, tuple[tuple[Command, ...], tuple[Response, ...]]]] = {
+    SMP.alpn: (SMP_COMMANDS, SMP_RESPONSES),
+    NTF.alpn: (NTF_COMMANDS, NTF_RESPONSES),
+    DIRECT_SMP.alpn: (DIRECT_SMP_COMMANDS, DIRECT_SMP_RESPONSES),
+    DIRECT_NTF.alpn: (DIRECT_NTF_COMMANDS, DIRECT_NTF_RESPONSES),
+}
+"""By the ALPN of their dialect."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from fuzz.contract import attempt, choose, demand_equal
+from fuzz.contract import attempt, choose, demand, demand_equal
 from fuzz.fixed_parties import BOX_KEY, NONCE
 from tocsin.crypto.block_chains import BlockChain
-from tocsin.crypto.boxes import BoxKey, seal
+from tocsin.crypto.boxes import BoxKey, box_key, seal
+from tocsin.crypto.keys import Ed25519PrivateKey, X25519PrivateKey
 from tocsin.errors import BadBox, DecodeError, LocalProtocolError
+from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
+from tocsin.protocol.direct.packets import PADDED_BYTES, open_packet, packet_nonce, seal_packet
 from tocsin.protocol.smp.delivered_messages import (
     NotificationMeta,
     decode_delivered,
@@ -29,10 +32,44 @@ from tocsin.protocol.smp.proxying import (
     unseal_forwarded,
     unseal_forwarded_answer,
 )
+from tocsin.wire.padding import pad
 
 T = TypeVar("T")
 
 _REVERSED: Final = NONCE[::-1]
+NTF_KEY: Final = X25519PrivateKey(b"\x05" * 32)
+EPHEMERAL: Final = X25519PrivateKey(b"\x06" * 32)
+OFFER: Final = NtfKeyOffer(NTF_KEY.public, 1_900_000_000)
+
+
+def direct_packet(data: bytes) -> None:
+    """What an SMP router hands over for a device: the packet, and what a device has sealed."""
+    keys = {OFFER.key_id: NTF_KEY}
+    forged = attempt(lambda: open_packet(data, keys), DecodeError)
+    demand_equal(forged, None, "a packet that nobody sealed does not open")
+    padded = attempt(lambda: pad(data, PADDED_BYTES), LocalProtocolError)
+    if padded is None:
+        return
+    secret = box_key(EPHEMERAL.agree(OFFER.key))
+    packet = (
+        OFFER.key_id + EPHEMERAL.public.raw + seal(secret, packet_nonce(EPHEMERAL.public, OFFER.key), padded)
+    )
+    opened = attempt(lambda: open_packet(packet, keys), DecodeError)
+    if opened is None:
+        return
+    statement = opened.statement
+    signer = Ed25519PrivateKey(bytes(32))
+    again = attempt(
+        lambda: seal_packet(
+            statement, ntf_identity=bytes(32), token_key=signer, offer=OFFER, ephemeral=EPHEMERAL
+        ),
+        LocalProtocolError,
+    )
+    if again is not None:
+        read = open_packet(again, keys)
+        demand_equal(read.statement, statement, "a statement is read back")
+        demand(read.signed_by(signer.public, bytes(32)), "its signature is right")
+        demand(not read.signed_by(signer.public, bytes(31) + b"1"), "and for one NTF router only")
 
 
 def _opened(

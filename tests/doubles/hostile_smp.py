@@ -106,14 +106,16 @@ class HostileSmp:
 
 
 @asynccontextmanager
-async def hostile_smp(answer: Answer = accept, *, port: int = 0) -> AsyncIterator[HostileSmp]:
+async def hostile_smp(
+    answer: Answer = accept, *, port: int = 0, direct: bool = False
+) -> AsyncIterator[HostileSmp]:
     hostile: HostileSmp | None = None
 
     async def serve(connection: RouterConnection) -> None:
         assert hostile is not None
         await hostile.serve(connection)
 
-    async with running_router(serve, credentials=router_credentials(), port=port) as running:
+    async with running_router(serve, credentials=router_credentials(), port=port, direct=direct) as running:
         hostile = HostileSmp(running.address.location, answer)
         yield hostile
         for session in list(hostile.sessions):

@@ -61,11 +61,12 @@ async def running_router(
     versions: VersionRange | None = None,
     port: int = 0,
     hello_seconds: float = 10.0,
+    direct: bool = False,
     on_connection: Callable[[BlockConnection], Awaitable[None]] | None = None,
 ) -> AsyncIterator[RunningRouter]:
     """`serve` gets each session; `on_connection` replaces the whole handshake above TLS."""
     credentials = credentials or make_credentials()
-    identity = RouterIdentity.create(dialect, credentials, versions)
+    identity = RouterIdentity.create(dialect, credentials, versions, direct=direct)
 
     async def find_service(_role: ServiceRole, _fingerprint: bytes) -> bytes:
         return SERVICE_ID

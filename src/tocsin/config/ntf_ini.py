@@ -41,6 +41,7 @@ def load_ntf_settings(path: Path, environment: Mapping[str, str]) -> NtfSettings
         settings = replace(settings, store_kind=StoreKind.URL)
     _check_store(settings)
     _check_delivery(settings)
+    _check_direct(settings)
     check_operation(settings)
     return settings
 
@@ -112,3 +113,13 @@ def _check_store(settings: NtfSettings) -> None:
         raise ConfigError("[TOCSIN] store is url, but [STORE_LOG] db_connection is not set")
     if settings.certificate_file is None and settings.private_key_file is not None:
         raise ConfigError("[TOCSIN] private_key_file is set, but certificate_file is not")
+
+
+def _check_direct(settings: NtfSettings) -> None:
+    direct = settings.direct
+    if direct.enabled and not settings.public_hosts:
+        raise ConfigError(
+            "[TOCSIN] direct_notifications is on, but [TRANSPORT] host is not set: which one is it?"
+        )
+    if not direct.key_rotation < direct.key_lifetime:
+        raise ConfigError("[TOCSIN] direct_key_rotation must be shorter than direct_key_lifetime")

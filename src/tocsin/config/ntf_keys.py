@@ -385,6 +385,29 @@ _OPERATION: Final = (
     *event_log_keys(_own),
 )
 
+_DIRECT: Final = (
+    _own(
+        "direct_notifications",
+        ON_OFF,
+        "Offer direct notifications, which need no subscription for each queue. Needs a host in [TRANSPORT].",
+        "direct.enabled",
+    ),
+    _own("direct_key_lifetime", duration(), "Seconds for which such a key is kept.", "direct.key_lifetime"),
+    _own("direct_key_rotation", duration(), "… after which the next is made.", "direct.key_rotation"),
+    _own(
+        "direct_auth_key_rotation",
+        duration(),
+        "Seconds after which the key for SMP routers is replaced.",
+        "direct.auth_key_rotation",
+    ),
+    _own(
+        "direct_deleted_grace",
+        duration(zero=True),
+        "Seconds for which a queue is kept that its SMP router calls deleted.",
+        "direct.deleted_grace",
+    ),
+)
+
 NTF_KEYS: Final = (
     *_STORE_LOG,
     *_AUTH,
@@ -394,5 +417,6 @@ NTF_KEYS: Final = (
     *_PLACES,
     *_PUSHES,
     *_SMP_ROUTERS,
+    *_DIRECT,
     *_OPERATION,
 )

@@ -121,6 +121,21 @@ class SubscriberSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class NtfDirectSettings:
+    """Direct notifications (docs/direct-notifications.md)."""
+
+    enabled: bool = False
+    key_lifetime: float = 30 * DAY
+    """A key to which devices seal their packets is erased after so long."""
+    key_rotation: float = 7 * DAY
+    """A new one is made so often."""
+    auth_key_rotation: float = 90 * DAY
+    """The key that speaks for this router at SMP routers is replaced so often."""
+    deleted_grace: float = DAY
+    """A queue that its SMP router calls deleted is kept for so long, unless its device says so too."""
+
+
+@dataclass(frozen=True, slots=True)
 class NtfSettings:
     """The behaviour of an NTF router. The defaults are those of the reference's executable."""
 
@@ -168,6 +183,7 @@ class NtfSettings:
     apns: ApnsSettings = field(default_factory=ApnsSettings)
     delivery: DeliverySettings = field(default_factory=DeliverySettings)
     subscriber: SubscriberSettings = field(default_factory=SubscriberSettings)
+    direct: NtfDirectSettings = field(default_factory=NtfDirectSettings)
 
     # Operation
     control_port: int | None = None

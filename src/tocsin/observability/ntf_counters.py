@@ -111,6 +111,16 @@ class NtfCounters:
     services_taken_over: int = counted("ENDS: another connection took our service subscription over.")
     services_forgotten: int = counted("Service subscriptions given up: queues are subscribed one by one.")
 
+    direct_packets_accepted: int = counted("SFWD: packets of devices that were accepted.")
+    direct_packets_unknown_key: int = counted("SFWD: packets sealed to a key that is erased.")
+    direct_packets_refused: int = counted("SFWD: packets with a wrong signature, token or queue.")
+    direct_queues_added: int = counted("Queues associated by direct notifications.")
+    direct_queues_ended: int = counted("Queues whose devices have ended direct notifications.")
+    direct_queues_gone: int = counted("Queues removed a while after their SMP router called them deleted.")
+    direct_queues_alive: int = counted(
+        "Queues that their SMP router called deleted and went on to notify of."
+    )
+
     own: OwnServerCounters = field(default_factory=OwnServerCounters)
     active: ActiveTokens = field(default_factory=ActiveTokens)
     latencies: NtfLatencies = field(default_factory=NtfLatencies)

@@ -54,7 +54,8 @@ class SubscriptionRecord:
     token_id: bytes = field(repr=False)
     queue: NotifierQueue
     notifier_key: bytes = field(repr=False)
-    """DER of the private key that subscribes at the SMP router."""
+    """DER of the private key that subscribes at the SMP router; empty for a queue of direct notifications, which has
+    its notifier id for subscription id."""
     status: SubscriptionStatus
     service_associated: bool = False
     """Its notifications come through the service subscription of its SMP router."""
@@ -148,6 +149,20 @@ class Ended(NamedTuple):
     nonce: bytes
     received_at: float
     outcome: str
+
+
+class Associated(StrEnum):
+    """What became of an association by direct notifications."""
+
+    ADDED = "added"
+    KNOWN = "known"
+    """It is there already."""
+    NO_TOKEN = "no_token"  # noqa: S105
+    """The token does not exist or is not active."""
+    TAKEN = "taken"
+    """The queue is another token's, or is subscribed to in the old way, or the id cannot be one."""
+    REMOVED = "removed"
+    """Its owner has ended it before: somebody sends an old packet again."""
 
 
 class SubscriptionPage(NamedTuple):

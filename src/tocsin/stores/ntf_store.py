@@ -17,6 +17,7 @@ from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.stores.ntf_records import (
     Accounting,
+    Associated,
     DuePush,
     Ended,
     NotRecorded,
@@ -149,6 +150,37 @@ class SubscriptionStore(Protocol):
         """
 
 
+class DirectStore(Protocol):
+    """Queues of direct notifications: their SMP routers send everything through one subscription.
+
+    They are subscriptions without a key, always associated with our service.
+    """
+
+    async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated: ...
+
+    async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int) -> bool:
+        """Its owner has proved to want it: the queue goes, and cannot be associated again until that time, when no
+        packet of today can be opened any more. False, changing nothing, if it is another token's; the id need not be
+        known, since packets may come in any order.
+        """
+
+    async def note_deleted(self, router: RouterLocation, notifier_ids: Sequence[bytes], at: int) -> int:
+        """The SMP router says that these are gone, and may lie; how many of them are direct."""
+
+    async def note_alive(self, router: RouterLocation, notifier_ids: Sequence[bytes]) -> int:
+        """The opposite: it has sent notifications of queues that it said were gone; how many."""
+
+    async def remove_deleted(self, before: int) -> list[NotifierQueue]:
+        """Those that were noted as deleted before that time, and not as alive since; pending ones fail as
+        `subscription_removed`.
+        """
+
+    async def direct_keys(self) -> bytes | None:
+        """Private keys of this router for direct notifications, as `set_direct_keys` got them."""
+
+    async def set_direct_keys(self, keys: bytes) -> None: ...
+
+
 class NotificationStore(Protocol):
     """The last notifications of each token, and which of them are not settled."""
 
@@ -194,7 +226,7 @@ class NotificationStore(Protocol):
         """
 
 
-class NtfStore(TokenStore, SubscriptionStore, NotificationStore, Protocol):
+class NtfStore(TokenStore, SubscriptionStore, DirectStore, NotificationStore, Protocol):
     """All of it."""
 
     async def counts(self) -> StoreCounts: ...

@@ -18,6 +18,7 @@ from tocsin.config.ntf_settings import (
     ApnsSettings,
     DeliveryEngine,
     DeliverySettings,
+    NtfDirectSettings,
     NtfSettings,
     StoreKind,
     SubscriberSettings,
@@ -111,6 +112,11 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "smp_concurrent_resubscriptions", "3", "subscriber.concurrent_resubscriptions", 3, "0"),
     ("TOCSIN", "allow_private_hosts", "on", "subscriber.allow_private_hosts", True, "x"),
     ("TOCSIN", "routers_per_token", "3", "subscriber.routers_per_token", 3, "0"),
+    ("TOCSIN", "direct_notifications", "on", "direct.enabled", True, "x"),
+    ("TOCSIN", "direct_key_lifetime", "864000", "direct.key_lifetime", 864_000.0, "0"),
+    ("TOCSIN", "direct_key_rotation", "3600", "direct.key_rotation", 3600.0, "0"),
+    ("TOCSIN", "direct_auth_key_rotation", "3600", "direct.auth_key_rotation", 3600.0, "0"),
+    ("TOCSIN", "direct_deleted_grace", "0", "direct.deleted_grace", 0.0, "-1"),
     ("TOCSIN", "statistics_file", "/stats", "statistics_file", Path("/stats"), ""),
     ("TOCSIN", "statistics_start", "60", "statistics_start", 60.0, "-1"),
     ("TOCSIN", "statistics_interval", "60", "statistics_interval", 60.0, "0"),
@@ -130,6 +136,7 @@ TOGETHER = {
     "disconnect": {"TOCSIN_NTF_INACTIVE_CLIENTS_TTL": "50"},
     "ttl": {"TOCSIN_NTF_INACTIVE_CLIENTS_DISCONNECT": "on"},
     "private_key_file": {"TOCSIN_NTF_CERTIFICATE_FILE": "/c.crt"},
+    "direct_notifications": {"TOCSIN_NTF_HOST": "ntf.example"},
     "delivery_engine": {"TOCSIN_NTF_DELIVERY_HANDOVER": "/handover"},
     "apns_test_port": {"TOCSIN_NTF_APNS_TEST_HOST": "localhost"},
     "apns_test_ca_file": {"TOCSIN_NTF_APNS_TEST_HOST": "localhost"},
@@ -163,6 +170,7 @@ def test_every_setting_can_be_set() -> None:
         "apns": ApnsSettings,
         "delivery": DeliverySettings,
         "subscriber": SubscriberSettings,
+        "direct": NtfDirectSettings,
     }
     fields = {*NtfSettings.__slots__} - {"sources", *parts}
     for name, kind in parts.items():
@@ -398,3 +406,17 @@ def test_defaults_in_a_new_file_are_true(load: Load) -> None:
             checked += 1
     empty = ("host", "own_server_domains")
     assert checked == len([key for key in NTF_KEYS if key.about and not key.secret and key.name not in empty])
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("[TOCSIN]\ndirect_notifications: on\n", "host is not set"),
+        ("[TOCSIN]\ndirect_key_lifetime: 60\ndirect_key_rotation: 60\n", "must be shorter"),
+    ],
+)
+def test_direct_notifications_need_an_address_and_keys_that_overlap(
+    load: Load, text: str, wrong: str
+) -> None:
+    with pytest.raises(ConfigError, match=wrong):
+        load(text)

@@ -38,7 +38,7 @@ PACKET_BYTES: Final = 448
 """Fits a 512-byte block of NTF together with its command."""
 _EPHEMERAL_BYTES: Final = 32
 _TAG_BYTES: Final = 16
-_PADDED_BYTES: Final = PACKET_BYTES - KEY_ID_BYTES - _EPHEMERAL_BYTES - _TAG_BYTES
+PADDED_BYTES: Final = PACKET_BYTES - KEY_ID_BYTES - _EPHEMERAL_BYTES - _TAG_BYTES
 _LABEL: Final = b"direct-notifications/1"
 
 
@@ -118,8 +118,8 @@ def seal_packet(
     """`ephemeral` is made for this packet alone. Raises LocalProtocolError if the SMP router's hosts do not fit."""
     signed = statement.encode()
     signature = token_key.sign(_LABEL + ntf_identity + signed)
-    padded = pad(signature + signed, _PADDED_BYTES)
-    nonce = _nonce(ephemeral.public, offer.key)
+    padded = pad(signature + signed, PADDED_BYTES)
+    nonce = packet_nonce(ephemeral.public, offer.key)
     return offer.key_id + ephemeral.public.raw + seal(box_key(ephemeral.agree(offer.key)), nonce, padded)
 
 
@@ -134,7 +134,7 @@ def open_packet(packet: bytes, keys: Mapping[bytes, X25519PrivateKey]) -> Signed
         raise UnknownNtfKey("a packet for a key that this router does not have")
     try:
         ephemeral = X25519PublicKey(reader.take(_EPHEMERAL_BYTES))
-        opened = unseal(box_key(key.agree(ephemeral)), _nonce(ephemeral, key.public), reader.rest())
+        opened = unseal(box_key(key.agree(ephemeral)), packet_nonce(ephemeral, key.public), reader.rest())
     except (BadBox, BadKey) as error:
         raise DecodeError("a packet that does not open") from error
     content = unpad(opened)
@@ -142,6 +142,6 @@ def open_packet(packet: bytes, keys: Mapping[bytes, X25519PrivateKey]) -> Signed
     return SignedStatement(Statement.decode(signed), key_id, signed, signature)
 
 
-def _nonce(ephemeral: X25519PublicKey, key: X25519PublicKey) -> bytes:
+def packet_nonce(ephemeral: X25519PublicKey, key: X25519PublicKey) -> bytes:
     """As libsodium's sealed boxes: the ephemeral key is used once, so the nonce may follow from it."""
     return hashlib.blake2b(ephemeral.raw + key.raw, digest_size=24).digest()

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from tocsin.clients import SmpClient
-from tocsin.clients.requests import Outcome, RouterRefused
+from tocsin.clients.requests import Outcome
 from tocsin.crypto.keys import private_key_from_der
 from tocsin.errors import (
     BadKey,
@@ -27,17 +27,15 @@ from tocsin.errors import (
 from tocsin.protocol.error_codes import ErrorCode
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus
 from tocsin.protocol.router_answers import Done, Refused
-from tocsin.protocol.sessions import ServiceSession
-from tocsin.protocol.smp.notifier_commands import SubscribeServiceNotifications
-from tocsin.protocol.smp.responses import ServiceSubscribed, Subscribed
+from tocsin.protocol.smp.responses import Subscribed
+from tocsin.routers.ntf.service_subscription import ServiceSubscription
 from tocsin.routers.ntf.subscriber_parts import SmpRouterInUse
 from tocsin.routers.ntf.subscription_errors import smp_error_text
-from tocsin.stores.ntf_records import UsedRouter
 
 NEW_QUEUES: Final = 10_000
 """New queues waiting to be subscribed; beyond it they are found in the store, in another round."""
 ROUND_AGAIN_SECONDS: Final = 30.0
-"""After a round in which an SMP router did not answer for some queues, and after the loss of our service."""
+"""After a round in which an SMP router did not answer for some queues."""
 PLACE_SECONDS: Final = 30.0
 """So long a round waits for its place at most: routers that do not answer must not keep all places for themselves."""
 UNUSED_SECONDS: Final = 600.0
@@ -56,16 +54,14 @@ class QueueSubscriptions:
         self._state = router.state
         self._new: dict[bytes, bytes] = {}
         self._round_wanted = False
-        self._service_wanted = False
-        self._service_lost = False
-        """It will be wanted soon; a router may say so as often as it likes."""
         self._awake = asyncio.Event()
+        self.service = ServiceSubscription(router, self._awake.set, self._later_again)
 
     def add(self, notifier_id: bytes, notifier_key: bytes) -> None:
         """The queue is in the store already."""
-        if len(self._new) < NEW_QUEUES:
+        if notifier_id in self._new or len(self._new) < NEW_QUEUES:
+            self._state.pending += notifier_id not in self._new
             self._new[notifier_id] = notifier_key
-            self._state.pending += 1
         else:
             self._round_wanted = True
         self._awake.set()
@@ -78,7 +74,7 @@ class QueueSubscriptions:
     def forget_wishes(self) -> None:
         """All of them are in the store, with which the next round begins."""
         self._new.clear()
-        self._round_wanted = self._service_wanted = False
+        self._round_wanted = self.service.wanted = False
 
     async def unused(self) -> bool:
         """Nothing is wanted of the router. `add` has not been called then since the last look at the store."""
@@ -88,11 +84,12 @@ class QueueSubscriptions:
 
     async def run(self, client: SmpClient) -> None:
         """Until nobody needs the connection."""
+        self.service.session_begins(client)
         await self._round(client)
         while True:
             if self._round_wanted:
                 await self._round(client)
-            elif self._service_wanted:
+            elif self.service.wanted:
                 await self._take_service_back(client)
             elif self._new:
                 batch = list(self._new.items())[: self._router.parts.settings.batch]
@@ -132,7 +129,7 @@ class QueueSubscriptions:
             used = await self._router.until_stored(
                 lambda: self._router.store.used_router(self._router.location)
             )
-            by_service = used is not None and await self._subscribe_service(client, used)
+            by_service = used is not None and await self.service.subscribe(client, used)
             self._state.pending = 0
             if used is not None:
                 self._state.pending = used.individual_count + (0 if by_service else used.associated_count)
@@ -157,86 +154,14 @@ class QueueSubscriptions:
                     break
             self._state.resubscribing = False
 
-    def service_ended(self, service: ServiceSession | None, service_id: bytes) -> None:
-        """ENDS: another connection of our service has its queues now. They are taken back, but not at once.
-
-        Two NTF routers with one certificate would otherwise take them from each other without a pause.
-        """
-        if service is None or service.service_id != service_id:
-            logger.info("%s ended a service that is not ours", self._router.address.name)
-            return
-        self._router.parts.counters.services_taken_over += 1
-        self._state.pending_service = max(self._state.pending_service, self._state.service_count)
-        self._state.service_count = 0
-        if self._service_lost:
-            return
-        self._service_lost = True
-        logger.warning("%s: another connection took our service over", self._router.address.name)
-
-        def again() -> None:
-            self._service_lost = False
-            self._service_wanted = True
-            self._awake.set()
-
-        asyncio.get_running_loop().call_later(ROUND_AGAIN_SECONDS, again)
-
     async def _take_service_back(self, client: SmpClient) -> None:
-        self._service_wanted = False
+        self.service.wanted = False
         used = await self._router.until_stored(lambda: self._router.store.used_router(self._router.location))
-        if used is not None and not await self._subscribe_service(client, used):
+        if used is not None and not await self.service.subscribe(client, used):
             self._round_wanted = True  # it is void: one by one
 
-    async def _subscribe_service(self, client: SmpClient, used: UsedRouter) -> bool:
-        """NSUBS, if we have a service there; False if all its queues are to be subscribed one by one."""
-        self._state.pending_service = 0
-        if used.service_id is None:
-            return False
-        service = client.session.service
-        if service is None or service.service_id != used.service_id:
-            await self._forget_service("this session is not one of the service")
-            return False
-        self._state.pending_service = used.associated_count
-        try:
-            command = SubscribeServiceNotifications(used.associated_count, used.associated_hash)
-            answer = await client.ask(ServiceSubscribed, command, service.service_id)
-        except RouterRefused as error:
-            if error.error is ErrorCode.SERVICE or error.error is ErrorCode.AUTH:
-                self._state.pending_service = 0
-                await self._forget_service(str(error))
-                return False
-            self._state.last_error = str(error)
-            self._later_again()
-            return True
-        except (ResponseTimeout, UnexpectedResponse) as error:
-            self._state.last_error = str(error)
-            self._later_again()
-            return True
-        self._compare(used, answer)
-        return True
-
-    def _compare(self, used: UsedRouter, answer: ServiceSubscribed) -> None:
-        """The router's idea of our queues and ours; the pipeline repairs what differs."""
-        self._state.service_count = answer.count
-        self._state.pending_service = 0
-        self._state.drift = answer.count - used.associated_count
-        hash_differs = any(answer.ids_hash) and answer.ids_hash != used.associated_hash
-        if self._state.drift or hash_differs:
-            self._router.parts.counters.service_drifts += 1
-            logger.warning(
-                "%s has %d queues for our service, we have %d%s",
-                self._router.address.name,
-                answer.count,
-                used.associated_count,
-                "" if self._state.drift else " others",
-            )
-
-    async def _forget_service(self, why: str) -> None:
-        self._router.parts.counters.services_forgotten += 1
-        logger.warning("%s: queues are subscribed one by one: %s", self._router.address.name, why)
-        await self._router.until_stored(lambda: self._router.store.forget_service(self._router.location))
-
     async def _subscribe_queues(self, client: SmpClient, queues: Sequence[tuple[bytes, bytes]]) -> None:
-        service = client.session.service
+        service = self.service.current
         ours, alone = [], []
         failed: list[tuple[bytes, SubscriptionStatus]] = []
         notifiers = []
@@ -245,7 +170,8 @@ class QueueSubscriptions:
                 notifiers.append((notifier_id, private_key_from_der(key)))
             except BadKey:  # a damaged row concerns no other queue
                 failed.append((notifier_id, _NO_KEY))
-        async for answer in client.subscribe_notifications(notifiers):
+        ntf_router_id = None if service is None else service.ntf_router_id
+        async for answer in client.subscribe_notifications(notifiers, ntf_router_id):
             notifier_id, outcome = answer.request.entity_id, answer.outcome
             match outcome:
                 case Subscribed(service_id) if service is not None and service_id == service.service_id:
@@ -258,19 +184,18 @@ class QueueSubscriptions:
                     self._later_again()
                 case _:
                     failed.append((notifier_id, _status(outcome)))
-        self._state.subscribed += len(alone)
-        self._state.service_count += len(ours)
         self._state.pending = max(0, self._state.pending - len(queues))
         self._router.parts.counters.queues_subscribed += len(alone) + len(ours)
         self._router.parts.counters.queues_refused += len(failed)
+        # A queue that was subscribed to before, in this session, changes nothing in the store: it is not counted again.
         if alone:
-            await self._router.until_stored(
+            self._state.subscribed += await self._router.until_stored(
                 lambda: self._router.store.subscribed(self._router.location, alone, None)
             )
             self._router.tell([(each, SubscriptionState.ACTIVE) for each in alone], "NSUB")
         if ours and service is not None:
             service_id = service.service_id
-            await self._router.until_stored(
+            self._state.service_count += await self._router.until_stored(
                 lambda: self._router.store.subscribed(self._router.location, ours, service_id)
             )
             self._router.tell([(each, SubscriptionState.ACTIVE) for each in ours], "NSUB by the service")

@@ -13,6 +13,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout, StoreError
+from tocsin.protocol.direct.dialects import is_direct
+from tocsin.protocol.direct.ntf_messages import ForwardPacket, PacketHandled
 from tocsin.protocol.error_codes import ErrorCode, RouterError, StoreFault
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ntf.subscription_commands import (
@@ -31,6 +33,7 @@ from tocsin.protocol.ntf.token_commands import (
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ReceivedCommand, RefusedCommand
+from tocsin.routers.ntf.direct_commands import DirectCommands
 from tocsin.routers.ntf.subscriptions import Subscriptions
 from tocsin.routers.ntf.tokens import Tokens
 from tocsin.routers.ntf.verification import authorize
@@ -51,9 +54,13 @@ class _Task(NamedTuple):
 class NtfRouter:
     """Everything about clients but the listener."""
 
-    def __init__(self, state: RouterState, identity: RouterIdentity) -> None:
+    def __init__(
+        self, state: RouterState, identity: RouterIdentity, direct: DirectCommands | None = None
+    ) -> None:
+        """Without `direct` the identity offers no direct notifications."""
         self._state = state
         self._identity = identity
+        self._direct = direct
         self._tokens = Tokens(state)
         self._subscriptions = Subscriptions(state)
         self.connections: set[RouterConnection] = set()
@@ -134,6 +141,8 @@ class NtfRouter:
             answers = []
             for received, about in block:
                 response = await self._execute(received, about)
+                if self._direct is not None and is_direct(connection.session.dialect):
+                    response = self._direct.with_key(response)
                 answers.append(connection.session.response(received.corr_id, received.entity_id, response))
             with suppress(ConnectionLost):
                 await connection.send(answers)
@@ -153,6 +162,8 @@ class NtfRouter:
         match received.command, about.token, about.subscription:
             case Ping(), _, _:
                 return Pong()
+            case ForwardPacket(packet), _, _ if self._direct is not None:
+                return PacketHandled(await self._direct.packets.handle(packet))
             case RegisterToken() as command, _, _:
                 return await self._tokens.register(command)
             case VerifyToken() as command, token, _ if token is not None:

@@ -13,14 +13,19 @@ from tocsin.config.ntf_settings import NtfSettings
 from tocsin.crypto.credentials import Credentials
 from tocsin.observability.client_metrics import ClientMetrics, NoMetrics
 from tocsin.observability.ntf_counters import NtfCounters
+from tocsin.protocol.addresses import DEFAULT_PORTS, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.push.provider import Provider
 from tocsin.routers.ntf.delivery import PushDelivery
+from tocsin.routers.ntf.direct_commands import DirectCommands
+from tocsin.routers.ntf.direct_keys import DirectKeys
+from tocsin.routers.ntf.direct_packets import DirectPackets
 from tocsin.routers.ntf.events import NoEvents, NtfEvents
 from tocsin.routers.ntf.handover import HandOver
 from tocsin.routers.ntf.notifications import Notifications
+from tocsin.routers.ntf.own_services import DirectRegistration
 from tocsin.routers.ntf.router import NtfRouter
 from tocsin.routers.ntf.smp_subscribers import SmpSubscribers
 from tocsin.routers.ntf.subscriber_parts import SubscriberParts
@@ -51,7 +56,10 @@ class RunningNtfRouter:
         delivery: PushDelivery,
         subscribers: SmpSubscribers,
         listeners: list[Listener],
+        keys: DirectKeys | None,
     ) -> None:
+        self.keys = keys
+        """For direct notifications, if they are on."""
         self.state = state
         self.router = router
         self.delivery = delivery
@@ -84,9 +92,11 @@ async def running_ntf_router(
     store.tell_ended(events.ended)
     delivery = PushDelivery(store, providers, settings.delivery, counters, clock, randomness, events, job)
     notifications = Notifications(store, counters, clock, events, delivery.notify, delivery.recover)
-    service = None
-    if settings.subscriber.use_service_credentials:
-        service = ServiceIdentity(credentials, ServiceRole.NOTIFIER)
+    certified = ServiceIdentity(credentials, ServiceRole.NOTIFIER)
+    versions = VersionRange(settings.lowest_version, settings.highest_version)
+    identity = RouterIdentity.create(NTF, credentials, versions, direct=settings.direct.enabled)
+    keys = DirectKeys(store, settings.direct, clock, randomness) if settings.direct.enabled else None
+    registration = None if keys is None else DirectRegistration(keys, identity)
     subscribers = SmpSubscribers(
         SubscriberParts(
             store,
@@ -96,14 +106,19 @@ async def running_ntf_router(
             _client_settings(settings),
             counters,
             client_metrics or NoMetrics(),
-            service,
+            certified if settings.subscriber.use_service_credentials else None,
             asyncio.Semaphore(settings.subscriber.concurrent_resubscriptions),
+            clock,
+            registration,
+            certified if settings.direct.enabled else None,
         )
     )
     state = RouterState(settings, store, clock, randomness, counters, delivery, subscribers, events)
-    versions = VersionRange(settings.lowest_version, settings.highest_version)
-    identity = RouterIdentity.create(NTF, credentials, versions)
-    router = NtfRouter(state, identity)
+    direct = None
+    if keys is not None:
+        await keys.turn()
+        direct = DirectCommands(keys, DirectPackets(state, keys, credentials.fingerprint))
+    router = NtfRouter(state, identity, direct)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(delivery)
         await stack.enter_async_context(subscribers)
@@ -111,8 +126,16 @@ async def running_ntf_router(
             await stack.enter_async_context(listener)
             for listener in _listeners(settings, credentials, identity, router)
         ]
-        await stack.enter_async_context(_Timers(state, router, delivery))
-        yield RunningNtfRouter(state, router, delivery, subscribers, listeners)
+        if registration is not None:
+            registration.listening_at(_location(settings, credentials, listeners[0].port))
+        await stack.enter_async_context(_Timers(state, router, delivery, keys))
+        yield RunningNtfRouter(state, router, delivery, subscribers, listeners, keys)
+
+
+def _location(settings: NtfSettings, credentials: Credentials, port: int) -> RouterLocation:
+    """Our address, as SMP routers are told it."""
+    port_text = "" if port == DEFAULT_PORTS[Scheme.NTF] else str(port)
+    return RouterLocation(settings.public_hosts, port_text, credentials.fingerprint)
 
 
 def _client_settings(settings: NtfSettings) -> ClientSettings:
@@ -126,6 +149,7 @@ def _client_settings(settings: NtfSettings) -> ClientSettings:
         socks=socks,
         onion_first=subscriber.prefer_onion,
         public_only=not subscriber.allow_private_hosts,
+        direct=settings.direct.enabled,
     )
     return ClientSettings(
         dial=dial, response_timeout=subscriber.response_timeout, ping_after=subscriber.ping_after
@@ -158,8 +182,11 @@ def _listeners(
 class _Timers:
     """What a router does by the clock. A failure is logged and the next turn comes all the same."""
 
-    def __init__(self, state: RouterState, router: NtfRouter, delivery: PushDelivery) -> None:
+    def __init__(
+        self, state: RouterState, router: NtfRouter, delivery: PushDelivery, keys: DirectKeys | None
+    ) -> None:
         self._state = state
+        self._keys = keys
         self._router = router
         self._delivery = delivery
         self._tasks: list[asyncio.Task[None]] = []
@@ -169,7 +196,10 @@ class _Timers:
         turns: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (settings.periodic_interval, self._push_periodically),
             (EXPIRY_INTERVAL, self._expire),
+            (EXPIRY_INTERVAL, self._remove_deleted),
         ]
+        if self._keys is not None:
+            turns.append((EXPIRY_INTERVAL, self._keys.turn))
         if settings.inactive_ttl is not None:
             turns.append((settings.inactive_check_interval, self._disconnect_inactive))
         self._tasks = [asyncio.create_task(self._repeat(interval, turn)) for interval, turn in turns]
@@ -193,6 +223,16 @@ class _Timers:
         """What was pending when the router stopped."""
         if found := await self._delivery.recover():
             logger.info("%d tokens have notifications from before the start", found)
+
+    async def _remove_deleted(self) -> None:
+        """Queues of direct notifications whose SMP routers have called them deleted for long enough."""
+        before = self._state.clock.now() - int(self._state.settings.direct.deleted_grace)
+        removed = await self._state.store.remove_deleted(before)
+        self._state.counters.direct_queues_gone += len(removed)
+        for queue in removed:
+            self._state.events.subscriptions_changed(
+                queue.router, [(queue.notifier_id, None)], "the SMP router"
+            )
 
     async def _push_periodically(self) -> None:
         async for tokens in self._state.store.cron_due(self._state.clock.now(), PERIODIC_AT_ONCE):

@@ -37,6 +37,7 @@ from tocsin.protocol.smp.responses import (
 )
 from tocsin.routers.ntf.queue_subscriptions import QueueSubscriptions
 from tocsin.routers.ntf.subscriber_parts import SmpRouterInUse, SubscriberParts
+from tocsin.transport.client_sessions import ServiceIdentity
 
 STEADY_SECONDS: Final = 10.0
 """A session that ended sooner does not shorten the delays: some routers accept everybody and close."""
@@ -54,11 +55,17 @@ class SmpSubscriber:
         self._parts = parts
         self._service_refused = False
         self._told_disconnected = False
+        self._gone: set[bytes] = set()
+        """Among them those queues of direct notifications that the router called deleted since we know it."""
         self.state = self._router.state
 
     def subscribe(self, notifier_id: bytes, notifier_key: bytes) -> None:
         """The queue is in the store already."""
         self._queues.add(notifier_id, notifier_key)
+
+    def associated(self) -> None:
+        """Some queue, which is in the store already."""
+        self._queues.service.needed()
 
     def subscribe_again(self) -> None:
         """To all that the store wants of this router."""
@@ -82,7 +89,7 @@ class SmpSubscriber:
                 async with SmpClient.connect(
                     RouterAddress(Scheme.SMP, dialled),
                     self._parts.client,
-                    service=None if self._service_refused else self._parts.service,
+                    service=await self._service(),
                     metrics=self._parts.metrics,
                 ) as client:
                     began = asyncio.get_running_loop().time()
@@ -107,6 +114,15 @@ class SmpSubscriber:
             self._queues.forget_wishes()
             if await self._queues.unused():
                 return
+
+    async def _service(self) -> ServiceIdentity | None:
+        """Which certificates to show."""
+        if self._service_refused:
+            return None
+        if self._parts.service is not None or self._parts.fallback is None:
+            return self._parts.service
+        used = await self._router.until_stored(lambda: self._router.store.used_router(self._router.location))
+        return self._parts.fallback if used is not None and used.associated_count else None
 
     async def _session(self, client: SmpClient) -> None:
         """Until the connection is lost, which it raises, or nobody needs it."""
@@ -153,17 +169,39 @@ class SmpSubscriber:
                     case QueueDeleted():
                         ended.append((entity_id, SubscriptionState.DELETED))
                     case ServiceSubscriptionEnded():
-                        self._queues.service_ended(client.session.service, entity_id)
+                        self._queues.service.ended(entity_id)
                     case _:
                         logger.info("%s sent %s", self._router.address.name, event.tag.decode())
             if notifications:
                 await self._parts.sink.receive(self._router.address, notifications)
+                if self._gone:
+                    await self._not_gone([notifier_id for notifier_id, _ in notifications])
             if ended:
                 await self._end(ended)
 
     async def _end(self, ended: Sequence[tuple[bytes, SubscriptionStatus]]) -> None:
         await self._router.until_stored(lambda: self._router.store.set_statuses(self._router.location, ended))
         self._router.tell(ended, "the SMP router")
+        deleted = [notifier_id for notifier_id, status in ended if status is SubscriptionState.DELETED]
+        if not deleted:
+            return
+        now = self._parts.clock.now()
+        direct = await self._router.until_stored(
+            lambda: self._router.store.note_deleted(self._router.location, deleted, now)
+        )
+        if direct:
+            self._gone.update(deleted)
+
+    async def _not_gone(self, notifier_ids: Sequence[bytes]) -> None:
+        """What was called deleted notifies: the SMP router does not tell the truth, or the queue came back."""
+        alive = self._gone.intersection(notifier_ids)
+        if not alive:
+            return
+        self._gone -= alive
+        back = await self._router.until_stored(
+            lambda: self._router.store.note_alive(self._router.location, list(alive))
+        )
+        self._parts.counters.direct_queues_alive += back
 
 
 def _hosts_to_dial(location: RouterLocation, settings: SubscriberSettings) -> tuple[str, ...]:

@@ -54,6 +54,10 @@ class SmpSubscribers:
         """The queue is in the store already."""
         self._router(queue.router).subscribe(queue.notifier_id, notifier_key)
 
+    def associated(self, router: RouterLocation) -> None:
+        """The queue is in the store already."""
+        self._router(router).associated()
+
     async def subscribe_again(self) -> int:
         """To all that the store wants, after somebody has changed it there; how many SMP routers have queues.
 

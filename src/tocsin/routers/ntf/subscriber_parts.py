@@ -17,6 +17,8 @@ from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.statuses import SubscriptionStatus
 from tocsin.protocol.smp.responses import NotificationReceived
 from tocsin.routers.ntf.events import NtfEvents
+from tocsin.routers.ntf.own_services import DirectRegistration
+from tocsin.routers.surroundings import Clock
 from tocsin.stores.ntf_store import NtfStore
 from tocsin.transport.client_sessions import ServiceIdentity
 
@@ -50,6 +52,10 @@ class SubscriberParts:
     service: ServiceIdentity | None
     places: asyncio.Semaphore
     """How many routers are resubscribed at a time."""
+    clock: Clock
+    direct: DirectRegistration | None = None
+    fallback: ServiceIdentity | None = None
+    """For SMP routers where we have queues by direct notifications and that do not offer them any more."""
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ a dummy key of the authorization's algorithm.
 from __future__ import annotations
 
 from tocsin.crypto.keys import AuthPublicKey, auth_key_from_der
+from tocsin.protocol.direct.ntf_messages import ForwardPacket
 from tocsin.protocol.ntf.statuses import TokenState
 from tocsin.protocol.ntf.subscription_commands import (
     CheckSubscription,
@@ -27,7 +28,7 @@ _BEFORE_ACTIVE = (TokenState.NEW, TokenState.REGISTERED, TokenState.CONFIRMED)
 async def authorize(store: NtfStore, session: RouterSession, received: ReceivedCommand) -> Authorized | None:
     """None: AUTH. Raises `StoreError`."""
     match received.command:
-        case Ping():
+        case Ping() | ForwardPacket():
             return Authorized()
         case RegisterToken(verify_key=key):
             return _checked(session, received, key, Authorized())

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tocsin.config.ntf_settings import NtfSettings
 from tocsin.observability.ntf_counters import NtfCounters
+from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.routers.ntf.events import NtfEvents
@@ -27,6 +28,9 @@ class Subscriber(Protocol):
 
     def subscribe(self, queue: NotifierQueue, notifier_key: bytes) -> None:
         """NSUB at the queue's router."""
+
+    def associated(self, router: RouterLocation) -> None:
+        """A queue there was associated by direct notifications: the router must know us."""
 
     def may_dial(self, queue: NotifierQueue) -> bool:
         """Whether the queue's router is one that this NTF router connects to."""

@@ -8,12 +8,13 @@ which part of the changes log comes after it.
     S subId outcome              the subscription's last notification came to its end
     R tknId time                 when the token was registered last
     C tknId time                 when its last periodic push was accepted
+    A, D, G, X                   about direct notifications, see `direct_log`
 
     STATE v1 part                only the first line of a state file: the part of the changes log to go on with
     TOTALS received accepted superseded
     FAILED outcome count
     LAST subId time T|F nonce meta      the last notification of a subscription, and whether it is pending
-    R, C                         as above
+    R, C, A, D, G                as above
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from tocsin.stores.memory.direct_log import DIRECT_LINES, DirectChange
 from tocsin.stores.memory.log_fields import (
     BadLogLine,
     decode_field,
@@ -85,8 +87,9 @@ class NotificationKept:
     sealed_meta: bytes
 
 
-ChangeLine: TypeAlias = NotificationCame | NotificationEnded | TokenRegisteredAt | CronSentAt
-StateLine: TypeAlias = StateBegins | Totals | FailedCount | NotificationKept | TokenRegisteredAt | CronSentAt
+AnywhereLine: TypeAlias = TokenRegisteredAt | CronSentAt | DirectChange
+ChangeLine: TypeAlias = NotificationCame | NotificationEnded | AnywhereLine
+StateLine: TypeAlias = StateBegins | Totals | FailedCount | NotificationKept | AnywhereLine
 
 _VERSION: Final = b"v1"
 
@@ -147,7 +150,7 @@ def decode_ntf_change_line(line: bytes) -> ChangeLine:
     if tag == b"S":
         subscription_id, outcome = exactly(words, 2)
         return NotificationEnded(decode_field(subscription_id), _outcome(outcome))
-    return _decode_token_line(tag, words)
+    return _decode_anywhere_line(tag, words)
 
 
 def decode_state_line(line: bytes) -> StateLine:
@@ -172,10 +175,13 @@ def decode_state_line(line: bytes) -> StateLine:
     if tag == b"FAILED":
         outcome, count = exactly(words, 2)
         return FailedCount(_outcome(outcome), decode_number(count))
-    return _decode_token_line(tag, words)
+    return _decode_anywhere_line(tag, words)
 
 
-def _decode_token_line(tag: bytes, words: list[bytes]) -> TokenRegisteredAt | CronSentAt:
+def _decode_anywhere_line(tag: bytes, words: list[bytes]) -> AnywhereLine:
+    direct = DIRECT_LINES.get(tag)
+    if direct is not None:
+        return direct.decode(words)
     if tag not in (b"R", b"C"):
         raise BadLogLine("a record of unknown kind")
     token_id, at = exactly(words, 2)

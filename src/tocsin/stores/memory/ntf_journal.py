@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tocsin.stores.memory.direct_log import DirectChange
 from tocsin.stores.memory.ntf_store_log import NtfStoreChange
 
 
@@ -21,6 +22,8 @@ class NtfJournal(Protocol):
     def registered(self, token_id: bytes, at: int) -> None: ...
 
     def cron_sent(self, token_id: bytes, at: int) -> None: ...
+
+    def direct(self, change: DirectChange) -> None: ...
 
     async def commit(self) -> None:
         """Returns when all that was noted before is durable; raises StoreError if that is impossible."""
@@ -42,6 +45,9 @@ class NoNtfJournal:
         pass
 
     def cron_sent(self, token_id: bytes, at: int) -> None:
+        pass
+
+    def direct(self, change: DirectChange) -> None:
         pass
 
     async def commit(self) -> None:

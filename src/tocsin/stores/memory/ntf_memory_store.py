@@ -7,6 +7,7 @@ rows give others a turn in between; they change each row at once.
 from __future__ import annotations
 
 from tocsin.stores.memory.ntf_journal import NtfJournal
+from tocsin.stores.memory.ntf_memory_direct import MemoryDirect
 from tocsin.stores.memory.ntf_memory_notifications import MemoryNotifications
 from tocsin.stores.memory.ntf_memory_subscriptions import MemorySubscriptions
 from tocsin.stores.memory.ntf_memory_tokens import MemoryTokens
@@ -15,7 +16,7 @@ from tocsin.stores.memory.ntf_tables import NtfTables
 from tocsin.stores.ntf_store import StoreCounts
 
 
-class NtfMemoryStore(MemoryTokens, MemorySubscriptions, MemoryNotifications, MemoryWhole):
+class NtfMemoryStore(MemoryTokens, MemorySubscriptions, MemoryDirect, MemoryNotifications, MemoryWhole):
     """Implements `NtfStore` of `tocsin.stores.ntf_store`, where the methods are described, and `WholeNtfStore`."""
 
     def __init__(self, journal: NtfJournal | None = None) -> None:

@@ -70,7 +70,7 @@ class MemorySubscriptions:
         changed = 0
         for notifier_id, status in statuses:
             row = self._tables.routers.table.find_queue(number, notifier_id)
-            if row is not None:
+            if row is not None and not self._tables.routers.table.is_direct(row):
                 changed += self._tables.change_state(row, status, associated=False)
         await self._tables.journal.commit()
         return changed
@@ -86,7 +86,7 @@ class MemorySubscriptions:
         changed = 0
         for notifier_id in notifier_ids:
             row = self._tables.routers.table.find_queue(number, notifier_id)
-            if row is not None:
+            if row is not None and not self._tables.routers.table.is_direct(row):
                 associated = service_id is not None
                 changed += self._tables.change_state(row, SubscriptionState.ACTIVE, associated=associated)
         await self._tables.journal.commit()
@@ -110,7 +110,7 @@ class MemorySubscriptions:
         changed = 0
         async for row in self._rows_of(router):
             status, associated = self._tables.routers.table.state(row)
-            if associated:
+            if associated and not self._tables.routers.table.is_direct(row):
                 status = SubscriptionState.INACTIVE if status in WANTED else status
                 changed += self._tables.change_state(row, status, associated=False)
         if self._tables.routers.number(router) == number:

@@ -7,6 +7,14 @@ from typing import Final, assert_never
 
 from tocsin.protocol.ntf.pushes import PushedNotification
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.stores.memory.direct_log import (
+    DirectChange,
+    QueuesAssociated,
+    QueuesEnded,
+    QueuesGone,
+    QueuesRemoved,
+)
 from tocsin.stores.memory.ntf_change_log import (
     ChangeLine,
     CronSentAt,
@@ -131,9 +139,29 @@ class NtfRestorer:
                 pass
             case TokenRegisteredAt() | CronSentAt():
                 return self._token_fact(line)
+            case QueuesAssociated() | QueuesEnded() | QueuesGone() | QueuesRemoved():
+                return self._direct(line)
             case _:
                 assert_never(line)
         return True
+
+    def _direct(self, line: DirectChange) -> bool:
+        """False if all of it is about what does not exist, or exists already."""
+        tables = self._tables
+        match line:
+            case QueuesAssociated(token_id, router, notifier_ids):
+                queues = [NotifierQueue(router, each) for each in notifier_ids]
+                return sum(tables.add_direct(token_id, queue) for queue in queues) > 0
+            case QueuesEnded(notifier_ids, until):
+                for notifier_id in notifier_ids:
+                    tables.direct.end(notifier_id, until)
+                return sum(tables.remove_direct(each) is not None for each in notifier_ids) > 0
+            case QueuesGone(notifier_ids, at):
+                return sum(tables.set_gone(each, at) for each in notifier_ids) > 0
+            case QueuesRemoved(notifier_ids):
+                return sum(tables.remove_direct(each) is not None for each in notifier_ids) > 0
+            case _:
+                assert_never(line)
 
     def change(self, line: ChangeLine) -> bool:
         match line:
@@ -156,6 +184,8 @@ class NtfRestorer:
                 self._tables.notifications.prune(token)
             case TokenRegisteredAt() | CronSentAt():
                 return self._token_fact(line)
+            case QueuesAssociated() | QueuesEnded() | QueuesGone() | QueuesRemoved():
+                return self._direct(line)
             case _:
                 assert_never(line)
         return True

@@ -138,7 +138,7 @@ class SubscribedRouters:
                     continue
                 left = index
                 status, associated = self.table.state(row)
-                if status in WANTED and (with_associated or not associated):
+                if status in WANTED and (with_associated or not associated) and not self.table.is_direct(row):
                     found.append(row)
                     if len(found) == limit:
                         return found, (place * BLOCK_ROWS + left).to_bytes(

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Self
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.pushes import notification_text
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.stores.memory.direct_log import DirectChange, QueuesAssociated, QueuesEnded, QueuesGone
 from tocsin.stores.memory.log_fields import encode_field
 from tocsin.stores.memory.ntf_change_log import (
     cron_sent_line,
@@ -33,10 +34,23 @@ def compact_lines(tables: NtfTables) -> Iterator[bytes]:
     for token in tables.tokens:
         yield TokenAdded(token.record).encode()
     for row in tables.routers.table.rows():
-        yield SubscriptionAdded(tables.subscription_record(row)).encode()
+        if not tables.routers.table.is_direct(row):
+            yield SubscriptionAdded(tables.subscription_record(row)).encode()
     for router in tables.routers:
         if router.service_id is not None:
             yield ServiceSet(router.location, router.service_id).encode()
+
+
+def _associations(tables: NtfTables, token: KeptToken) -> Iterator[QueuesAssociated]:
+    """One for each SMP router of the token."""
+    table = tables.routers.table
+    queues: dict[int, list[bytes]] = {}
+    for row in token.rows:
+        if table.is_direct(row):
+            queues.setdefault(table.router(row), []).append(table.notifier_id(row))
+    for number, notifier_ids in queues.items():
+        location = tables.routers.router(number).location
+        yield QueuesAssociated(token.record.token_id, location, tuple(notifier_ids))
 
 
 class _Notification(NamedTuple):
@@ -57,20 +71,27 @@ class NtfSnapshot:
     accounting: Accounting
     tokens: list[TokenRecord]
     notifications: list[_Notification]
+    direct: list[DirectChange]
 
     @classmethod
     def of(cls, tables: NtfTables) -> Self:
-        snapshot = cls(tables.notifications.accounting(), [], [])
+        snapshot = cls._begun(tables)
         for token in tables.tokens:
             snapshot._take(tables, token)
         return snapshot
+
+    @classmethod
+    def _begun(cls, tables: NtfTables) -> Self:
+        marks: list[DirectChange] = [QueuesEnded((each,), until) for each, until in tables.direct.ended()]
+        marks += [QueuesGone((each,), at) for each, at in tables.direct.gone.items()]
+        return cls(tables.notifications.accounting(), [], [], marks)
 
     @classmethod
     async def taken_slowly(cls, tables: NtfTables) -> Self:
         """Of the moment of the call, though others change the store before it returns: whatever token is about to
         change is taken first. One at a time.
         """
-        snapshot = cls(tables.notifications.accounting(), [], [])
+        snapshot = cls._begun(tables)
         taken: set[int] = set()
 
         def take(token: KeptToken) -> None:
@@ -92,6 +113,8 @@ class NtfSnapshot:
     def _take(self, tables: NtfTables, token: KeptToken) -> None:
         self.tokens.append(token.record)
         table = tables.routers.table
+        if table.direct_count:
+            self.direct.extend(_associations(tables, token))
         for row, last in (token.last or {}).items():
             self.notifications.append(
                 _Notification(
@@ -116,6 +139,9 @@ class NtfSnapshot:
                 yield registered_line(token.token_id, token.registered_at)
             if token.cron_sent_at is not None:
                 yield cron_sent_line(token.token_id, token.cron_sent_at)
+        # Queues before what is said of them, and all of them before their notifications.
+        for change in sorted(self.direct, key=lambda each: not isinstance(each, QueuesAssociated)):
+            yield change.encode()
         for each in self.notifications:
             yield kept_line(
                 each.subscription_id, each.received_at, each.nonce, each.sealed_meta, pending=each.pending

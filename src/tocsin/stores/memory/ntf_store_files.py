@@ -7,6 +7,7 @@ ntf-server-last-notifications.log    last notifications, written for the referen
 ntf-server-state.log                 ours: notifications, pending ones marked, all totals, and what the store log has no
                                      field for (`ntf_change_log`)
 ntf-server-changes.log.N             ours: what happened to notifications since
+ntf-server-direct.keys               ours: private keys for direct notifications, replaced as a whole
 ntf-server.lock                      ours: locked while a router runs
 *.broken                             lines that could not be read, if it was asked to go on without them
 *.<time>Z                            the store log before it was made compact
@@ -27,11 +28,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from tocsin.stores.memory.direct_log import DirectChange
 from tocsin.stores.memory.group_commit import GroupCommit
+from tocsin.stores.memory.log_fields import decode_field, encode_field
 from tocsin.stores.memory.log_files import (
     AppendOnlyFile,
     FolderLock,
     cut_torn_line,
+    read_lines,
     remove,
     replace_lines,
     sync_folder,
@@ -41,6 +45,7 @@ from tocsin.stores.memory.ntf_log_reading import NtfLogReader, NtfStartReport
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 from tocsin.stores.memory.ntf_snapshots import NtfSnapshot, compact_lines
 from tocsin.stores.memory.ntf_store_folder import (
+    DIRECT_KEYS,
     LAST_NOTIFICATIONS,
     LOCK,
     STATE,
@@ -75,6 +80,9 @@ class NtfFileJournal(GroupCommit):
 
     def cron_sent(self, token_id: bytes, at: int) -> None:
         self.add_change_line(cron_sent_line(token_id, at))
+
+    def direct(self, change: DirectChange) -> None:
+        self.add_change_line(change.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +165,13 @@ class NtfFolderStore(NtfMemoryStore):
         sync_folder(folder)
         self.tables.journal = self._journal
         reader.count()
+
+    async def direct_keys(self) -> bytes | None:
+        [keys] = [*read_lines(self._folder / DIRECT_KEYS)] or [b""]
+        return decode_field(keys) if keys else None
+
+    async def set_direct_keys(self, keys: bytes) -> None:
+        await asyncio.to_thread(replace_lines, self._folder / DIRECT_KEYS, [encode_field(keys)])
 
     async def maintain(self) -> None:
         """Saves if the changes log has outgrown its limit and the last state, so that it takes no more than about twice

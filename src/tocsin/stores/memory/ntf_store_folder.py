@@ -9,6 +9,7 @@ STORE_LOG: Final = "ntf-server-store.log"
 LAST_NOTIFICATIONS: Final = "ntf-server-last-notifications.log"
 STATE: Final = "ntf-server-state.log"
 CHANGE_LOG: Final = "ntf-server-changes.log"
+DIRECT_KEYS: Final = "ntf-server-direct.keys"
 LOCK: Final = "ntf-server.lock"
 
 

@@ -10,17 +10,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.stores.memory.direct_marks import DirectMarks
 from tocsin.stores.memory.notification_table import NotificationTable
 from tocsin.stores.memory.ntf_journal import NoNtfJournal, NtfJournal
 from tocsin.stores.memory.ntf_routers import SubscribedRouters
 from tocsin.stores.memory.ntf_store_log import SubscriptionStatusSet
 from tocsin.stores.memory.subscription_table import ID_BYTES, Subscription
 from tocsin.stores.memory.token_table import KeptToken, TokenTable
-from tocsin.stores.ntf_records import TOKEN_REMOVED, Ended, SubscriptionRecord
+from tocsin.stores.ntf_records import SUBSCRIPTION_REMOVED, TOKEN_REMOVED, Ended, SubscriptionRecord
 
 _ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
+_NO_ID: Final = b"\xff" * ID_BYTES
+"""Stands for ids of another length in the table."""
 
 
 class NtfTables:
@@ -28,6 +32,7 @@ class NtfTables:
         self.tokens: Final = TokenTable()
         self.routers: Final = SubscribedRouters()
         self.notifications: Final = NotificationTable()
+        self.direct: Final = DirectMarks()
         self.journal: NtfJournal = journal or NoNtfJournal()
         self.tell_ended: Callable[[Sequence[Ended]], None] | None = None
 
@@ -70,8 +75,57 @@ class NtfTables:
         self.routers.table.note_active(row, active=subscription.status is SubscriptionState.ACTIVE)
         return True
 
+    def add_direct(self, token_id: bytes, queue: NotifierQueue) -> bool:
+        """As `add_subscription`, for a queue of direct notifications."""
+        notifier_id = queue.notifier_id
+        if len(notifier_id) != ID_BYTES or notifier_id == _NO_ID:
+            return False
+        token = self.tokens.get(token_id)
+        if token is not None and self.notifications.before_change is not None:
+            self.notifications.before_change(token)
+        return self.add_subscription(
+            SubscriptionRecord(notifier_id, token_id, queue, b"", SubscriptionState.ACTIVE, True)
+        )
+
+    def direct_rows(self, router: RouterLocation, notifier_ids: Sequence[bytes]) -> dict[bytes, int]:
+        """Those that are direct, by notifier id."""
+        number = self.routers.number(router)
+        if number is None or not self.routers.table.direct_count:
+            return {}
+        found = zip(notifier_ids, self.routers.rows(number, notifier_ids), strict=True)
+        return {each: row for each, row in found if row is not None and self.routers.table.is_direct(row)}
+
+    def set_gone(self, notifier_id: bytes, at: int) -> bool:
+        """The SMP router says so; or, at 0, it is not."""
+        row = self._direct_row(notifier_id)
+        if row is None:
+            return False
+        if self.notifications.before_change is not None:
+            self.notifications.before_change(self.owner(row))
+        if at:
+            self.direct.gone[notifier_id] = at
+        else:
+            self.direct.gone.pop(notifier_id, None)
+        status = SubscriptionState.DELETED if at else SubscriptionState.ACTIVE
+        self.routers.set_state(row, status, associated=True)
+        return True
+
+    def remove_direct(self, notifier_id: bytes) -> NotifierQueue | None:
+        row = self._direct_row(notifier_id)
+        if row is None:
+            return None
+        queue = self.routers.queue(row)
+        self.remove_subscription(row, SUBSCRIPTION_REMOVED)
+        return queue
+
+    def _direct_row(self, notifier_id: bytes) -> int | None:
+        row = self.routers.table.find(notifier_id)
+        return row if row is not None and self.routers.table.is_direct(row) else None
+
     def remove_subscription(self, row: int, outcome: str) -> None:
         token = self.owner(row)
+        if self.notifications.before_change is not None:
+            self.notifications.before_change(token)
         token.rows.remove(row)
         self._remove_row(token, row, outcome)
 
@@ -139,4 +193,6 @@ class NtfTables:
         """All but the token's own list of rows."""
         self._end_and_tell(token, row, outcome)
         self.notifications.forget(token, row)
+        if self.direct.gone:
+            self.direct.gone.pop(self.routers.table.subscription_id(row), None)
         self.routers.remove(row)

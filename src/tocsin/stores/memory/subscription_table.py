@@ -1,36 +1,36 @@
 """Millions of subscriptions in little memory: rows of 85 bytes, found through two hash tables.
 
-Theory of operation. A subscription is a row in one of a few large byte arrays, known by its number:
+Theory of operation. A subscription is a row in one of a few large byte arrays (`row_blocks`), known by its number:
 
-    subscription id 24 | notifier id 24 | key 32 | token number 4 | state 1
+    subscription id 24 | token number 4 | state 1 | notifier id 24 | key 32
 
-Sixteen rows make a block, and all rows of a block are of one SMP router, so that neither the row nor a list for each
-router has to name the other: a router is a list of blocks. A block that becomes empty goes to whichever router needs
-one next, and its place in the list is taken by the last one: whoever walks a router's blocks from the end to the
-beginning misses no row that was there before. What does not fit the row (ids of another length, keys of another kind,
-texts of errors) is in a dictionary.
+A queue of direct notifications has no key, and its notifier id serves as subscription id: its row ends after the state,
+and is in one hash table only. What does not fit the row (ids of another length, keys of another kind, texts of errors)
+is in a dictionary.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus
+from tocsin.stores.memory.row_blocks import ARRAY_BITS, BLOCK_BITS, BLOCK_ROWS, ROW_IN_ARRAY, RowBlocks
 from tocsin.stores.memory.row_hash_table import RowHashTable
 
-ID_BYTES: Final = 24
-ROW_BYTES: Final = 85
-BLOCK_ROWS: Final = 16
+__all__ = ["BLOCK_ROWS", "ID_BYTES", "Subscription", "SubscriptionTable"]
 
-_BLOCK_BITS: Final = 4
-_ARRAY_BITS: Final = 14
-_ARRAY_ROWS: Final = 1 << _ARRAY_BITS
-_TOKEN: Final = 80
-_STATE: Final = 84
-_FREE: Final = 0xFF
+ID_BYTES: Final = 24
+
+_TOKEN: Final = ID_BYTES
+_STATE: Final = _TOKEN + 4
+_NOTIFIER: Final = _STATE + 1
+_KEY: Final = _NOTIFIER + ID_BYTES
+_ROW_BYTES: Final = _KEY + 32
+_DIRECT_ROW_BYTES: Final = _NOTIFIER
+_KEYED: Final = 0
+_DIRECT: Final = 1
 _FAILED: Final = 0x0F
 _ASSOCIATED: Final = 0x10
 _NOTED_ACTIVE: Final = 0x20
@@ -45,40 +45,31 @@ class Subscription(NamedTuple):
     subscription_id: bytes
     notifier_id: bytes
     notifier_key: bytes
-    """DER"""
+    """DER; empty for a queue of direct notifications, whose two ids are the same."""
     token: int
     router: int
     status: SubscriptionStatus
     associated: bool
 
 
-class _RouterBlocks:
-    """Where the rows of one SMP router are."""
-
-    __slots__ = ("blocks", "with_room")
-
-    def __init__(self) -> None:
-        self.blocks = array("I")
-        self.with_room: set[int] = set()
-
-
 class SubscriptionTable:
     """Rows are known by numbers, which are used again after `remove`."""
 
     def __init__(self) -> None:
-        self._arrays: Final[list[bytearray]] = []
-        self._routers: Final[list[_RouterBlocks]] = []
-        self._block_router: Final = array("I")
-        self._block_place: Final = array("I")
-        self._block_rows: Final = bytearray()
-        """How many rows of a block are in use."""
-        self._free_blocks: Final = array("I")
+        self._rows: Final = RowBlocks((_ROW_BYTES, _DIRECT_ROW_BYTES), _STATE)
         self._count = 0
+        self.direct_count = 0
         self._long_ids: Final[dict[int, bytes]] = {}
         self._other_keys: Final[dict[int, bytes]] = {}
         self._failures: Final[dict[int, str]] = {}
         self._by_id: Final = RowHashTable(self.subscription_id)
         self._by_queue: Final = RowHashTable(self._queue_key)
+        # What is asked most needs no step in between.
+        self._where: Final = self._rows.where
+        self._width: Final = self._rows.width
+        self.router: Final = self._rows.router
+        self.block_count: Final = self._rows.block_count
+        self.rows_of_block: Final = self._rows.rows_of_block
 
     def __len__(self) -> int:
         return self._count
@@ -87,52 +78,51 @@ class SubscriptionTable:
         return self._by_id.find(subscription_id)
 
     def find_queue(self, router: int, notifier_id: bytes) -> int | None:
-        return self._by_queue.find((router, notifier_id))
+        row = self._by_queue.find((router, notifier_id))
+        if row is None and self.direct_count:
+            row = self._by_id.find(notifier_id)
+            if row is not None and not (self.is_direct(row) and self.router(row) == router):
+                return None
+        return row
+
+    def is_direct(self, row: int) -> bool:
+        return self._width(row) == _DIRECT_ROW_BYTES
 
     def add(self, subscription: Subscription) -> int:
         """The caller has made sure that neither id nor queue is there, and that the id has `ID_BYTES`."""
-        row = self._new_row(subscription.router)
+        direct = not subscription.notifier_key
+        row = self._rows.add(subscription.router, _DIRECT if direct else _KEYED)
         data, at = self._where(row)
+        fields = subscription.subscription_id + subscription.token.to_bytes(4, "little") + b"\0"
+        data[at : at + _NOTIFIER] = fields
+        if direct:
+            self.direct_count += 1
+        else:
+            data[at + _NOTIFIER : at + _ROW_BYTES] = self._notifier_and_key(row, subscription)
+            self._by_queue.add((subscription.router, subscription.notifier_id), row)
+        self.set_state(row, subscription.status, associated=subscription.associated)
+        self._by_id.add(subscription.subscription_id, row)
+        self._count += 1
+        return row
+
+    def _notifier_and_key(self, row: int, subscription: Subscription) -> bytes:
         notifier_id, key = subscription.notifier_id, subscription.notifier_key
         if len(notifier_id) != ID_BYTES or notifier_id == _LONG_ID:
             self._long_ids[row], notifier_id = notifier_id, _LONG_ID
         if len(key) != _KEY_BYTES or not key.startswith(_KEY_PREFIX):
             self._other_keys[row], key = key, bytes(_KEY_BYTES)
-        data[at : at + ROW_BYTES] = b"".join(
-            (
-                subscription.subscription_id,
-                notifier_id,
-                key[len(_KEY_PREFIX) :],
-                subscription.token.to_bytes(4, "little"),
-                b"\0",
-            )
-        )
-        self.set_state(row, subscription.status, associated=subscription.associated)
-        self._by_id.add(subscription.subscription_id, row)
-        self._by_queue.add((subscription.router, subscription.notifier_id), row)
-        self._count += 1
-        return row
+        return notifier_id + key[len(_KEY_PREFIX) :]
 
     def remove(self, row: int) -> None:
         self._by_id.remove(self.subscription_id(row))
-        self._by_queue.remove(self._queue_key(row))
+        if self.is_direct(row):
+            self.direct_count -= 1
+        else:
+            self._by_queue.remove(self._queue_key(row))
         for extra in (self._long_ids, self._other_keys, self._failures):
             extra.pop(row, None)
-        data, at = self._where(row)
-        data[at + _STATE] = _FREE
         self._count -= 1
-        block = row >> _BLOCK_BITS
-        router = self._routers[self._block_router[block]]
-        self._block_rows[block] -= 1
-        if self._block_rows[block]:
-            router.with_room.add(block)
-            return
-        router.with_room.discard(block)
-        last, place = router.blocks.pop(), self._block_place[block]
-        if last != block:
-            router.blocks[place] = last
-            self._block_place[last] = place
-        self._free_blocks.append(block)
+        self._rows.remove(row)
 
     def get(self, row: int) -> Subscription:
         status, associated = self.state(row)
@@ -152,21 +142,22 @@ class SubscriptionTable:
 
     def notifier_id(self, row: int) -> bytes:
         data, at = self._where(row)
-        notifier_id = bytes(data[at + ID_BYTES : at + 2 * ID_BYTES])
+        if self._width(row) == _ROW_BYTES:
+            at += _NOTIFIER
+        notifier_id = bytes(data[at : at + ID_BYTES])
         return self._long_ids[row] if notifier_id == _LONG_ID else notifier_id
 
     def key(self, row: int) -> bytes:
+        if self.is_direct(row):
+            return b""
         if (other := self._other_keys.get(row)) is not None:
             return other
         data, at = self._where(row)
-        return _KEY_PREFIX + data[at + 2 * ID_BYTES : at + _TOKEN]
+        return _KEY_PREFIX + data[at + _KEY : at + _ROW_BYTES]
 
     def token(self, row: int) -> int:
         data, at = self._where(row)
         return int.from_bytes(data[at + _TOKEN : at + _STATE], "little")
-
-    def router(self, row: int) -> int:
-        return self._block_router[row >> _BLOCK_BITS]
 
     def state(self, row: int) -> tuple[SubscriptionStatus, bool]:
         """Status, and whether it is associated with our service."""
@@ -199,60 +190,16 @@ class SubscriptionTable:
         at += _STATE
         data[at] = data[at] | _NOTED_ACTIVE if active else data[at] & ~_NOTED_ACTIVE
 
-    def block_count(self, router: int) -> int:
-        return len(self._routers[router].blocks) if router < len(self._routers) else 0
-
-    def rows_of_block(self, router: int, place: int) -> list[int]:
-        """The rows of one block of a router's list."""
-        first = self._routers[router].blocks[place] << _BLOCK_BITS
-        data, at = self._where(first)
-        states = data[at + _STATE : at + BLOCK_ROWS * ROW_BYTES : ROW_BYTES]
-        return [first + index for index, state in enumerate(states) if state != _FREE]
-
     def rows(self) -> Iterator[int]:
         """Not to be changed meanwhile."""
-        for router in range(len(self._routers)):
+        for router in range(self._rows.router_count):
             for place in range(self.block_count(router)):
                 yield from self.rows_of_block(router, place)
 
     def _queue_key(self, row: int) -> tuple[int, bytes]:
-        data, at = self._arrays[row >> _ARRAY_BITS], (row & (_ARRAY_ROWS - 1)) * ROW_BYTES + ID_BYTES
-        notifier_id = bytes(data[at : at + ID_BYTES])
+        """Of a row with a key. In one step, since each look-up needs it."""
+        at = (row & ROW_IN_ARRAY) * _ROW_BYTES + _NOTIFIER
+        notifier_id = bytes(self._rows.arrays[row >> ARRAY_BITS][at : at + ID_BYTES])
         if notifier_id == _LONG_ID:
             notifier_id = self._long_ids[row]
-        return self._block_router[row >> _BLOCK_BITS], notifier_id
-
-    def _where(self, row: int) -> tuple[bytearray, int]:
-        return self._arrays[row >> _ARRAY_BITS], (row & (_ARRAY_ROWS - 1)) * ROW_BYTES
-
-    def _new_row(self, number: int) -> int:
-        while len(self._routers) <= number:
-            self._routers.append(_RouterBlocks())
-        router = self._routers[number]
-        if not router.with_room:
-            router.with_room.add(self._new_block(number))
-        block = next(iter(router.with_room))
-        self._block_rows[block] += 1
-        if self._block_rows[block] == BLOCK_ROWS:
-            router.with_room.remove(block)
-        first = block << _BLOCK_BITS
-        data, at = self._where(first)
-        return first + data[at + _STATE : at + BLOCK_ROWS * ROW_BYTES : ROW_BYTES].index(_FREE)
-
-    def _new_block(self, number: int) -> int:
-        if self._free_blocks:
-            block = self._free_blocks.pop()
-        else:
-            block = len(self._block_rows)
-            if (block << _BLOCK_BITS) == len(self._arrays) * _ARRAY_ROWS:
-                self._arrays.append(bytearray(_ARRAY_ROWS * ROW_BYTES))
-            self._block_rows.append(0)
-            self._block_router.append(0)
-            self._block_place.append(0)
-            data, at = self._where(block << _BLOCK_BITS)
-            data[at + _STATE : at + BLOCK_ROWS * ROW_BYTES : ROW_BYTES] = bytes([_FREE]) * BLOCK_ROWS
-        blocks = self._routers[number].blocks
-        self._block_router[block] = number
-        self._block_place[block] = len(blocks)
-        blocks.append(block)
-        return block
+        return self._rows.block_router[row >> BLOCK_BITS], notifier_id

@@ -60,6 +60,7 @@ _END: Final = """
 """
 END_OF_TOKENS: Final = _END.format(which="token_id = ANY($1::bytea[])")
 END_OF_SUBSCRIPTION: Final = _END.format(which="subscription_id = $1")
+END_OF_SUBSCRIPTIONS: Final = _END.format(which="subscription_id = ANY($1::bytea[])")
 END_OF_OLD: Final = _END.format(which="received_at < $1")
 TellEnded: TypeAlias = Callable[[Sequence[Ended]], None]
 

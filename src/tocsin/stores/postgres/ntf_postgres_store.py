@@ -10,18 +10,20 @@ from typing import Final
 
 from tocsin.stores.ntf_store import StoreCounts
 from tocsin.stores.postgres.database_errors import translated
+from tocsin.stores.postgres.ntf_direct import PostgresDirect
 from tocsin.stores.postgres.ntf_notifications import PostgresNotifications
 from tocsin.stores.postgres.ntf_pools import BACKGROUND_TIMEOUT, STATEMENT_TIMEOUT, NtfPool, Proxy
-from tocsin.stores.postgres.ntf_schema import DEFAULT_SCHEMA, migrate
+from tocsin.stores.postgres.ntf_schema import DEFAULT_SCHEMA, TABLES, migrate
 from tocsin.stores.postgres.ntf_subscriptions import PostgresSubscriptions
 from tocsin.stores.postgres.ntf_tokens import PostgresTokens
+from tocsin.stores.postgres.planner_statistics import analyze_stale_tables
 
 POOL_SIZE: Final = 10
 _COUNTED_UP_TO: Final = 100_000
 """More subscriptions than that are estimated, as the reference does."""
 
 
-class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresNotifications):
+class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, PostgresNotifications):
     """Implements `tocsin.stores.ntf_store.NtfStore`, where the methods are described."""
 
     def __init__(self, clients: NtfPool, background: NtfPool) -> None:
@@ -47,7 +49,7 @@ class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresNotificati
         await self._clients.fetchrow("SELECT 1")
 
     async def maintain(self) -> None:
-        pass
+        await analyze_stale_tables(self._background, TABLES)
 
     async def close(self) -> None:
         await self._clients.close()
@@ -60,7 +62,7 @@ async def open_ntf_postgres_store(
     """Makes the tables if there are none. Raises StoreError if the database cannot be used, or if a newer server has
     changed the schema.
     """
-    clients = await NtfPool.open(url, schema, pool_size, STATEMENT_TIMEOUT)
+    clients = await NtfPool.open(url, schema, pool_size, STATEMENT_TIMEOUT, by_key=True)
     try:
         await _migrate(clients, schema)
         background = await NtfPool.open(url, schema, pool_size, BACKGROUND_TIMEOUT)

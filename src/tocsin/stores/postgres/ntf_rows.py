@@ -10,7 +10,7 @@ from typing import Final
 
 from asyncpg import Record
 
-from tocsin.crypto.keys import X25519PrivateKey
+from tocsin.crypto.keys import Ed25519PrivateKey, X25519PrivateKey
 from tocsin.errors import DecodeError, StoreError
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
@@ -31,6 +31,8 @@ SUBSCRIPTION_COLUMNS: Final = """
 """
 SUBSCRIPTIONS: Final = "subscriptions s JOIN smp_servers v ON v.smp_server_id = s.smp_server_id"
 
+NO_KEY: Final = Ed25519PrivateKey.der_prefix + bytes(Ed25519PrivateKey.raw_bytes)
+"""Of queues of direct notifications, which have none: the table wants a key."""
 _PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
 
 
@@ -82,7 +84,7 @@ def subscription_of_row(row: Record) -> SubscriptionRecord:
             row["subscription_id"],
             row["token_id"],
             queue_of_row(row),
-            row["smp_notifier_key"],
+            b"" if row["smp_notifier_key"] == NO_KEY else row["smp_notifier_key"],
             parse_subscription_status(row["status"]),
             row["ntf_service_assoc"],
         )

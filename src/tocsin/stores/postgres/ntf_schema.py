@@ -114,7 +114,35 @@ _OWN: Final = """
         registered_at bigint NOT NULL
     );
 """
-_OWN_MIGRATIONS: Final = (("0001_notifications", _OWN),)
+TABLES: Final = (
+    "tokens",
+    "token_registrations",
+    "smp_servers",
+    "subscriptions",
+    "last_notifications",
+)
+"""Those whose statistics are kept fresh.
+
+Not `pending_notifications`: it is empty most of the time. Statistics of an empty table make plans that take more than
+ten times as long once it has rows; without any, PostgreSQL goes by the size of its file.
+"""
+_DIRECT: Final = """
+    CREATE TABLE direct_gone (
+        subscription_id bytea NOT NULL PRIMARY KEY REFERENCES subscriptions ON DELETE CASCADE ON UPDATE CASCADE,
+        gone_at bigint NOT NULL
+    );
+
+    CREATE TABLE direct_ended (
+        notifier_id bytea NOT NULL PRIMARY KEY,
+        until bigint NOT NULL
+    );
+
+    CREATE TABLE direct_keys (
+        single boolean NOT NULL PRIMARY KEY DEFAULT true CHECK (single),
+        keys bytea NOT NULL
+    );
+"""
+_OWN_MIGRATIONS: Final = (("0001_notifications", _OWN), ("0002_direct", _DIRECT))
 
 
 def own_schema(schema: str) -> str:

@@ -20,6 +20,7 @@ from tocsin.stores.ntf_records import (
 from tocsin.stores.postgres.ntf_outcomes import END_OF_SUBSCRIPTION, TellEnded, end_pending
 from tocsin.stores.postgres.ntf_pools import NtfPool, Proxy, rows_of
 from tocsin.stores.postgres.ntf_rows import (
+    NO_KEY,
     SUBSCRIPTION_COLUMNS,
     SUBSCRIPTIONS,
     TOKEN_COLUMNS,
@@ -31,6 +32,8 @@ from tocsin.stores.postgres.ntf_rows import (
 
 _WANTED: Final = "s.status IN ('NEW', 'PENDING', 'ACTIVE', 'INACTIVE', 'SERVICE')"
 _AT_ROUTER: Final = "v.smp_host = $1 AND v.smp_port = $2 AND v.smp_keyhash = $3"
+_KEYED: Final = f"s.smp_notifier_key <> '\\x{NO_KEY.hex()}'::bytea"
+"""Not a queue of direct notifications."""
 
 _SUBSCRIPTION: Final = f"""
     SELECT {SUBSCRIPTION_COLUMNS}, {TOKEN_COLUMNS.replace("t.token_id,", "", 1)} FROM {SUBSCRIPTIONS}
@@ -40,7 +43,7 @@ _SUBSCRIPTION: Final = f"""
 _SUBSCRIPTION_OF: Final = f"""
     SELECT {SUBSCRIPTION_COLUMNS} FROM {SUBSCRIPTIONS} WHERE {_AT_ROUTER} AND s.smp_notifier_id = $4
 """  # noqa: S608
-_ADD: Final = """
+ADD_SUBSCRIPTION: Final = """
     WITH known AS (
         SELECT smp_server_id FROM smp_servers WHERE smp_host = $1 AND smp_port = $2 AND smp_keyhash = $3
     ), made AS (
@@ -61,7 +64,7 @@ _SET_STATUSES: Final = f"""
     UPDATE subscriptions s SET status = wanted.status, ntf_service_assoc = false
     FROM unnest($4::bytea[], $5::text[]) AS wanted (notifier_id, status), smp_servers v
     WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id AND s.smp_notifier_id = wanted.notifier_id
-        AND (s.status <> wanted.status OR s.ntf_service_assoc)
+        AND (s.status <> wanted.status OR s.ntf_service_assoc) AND {_KEYED}
 """  # noqa: S608
 _SUBSCRIBED: Final = f"""
     WITH ours AS (
@@ -70,7 +73,7 @@ _SUBSCRIBED: Final = f"""
     )
     UPDATE subscriptions s SET status = 'ACTIVE', ntf_service_assoc = $5::bytea IS NOT NULL FROM smp_servers v
     WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id AND s.smp_notifier_id = ANY($4::bytea[])
-        AND (s.status <> 'ACTIVE' OR s.ntf_service_assoc <> ($5::bytea IS NOT NULL))
+        AND (s.status <> 'ACTIVE' OR s.ntf_service_assoc <> ($5::bytea IS NOT NULL)) AND {_KEYED}
 """  # noqa: S608
 _DISCONNECTED: Final = f"""
     UPDATE subscriptions s SET status = 'INACTIVE' FROM smp_servers v
@@ -83,7 +86,8 @@ _FORGET_SERVICE: Final = f"""
     )
     UPDATE subscriptions s
     SET ntf_service_assoc = false, status = CASE WHEN {_WANTED} THEN 'INACTIVE' ELSE s.status END
-    FROM smp_servers v WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id AND s.ntf_service_assoc
+    FROM smp_servers v
+    WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id AND s.ntf_service_assoc AND {_KEYED}
 """  # noqa: S608
 # The hash is the XOR of the MD5 of the ids (smp.md Appendix C), which PostgreSQL 14 and newer can do by themselves.
 _USED: Final = f"""
@@ -101,6 +105,7 @@ _PAGE: Final = f"""
     WITH page AS (
         SELECT s.subscription_id, s.smp_notifier_id, s.smp_notifier_key FROM {SUBSCRIPTIONS}
         WHERE {_AT_ROUTER} AND {_WANTED} AND ($6 OR NOT s.ntf_service_assoc) AND s.subscription_id > $4
+            AND {_KEYED}
         ORDER BY s.subscription_id LIMIT $5
     ), marked AS (
         UPDATE subscriptions s SET status = 'PENDING' FROM page
@@ -130,12 +135,12 @@ class PostgresSubscriptions:
             try:
                 async with connection.transaction():
                     tag = await connection.execute(
-                        _ADD,
+                        ADD_SUBSCRIPTION,
                         *router_row(subscription.queue.router),
                         subscription.subscription_id,
                         subscription.token_id,
                         subscription.queue.notifier_id,
-                        subscription.notifier_key,
+                        subscription.notifier_key or NO_KEY,
                         subscription_status_text(subscription.status),
                         subscription.service_associated,
                     )

@@ -15,6 +15,7 @@ from tocsin.stores.postgres.ntf_notifications import ACCOUNTING, accounting_of_r
 from tocsin.stores.postgres.ntf_outcomes import RECEIVED, SUPERSEDED, count_outcomes
 from tocsin.stores.postgres.ntf_pools import BACKGROUND_TIMEOUT, NtfPool, Proxy
 from tocsin.stores.postgres.ntf_rows import (
+    NO_KEY,
     SUBSCRIPTION_COLUMNS,
     SUBSCRIPTIONS,
     TOKEN_COLUMNS,
@@ -26,7 +27,8 @@ from tocsin.stores.postgres.ntf_rows import (
     token_of_row,
     token_row,
 )
-from tocsin.stores.postgres.ntf_schema import has_store, migrate
+from tocsin.stores.postgres.ntf_schema import TABLES, has_store, migrate
+from tocsin.stores.postgres.planner_statistics import analyze_tables
 from tocsin.stores.transfers import Progress
 
 ROWS_AT_A_TIME: Final = 5000
@@ -76,6 +78,7 @@ async def fill_ntf_database(url: str, schema: str, store: WholeNtfStore, progres
         written, wanted = await _totals(connection), ntf_totals_of(store)
         if written != wanted or accounting_of_rows(await connection.fetch(ACCOUNTING)) != store.all_totals():
             raise StoreError(f"{written} would be in the database instead of {wanted}: nothing was written")
+        await analyze_tables(connection, TABLES)
 
     try:
         await pool.run(work)
@@ -111,7 +114,7 @@ async def _write(connection: Proxy, store: WholeNtfStore, progress: Progress) ->
             each.token_id,
             servers[each.queue.router],
             each.queue.notifier_id,
-            each.notifier_key,
+            each.notifier_key or NO_KEY,
             subscription_status_text(each.status),
             each.service_associated,
         )

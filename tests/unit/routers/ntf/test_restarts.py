@@ -29,7 +29,7 @@ from tocsin.protocol.ntf.token_commands import CheckToken, DeleteToken, ReplaceT
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.recipient_commands import DisableNotifications
 from tocsin.push.fake.behaviours import Respond
-from tocsin.routers.ntf import queue_subscriptions
+from tocsin.routers.ntf import service_subscription
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 from tocsin.transport.client_sessions import ServiceIdentity
 
@@ -281,7 +281,7 @@ async def test_a_service_that_another_connection_took_over_is_taken_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ENDS. The reference only logs it, and no notification comes until its next connection."""
-    monkeypatch.setattr(queue_subscriptions, "ROUND_AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(service_subscription, "AGAIN_SECONDS", 0.2)
     async with SmpPlace().running() as smp, world.ntf() as ntf:
         device = await ntf.active_device(b"abcd")
         chat = await subscribed_chat(smp, device, await smp.connect(), SubscriptionState.ACTIVE)

@@ -78,12 +78,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         lake = Lake(folder / "lake")
-        settings = SparkSettings("bench", master="local[2]", memory="6g", shuffle_partitions=8)
+        settings = SparkSettings("bench", master="local[2]", memory="6g", many_rows=True)
         with spark_session(settings) as spark:
             events = make_events(spark, lake, wanted)
             print(f"{events:,} events made", file=sys.stderr)
             results += measure_build(spark, lake, events)
             results += measure_duckdb(lake, folder)
+            spark.conf.set("spark.sql.shuffle.partitions", "8")  # as its job has it
             results += measure_reconcile(spark, max(events, LEAST_IDS))
             results += measure_ingest(spark, folder, QUICK_SECONDS if options.quick else SECONDS)
         if not options.quick:

@@ -39,7 +39,7 @@ def _build(lake: Path, master: str) -> float:
         master,
         "--json",
     ]
-    memory = ["--conf", "spark.executor.memory=2000m", "--conf", "spark.sql.shuffle.partitions=8"]
+    memory = ["--conf", "spark.executor.memory=2000m"]
     done = subprocess.run([*command, *memory], capture_output=True, text=True, check=True)
     summary: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return summary["seconds"]

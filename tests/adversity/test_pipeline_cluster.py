@@ -1,27 +1,52 @@
-"""The same jobs on a real cluster, a master and two workers, give identical tables; also when an executor is killed."""
+"""The same jobs on a real cluster, a master and two workers, give the same as on one machine: tables, also when an
+executor is killed; a repair plan; pushes.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # it has no types
+import msgspec
 import pytest
 
+from tests.doubles.delivery_engines import PROVIDER, Meeting, running_engine
 from tests.doubles.delivery_lines import NOON, SECOND, event, recount, token_change, write_segment
-from tests.doubles.spark_cluster import SparkCluster, spark_cluster
+from tests.doubles.lake_rows import tables
+from tests.doubles.postgres_server import new_database
+from tests.doubles.push_provider import RecordingProvider
+from tests.doubles.spark_cluster import QUICK_JAVA, SparkCluster, spark_cluster
+from tests.doubles.spark_jobs import spark_jobs
+from tests.unit.pipeline.jobs.test_deliver import deliver
+from tests.unit.pipeline.jobs.test_fanout import fill
+from tests.unit.stores.ntf_samples import device_token, token
 from tocsin.observability.delivery_events import DeliveryEvent, Stage
+from tocsin.observability.queue_exports import (
+    first_notifier_row,
+    first_subscribed_row,
+    notifier_queue,
+    subscribed_queue,
+)
+from tocsin.observability.repair_plans import read_plan
 from tocsin.pipeline.lake import LakeTable
+from tocsin.pipeline.query_settings import FOR_FEW_ROWS
 from tocsin.pipeline.tables import TABLES
+from tocsin.push.fake.behaviours import Respond
+from tocsin.push.fake.server import running_fake_apns
 
 pytestmark = pytest.mark.timeout(400)
-EXECUTORS = ["--conf", "spark.executor.memory=700m", "--conf", "spark.executor.cores=1"]
+EXECUTORS = {
+    "spark.executor.memory": "700m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 BY_NAME = {table.name: table for table in TABLES}
 ENDS = [Stage.ACCEPTED, Stage.ACCEPTED, Stage.SUPERSEDED, Stage.FAILED, Stage.SHED, None]
 
@@ -44,23 +69,10 @@ def traffic(seed: int, notifications: int) -> list[DeliveryEvent]:
 
 def run(*arguments: object) -> dict[str, object]:
     command = [sys.executable, "-m", "tocsin", "pipeline", *map(str, arguments), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | QUICK_JAVA)
     assert done.returncode == 0, done.stderr[-3000:]
     summary: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return summary
-
-
-def tables(lake: Path) -> dict[str, list[str]]:
-    """Every row of every table as text, sorted; read without Spark."""
-    found = {}
-    for table in TABLES:
-        rows: list[str] = []
-        for path in LakeTable(lake, table).snapshot().files:
-            part = parquet.ParquetFile(lake / table.name / path).read()
-            columns = [name for name in part.column_names if name not in ("sketch", "seen_at")]
-            rows += [f"{path.rsplit('/', 1)[0]} {row}" for row in part.select(columns).to_pylist()]
-        found[table.name] = sorted(rows)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +97,7 @@ def local_tables(
 ) -> dict[str, list[str]]:
     """By the same job on this machine alone."""
     lake = tmp_path_factory.mktemp("local") / "lake"
-    ingest_and_build(source[0], lake, "--master", "local[2]")
+    ingest_and_build(source[0], lake, "local[2]")
     found = tables(lake)
     account = recount(source[1])
     for name, wanted in account.items():
@@ -96,9 +108,13 @@ def local_tables(
     return found
 
 
-def ingest_and_build(source: Path, lake: Path, *where: str) -> None:
+def ingest_and_build(
+    source: Path, lake: Path, master: str, executors: Mapping[str, str] | None = None
+) -> None:
     arguments = ("--events", source, "--lake", lake, "--available-now", "--build", "--smallest-group", 5)
-    run("ingest", *arguments, *where)
+    settings = {**FOR_FEW_ROWS, **(executors or {})}
+    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    run("ingest", *arguments, "--master", master, *words)
 
 
 def test_a_cluster_gives_the_same_tables(
@@ -107,7 +123,7 @@ def test_a_cluster_gives_the_same_tables(
     local_tables: dict[str, list[str]],
     tmp_path: Path,
 ) -> None:
-    ingest_and_build(source[0], tmp_path / "lake", "--master", cluster.master, *EXECUTORS)
+    ingest_and_build(source[0], tmp_path / "lake", cluster.master, EXECUTORS)
     assert tables(tmp_path / "lake") == local_tables
 
 
@@ -131,9 +147,84 @@ def test_executors_killed_on_the_way_change_nothing(
     killer = threading.Thread(target=kill_after_each_table)
     killer.start()
     try:
-        ingest_and_build(source[0], tmp_path / "lake", "--master", cluster.master, *EXECUTORS)
+        ingest_and_build(source[0], tmp_path / "lake", cluster.master, EXECUTORS)
     finally:
         over.set()
         killer.join()
     assert killed == ["events", "notifications"]
     assert tables(tmp_path / "lake") == local_tables
+
+
+HISTORY = [[(0, 16), (1, 144), (0, 16), (2, 16)], [(0, 144)], [(each, 16) for each in range(8)]]
+"""For each token: which of its queues has a notification, with how many bytes of metadata. Six fit into a push."""
+SMP = (("smp0.example", bytes(32)), ("smp1.example", bytes([1] * 32)))
+SERVICE = b"s" * 24
+
+
+def write_exports(folder: Path) -> list[Path]:
+    """Of an NTF router and two SMP routers, the second of which lacks two of its forty queues."""
+    folder.mkdir()
+    subscribed: list[object] = [first_subscribed_row(1)]
+    notifiers: list[list[object]] = []
+    for host, key_hash in SMP:
+        router = f"smp://AAEC@{host}"
+        notifiers.append([first_notifier_row(key_hash, router, 2)])
+        for number in range(40):
+            ids = {"key_hash": key_hash, "router": router, "notifier_id": f"{host} {number}".encode()}
+            state = {"status": "ACTIVE", "associated": True, "token_active": True}
+            subscribed.append(subscribed_queue(**ids, **state, service_id=SERVICE, taken_at=1))  # type: ignore[arg-type]
+            if host == "smp0.example" or number > 1:
+                notifiers[-1].append(notifier_queue(**ids, service_id=SERVICE, taken_at=2))  # type: ignore[arg-type]
+    paths = [folder / f"{name}.jsonl" for name in ("ntf", "smp0", "smp1")]
+    for path, rows in zip(paths, [subscribed, *notifiers], strict=True):
+        path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    return paths
+
+
+async def jobs_done(
+    folder: Path, server_url: str, master: str, options: Mapping[str, str]
+) -> dict[str, object]:
+    """What `reconcile`, `fanout` and `deliver` did, by one Spark session. Without what depends on keys and times."""
+    ntf, *smp = write_exports(folder)
+    meeting = Meeting(folder / "handover")
+    async with new_database(server_url) as url, running_fake_apns(folder / "apns") as apns:
+        reminded = [token(each, device_token(each, PROVIDER), cron_minutes=20) for each in range(9)]
+        await fill(url, reminded)
+        apns.behave(Respond(400, "BadDeviceToken"), device_token=reminded[0].device_token.token)
+        ini = folder / "ntf-server.ini"
+        ini.write_text(
+            "[TOCSIN]\napns_prod_host: off\napns_dev_host: off\napns_test_host: localhost\n"
+            f"apns_test_port: {apns.port}\napns_test_ca_file: {apns.ca_file}\n"
+            f"[STORE_LOG]\ndb_connection: {url}\n"
+        )
+        lake = ["--lake", str(folder / "lake")]
+        exports = ["--ntf", str(ntf), *(word for path in smp for word in ("--smp", str(path)))]
+        opened = meeting.opened()
+        commands = [
+            ["reconcile", *exports, "--plan", str(folder / "plan.jsonl"), *lake],
+            ["fanout", "--config", str(ini), "--campaign", "x", *lake],
+            ["deliver", "--config", str(ini), "--handover", str(meeting.folder), *lake],
+        ]
+        async with (
+            spark_jobs(master, options, commands) as said,
+            running_engine({PROVIDER: RecordingProvider()}, opened) as engine,
+        ):
+            await said.until("deliver: pushing")
+            reminders = {(each.device_token, each.header(b"apns-id"), each.payload) for each in apns.pushes}
+            told = await deliver(engine, HISTORY, apns, since=len(apns.pushes))
+        summaries = said.summaries()
+    return {
+        "plan": sorted(msgspec.json.encode(each) for each in read_plan(folder / "plan.jsonl")),
+        "reconcile": {name: summaries[0][name] for name in ("subscriptions", "missing_at_smp")},
+        "drift": tables(folder / "lake")["drift"],
+        "fanout": {name: summaries[1][name] for name in ("pushes", "accepted", "invalid")},
+        "reminders": reminders,
+        "told": told,
+    }
+
+
+async def test_plans_and_pushes_are_the_same(cluster: SparkCluster, server_url: str, tmp_path: Path) -> None:
+    local = await jobs_done(tmp_path / "local", server_url, "local[2]", {})
+    assert local["reconcile"] == {"subscriptions": 80, "missing_at_smp": 2}
+    assert local["fanout"] == {"pushes": 9, "accepted": 8, "invalid": 1}
+    assert await jobs_done(tmp_path / "cluster", server_url, cluster.master, EXECUTORS) == local

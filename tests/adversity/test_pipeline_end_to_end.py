@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import random
 import shutil
 import sys
@@ -20,6 +21,7 @@ from typing import Any
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # it has no types
 import pytest
 
+from tests.doubles.spark_cluster import QUICK_JAVA
 from tests.doubles.whole_delivery import Everything, everything
 from tocsin.observability.delivery_events import Stage, decode_event, encode_events
 from tocsin.pipeline.lake import LakeTable
@@ -72,6 +74,7 @@ async def tocsin(*arguments: object, code: int = 0) -> str:
         *(sys.executable, "-m", "tocsin", *map(str, arguments)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        env=os.environ | QUICK_JAVA,
     )
     output, errors = await process.communicate()
     assert process.returncode == code, errors.decode()[-3000:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.delivery_lines import event, write_segment
+from tests.doubles.spark_cluster import QUICK_JAVA
 from tocsin.observability.delivery_events import Stage
 from tocsin.pipeline.lake import LakeTable
 from tocsin.pipeline.status_files import read_statuses
@@ -23,7 +25,8 @@ EACH = 500
 
 def start(lake: Path, source: Path) -> subprocess.Popen[bytes]:
     options = ["--lake", str(lake), "--events", str(source), "--interval", "0.2", "--master", "local[2]"]
-    return subprocess.Popen([sys.executable, "-m", "tocsin", "pipeline", "ingest", *options])
+    command = [sys.executable, "-m", "tocsin", "pipeline", "ingest", *options]
+    return subprocess.Popen(command, env=os.environ | QUICK_JAVA)
 
 
 def until(holds: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:

@@ -24,6 +24,7 @@ from typing import Final
 import pytest
 
 from tests.doubles import whole_delivery
+from tests.doubles.spark_cluster import QUICK_JAVA
 from tests.doubles.whole_delivery import Everything, everything
 from tocsin.config.ntf_ini import INI_FILE
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
@@ -52,7 +53,7 @@ class DeliverJob:
             "apns_test_ca_file": apns.ca_file,
         }
         named = {f"TOCSIN_NTF_{name.upper()}": str(value) for name, value in settings.items()}
-        self._environment = os.environ | named
+        self._environment = os.environ | named | QUICK_JAVA
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:

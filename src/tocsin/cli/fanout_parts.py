@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,10 +18,19 @@ import msgspec
 from tocsin.crypto.boxes import NONCE_BYTES, BoxKey, seal, unseal
 from tocsin.errors import StoreError
 from tocsin.routers.ntf.handover_lines import HandedLine, read_line
-from tocsin.stores.ntf_records import TokenRecord
 
 PLANNED: Final = "planned.json"
+SOURCE: Final = "source.box"
 PART_TOKENS: Final = 20_000
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a campaign is: to whom, and what is said to them."""
+
+    counts: dict[str, int]
+    """Tokens by provider."""
+    kind: str
+    """`reminder`, or `notice` with the hash of what it says: another text is another campaign."""
 
 
 class CampaignToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -41,35 +50,57 @@ class CampaignParts:
         self._key = key
 
     @property
-    def planned(self) -> dict[str, int] | None:
-        """How many tokens each provider has; None if it is not written to the end."""
+    def planned(self) -> Plan | None:
+        """None if it is not written to the end. Raises StoreError for one of another version."""
         try:
-            return msgspec.json.decode((self.folder / PLANNED).read_bytes(), type=dict[str, int])
+            return msgspec.json.decode((self.folder / PLANNED).read_bytes(), type=Plan)
         except FileNotFoundError:
             return None
+        except msgspec.MsgspecError as error:
+            raise StoreError(
+                f"{self.folder / PLANNED} is of another version: begin another campaign"
+            ) from error
 
     def names(self) -> list[str]:
         """Of parts whose outcomes are not recorded."""
         return sorted(path.name for path in self.folder.glob("part-*.jsonl"))
 
-    def plan(self, pages: Iterable[Iterable[TokenRecord]], part_tokens: int = PART_TOKENS) -> dict[str, int]:
-        """Writes all parts; what an interrupted attempt left is removed first."""
+    def begin(self, source: bytes) -> None:
+        """Removes what an interrupted attempt left. `source`: what `opened_source` returns, also on executors."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(mode=0o700, parents=True)
+        _write(self.folder / SOURCE, self._sealed(source))
+
+    def opened_source(self) -> bytes:
+        """Raises BadBox if it was sealed with another key."""
+        box = (self.folder / SOURCE).read_bytes()
+        return unseal(self._key, box[:NONCE_BYTES], box[NONCE_BYTES:])
+
+    def write_share(
+        self, share: int, pages: Iterable[Iterable[CampaignToken]], part_tokens: int = PART_TOKENS
+    ) -> dict[str, int]:
+        """The parts of one share of the tokens; what an earlier attempt at it left is removed. Returns counts by
+        provider.
+        """
+        for left in self.folder.glob(f"part-{share:04d}-*.jsonl"):
+            left.unlink()
         counts: dict[str, int] = {}
         lines: list[bytes] = []
         number = 0
         for page in pages:
             for token in page:
-                name = token.device_token.provider.text
-                counts[name] = counts.get(name, 0) + 1
+                counts[token.provider] = counts.get(token.provider, 0) + 1
                 lines.append(self._line(token))
                 if len(lines) == part_tokens:
-                    number = self._write(number, lines)
+                    number = self._write(share, number, lines)
                     lines = []
-        self._write(number, lines)
-        _write(self.folder / PLANNED, msgspec.json.encode(counts))
+        self._write(share, number, lines)
         return counts
+
+    def finish(self, counts: Mapping[str, int], kind: str) -> None:
+        """All shares are written: from now on the campaign goes on with what is left of them."""
+        (self.folder / SOURCE).unlink(missing_ok=True)
+        _write(self.folder / PLANNED, msgspec.json.encode(Plan(dict(counts), kind)))
 
     def tokens(self, name: str) -> Iterator[tuple[HandedLine, CampaignToken]]:
         """Raises StoreError or BadBox for a damaged part."""
@@ -84,20 +115,19 @@ class CampaignParts:
     def done(self, name: str) -> None:
         (self.folder / name).unlink()
 
-    def _line(self, token: TokenRecord) -> bytes:
-        device = token.device_token
-        packed = msgspec.msgpack.encode(
-            CampaignToken(token.token_id, device.provider.text, device.token, token.registered_at)
-        )
-        nonce = os.urandom(NONCE_BYTES)
-        box = binascii.b2a_base64(nonce + seal(self._key, nonce, packed), newline=False)
+    def _line(self, token: CampaignToken) -> bytes:
+        box = binascii.b2a_base64(self._sealed(msgspec.msgpack.encode(token)), newline=False)
         hashed = hashlib.blake2b(token.token_id, digest_size=8, key=self._key).hexdigest()
         return b'{"id":"","token":"%b","box":"%b"}\n' % (hashed.encode(), box)
 
-    def _write(self, number: int, lines: list[bytes]) -> int:
+    def _sealed(self, data: bytes) -> bytes:
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + seal(self._key, nonce, data)
+
+    def _write(self, share: int, number: int, lines: list[bytes]) -> int:
         if not lines:
             return number
-        _write(self.folder / f"part-{number:06d}.jsonl", b"".join(lines))
+        _write(self.folder / f"part-{share:04d}-{number:06d}.jsonl", b"".join(lines))
         return number + 1
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tocsin.cli.fanout_notice import Notice
 from tocsin.cli.fanout_parts import CampaignParts, CampaignToken
 from tocsin.cli.push_sender import Push, sender_of
 from tocsin.config.ntf_settings import ApnsSettings
@@ -31,6 +32,8 @@ class FanoutPusher:
     rate: float
     """Pushes a second to each provider, by all executors together."""
     expires_at: int
+    notice: Notice | None = None
+    """Shown to people; without one the app is reminded to look for messages."""
 
     def __call__(self, part: str, shard: int, shards: int) -> list[Pushed]:
         from tocsin.pipeline.jobs.fanout import Pushed
@@ -49,7 +52,8 @@ class FanoutPusher:
     def _pushes(self, tokens: list[CampaignToken]) -> Iterator[Push]:
         for token in tokens:
             provider = PushProvider[token.provider.upper()]
-            yield provider, campaign_request(token.device_token, self.campaign, self.expires_at)
+            request = campaign_request if self.notice is None else self.notice.request
+            yield provider, request(token.device_token, self.campaign, self.expires_at)
 
 
 def _answer(token: CampaignToken, outcome: PushOutcome | None) -> Returned:

@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.pipeline.lake import Lake, Partition
+from tocsin.pipeline.query_settings import FOR_FEW_ROWS, FOR_MANY_GROUPS, settings
 from tocsin.pipeline.tables import (
     EVENTS_TABLE,
     FUNNEL_TABLE,
@@ -48,6 +49,8 @@ HOURLY: Final[Mapping[str, tuple[Table, Callable[[Rows], DataFrame]]]] = {
         (SERVERS_TABLE, lambda of: servers_hourly(of.events, of.hours, of.sizes)),
     )
 }
+OF_FEW_ROWS: Final = frozenset({FUNNEL_TABLE.name, LATENCY_TABLE.name})
+"""Made of the counted hours alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +75,19 @@ class DerivedTables:
         for name, (table, rows_of) in HOURLY.items():
             step(name)
             if news := self._news(table):
-                yield name, self._replace(table, news, rows_of(self._rows(news.partitions)))
+                rows = self._rows(news.partitions)
+                with settings(self._spark, FOR_FEW_ROWS if name in OF_FEW_ROWS else {}):
+                    written = self._replace(table, news, rows_of(rows))
+                yield name, written
         step(TOKENS_TABLE.name)
         if news := self._news(TOKENS_TABLE):
             events, notifications = (
                 self._read(table, news.partitions) for table in (EVENTS_TABLE, NOTIFICATIONS_TABLE)
             )
-            rows = tokens_daily(events, notifications, smallest=self._smallest)
-            yield TOKENS_TABLE.name, self._replace(TOKENS_TABLE, news, rows)
+            found = tokens_daily(events, notifications, smallest=self._smallest)
+            with settings(self._spark, FOR_MANY_GROUPS):
+                written = self._replace(TOKENS_TABLE, news, found)
+            yield TOKENS_TABLE.name, written
         for counted in self._counted.values():
             counted.hours.unpersist()
 
@@ -98,7 +106,8 @@ class DerivedTables:
         if partitions not in self._counted:
             notifications = self._read(NOTIFICATIONS_TABLE, partitions)
             hours = host_hours(notifications).persist()
-            sizes = large_hosts(hours, smallest=self._smallest)
+            # Few rows, which every table is joined with: asked for once. This is also what fills `hours`.
+            sizes = self._spark.createDataFrame(large_hosts(hours, smallest=self._smallest).toArrow())
             self._counted[partitions] = Rows(
                 self._read(EVENTS_TABLE, partitions), notifications, hours, sizes
             )

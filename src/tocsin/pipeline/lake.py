@@ -129,11 +129,14 @@ class LakeTable:
     def read(self, spark: SparkSession, files: Iterable[DataFile] | None = None) -> DataFrame:
         """All rows, or those of some files of a snapshot."""
         chosen = self.snapshot().files.values() if files is None else files
-        paths = [str(self._folder / file.path) for file in chosen]
+        paths = [str(path) for path in self.paths(chosen)]
         if not paths:
             return spark.createDataFrame([], self.table.schema)
         reader = spark.read.schema(self.table.schema).option("basePath", str(self._folder))
         return reader.parquet(*paths)
+
+    def paths(self, files: Iterable[DataFile]) -> list[Path]:
+        return [self._folder / file.path for file in files]
 
     def changes_since(self, number: int) -> Changes:
         """What later commits did; everything there is if not all of them are kept any more."""

@@ -41,7 +41,7 @@ class Table:
         )
 
 
-FEW_VALUES: Final = frozenset({"version", "attempt", "attempts", "size"})
+FEW_VALUES: Final = frozenset({"version", "attempt"})
 BY_HOUR: Final = ("day", "hour")
 BY_DAY: Final = ("day",)
 ROW_DAYS: Final = 30

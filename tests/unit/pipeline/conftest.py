@@ -9,16 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.query_settings import FOR_FEW_ROWS
 from tocsin.pipeline.session import SparkSettings, spark_session
 
 HERE = Path(__file__).parent
-
-# For a few rows, planning anew after each stage and compiling code cost more than they save.
-FOR_FEW_ROWS = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

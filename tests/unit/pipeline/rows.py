@@ -8,8 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.observability.delivery_events import DeliveryEvent, encode_events
 from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
-from tocsin.pipeline.notification_merge import notifications_of
+from tocsin.pipeline.notification_merge import frames
+from tocsin.pipeline.schemas.notifications import TEXTS
+from tocsin.pipeline.transforms import notifications as transform
 from tocsin.pipeline.transforms.event_lines import events_of, read_lines
+from tocsin.pipeline.words import Words
 
 
 def lines(spark: SparkSession, texts: Sequence[str], segment: str = "ntf/events-1.jsonl") -> DataFrame:
@@ -25,3 +28,18 @@ def events(spark: SparkSession, written: Sequence[DeliveryEvent]) -> DataFrame:
 def notifications(spark: SparkSession, written: Sequence[DeliveryEvent]) -> DataFrame:
     """As `build` makes them."""
     return notifications_of(spark, events(spark, written))
+
+
+def notifications_of(spark: SparkSession, events: DataFrame) -> DataFrame:
+    """One row for each notification of the events, in the table's form."""
+    words = words_of_rows(events)
+    coded = transform.coded_events(events, stages=words.stages, texts=words.texts)
+    return transform.decoded(transform.merged(coded), names=frames(spark, words))
+
+
+def words_of_rows(rows: DataFrame) -> Words:
+    """As `words_of` reads them from files."""
+    found = [row.asDict() for row in rows.collect()]
+    texts = {name: frozenset(row[name] for row in found if row[name] is not None) for name in TEXTS}
+    stages = frozenset(row["stage"] for row in found if "stage" in row)
+    return Words(stages, {name: known for name, known in texts.items() if known})

@@ -19,9 +19,13 @@ from tocsin.errors import StoreError
 from tocsin.pipeline.derived_tables import DerivedTables
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.notification_merge import merge_new_events
+from tocsin.pipeline.query_settings import FOR_MANY_GROUPS, settings
 from tocsin.pipeline.tables import EVENTS_TABLE, NOTIFICATIONS_TABLE, TABLES
 
 SMALLEST_GROUP: Final = 10
+PARTITIONS: Final = "spark.sql.shuffle.partitions"
+EVENTS_IN_PARTITION: Final = 5_000_000
+"""Their notifications take about 200 MB while they are merged."""
 
 
 def build(
@@ -34,9 +38,16 @@ def build(
     """Brings all tables up to date. Returns the rows written, by table; a table without news is not among them."""
     with _alone(lake):
         step(NOTIFICATIONS_TABLE.name)
-        merged = merge_new_events(spark, lake)
+        with settings(spark, {**FOR_MANY_GROUPS, PARTITIONS: _partitions(spark, lake)}):
+            merged = merge_new_events(spark, lake)
         written = {} if merged is None else {NOTIFICATIONS_TABLE.name: merged}
         return {**written, **dict(DerivedTables(spark, lake, smallest_group).build(step))}
+
+
+def _partitions(spark: SparkSession, lake: Lake) -> str:
+    """Enough for each to fit into memory."""
+    least = int(spark.conf.get(PARTITIONS) or 1)
+    return str(max(least, -(-unbuilt(lake)["new_events"] // EVENTS_IN_PARTITION)))
 
 
 def unbuilt(lake: Lake) -> dict[str, int]:

@@ -32,7 +32,7 @@ def build_once(job: JobOptions, *, smallest_group: int) -> int:
         summary.add(**unbuilt(lake))
         summary.show(as_json=job.as_json)
         return 0
-    with spark_session(job.spark("build", shuffle_partitions=8)) as spark:
+    with spark_session(job.spark("build", many_rows=True)) as spark:
         with step(spark, "build") as shown:
             summary.add(**built_and_told(spark, lake, smallest_group, shown))
         account = accounting(spark, lake)

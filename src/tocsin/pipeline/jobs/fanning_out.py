@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from rich.console import Console
 
-from tocsin.pipeline.jobs.fanout import PartPusher, Pushed, push_parts
+from tocsin.pipeline.jobs.fanout import PartPusher, Pushed, SharePlanner, plan_parts, push_parts
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.session import spark_session
 
+MOST_READERS: Final = 16
+"""Each has a connection to the database of a router that is busy."""
+
 
 def fan_out(
     job: JobOptions,
     campaign: str,
-    parts: Sequence[str],
+    planner: SharePlanner | None,
+    planned: Callable[[Mapping[str, int] | None], Sequence[str]],
     pusher: PartPusher,
     record: Callable[[str, Sequence[Pushed]], None],
 ) -> int:
-    """The exit code."""
+    """The exit code. `planner`: None if the campaign is written down. `planned` is told of it and returns its parts."""
     summary, console, done = Summary("fanout"), Console(stderr=True), 0
 
     with spark_session(job.spark("fanout")) as spark, step(spark, campaign) as shown:
+        counted = None
+        if planner is not None:
+            shown("reading tokens")
+            readers = min(spark.sparkContext.defaultParallelism, MOST_READERS)
+            counted = plan_parts(spark, planner, shards=readers)
+        parts = planned(counted)
 
         def told(part: str, outcomes: Sequence[Pushed]) -> None:
             nonlocal done

@@ -1,13 +1,14 @@
 """`tocsin pipeline fanout`: the tokens of a campaign, part by part → pushed from executors → table `fanout`.
 
-A part is pushed and its outcomes appear in the table in one commit; then they are recorded in the store and the part is
-deleted. Killed before the commit, a part is pushed again with the same push ids; killed after it, only recorded.
+First every executor reads a share of the tokens and writes it down in parts. A part is pushed and its outcomes appear
+in the table in one commit; then they are recorded in the store and the part is deleted. Killed before the commit, a
+part is pushed again with the same push ids; killed after it, only recorded.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple, Protocol
 
@@ -33,6 +34,30 @@ class PartPusher(Protocol):
 
     def __call__(self, part: str, shard: int, shards: int) -> Sequence[Pushed]:
         """The shard's tokens of a part. Returns when all are answered."""
+
+
+class SharePlanner(Protocol):
+    """Reads tokens on an executor and writes them down in parts; pickled to get there."""
+
+    def __call__(self, shard: int, shards: int) -> Mapping[str, int]:
+        """The shard's share; called again after a failure. Returns how many tokens, by provider."""
+
+
+def plan_parts(spark: SparkSession, planner: SharePlanner, *, shards: int) -> Counter[str]:
+    """By provider: how many tokens all shares have."""
+
+    def plan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                found = planner(row["id"], shards)
+                columns = [pa.array(found.keys(), pa.string()), pa.array(found.values(), pa.int64())]
+                yield pa.RecordBatch.from_arrays(columns, names=["provider", "tokens"])
+
+    counts = Counter[str]()
+    rows = spark.range(0, shards, 1, shards).mapInArrow(plan, "provider string, tokens long").collect()
+    for provider, tokens in rows:
+        counts[provider] += tokens
+    return counts
 
 
 def push_parts(

@@ -18,12 +18,15 @@ class JobOptions:
     dry_run: bool = False
     as_json: bool = False
 
-    def spark(self, job: str, *, short: bool = False, shuffle_partitions: int = 4) -> SparkSettings:
+    def spark(
+        self, job: str, *, short: bool = False, many_rows: bool = False, shuffle_partitions: int = 4
+    ) -> SparkSettings:
         return SparkSettings(
             f"tocsin {job}",
             master=self.master,
             memory=self.memory,
             short=short,
+            many_rows=many_rows,
             shuffle_partitions=shuffle_partitions,
             options=self.spark_options,
         )

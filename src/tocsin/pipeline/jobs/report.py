@@ -57,6 +57,7 @@ def run_report(options: JobOptions, report: ReportOptions) -> Figures:
         failed=sums.failed,
         shed=sums.shed,
         pending=sums.pending,
+        redelivered=sums.redelivered,
         difference=sums.difference,
         page=str(written[0]),
         csv_files=len(written) - 1,

@@ -52,6 +52,8 @@ class Accounting:
     difference: int = 0
     ends_twice: int = 0
     ends_unreceived: int = 0
+    redelivered: int = 0
+    """Of the received: those that came more than once. They are among the terms above once."""
 
     @property
     def due(self) -> int:

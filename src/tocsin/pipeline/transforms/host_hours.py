@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from tocsin.observability.delivery_events import ENDS, Stage
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
-from tocsin.pipeline.schemas.notifications import STAGES, moment
+from tocsin.pipeline.schemas.notifications import MOMENTS, STAGES, moment
 from tocsin.pipeline.tables import BY_HOUR
-from tocsin.pipeline.transforms.notifications import ends, outcome, pending, reached, redelivered
+from tocsin.pipeline.transforms.notifications import ends, outcome, reached, redelivered
 
 GROUP: Final = (*BY_HOUR, "smp_host", "provider")
 LEGS: Final[dict[str, tuple[Stage, Stage]]] = {
@@ -38,23 +38,49 @@ def host_hours(notifications: DataFrame) -> DataFrame:
     (`sketch_0`, `negative_0`, … in the order of `LEGS`), the minutes with traffic as bits, the least time from sent to
     received.
     """
+    counted = [*STAGES, "pending", "redelivered", "ends_twice", "ends_unreceived"]
+    legs = range(len(LEGS))
+    return (
+        _each(notifications)
+        .groupBy(*GROUP)
+        .agg(
+            *(F.count_if(name).alias(name) for name in counted),
+            F.approx_count_distinct("token").alias("tokens"),
+            F.bit_or("minutes").alias("minutes"),
+            F.min("skew_us").alias("skew_us"),
+            *(F.kll_sketch_agg_bigint(f"gone_{leg}", SKETCH_SIZE).alias(f"sketch_{leg}") for leg in legs),
+            *(F.count_if(f"negative_{leg}").alias(f"negative_{leg}") for leg in legs),
+        )
+    )
+
+
+def _each(notifications: DataFrame) -> DataFrame:
+    """What is counted of each, worked out beforehand in compiled code: sketches would interpret it row by row."""
     received_at = F.col(moment(Stage.RECEIVED))
     minute = F.pmod(F.floor(received_at / MINUTE), F.lit(60)).cast("int")
     times = [F.col(moment(end)) - F.col(moment(start)) for start, end in LEGS.values()]
-    return notifications.groupBy(*GROUP).agg(
-        *(
-            F.count_if(outcome() == stage if stage in ENDS else reached(stage)).alias(stage)
-            for stage in STAGES
-        ),
-        F.count_if(pending()).alias("pending"),
-        F.count_if(redelivered()).alias("redelivered"),
-        F.count_if((ends() > 1) & ~redelivered()).alias("ends_twice"),
-        F.count_if((ends() > 0) & ~reached(Stage.RECEIVED)).alias("ends_unreceived"),
-        F.approx_count_distinct("token").alias("tokens"),
-        F.bit_or(F.call_function("shiftleft", F.lit(1).cast("long"), minute)).alias("minutes"),
-        F.min(received_at - F.col(moment(Stage.SENT))).alias("skew_us"),
-        *(_sketch(time).alias(f"sketch_{number}") for number, time in enumerate(times)),
-        *(F.count_if(time < 0).alias(f"negative_{number}") for number, time in enumerate(times)),
+    ended = notifications.select(
+        *GROUP,
+        "token",
+        *MOMENTS,
+        ends().alias("ends"),
+        outcome().alias("outcome"),
+        redelivered().alias("again"),
+    )
+    once = (F.col("ends") > 1) & ~F.col("again")
+    unreceived = (F.col("ends") > 0) & ~reached(Stage.RECEIVED)
+    return ended.select(
+        *GROUP,
+        "token",
+        *((F.col("outcome") == stage if stage in ENDS else reached(stage)).alias(stage) for stage in STAGES),
+        (reached(Stage.RECEIVED) & (F.col("ends") == 0)).alias("pending"),
+        F.col("again").alias("redelivered"),
+        once.alias("ends_twice"),
+        unreceived.alias("ends_unreceived"),
+        F.call_function("shiftleft", F.lit(1).cast("long"), minute).alias("minutes"),
+        (received_at - F.col(moment(Stage.SENT))).alias("skew_us"),
+        *(_gone(time).alias(f"gone_{leg}") for leg, time in enumerate(times)),
+        *((time < 0).alias(f"negative_{leg}") for leg, time in enumerate(times)),
     )
 
 
@@ -75,8 +101,6 @@ def large_hosts(hours: DataFrame, *, smallest: int) -> DataFrame:
     return known.agg((F.sum("tokens") >= smallest).alias("large"))
 
 
-def _sketch(time: Column) -> Column:
-    gone = F.when(
-        time.isNotNull(), F.greatest(time, F.lit(0))
-    )  # greatest alone would take a missing time for 0
-    return F.kll_sketch_agg_bigint(gone, SKETCH_SIZE)
+def _gone(time: Column) -> Column:
+    """Not below 0. `greatest` alone would take a missing time for 0."""
+    return F.when(time.isNotNull(), F.greatest(time, F.lit(0)))

@@ -27,42 +27,36 @@ from tocsin.pipeline.schemas.notifications import (
 BEST_END_FIRST = (Stage.ACCEPTED, Stage.FAILED, Stage.SHED, Stage.SUPERSEDED)
 assert set(BEST_END_FIRST) == ENDS
 BAD_ENDS = (Stage.FAILED, Stage.SHED, Stage.DROPPED)
+DAY = 86_400_000_000
+HOUR = 3_600_000_000
+STAGE_CODE = "_stage"
+ALWAYS = (Stage.SENT, Stage.RECEIVED)
+"""Have a column even if no event is of theirs: the least of two times can be asked for."""
 CODED = (*IDENTITY, *HASHES, *TEXTS, *NUMBERS, *MOMENTS)
 
 
-def words_of_events(events: DataFrame) -> DataFrame:
-    """Which stages and texts occur together, with the codes of the texts: few rows."""
-    return _words(events.select("stage", *_texts_of_events()), "stage")
-
-
-def words_of_rows(notifications: DataFrame) -> DataFrame:
-    return _words(notifications.select(*TEXTS))
-
-
-def coded_events(events: DataFrame, *, stages: Collection[str], texts: Collection[str]) -> DataFrame:
+def coded_events(
+    events: DataFrame, *, stages: Collection[str], texts: Mapping[str, Collection[str]]
+) -> DataFrame:
     """A row for every event, to be merged: its time in the column of its stage.
 
-    Only these stages and texts occur in the events; columns of others are not computed.
+    Only these stages and texts occur in the events; there are no columns of others.
     """
+    here = [stage for stage in STAGES if stage in stages or stage in ALWAYS]
+    at = {moment(stage): F.when(_is(stage), F.col("at")) for stage in here}
     numbers = {
         "size": F.col("size"),
-        "attempts": F.when(F.col("stage") == Stage.ATTEMPTED, F.col("attempt")).otherwise(0),
-        "last_received_at": F.when(F.col("stage") == Stage.RECEIVED, F.col("at")),
+        "attempts": F.when(_is(Stage.ATTEMPTED), F.col("attempt")).otherwise(0),
+        "last_received_at": F.when(_is(Stage.RECEIVED), F.col("at")),
     }
-    coded = {
-        **{name: F.col(name) for name in (*IDENTITY, *HASHES)},
-        **{
-            name: _code(column) if name in texts else _none()
-            for name, column in zip(TEXTS, _texts_of_events(), strict=True)
-        },
-        **numbers,
-        **{
-            moment(stage): F.when(F.col("stage") == stage, F.col("at")) if stage in stages else _none()
-            for stage in STAGES
-        },
+    codes = {
+        name: _code(column) for name, column in zip(TEXTS, _texts_of_events(), strict=True) if name in texts
     }
-    about_one = events.where(F.col("stage").isin([str(stage) for stage in STAGES]))
-    return about_one.select(*(coded[name].alias(name) for name in CODED))
+    coded = {**{name: F.col(name) for name in (*IDENTITY, *HASHES)}, **codes, **numbers, **at}
+    others = sorted(set(stages) - set(map(str, STAGES)))
+    about_one = events.where(~F.col("stage").isin(others)) if others else events
+    numbered = about_one.withColumn(STAGE_CODE, F.xxhash64("stage"))  # one hash, then comparisons of numbers
+    return numbered.select(*(coded[name].alias(name) for name in CODED if name in coded))
 
 
 def coded_rows(notifications: DataFrame) -> DataFrame:
@@ -75,29 +69,44 @@ def coded_rows(notifications: DataFrame) -> DataFrame:
 def merged(coded: DataFrame) -> DataFrame:
     """One row per notification: least times, greatest of the rest.
 
-    The order of the rows does not matter, nor whether some come twice.
+    The order of the rows does not matter, nor whether some come twice. A column that is missing is null everywhere:
+    what need not be merged costs nothing.
     """
-    greatest = (*HASHES, *TEXTS, *NUMBERS)
+    merged = [name for name in CODED if name in coded.columns and name not in IDENTITY]
     return coded.groupBy(*IDENTITY).agg(
-        *(F.max(name).alias(name) for name in greatest), *(F.min(name).alias(name) for name in MOMENTS)
+        *((F.min(name) if name in MOMENTS else F.max(name)).alias(name) for name in merged)
     )
 
 
 def decoded(rows: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
-    """Merged rows in the table's form. `names`: for a text column its codes (`code`) and texts (`text`)."""
+    """Merged rows in the table's form. `names`: the texts of a column (`text`)."""
+    found = [name for name in MOMENTS if name in rows.columns]
     for column in TEXTS:
         if column in names:
-            known = names[column].select(F.col("code").alias(column), F.col("text").alias(f"_{column}"))
+            known = names[column].select(
+                _code(F.col("text")).alias(column), F.col("text").alias(f"_{column}")
+            )
             rows = rows.join(F.broadcast(known), on=column, how="left")  # codes are unique
-        else:
-            rows = rows.withColumn(f"_{column}", F.lit(None).cast("string"))
-    first = F.timestamp_micros(F.least(*MOMENTS))
-    texts = {column: F.col(f"_{column}") for column in TEXTS}
-    hours = {"day": F.to_date(first), "hour": F.hour(first)}
+    first = F.least(*found)
+    texts = {column: F.col(f"_{column}") for column in TEXTS if column in names}
+    hours = {"day": day_of(first), "hour": hour_of(first)}
     other = {**texts, **hours}
-    return rows.select(
-        *(other[name].alias(name) if name in other else F.col(name) for name in NOTIFICATIONS.names)
-    )
+    missing = {
+        field.name: F.lit(None).cast(field.dataType)
+        for field in NOTIFICATIONS.fields
+        if field.name not in rows.columns or (field.name in TEXTS and field.name not in names)
+    }
+    columns = {**missing, **other}
+    return rows.select(*(columns.get(name, F.col(name)).alias(name) for name in NOTIFICATIONS.names))
+
+
+def day_of(at: Column) -> Column:
+    """UTC, of microseconds since 1970. By arithmetic: calendars cost ten times as much."""
+    return F.date_from_unix_date(F.floor(at / DAY).cast("int"))
+
+
+def hour_of(at: Column) -> Column:
+    return F.floor(F.pmod(at, F.lit(DAY)) / HOUR).cast("int")
 
 
 def ends() -> Column:
@@ -128,20 +137,16 @@ def pending() -> Column:
 
 def _texts_of_events() -> list[Column]:
     """A reason counts only where the notification ended by it."""
-    ends_badly = F.col("stage").isin(*BAD_ENDS)
-    reason = F.when(ends_badly, F.col("reason")).alias("reason")
+    ends_badly = _is(BAD_ENDS[0]) | _is(BAD_ENDS[1]) | _is(BAD_ENDS[2])
+    reason = F.when(ends_badly, F.col("reason"))
     return [reason if name == "reason" else F.col(name) for name in TEXTS]
 
 
-def _words(rows: DataFrame, *others: str) -> DataFrame:
-    distinct = rows.groupBy(*others, *TEXTS).agg(F.count("*").alias("n"))
-    codes = [_code(F.col(name)).alias(f"{name}_code") for name in TEXTS]
-    return distinct.select(*others, *TEXTS, *codes)
+def _is(stage: Stage) -> Column:
+    return F.col(STAGE_CODE) == F.xxhash64(F.lit(str(stage)))
 
 
-def _code(text: Column) -> Column:
-    return F.when(text.isNotNull(), F.xxhash64(text))
-
-
-def _none() -> Column:
-    return F.lit(None).cast("long")
+def _code(text: Column, words: Collection[str] = ()) -> Column:
+    """`words`: those that occur, if known. A single one, as periods and providers often are, need not be hashed."""
+    hashed = F.xxhash64(F.lit(*words)) if len(words) == 1 else F.xxhash64(text)
+    return F.when(text.isNotNull(), hashed)

@@ -52,8 +52,13 @@ def pusher_of(meeting: Meeting, apns: FakeApns) -> HandoverPusher:
     return HandoverPusher((meeting.folder,), (meeting.keys,), apns_settings(apns), 10.0)
 
 
-async def deliver(engine: Engine, history: list[History], apns: FakeApns) -> dict[bytes, list[Any]]:
-    """By device, in their order: push id and what the device reads. Half of them are pushed before the rest comes."""
+async def deliver(
+    engine: Engine, history: list[History], apns: FakeApns, since: int = 0
+) -> dict[bytes, list[Any]]:
+    """By device, in their order: push id and what the device reads. Half of them are pushed before the rest comes.
+
+    `since`: so many pushes were there before.
+    """
     times, nonces = count(1), count(1)
     secrets = {}
     for number in range(len(history)):
@@ -72,7 +77,7 @@ async def deliver(engine: Engine, history: list[History], apns: FakeApns) -> dic
             await engine.receive(*(notification(number, queue, size) for queue, size in part))
         await engine.settled()
     told: dict[bytes, list[Any]] = {}
-    for push in apns.pushes:
+    for push in apns.pushes[since:]:
         message = parse_push_json(push.payload)
         assert isinstance(message, MessagePush)
         read = unseal_notifications(secrets[push.device_token], message)

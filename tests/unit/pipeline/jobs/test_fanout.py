@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -15,15 +16,17 @@ from pyspark.sql import SparkSession
 
 from tests.unit.stores.ntf_samples import device_token, token
 from tocsin.cli import pipeline_fanout
-from tocsin.cli.fanout_parts import CampaignParts
+from tocsin.cli.fanout_notice import Notice
+from tocsin.cli.fanout_parts import CampaignParts, CampaignToken
 from tocsin.cli.fanout_pusher import FanoutPusher
+from tocsin.cli.fanout_tokens import TokenSource
 from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, StoreKind
 from tocsin.errors import ConfigError
-from tocsin.pipeline.jobs.fanout import Pushed, push_parts
+from tocsin.pipeline.jobs.fanout import Pushed, plan_parts, push_parts
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.tables import FANOUT_TABLE
 from tocsin.protocol.ntf.device_tokens import PushProvider
-from tocsin.protocol.ntf.statuses import TokenState
+from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import FakeApns, running_fake_apns
 from tocsin.routers.ntf.handover_key import handover_key
@@ -66,22 +69,27 @@ class Campaign:
         self._keys = lake.folder.with_name("lake-keys")
         self.parts = CampaignParts(lake.folder / "_campaigns" / CAMPAIGN, handover_key(self._keys))
 
-    def run(self, wrapped: Callable[[Record], Record] = lambda record: record) -> Counter[str]:
+    def run(
+        self, wrapped: Callable[[Record], Record] = lambda record: record, notice: Notice | None = None
+    ) -> Counter[str]:
+        wanted = pipeline_fanout.source_of(self._settings, None, notice, 2_000_000_000)
+        kind = pipeline_fanout.kind_of(notice, wanted.providers)
         with pipeline_fanout._opened(self._settings) as store:
-            if self.parts.planned is None:
-                self.parts.plan(store.due_pages(), part_tokens=4)
+            planner = pipeline_fanout.begun(self.parts, self._keys, wanted, kind)
+            counts = plan_parts(self._spark, planner, shards=2) if planner else None
+            parts = pipeline_fanout.finished(self.parts, kind)(counts)
             pusher = FanoutPusher(
-                self.parts.folder, self._keys, CAMPAIGN, self._settings.apns, 500.0, 4_000_000_000
+                self.parts.folder, self._keys, CAMPAIGN, self._settings.apns, 500.0, 4_000_000_000, notice
             )
             return push_parts(
                 self._spark,
                 self._lake,
                 CAMPAIGN,
-                self.parts.names(),
+                parts,
                 pusher,
                 shards=2,
                 today=TODAY,
-                record=wrapped(store.recorder(self.parts)),
+                record=wrapped(store.recorder(self.parts, reminders=notice is None)),
             )
 
 
@@ -97,7 +105,8 @@ async def test_outcomes_reach_the_table_and_the_store(
         campaign = Campaign(spark, lake, url, apns)
         assert await asyncio.to_thread(campaign.run) == {"accepted": 4, "invalid": 1, "retry": 1}
         assert len(apns.requests) == 6
-        assert campaign.parts.planned == {TEST.text: 6}
+        assert campaign.parts.planned is not None
+        assert campaign.parts.planned.counts == {TEST.text: 6}
         assert campaign.parts.names() == []
         assert await asyncio.to_thread(campaign.run) == {}
         assert len(apns.requests) == 6
@@ -136,23 +145,86 @@ async def test_a_run_that_is_killed_goes_on_with_the_rest(
         campaign = Campaign(spark, lake, url, apns)
         with pytest.raises(Killed):
             await asyncio.to_thread(campaign.run, killed)
-        assert len(apns.pushes) == 4
+        assert 0 < len(apns.pushes) < 7
         assert len(campaign.parts.names()) == 2
         assert await asyncio.to_thread(campaign.run) == {"accepted": 7}
         assert len(apns.pushes) == 7
         assert len({push.header(b"apns-id") for push in apns.pushes}) == 7
 
 
+async def test_a_notice_is_shown_on_every_active_device_once_and_leaves_reminders_due(
+    spark: SparkSession, lake: Lake, url: str, tmp_path: Path
+) -> None:
+    waiting = replace(
+        token("not active", device_token("not active", TEST)), status=TokenStatus(TokenState.CONFIRMED)
+    )
+    await fill(url, [due("a"), token("b", device_token("b", TEST)), waiting])
+    notice = Notice("We move on Sunday.", "Router smp1")
+    async with running_fake_apns(tmp_path / "apns") as apns:
+        campaign = Campaign(spark, lake, url, apns)
+        assert await asyncio.to_thread(campaign.run, notice=notice) == {"accepted": 2}
+        assert await asyncio.to_thread(campaign.run, notice=notice) == {}
+        with pytest.raises(ConfigError, match="another notice"):
+            await asyncio.to_thread(campaign.run, notice=Notice("Something else."))
+        assert len(apns.pushes) == 2
+        for push in apns.pushes:
+            assert json.loads(push.payload) == {
+                "aps": {"alert": {"title": "Router smp1", "body": "We move on Sunday."}}
+            }
+            assert push.header(b"apns-push-type") == b"alert"
+        assert len({push.header(b"apns-id") for push in apns.pushes}) == 2
+    store = await open_ntf_postgres_store(url, "ntf_server", 2)
+    try:
+        due_still = [each async for page in store.cron_due(2_000_000_000) for each in page]
+        assert [each.cron_sent_at for each in due_still] == [None]
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("shards", [1, 3, 7])
+async def test_shares_of_tokens_are_disjoint_and_whole(url: str, shards: int) -> None:
+    tokens = [due(f"t{number}") for number in range(40)]
+    edges = [replace(due(f"edge {first}"), token_id=bytes([first]) + bytes(23)) for first in (0, 255)]
+    await fill(url, [*tokens, *edges, token("another provider", cron_minutes=20)])
+    source = TokenSource(url, "ntf_server", (TEST.text,), 2_000_000_000)
+    shares = [
+        [each.token_id async for page in source.pages(shard, shards) for each in page]
+        for shard in range(shards)
+    ]
+    assert sorted(each for share in shares for each in share) == sorted(
+        each.token_id for each in [*tokens, *edges]
+    )
+    assert all(share == sorted(share) for share in shares)
+    assert await source.counts() == {TEST.text: 42}
+
+
 def test_parts_hold_no_device_token_and_are_for_their_owner(tmp_path: Path) -> None:
     parts = CampaignParts(tmp_path / "campaign", handover_key(tmp_path / "keys"))
     owner = due("a")
-    assert parts.plan([[owner]]) == {TEST.text: 1}
+    parts.begin(b"postgresql://user:password@host/")
+    one = CampaignToken(owner.token_id, TEST.text, owner.device_token.token, 7)
+    assert parts.write_share(0, [[one]]) == {TEST.text: 1}
+    for path in parts.folder.iterdir():
+        assert owner.device_token.token not in path.read_bytes()
+        assert b"password" not in path.read_bytes()
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert parts.opened_source() == b"postgresql://user:password@host/"
+    parts.finish({TEST.text: 1}, "reminder")
+    assert sorted(path.name for path in parts.folder.iterdir()) == ["part-0000-000000.jsonl", "planned.json"]
     [name] = parts.names()
-    text = (tmp_path / "campaign" / name).read_bytes()
-    assert owner.device_token.token not in text
-    assert (tmp_path / "campaign" / name).stat().st_mode & 0o777 == 0o600
     [(_, found)] = parts.tokens(name)
-    assert (found.token_id, found.device_token) == (owner.token_id, owner.device_token.token)
+    assert found == one
+
+
+def test_a_share_that_is_written_again_leaves_nothing_of_the_first_attempt(tmp_path: Path) -> None:
+    parts = CampaignParts(tmp_path / "campaign", handover_key(tmp_path / "keys"))
+    parts.begin(b"")
+    tokens = [CampaignToken(bytes([number]), TEST.text, b"d", 0) for number in range(5)]
+    assert parts.write_share(1, [tokens], part_tokens=2) == {TEST.text: 5}
+    assert parts.write_share(0, [tokens[:1]], part_tokens=2) == {TEST.text: 1}
+    assert len(parts.names()) == 4
+    assert parts.write_share(1, [tokens[:3]], part_tokens=2) == {TEST.text: 3}
+    assert len(parts.names()) == 3
 
 
 def command(*arguments: object) -> int:
@@ -177,6 +249,10 @@ async def test_a_dry_run_counts_by_provider_and_leaves_nothing(
     assert await asyncio.to_thread(command, *arguments) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["tokens"], told["apns_test"], told["apns_prod"]) == (3, 2, 1)
+    noticed = ("--notice", "Hello", "--provider", "apns_prod")
+    assert await asyncio.to_thread(command, *arguments, *noticed) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["tokens"], told["apns_prod"], "apns_test" in told) == (2, 2, False)
     assert not (tmp_path / "lake").exists()
 
 
@@ -186,6 +262,9 @@ async def test_a_dry_run_counts_by_provider_and_leaves_nothing(
         (["--campaign", "a/b"], "--campaign a/b"),
         (["--campaign", "x", "--rate", "0"], "--rate 0.0"),
         (["--campaign", "x"], "db_connection"),
+        (["--campaign", "x", "--title", "T"], "--title"),
+        (["--campaign", "x", "--notice", " "], "--notice is empty"),
+        (["--campaign", "x", "--notice", "long" * 1024], "--notice is too long"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(tmp_path: Path, arguments: list[str], says: str) -> None:

@@ -52,6 +52,8 @@ def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake
             provider="apns_prod",
             reason="token_invalid",
         ),
+        # Its SMP router was not sure, and sent it again.
+        *way("a", 0, (Stage.RECEIVED, 9_000_000), token="t1", provider="apns_prod"),
         *way("d", week, *ARRIVED, token="t1", provider="apns_prod"),
         event(Stage.TOKEN_CHANGED, 10, token="t3", provider="apns_prod", to_status="INVALID,BAD"),
         event(Stage.SUBSCRIPTION_CHANGED, 20, queue="q", smp_host="smp1.example", to_status="ACTIVE"),
@@ -70,6 +72,8 @@ def test_figures_add_up_over_the_days_asked_for(figures: Figures) -> None:
     sums = figures.period.accounting
     assert (sums.received, sums.accepted, sums.failed, sums.pending, sums.difference) == (3, 2, 1, 0, 0)
     assert [(each.at.hour, each.accounting.received) for each in figures.hours] == [(12, 2), (13, 1)]
+    assert sums.redelivered == 1
+    assert "Redelivered: 1" in report_page(figures)
     assert {each.host for each in figures.host_hours} == {"smp1.example"}
     assert figures.period.stages[Stage.WOKEN] == 1
     assert [(each.outcome, each.reason, each.n) for each in figures.period.outcomes] == [

@@ -113,6 +113,16 @@ def test_a_difference_is_highlighted_with_the_hosts_it_is_at() -> None:
     assert "SMP hosts: smp9.example." in page
 
 
+def test_redelivered_notifications_are_told_beside_the_funnel_with_their_meaning() -> None:
+    sums = replace(SUMS, redelivered=50)
+    page = report_page(replace(FIGURES, period=replace(PERIOD, accounting=sums)))
+    [funnel] = re.findall('<section id="funnel".*?</section>', page)
+    assert "Redelivered: 50" in funnel
+    assert "0.5\u00a0% of those received" in funnel
+    assert "counted once" in funnel
+    assert "Redelivered: none" in report_page(FIGURES)
+
+
 def test_differences_that_cancel_out_are_seen_too() -> None:
     hidden = replace(PERIOD, accounting=replace(SUMS, ends_twice=1, ends_unreceived=1))
     assert "Nothing is unaccounted for" not in report_page(replace(FIGURES, period=hidden))

@@ -6,10 +6,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
-from tests.unit.pipeline.rows import lines
+from tests.unit.pipeline.rows import lines, notifications_of
 from tocsin.observability.delivery_events import decode_event
 from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
-from tocsin.pipeline.notification_merge import notifications_of
 from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
 from tocsin.pipeline.transforms.event_lines import as_table, quarantine_of, read_lines
 from tocsin.pipeline.transforms.funnel import funnel_hourly

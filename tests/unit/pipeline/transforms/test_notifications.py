@@ -6,9 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from tests.doubles.delivery_lines import NOON, PERIOD, SECOND, event, name, subscription_change
-from tests.unit.pipeline.rows import events, notifications
+from tests.doubles.delivery_lines import NOON, PERIOD, SECOND, event, subscription_change
+from tests.unit.pipeline.rows import notifications, words_of_rows
 from tocsin.observability.delivery_events import Stage
+from tocsin.pipeline.notification_merge import frames
 from tocsin.pipeline.schemas.notifications import NOTIFICATIONS
 from tocsin.pipeline.transforms import notifications as transform
 
@@ -41,11 +42,9 @@ def test_order_and_repeats_do_not_matter(spark: SparkSession) -> None:
 def test_rows_merge_with_rows_as_events_do(spark: SparkSession) -> None:
     early, late = notifications(spark, WAY[:3]), notifications(spark, WAY[3:])
     both = early.unionByName(late)
-    words = {row["smp_host_code"]: row["smp_host"] for row in transform.words_of_rows(both).collect()}
-    merged = transform.merged(transform.coded_rows(both)).collect()
-    assert len(merged) == 1
-    assert (merged[0].enqueued_at, merged[0].failed_at) == (NOON, NOON + 5)
-    assert words[merged[0].smp_host] == "smp.example"
+    merged = transform.merged(transform.coded_rows(both))
+    [row] = transform.decoded(merged, names=frames(spark, words_of_rows(both))).collect()
+    assert (row.enqueued_at, row.failed_at, row.smp_host) == (NOON, NOON + 5, "smp.example")
 
 
 def test_the_hour_is_that_of_the_first_event(spark: SparkSession) -> None:
@@ -74,7 +73,5 @@ def test_a_reason_counts_only_where_it_ended_a_notification(spark: SparkSession)
     assert row.reason is None
 
 
-def test_words_are_few(spark: SparkSession) -> None:
-    many = events(spark, [event(Stage.RECEIVED, number) for number in range(50)])
-    [word] = transform.words_of_events(many).collect()
-    assert (word.stage, word.smp_host, name("n", 1) in str(word)) == ("received", "smp.example", False)
+def test_events_that_are_about_no_notification_make_no_row(spark: SparkSession) -> None:
+    assert notifications(spark, [subscription_change(1, "ACTIVE")]).collect() == []

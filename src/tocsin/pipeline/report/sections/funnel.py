@@ -7,7 +7,7 @@ from typing import Final
 
 from tocsin.observability.delivery_events import Stage
 from tocsin.pipeline.report.figures import Figures, Period
-from tocsin.pipeline.report.markup import Markup, details, joined, section, table
+from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
 from tocsin.pipeline.report.svg import Plot, polygon, rect, responsive, text
 from tocsin.pipeline.report.wording import count, share
 
@@ -53,6 +53,7 @@ def funnel_section(figures: Figures) -> Markup:
             caption="Where they left it",
             words=frozenset({2}),
         ),
+        _redelivered(period),
         details(
             "As a table",
             table(
@@ -64,7 +65,20 @@ def funnel_section(figures: Figures) -> Markup:
         ),
         bad="a step down from sent to received means a lost connection or queues the NTF router does not know; from "
         "enqueued to sent, that no NTF router is subscribed: run `tocsin pipeline reconcile`. Name one with "
-        "`tocsin pipeline explain`.",
+        "`tocsin pipeline explain`. Many redelivered: connections between the routers break.",
+    )
+
+
+def _redelivered(period: Period) -> Markup:
+    sums = period.accounting
+    if not sums.redelivered:
+        return tag("p", "Redelivered: none. Every notification was received once.")
+    return tag(
+        "p",
+        tag("strong", f"Redelivered: {count(sums.redelivered)}"),
+        f" ({share(sums.redelivered, sums.received)} of those received). The SMP router sent them again, since it was "
+        "not sure that the NTF router had them: a connection broke, or a router was restarted. Each is counted once, "
+        "by its best end. A device may have got two pushes for one of these, both naming the same message: no harm.",
     )
 
 

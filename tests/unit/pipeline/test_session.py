@@ -1,0 +1,37 @@
+"""What Spark is told, by the kind of job."""
+
+from __future__ import annotations
+
+from tocsin.pipeline.session import SparkSettings, options_of
+
+CLUSTER = "spark://host:7077"
+OF_DRIVER, OF_EXECUTORS = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
+
+
+def test_a_job_of_many_rows_is_compiled_late_on_driver_and_executors() -> None:
+    options = options_of(SparkSettings("x", master=CLUSTER, many_rows=True))
+    assert "-XX:Tier4InvocationThreshold" in options[OF_DRIVER]
+    assert "-XX:Tier4InvocationThreshold" in options[OF_EXECUTORS]
+    others = options_of(SparkSettings("x"))
+    assert "Tier4" not in others[OF_DRIVER]
+    assert OF_EXECUTORS not in others
+
+
+def test_what_passes_over_a_network_is_compressed() -> None:
+    assert options_of(SparkSettings("x", master="local[2]"))["spark.shuffle.compress"] == "false"
+    # Executors of local-cluster are processes, but on this machine.
+    assert (
+        options_of(SparkSettings("x", master="local-cluster[2,1,700]"))["spark.shuffle.compress"] == "false"
+    )
+    assert "spark.shuffle.compress" not in options_of(SparkSettings("x", master=CLUSTER))
+
+
+def test_the_users_settings_are_stronger() -> None:
+    chosen = {"spark.shuffle.compress": "true", OF_EXECUTORS: "-Xss1m"}
+    options = options_of(SparkSettings("x", many_rows=True, options=chosen))
+    assert chosen.items() <= options.items()
+
+
+def test_a_cluster_finds_the_drivers_address_by_itself() -> None:
+    assert "spark.driver.host" not in options_of(SparkSettings("x", master=CLUSTER))
+    assert options_of(SparkSettings("x"))["spark.driver.host"] == "127.0.0.1"

@@ -124,9 +124,10 @@ class SmpProcess:
         self.control_port = 0
         self.metrics_port = 0
 
-    async def connect(self, version: int = 18) -> SmpTestClient:
+    async def connect(self, version: int = 18, *, alpn: tuple[str, ...] | None = None) -> SmpTestClient:
         location = RouterLocation((HOST,), str(self.port), self._folders.fingerprint)
-        settings = DialSettings(connect_timeout=PATIENCE, versions=VersionRange(version, version))
+        versions = VersionRange(version, version)
+        settings = DialSettings(connect_timeout=PATIENCE, versions=versions, alpn=alpn)
         client = SmpTestClient(await dial_smp(RouterAddress(Scheme.SMP, location), settings))
         self.clients.append(client)
         return client

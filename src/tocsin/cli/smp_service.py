@@ -268,6 +268,16 @@ class Operator:
                 gauge("smp_open_connections", "Connections that are open now.", len(router.peers)),
                 gauge("smp_proxy_relays", "Connections to other routers now.", router.proxy.relays.open),
                 gauge(
+                    "smp_packets_waiting",
+                    "Packets of clients that NTF routers have not answered yet.",
+                    store.direct.packet_count(),
+                ),
+                gauge(
+                    "smp_ntf_router_connections",
+                    "Connections to NTF routers now.",
+                    router.outbox.forwarding.connected,
+                ),
+                gauge(
                     "smp_notifiers_waiting",
                     "Notifiers with notifications that were not delivered yet.",
                     len(store.notifiers_with_notifications()),

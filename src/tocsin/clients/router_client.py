@@ -69,6 +69,11 @@ class RouterClient:
         return self._connection.session
 
     @property
+    def certificates(self) -> tuple[bytes, ...]:
+        """Of the router, leaf first; they lead to the identity of its address."""
+        return self._connection.peer_chain
+
+    @property
     def direct(self) -> bool:
         """Whether both sides know direct notifications."""
         return is_direct(self.session.dialect)

@@ -57,6 +57,8 @@ def checked_value(section: str, name: str, value: str, where: str) -> Any:
 def _check_together(settings: SmpSettings) -> None:
     """Values that are right alone and wrong together."""
     check_operation(settings)
+    if settings.direct.retry_initial > settings.direct.retry_maximum:
+        raise ConfigError("[TOCSIN] direct_retry_initial is above direct_retry_maximum")
     for key, wish in (
         ("log_stats", settings.log_stats),
         ("prometheus_interval", settings.prometheus_interval),

@@ -28,11 +28,12 @@ from tocsin.config.setting_values import (
     unavailable,
     whole_number,
 )
+from tocsin.config.smp_direct_keys import direct_keys
 from tocsin.config.smp_settings import DAY, LOWEST_VERSION, UNRELEASED_VERSION
 
 
 class SmpKey(SettingKey):
-    """A field of SmpSettings, or `proxy.` and one of SmpProxySettings, is its setting."""
+    """A field of SmpSettings is its setting, or `proxy.` or `direct.` and one of the settings there."""
 
     __slots__ = ()
     environment_prefix = "TOCSIN_SMP_"
@@ -344,6 +345,7 @@ _TOCSIN: Final = (
         "Seconds after which the connection to a router that nobody used is closed.",
         "proxy.relay_idle",
     ),
+    *direct_keys(_own),
     _own(
         "statistics_file",
         or_off(PATH),

@@ -44,6 +44,32 @@ class SmpProxySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SmpDirectSettings:
+    """Direct notifications. NTF routers are reached through the proxy's SOCKS proxy, if there is one."""
+
+    enabled: bool = False
+    connect_timeout: float = 15.0
+    response_timeout: float = 15.0
+    answer_wait: float = 5.0
+    """So long a client waits for its NTF router's answer; then the packet is pending."""
+    retry_initial: float = 5.0
+    retry_maximum: float = 3600.0
+    keep_packets: float = 7 * DAY
+    """Packets that no NTF router took until then are dropped."""
+    max_packets: int = 100_000
+    """That wait, in all; beyond it clients are refused."""
+    max_packets_per_router: int = 10_000
+    max_ntf_routers: int = 1000
+    """Connections at a time."""
+    idle: float = 60.0
+    """A connection to an NTF router without packets is closed after so long."""
+    public_ntf_routers_only: bool = True
+    """NTF routers whose addresses are not public (loopback, private networks) are not tried."""
+    ntf_routers: tuple[str, ...] = ()
+    """Addresses that clients may name; any if there are none."""
+
+
+@dataclass(frozen=True, slots=True)
 class SmpSettings:
     """The behaviour of an SMP router. The defaults are those of the reference's executable."""
 
@@ -98,6 +124,7 @@ class SmpSettings:
     drain_seconds: float = 5.0
 
     proxy: SmpProxySettings = field(default_factory=SmpProxySettings)
+    direct: SmpDirectSettings = field(default_factory=SmpDirectSettings)
 
     # Operation
     control_port: int | None = None

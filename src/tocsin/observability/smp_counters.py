@@ -60,6 +60,23 @@ class SmpCounters:
     notifications_expired: int = counted("Notifications removed because nobody fetched them in time.")
     notification_passes: int = counted("Delivery passes that found something to deliver.")
 
+    notifications_held_back: int = counted(
+        "Messages that caused no notification because the recipient wants more important ones only."
+    )
+
+    ntf_routers_registered: int = counted("NTF routers that registered by NSRV for the first time.")
+    ntf_router_subscriptions: int = counted("Subscriptions of a whole NTF router by NSSUB.")
+    queues_associated: int = counted("Queues associated with an NTF router that accepted a packet.")
+    packets_kept: int = counted("Packets of clients taken to be forwarded to NTF routers.")
+    packets_over_limit: int = counted("Commands refused because too many packets wait.")
+    packets_accepted: int = counted("Packets that NTF routers accepted.")
+    packets_unknown_key: int = counted("Packets that NTF routers could not open.")
+    packets_bad_token: int = counted("Packets that NTF routers refused because of the token.")
+    packets_bad_queue: int = counted("Packets that NTF routers refused because of the queue.")
+    packets_unsupported: int = counted("Packets to NTF routers that do not know direct notifications.")
+    packets_dropped: int = counted("Packets given up: too old, or no room for them.")
+    packet_attempts_failed: int = counted("Attempts to forward packets that are repeated later.")
+
     proxy_requests: int = counted("PRXY commands: sessions with other routers asked for.")
     proxy_requests_own: int = counted("PRXY commands for routers of own_server_domains that were reached.")
     proxy_relays_connected: int = counted("Connections made to other routers.")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tocsin.protocol.sessions import ServiceRole
+from tocsin.stores.smp_direct import SmpDirectStore
 from tocsin.stores.smp_records import QueueRecord, ServiceRecord, StoredMessage, StoredNotification
 
 
@@ -33,6 +34,10 @@ class Association:
 
 class SmpStore(Protocol):
     """Queues with their messages, notifications and services."""
+
+    @property
+    def direct(self) -> SmpDirectStore:
+        """What direct notifications need besides; `commit` makes it durable too."""
 
     def queue_by_recipient(self, recipient_id: bytes) -> QueueRecord | None: ...
     def queue_by_sender(self, sender_id: bytes) -> QueueRecord | None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
+from tocsin.stores.smp_direct import SmpDirectStore
 from tocsin.stores.smp_records import QueueRecord, ServiceRecord, StoredMessage, StoredNotification
 
 
@@ -14,11 +15,14 @@ class StoreTotals(NamedTuple):
     messages: int
     """Markers included."""
     notifications: int
+    direct: int = 0
+    """What direct notifications add: NTF routers, minimum priorities and packets."""
 
     def __str__(self) -> str:
+        direct = f", {self.direct} records of direct notifications" if self.direct else ""
         return (
             f"{self.services} services, {self.queues} queues, {self.messages} messages, "
-            f"{self.notifications} notifications"
+            f"{self.notifications} notifications{direct}"
         )
 
 
@@ -28,6 +32,9 @@ Progress: TypeAlias = Callable[[int], None]
 
 class WholeStore(Protocol):
     """A store in memory that can be read as a whole: `stores.memory.smp_memory_store.SmpMemoryStore`."""
+
+    @property
+    def direct(self) -> SmpDirectStore: ...
 
     def services(self) -> Sequence[ServiceRecord]: ...
     def queues(self) -> Iterator[QueueRecord]: ...
@@ -39,9 +46,11 @@ class WholeStore(Protocol):
 
 
 def totals_of(store: WholeStore) -> StoreTotals:
+    direct = store.direct
     return StoreTotals(
         len(store.services()),
         store.queue_count(),
         sum(len(store.messages(queue)) for queue in store.queues_with_messages()),
         sum(len(store.notifications(notifier)) for notifier in store.notifiers_with_notifications()),
+        len(direct.ntf_routers()) + len(direct.minimum_priorities()) + direct.packet_count(),
     )

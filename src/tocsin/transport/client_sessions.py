@@ -87,6 +87,11 @@ class ClientConnection:
         self.session = session
 
     @property
+    def peer_chain(self) -> tuple[bytes, ...]:
+        """The router's certificates, leaf first; they lead to the identity of its address."""
+        return self._connection.peer_chain
+
+    @property
     def received_at(self) -> float:
         """Loop time of the last block received."""
         return self._connection.received_at

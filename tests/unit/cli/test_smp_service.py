@@ -170,7 +170,8 @@ async def test_metrics_show_the_counters(folders: SmpFolders) -> None:
         "smp_messages_sent_total",
     )
     assert {name: float(samples[name]) for name in of_interest} == dict.fromkeys(of_interest, 1.0)
-    assert samples["smp_proxy_relays"] == "0"
+    for name in ("smp_proxy_relays", "smp_packets_waiting", "smp_ntf_router_connections"):
+        assert samples[name] == "0"
 
 
 async def answers_until_the_end(client: SmpTestClient) -> list[bytes]:

@@ -15,6 +15,7 @@ from tocsin.config.smp_settings import (
     DAY,
     HIGHEST_VERSION,
     LOWEST_VERSION,
+    SmpDirectSettings,
     SmpProxySettings,
     SmpSettings,
 )
@@ -22,6 +23,7 @@ from tocsin.errors import ConfigError
 from tocsin.protocol.smp.versions import SUPPORTED
 
 Load = Callable[..., SmpSettings]
+NTF_ADDRESS = f"ntf://{'A' * 43}=@ntf.example"
 
 # Section, key, text, setting, value, a text that is wrong. None for a setting: accepted, nothing depends on it.
 ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
@@ -108,6 +110,26 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "proxy_public_relays_only", "on", "proxy.public_relays_only", True, "yes"),
     ("TOCSIN", "proxy_max_relays", "10", "proxy.max_relays", 10, "0"),
     ("TOCSIN", "proxy_relay_idle", "60", "proxy.relay_idle", 60.0, "0"),
+    ("TOCSIN", "direct_notifications", "on", "direct.enabled", True, "yes"),
+    ("TOCSIN", "direct_connect_timeout", "3", "direct.connect_timeout", 3.0, "0"),
+    ("TOCSIN", "direct_response_timeout", "4", "direct.response_timeout", 4.0, "0"),
+    ("TOCSIN", "direct_answer_wait", "0", "direct.answer_wait", 0.0, "-1"),
+    ("TOCSIN", "direct_retry_initial", "1", "direct.retry_initial", 1.0, "0"),
+    ("TOCSIN", "direct_retry_maximum", "60", "direct.retry_maximum", 60.0, "never"),
+    ("TOCSIN", "direct_keep_packets", "86400", "direct.keep_packets", DAY, "0"),
+    ("TOCSIN", "direct_max_packets", "5", "direct.max_packets", 5, "0"),
+    ("TOCSIN", "direct_max_packets_per_router", "5", "direct.max_packets_per_router", 5, "0"),
+    ("TOCSIN", "direct_max_ntf_routers", "2", "direct.max_ntf_routers", 2, "0"),
+    ("TOCSIN", "direct_idle", "10", "direct.idle", 10.0, "0"),
+    ("TOCSIN", "direct_public_ntf_routers_only", "off", "direct.public_ntf_routers_only", False, "no"),
+    (
+        "TOCSIN",
+        "direct_ntf_routers",
+        f"{NTF_ADDRESS},b.onion:443  {NTF_ADDRESS}",
+        "direct.ntf_routers",
+        (f"{NTF_ADDRESS},b.onion:443", NTF_ADDRESS),
+        NTF_ADDRESS.replace("ntf", "smp"),
+    ),
     ("TOCSIN", "database_url", "postgresql://smp@/smp", "database_url", "postgresql://smp@/smp", None),
     ("TOCSIN", "statistics_file", "/stats", "statistics_file", Path("/stats"), ""),
     ("TOCSIN", "prometheus_port", "9100", "prometheus_port", 9100, "http"),
@@ -138,8 +160,9 @@ def test_every_key_has_a_row_here() -> None:
 
 def test_every_setting_can_be_set() -> None:
     settable = {key.setting for key in SMP_KEYS}
-    fields = {*SmpSettings.__slots__} - {"proxy", "sources"}
-    assert fields | {f"proxy.{name}" for name in SmpProxySettings.__slots__} == settable - {None}
+    fields = {*SmpSettings.__slots__} - {"proxy", "direct", "sources"}
+    fields |= {f"proxy.{name}" for name in SmpProxySettings.__slots__}
+    assert fields | {f"direct.{name}" for name in SmpDirectSettings.__slots__} == settable - {None}
 
 
 def test_every_key_has_an_environment_variable_of_its_own() -> None:
@@ -229,6 +252,7 @@ def test_unknown_variable_is_refused_and_others_are_not_looked_at(load: Load) ->
         ("[TOCSIN]\nprometheus_port: 5223\n", "each must be another port"),
         ("[AUTH]\ncontrol_port_admin_password: x\ncontrol_port_user_password: x\n", "must differ"),
         ("[STORE_LOG]\nenable: off\nlog_stats: on\n", "log_stats writes files"),
+        ("[TOCSIN]\ndirect_retry_maximum: 1\n", "direct_retry_initial is above direct_retry_maximum"),
         ("[STORE_LOG]\nexpire_messages_days: 1\n[TOCSIN]\nmessage_ttl: 1\n", "one of them must go"),
     ],
 )
@@ -319,6 +343,6 @@ def test_defaults_in_a_new_file_are_true(load: Load) -> None:
         elif (entry := line.removeprefix("# ").partition(": "))[0].isidentifier() and entry[2]:
             assert load(f"{section}\n{line[2:]}\n") == default, line
             checked += 1
-    empty = ("host", "own_server_domains")
+    empty = ("host", "own_server_domains", "direct_ntf_routers")
     named = [key for key in SMP_KEYS if key.about and not key.secret and key.name not in empty]
     assert checked == len(named)

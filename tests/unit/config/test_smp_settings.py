@@ -21,3 +21,7 @@ def test_the_defaults_are_those_of_the_reference() -> None:
     assert settings.new_queues
     assert settings.accept_service_credentials
     assert settings.accept_without_alpn
+
+
+def test_direct_notifications_are_off_unless_wanted() -> None:
+    assert not SmpSettings().direct.enabled

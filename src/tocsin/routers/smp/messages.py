@@ -115,7 +115,11 @@ class Messages:
         if written.was_empty:
             task.afterwards.append(lambda: self.push_head(queue.recipient_id))
         if command.flags.notify and queue.notifier is not None:
-            self._notify(task, queue.notifier, message)
+            minimum = state.store.direct.minimum_priority(queue.notifier.notifier_id)
+            if minimum.admits(command.flags.priority):
+                self._notify(task, queue.notifier, message)
+            else:
+                state.counters.notifications_held_back += 1
         return Done()
 
     def _notify(self, task: Task, notifier: NotifierRecord, message: StoredMessage) -> None:

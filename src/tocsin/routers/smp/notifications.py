@@ -11,10 +11,12 @@ twice, with the same nonce, but they are never lost.
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tocsin.protocol.direct.smp_commands import SubscribeNotificationsAs
 from tocsin.protocol.error_codes import ErrorCode
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.router_answers import Done, Refused
@@ -182,6 +184,7 @@ class Notifiers:
             EnableNotifications: self.enable,
             DisableNotifications: self.disable,
             SubscribeNotifications: self.subscribe,
+            SubscribeNotificationsAs: self.subscribe,
             SubscribeServiceNotifications: self.subscribe_service,
         }
 
@@ -219,27 +222,32 @@ class Notifiers:
         """NSUB: the notifier goes to whoever asked last, connection or service (smp.md 8.5)."""
         queue, peer, subscriptions = task.queue, task.peer, self._state.subscriptions
         assert queue is not None
-        notifier, service = queue.notifier, task.session.service
+        notifier = queue.notifier
         if notifier is None or notifier.notifier_id != task.entity_id:
             return Refused(ErrorCode.AUTH)  # replaced by a command before this one
+        service_id = None if task.session.service is None else task.session.service.service_id
+        if isinstance(task.command, SubscribeNotificationsAs) and task.command.ntf_router_id is not None:
+            service_id = task.command.ntf_router_id
+            if peer.ntf_router_id is None or not hmac.compare_digest(service_id, peer.ntf_router_id):
+                return Refused(ErrorCode.SERVICE)
         self._state.counters.notifier_subscriptions += 1
-        if service is None:
+        if service_id is None:
             if notifier.service_id is not None:
                 self._associate(task, None)
                 subscriptions.end_for_service(notifier.service_id, notifier.notifier_id, unless=peer)
             subscriptions.subscribe_notifier(peer, notifier.notifier_id)
             return Subscribed(None)
-        served = subscriptions.subscribe_service(peer, service.service_id)
-        if notifier.service_id != service.service_id:
+        served = subscriptions.subscribe_service(peer, service_id)
+        if notifier.service_id != service_id:
             if notifier.service_id is not None:
                 subscriptions.end_for_service(notifier.service_id, notifier.notifier_id, unless=peer)
             subscriptions.end_notifier(notifier.notifier_id, unless=peer)
-            self._associate(task, service.service_id)
+            self._associate(task, service_id)
             served.add(notifier.notifier_id)
         elif not served.count:
             # Of queues associated before only the first counts, until NSUBS counts all (smp.md 8.6).
             served.add(notifier.notifier_id)
-        return Subscribed(service.service_id)
+        return Subscribed(service_id)
 
     def subscribe_service(self, task: Task) -> Response:
         """NSUBS: everything associated with the service, in one go."""

@@ -54,7 +54,15 @@ class ServiceQueues:
 class Peer:
     """State of one connection. Everything here goes when it goes."""
 
-    __slots__ = ("connection", "deliveries", "late_events", "notifiers", "service_queues", "undelivered")
+    __slots__ = (
+        "connection",
+        "deliveries",
+        "late_events",
+        "notifiers",
+        "ntf_router_id",
+        "service_queues",
+        "undelivered",
+    )
 
     def __init__(self, connection: RouterConnection) -> None:
         self.connection = connection
@@ -64,6 +72,8 @@ class Peer:
         """Notifier ids subscribed one by one."""
         self.service_queues: ServiceQueues | None = None
         """What this connection serves as a service; None if it is not subscribed as one."""
+        self.ntf_router_id: bytes | None = None
+        """The NTF router that has proved to be at the other end, in a direct session."""
         self.late_events: list[Event] = []
         """END, ENDS and DELD that wait for the next flush. Bounded by what the connection had subscribed to."""
         self.undelivered: set[bytes] = set()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from tocsin.crypto.keys import X25519PublicKey
+from tocsin.protocol.direct.queue_ids import ids_for
+from tocsin.protocol.direct.smp_commands import CreateNotifyingQueue, NtfSubscription
 from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.router_answers import Done, Refused
@@ -36,6 +37,8 @@ from tocsin.protocol.smp.recipient_commands import (
 )
 from tocsin.protocol.smp.responses import QueueCreated, QueueInspected
 from tocsin.protocol.smp.sender_commands import SecureQueueBySender, SetsSenderKey
+from tocsin.routers.smp.direct.keyless_notifiers import make_keyless_notifier
+from tocsin.routers.smp.direct.packet_outbox import PacketOutbox
 from tocsin.routers.smp.receive_services import subscribe_recipient
 from tocsin.routers.smp.work import Execute, RouterState, Task, tell_dropped
 from tocsin.stores.smp_records import NotifierRecord, QueueLink, QueueRecord, QueueStatus
@@ -44,10 +47,11 @@ ATTEMPTS: Final = 3
 """Ids are random: a collision is a wonder, three are a fault of the machine."""
 
 
-def queue_handlers(state: RouterState) -> dict[type[Command], Execute]:
-    queues = Queues(state)
+def queue_handlers(state: RouterState, outbox: PacketOutbox) -> dict[type[Command], Execute]:
+    queues = Queues(state, outbox)
     return {
         CreateQueue: queues.create,
+        CreateNotifyingQueue: queues.create,
         SecureQueue: queues.secure,
         SecureQueueBySender: queues.secure_by_sender,
         ReplaceRecipientKeys: queues.replace_recipient_keys,
@@ -58,8 +62,9 @@ def queue_handlers(state: RouterState) -> dict[type[Command], Execute]:
 
 
 class Queues:
-    def __init__(self, state: RouterState) -> None:
+    def __init__(self, state: RouterState, outbox: PacketOutbox) -> None:
         self._state = state
+        self._outbox = outbox
 
     def create(self, task: Task) -> Response:
         """NEW"""
@@ -68,21 +73,28 @@ class Queues:
         if fault := self._creation_fault(task, command):
             return Refused(fault)
         link = command.request.link if command.request is not None else None
-        for _ in range(1 if link is not None else ATTEMPTS):
+        chosen = link is not None or _direct(command) is not None
+        for _ in range(1 if chosen else ATTEMPTS):
             created = self._try_to_create(task, command, link)
             if created is not None:
                 return created
-        return Refused(ErrorCode.AUTH if link is not None else ErrorCode.INTERNAL)
+        return Refused(ErrorCode.AUTH if chosen else ErrorCode.INTERNAL)
 
     def _creation_fault(self, task: Task, command: CreateQueue) -> RouterError | None:
         settings = self._state.settings
         if not settings.new_queues or not _password_fits(settings.create_password, command.password):
             return ErrorCode.AUTH
-        link = command.request.link if command.request is not None else None
-        if link is not None and not hmac.compare_digest(link.sender_id, sender_id_for(task.corr_id)):
+        link, direct = command.request.link if command.request is not None else None, _direct(command)
+        ids = ids_for(task.corr_id)
+        if link is not None and not hmac.compare_digest(link.sender_id, ids.sender_id):
+            return CommandFault.PROHIBITED
+        if direct is not None and not hmac.compare_digest(direct.notifier_id, ids.notifier_id):
             return CommandFault.PROHIBITED
         if task.session.service is not None and command.subscription is not SubscriptionMode.SUBSCRIBE:
             return CommandFault.PROHIBITED
+        if direct is not None and not self._outbox.has_room([direct.ntf_router]):
+            self._state.counters.packets_over_limit += 1
+            return ErrorCode.QUOTA
         return None
 
     def _try_to_create(
@@ -90,13 +102,18 @@ class Queues:
     ) -> QueueCreated | None:
         state, new_id = self._state, self._state.randomness.new_id
         dh_key = state.randomness.new_dh_key()
-        notifier = None if command.notifier is None else make_notifier(state, command.notifier)
-        service = task.session.service
+        service, direct = task.session.service, _direct(command)
+        notifier = None
+        if direct is not None:
+            notifier = make_keyless_notifier(direct, state.randomness)
+        elif command.notifier is not None:
+            notifier = make_notifier(state, command.notifier)
+        chosen = link is not None or direct is not None
         queue = QueueRecord(
             recipient_id=new_id(),
             recipient_keys=(command.auth_key.der,),
             dh_secret=dh_key.agree(command.dh_key),
-            sender_id=new_id() if link is None else link.sender_id,
+            sender_id=ids_for(task.corr_id).sender_id if chosen else new_id(),
             mode=None if command.request is None else command.request.mode,
             link=None if link is None else QueueLink(link.link_id or new_id(), link.data),
             notifier=None if notifier is None else notifier[0],
@@ -108,6 +125,9 @@ class Queues:
         state.counters.queues_created += 1
         state.counters.links_set += link is not None
         state.counters.notifiers_created += notifier is not None
+        if direct is not None:
+            state.store.direct.set_minimum_priority(direct.notifier_id, direct.minimum)
+            self._outbox.associate(direct.ntf_router, direct.notifier_id, direct.packet)
         if command.subscription is SubscriptionMode.SUBSCRIBE:
             subscribe_recipient(state, task, queue)
         return QueueCreated(
@@ -180,9 +200,8 @@ class Queues:
         )
 
 
-def sender_id_for(corr_id: bytes) -> bytes:
-    """The sender id a client may choose: nobody can choose one that exists, or probe for it."""
-    return hashlib.sha3_384(corr_id).digest()[:24]
+def _direct(command: CreateQueue) -> NtfSubscription | None:
+    return command.direct if isinstance(command, CreateNotifyingQueue) else None
 
 
 def set_sender_key(state: RouterState, task: Task, command: SetsSenderKey) -> bool:

@@ -159,15 +159,13 @@ class Relays:
 
     async def _connect(self, location: RouterLocation) -> Relay | RelayFailure:
         settings = self._settings
-        hosts = location.hosts
-        if settings.required_host_mode:
-            hosts = tuple(host for host in hosts if is_onion(host) == settings.prefer_onion)
+        hosts = usable_hosts(settings, location.hosts)
         if not hosts:
             return RelayFailure(BrokerFault.HOST)
         dial = DialSettings(
             connect_timeout=settings.connect_timeout,
             proxy=True,
-            socks=_socks_proxy(settings),
+            socks=socks_proxy(settings),
             onion_first=settings.prefer_onion,
             public_only=settings.public_relays_only,
         )
@@ -213,7 +211,14 @@ async def _leave(relay: Relay) -> None:
         await relay.context.__aexit__(None, None, None)
 
 
-def _socks_proxy(settings: SmpProxySettings) -> SocksProxy | None:
+def usable_hosts(settings: SmpProxySettings, hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that may be tried."""
+    if not settings.required_host_mode:
+        return hosts
+    return tuple(host for host in hosts if is_onion(host) == settings.prefer_onion)
+
+
+def socks_proxy(settings: SmpProxySettings) -> SocksProxy | None:
     if settings.socks_proxy is None:
         return None
     host, _, port = settings.socks_proxy.rpartition(":")

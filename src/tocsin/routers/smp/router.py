@@ -23,8 +23,11 @@ from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ReceivedCommand, RefusedCommand, ServiceRole
 from tocsin.protocol.smp.proxy_commands import ForwardToRelay, RelayForwarded, RequestProxySession
-from tocsin.protocol.smp.recipient_commands import SubscribeService
+from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotifications, SubscribeService
 from tocsin.protocol.smp.sender_commands import SendMessage
+from tocsin.routers.smp.direct.notifiers import DirectNotifiers
+from tocsin.routers.smp.direct.ntf_routers import NtfRouters
+from tocsin.routers.smp.direct.packet_outbox import PacketOutbox
 from tocsin.routers.smp.forwarding import Forwarding
 from tocsin.routers.smp.links import link_handlers
 from tocsin.routers.smp.messages import Messages
@@ -33,9 +36,10 @@ from tocsin.routers.smp.peers import Peer
 from tocsin.routers.smp.proxy import Proxy
 from tocsin.routers.smp.queues import day_of, queue_handlers
 from tocsin.routers.smp.receive_services import ReceiveServices
+from tocsin.routers.smp.service_records import find_or_add_service
 from tocsin.routers.smp.verification import verify
 from tocsin.routers.smp.work import Execute, RouterState, Task
-from tocsin.stores.smp_records import QueueRecord, ServiceRecord
+from tocsin.stores.smp_records import QueueRecord
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_smp
 
@@ -77,11 +81,17 @@ class SmpRouter:
         self._identity = identity
         self.notifications = NotificationDelivery(state)
         self.messages = Messages(state, self.notifications)
+        self.outbox = PacketOutbox(state, self.notifications.added)
+        queues, notifiers = queue_handlers(state, self.outbox), Notifiers(state).handlers()
         self._handlers: dict[type[Command], Execute] = {
-            **queue_handlers(state),
+            **queues,
             **link_handlers(state),
             **self.messages.handlers(),
-            **Notifiers(state).handlers(),
+            **notifiers,
+            **DirectNotifiers(state, self.outbox).handlers(
+                disable=notifiers[DisableNotifications], delete=queues[DeleteQueue]
+            ),
+            **NtfRouters(state, identity.credentials.fingerprint).handlers(),
             RelayForwarded: Forwarding(state, self.execute).relay,
             Ping: lambda _task: Pong(),
         }
@@ -124,16 +134,8 @@ class SmpRouter:
     async def _find_service(
         self, role: ServiceRole, fingerprint: bytes, certificates: tuple[bytes, ...]
     ) -> bytes | None:
-        """One certificate has one role for ever."""
-        state = self._state
-        known = state.store.service_by_fingerprint(fingerprint)
-        if known is not None:
-            return known.service_id if known.role is role else None
-        service_id = state.randomness.new_id()
-        now = state.clock.now()
-        state.counters.services_registered += 1
-        state.store.add_service(ServiceRecord(service_id, role, certificates, fingerprint, now))
-        await state.store.commit()
+        service_id = find_or_add_service(self._state, role, fingerprint, certificates)
+        await self._state.store.commit()
         return service_id
 
     async def _serve(self, peer: Peer) -> None:
@@ -199,6 +201,9 @@ class SmpRouter:
                 block.slow.append(task)
                 continue
             response = self.execute(task) if len(tasks) == 1 else self.execute_later(task)
+            if task.answered_later is not None:
+                block.slow.append(task)
+                continue
             block.answers.append(session.response(task.corr_id, task.entity_id, response))
             block.messages += [session.response(b"", entity_id, event) for entity_id, event in task.messages]
             block.afterwards += task.afterwards
@@ -228,7 +233,10 @@ class SmpRouter:
 
     async def _run_slow(self, peer: Peer, task: Task, places: asyncio.Semaphore) -> None:
         try:
-            response = await self._slow[type(task.command)](task)
+            if task.answered_later is not None:
+                response = await task.answered_later()
+            else:
+                response = await self._slow[type(task.command)](task)
             answer = peer.session.response(task.corr_id, task.entity_id, response)
             with suppress(ConnectionLost):
                 await peer.connection.send([answer])

@@ -58,7 +58,7 @@ async def running_smp_router(
 ) -> AsyncIterator[RunningSmpRouter]:
     """Serves until the block is left; then connections are drained. The store stays the caller's."""
     versions = VersionRange(settings.lowest_version, settings.highest_version)
-    identity = RouterIdentity.create(SMP, credentials, versions)
+    identity = RouterIdentity.create(SMP, credentials, versions, direct=settings.direct.enabled)
     counters = counters or SmpCounters()
     state = RouterState(
         settings,
@@ -96,11 +96,13 @@ async def running_smp_router(
             )
             listeners.append(await stack.enter_async_context(listener))
         timers.start()
+        router.outbox.start()
         try:
             yield RunningSmpRouter(state, router, listeners)
         finally:
             # While connections can still tell: or they would be sent again.
             router.notifications.confirm(patience=0.0)
+            await router.outbox.close()
             await router.proxy.relays.close()
 
 

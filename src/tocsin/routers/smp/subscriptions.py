@@ -139,8 +139,9 @@ class Subscriptions:
             if self._notifiers.get(notifier_id) is peer:
                 del self._notifiers[notifier_id]
         service = peer.session.service
-        if service is not None and self._services.get(service.service_id) is peer:
-            del self._services[service.service_id]
+        for service_id in (None if service is None else service.service_id, peer.ntf_router_id):
+            if service_id is not None and self._services.get(service_id) is peer:
+                del self._services[service_id]
         self.told.discard(peer)
 
     def tell_later(self, peer: Peer, event: Event) -> None:

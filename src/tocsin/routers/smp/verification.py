@@ -12,6 +12,7 @@ from tocsin.crypto.keys import (
     AuthPublicKey,
     auth_key_from_der,
 )
+from tocsin.protocol.direct.smp_commands import RegisterNtfRouter, SubscribeNtfRouter
 from tocsin.protocol.error_codes import Blocked, ErrorCode, RouterError
 from tocsin.protocol.messages import Command, ServiceSigning
 from tocsin.protocol.ping import Ping
@@ -26,12 +27,20 @@ from tocsin.protocol.smp.sender_commands import (
     SendMessage,
 )
 from tocsin.protocol.smp.services import service_fault
+from tocsin.routers.smp.direct.keyless_notifiers import is_keyless
 from tocsin.routers.smp.peers import Peer
 from tocsin.routers.smp.work import Task
-from tocsin.stores.smp_records import QueueRecord
+from tocsin.stores.smp_records import NotifierRecord, QueueRecord
 from tocsin.stores.smp_store import SmpStore
 
-_WITHOUT_QUEUE: Final = (Ping, RequestProxySession, ForwardToRelay, RelayForwarded)
+_WITHOUT_QUEUE: Final = (
+    Ping,
+    RequestProxySession,
+    ForwardToRelay,
+    RelayForwarded,
+    RegisterNtfRouter,
+    SubscribeNtfRouter,
+)
 _ALSO_WHEN_BLOCKED: Final = (SuspendQueue, DeleteQueue, SubscribeNotifications, SendMessage)
 """SEND looks at the block itself, after the size of the message."""
 
@@ -49,7 +58,7 @@ def verify(
             return ErrorCode.AUTH
     if fault := service_fault(received, session.service):
         return fault
-    if not _authorized(session, received, queue):
+    if not _authorized(store, session, received, queue):
         return ErrorCode.AUTH
     if (
         queue is not None
@@ -84,7 +93,9 @@ def _find_queue(store: SmpStore, received: ReceivedCommand) -> QueueRecord | Non
             return store.queue_by_recipient(received.entity_id)
 
 
-def _authorized(session: RouterSession, received: ReceivedCommand, queue: QueueRecord | None) -> bool:
+def _authorized(
+    store: SmpStore, session: RouterSession, received: ReceivedCommand, queue: QueueRecord | None
+) -> bool:
     command = received.command
     match command:
         case CreateQueue():
@@ -99,7 +110,11 @@ def _authorized(session: RouterSession, received: ReceivedCommand, queue: QueueR
         case SubscribeNotifications():
             assert queue is not None
             assert queue.notifier is not None
-            return session.verifies(received, _key(queue.notifier.key))
+            return _may_subscribe(session, received, queue.notifier)
+        case RegisterNtfRouter():
+            return session.verifies(received, command.credentials.auth_key)
+        case SubscribeNtfRouter():
+            return _is_ntf_router(store, session, received)
         case _ if queue is None:
             return True
         case _:
@@ -113,6 +128,22 @@ def _may_send(session: RouterSession, received: ReceivedCommand, queue: QueueRec
             session.pretend_to_verify(received)
         return not received.auth
     return bool(received.auth) and session.verifies(received, _key(queue.sender_key))
+
+
+def _may_subscribe(session: RouterSession, received: ReceivedCommand, notifier: NotifierRecord) -> bool:
+    """A notifier of direct notifications has no key, and looks as if it did not exist."""
+    if is_keyless(notifier):
+        session.pretend_to_verify(received)
+        return False
+    return session.verifies(received, _key(notifier.key))
+
+
+def _is_ntf_router(store: SmpStore, session: RouterSession, received: ReceivedCommand) -> bool:
+    record = store.direct.ntf_router(received.entity_id)
+    if record is None or record.auth_key is None:
+        session.pretend_to_verify(received)
+        return False
+    return session.verifies(received, _key(record.auth_key))
 
 
 def _verifies_any(session: RouterSession, received: ReceivedCommand, keys: tuple[bytes, ...]) -> bool:

@@ -51,6 +51,8 @@ class Task:
     """To this connection, behind the answers of the block."""
     afterwards: list[Callable[[], None]] = field(default_factory=list)
     """To others, before the answers."""
+    answered_later: Callable[[], Awaitable[Response]] | None = None
+    """Set by a command that is executed and whose answer has to wait: this gives it, when all is on disk."""
     following: Callable[[], Awaitable[None]] | None = None
     """To this connection, after the answer of a command that takes its time."""
 

@@ -15,10 +15,17 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tocsin.errors import StoreError
 from tocsin.stores.memory.log_files import AppendOnlyFile
+
+
+class PendingWrite(Protocol):
+    """What waits for one file."""
+
+    def write(self) -> None:
+        """In the thread of the commits. Raises StoreError."""
 
 
 class _Batch(NamedTuple):
@@ -26,6 +33,13 @@ class _Batch(NamedTuple):
     lines: list[bytes]
     is_last: bool = False
     """The file is closed after it."""
+
+    def write(self) -> None:
+        if self.lines:
+            self.lines.append(b"")
+            self.file.append(b"\n".join(self.lines))
+        if self.is_last:
+            self.file.close()
 
 
 class GroupCommit:
@@ -92,13 +106,17 @@ class GroupCommit:
         if self._change_log is not None:
             self._change_log.close()
 
-    def _start_write(self) -> asyncio.Event:
-        batches = [_Batch(self._store_log, self._store_lines), *self._retired]
+    def _take_writes(self) -> list[PendingWrite]:
+        """All that waits, in the order of writing. For stores with more files, which call it too."""
+        batches: list[PendingWrite] = [_Batch(self._store_log, self._store_lines), *self._retired]
         if self._change_log is not None:
             batches.append(_Batch(self._change_log, self._change_lines))
         self._store_lines, self._change_lines, self._retired = [], [], []
-        upto = self._appended
-        write = asyncio.get_running_loop().run_in_executor(self._thread, _write_batches, batches)
+        return batches
+
+    def _start_write(self) -> asyncio.Event:
+        writes, upto = self._take_writes(), self._appended
+        write = asyncio.get_running_loop().run_in_executor(self._thread, _write_all, writes)
         ended = self._write_ended = asyncio.Event()
 
         def written(done: asyncio.Future[None]) -> None:
@@ -116,10 +134,6 @@ class GroupCommit:
         return ended
 
 
-def _write_batches(batches: list[_Batch]) -> None:
-    for file, lines, is_last in batches:
-        if lines:
-            lines.append(b"")
-            file.append(b"\n".join(lines))
-        if is_last:
-            file.close()
+def _write_all(writes: list[PendingWrite]) -> None:
+    for each in writes:
+        each.write()

@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeVar
 
 from tocsin.stores.memory.log_fields import BadLogLine
 from tocsin.stores.memory.log_files import AppendOnlyFile, read_lines
+from tocsin.stores.memory.smp_direct_log import DirectChange, decode_direct_line
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.memory.smp_message_log import (
     MessageChange,
@@ -22,11 +23,11 @@ from tocsin.stores.memory.smp_message_log import (
     decode_notification_line,
 )
 from tocsin.stores.memory.smp_store_log import AddService, CreateQueue, StoreLogRecord, decode_store_log_line
-from tocsin.stores.memory.store_folder import MESSAGE_LOG, NOTIFICATION_LOG, change_logs
+from tocsin.stores.memory.store_folder import DIRECT_LOG, MESSAGE_LOG, NOTIFICATION_LOG, change_logs
 
 logger = logging.getLogger(__name__)
 
-R = TypeVar("R", bound=StoreLogRecord | MessageChange)
+R = TypeVar("R", bound=StoreLogRecord | MessageChange | DirectChange)
 T = TypeVar("T")
 
 
@@ -89,6 +90,14 @@ class LogReader:
         self._restore(folder / NOTIFICATION_LOG, decode_notification_line)
         changes = sum(self._restore(part, decode_change_line) for part in change_logs(folder))
         return changes > 0 or self._report.broken > broken
+
+    def read_direct_log(self, folder: Path) -> bool:
+        """Whether all of its lines are still true: none that another undid, or whose queue is gone."""
+        broken, direct = self._report.broken, self._store.direct
+        records = list(self._records(folder / DIRECT_LOG, decode_direct_line))
+        restored = [direct.restore(record) for record in records]
+        kept = len(direct.ntf_routers()) + len(direct.minimum_priorities()) + direct.packet_count()
+        return all(restored) and len(records) == kept and self._report.broken == broken
 
     def count(self) -> None:
         """Completes the report."""

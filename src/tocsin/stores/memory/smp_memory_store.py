@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.stores.memory.queue_differences import queue_changes
 from tocsin.stores.memory.queue_index import QueueIndex
+from tocsin.stores.memory.smp_direct_log import DIRECT_CHANGES, DirectChange
+from tocsin.stores.memory.smp_direct_table import SmpDirectTable
 from tocsin.stores.memory.smp_message_log import (
     MessageAdded,
     MessageChange,
@@ -24,11 +26,13 @@ from tocsin.stores.memory.smp_store_log import (
 from tocsin.stores.smp_records import QueueRecord, ServiceRecord, StoredMessage, StoredNotification
 from tocsin.stores.smp_store import Association, Written
 
+StoreChange: TypeAlias = StoreLogRecord | MessageChange | DirectChange
+
 
 class Journal(Protocol):
     """Where changes go to become durable."""
 
-    def append(self, change: StoreLogRecord | MessageChange) -> None:
+    def append(self, change: StoreChange) -> None:
         """Takes note of a change that was made in memory. Never fails: `commit` tells."""
 
     @property
@@ -44,7 +48,7 @@ class NoJournal:
 
     uncommitted = False
 
-    def append(self, change: StoreLogRecord | MessageChange) -> None:
+    def append(self, change: StoreChange) -> None:
         pass
 
     async def commit(self) -> None:
@@ -65,6 +69,11 @@ class SmpMemoryStore:
         # At most quota + 1 messages each, so a list serves as well as a deque and takes a tenth of the memory.
         self._messages: Final[dict[bytes, list[StoredMessage]]] = {}
         self._notifications: Final[dict[bytes, dict[bytes, StoredNotification]]] = {}
+        self.direct: Final = SmpDirectTable(
+            has_service=self._services.__contains__,
+            has_notifier=self._queues.has_notifier,
+            append=lambda change: self._journal.append(change),
+        )
 
     def keep_in(self, journal: Journal) -> None:
         """From now on changes go to this journal."""
@@ -118,7 +127,7 @@ class SmpMemoryStore:
         if not self._queues.replace(old, queue):
             return False
         if old.notifier is not None and not self._queues.has_notifier(old.notifier.notifier_id):
-            self._notifications.pop(old.notifier.notifier_id, None)
+            self._forget_notifier(old.notifier.notifier_id)
         for change in changes:
             self._journal.append(change)
         return True
@@ -129,9 +138,13 @@ class SmpMemoryStore:
             return
         self._queues.remove(queue)
         if queue.notifier is not None:
-            self._notifications.pop(queue.notifier.notifier_id, None)
+            self._forget_notifier(queue.notifier.notifier_id)
         self._messages.pop(recipient_id, None)
         self._journal.append(DeleteQueue(recipient_id))
+
+    def _forget_notifier(self, notifier_id: bytes) -> None:
+        self._notifications.pop(notifier_id, None)
+        self.direct.forget_notifier(notifier_id)
 
     # Services
 
@@ -252,11 +265,13 @@ class SmpMemoryStore:
 
     # What the files hold
 
-    def restore(self, change: StoreLogRecord | MessageChange) -> bool:
+    def restore(self, change: StoreChange) -> bool:
         """Makes a change that was read from a log. A change of messages or notifications may be made twice.
 
         False if it has no object here, such as a message of a queue that was deleted later.
         """
+        if isinstance(change, DIRECT_CHANGES):
+            return self.direct.restore(change)
         match change:
             case MessageAdded(recipient_id, message):
                 return self._restore_message(recipient_id, message)
@@ -308,3 +323,4 @@ class SmpMemoryStore:
         assert all(self._messages.values())
         assert all(self._queues.has_notifier(notifier_id) for notifier_id in self._notifications)
         assert all(self._notifications.values())
+        self.direct.check()

@@ -6,6 +6,7 @@ smp-server-ntfs.log         notifications at the last snapshot
 smp-server-changes.log      ours: messages and notifications since the snapshot; gone after a graceful stop
 smp-server-changes.log.N    older parts of it, while a snapshot is being written
 smp-server-changes.base     ours: on which snapshots the changes build (`snapshot_base`); gone after a graceful stop
+smp-server-direct.log       ours: what direct notifications add (`smp_direct_log`); compact at start and when needed
 smp-server.lock             ours: locked while a router runs
 *.broken                    lines that could not be read, if it was asked to go on without them
 *.<time>Z                   the store log before it was made compact; logs that were set aside
@@ -36,16 +37,19 @@ from tocsin.stores.memory.log_files import (
     cut_torn_line,
     remove,
     rename,
+    replace_lines,
     sync_folder,
     write_lines,
 )
 from tocsin.stores.memory.log_reading import LogReader, StartReport
+from tocsin.stores.memory.smp_direct_log import direct_lines, direct_records
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.memory.snapshot_base import SnapshotBase
 from tocsin.stores.memory.snapshots import Snapshot
 from tocsin.stores.memory.store_folder import (
     CHANGE_BASE,
     CHANGE_LOG,
+    DIRECT_LOG,
     LOCK,
     SNAPSHOTS,
     STORE_LOG,
@@ -113,6 +117,7 @@ def read_smp_store(
         start = start_of(folder / STORE_LOG)
         reader.read_store_log(start if start.exists() else folder / STORE_LOG)
         reader.read_messages(folder)
+        reader.read_direct_log(folder)
         reader.count()
         return store, report
     finally:
@@ -135,6 +140,9 @@ def _open_locked(
     else:
         base = None
         remove(folder / CHANGE_BASE)
+    report.torn_bytes += cut_torn_line(folder / DIRECT_LOG)
+    if not reader.read_direct_log(folder):
+        replace_lines(folder / DIRECT_LOG, direct_lines(store.direct))
     change_log = AppendOnlyFile(folder / CHANGE_LOG) if base is not None else None
     journal = ChangeJournal(AppendOnlyFile(folder / STORE_LOG), change_log)
     sync_folder(folder)
@@ -219,8 +227,12 @@ class StoreFiles:
 
     async def maintain(self, limit: int = CHANGE_LOG_LIMIT) -> bool:
         """To be called every now and then. Saves if the changes log has outgrown `limit` and the last snapshot, so
-        that it takes no more than about twice the space of what it describes. Says whether it did.
+        that it takes no more than about twice the space of what it describes. Says whether it did. The log of direct
+        notifications is treated alike.
         """
+        if self._journal.direct_log_outgrown:
+            self._journal.replace_direct_log(direct_records(self._store.direct))
+            await self._store.commit()
         if self._saving.locked() or self._journal.change_log_bytes < max(limit, self._snapshot_bytes):
             return False
         await self.save()

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from tocsin.errors import StoreError
 from tocsin.stores.memory.log_files import FolderLock, replace_lines
+from tocsin.stores.memory.smp_direct_log import direct_lines
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.memory.smp_store_files import read_smp_store
 from tocsin.stores.memory.snapshots import Snapshot
 from tocsin.stores.memory.store_folder import (
+    DIRECT_LOG,
     LOCK,
     MESSAGE_LOG,
     NOTIFICATION_LOG,
@@ -28,19 +30,25 @@ def require_empty_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise StoreError(f"{folder} is not a folder")
     store_log = folder / STORE_LOG
-    logs = [store_log, start_of(store_log), *(folder / name for name in SNAPSHOTS), *change_logs(folder)]
+    others = (*SNAPSHOTS, DIRECT_LOG)
+    logs = [store_log, start_of(store_log), *(folder / name for name in others), *change_logs(folder)]
     if found := [path.name for path in logs if has_content(path)]:
         raise StoreError(f"{folder} has a store already ({', '.join(found)}): nothing is overwritten")
 
 
 def fill_folder(folder: Path, store: SmpMemoryStore, progress: Progress) -> None:
-    """Writes the logs as the reference does, the store log last: until then there is no store. Raises StoreError."""
+    """Writes the logs as the reference does, and ours of direct notifications if there are any, the store log last:
+
+    until then there is no store. Raises StoreError.
+    """
     require_empty_folder(folder)
     lock = FolderLock(folder / LOCK)
     try:
         snapshot = Snapshot.of(store)
         replace_lines(folder / MESSAGE_LOG, _counted(snapshot.message_lines(), progress))
         replace_lines(folder / NOTIFICATION_LOG, _counted(snapshot.notification_lines(), progress))
+        if totals_of(store).direct:
+            replace_lines(folder / DIRECT_LOG, _counted(direct_lines(store.direct), progress))
         replace_lines(folder / STORE_LOG, _counted(compact_lines(store), progress))
     finally:
         lock.release()

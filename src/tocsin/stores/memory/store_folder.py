@@ -11,6 +11,7 @@ MESSAGE_LOG: Final = "smp-server-messages.log"
 NOTIFICATION_LOG: Final = "smp-server-ntfs.log"
 CHANGE_LOG: Final = "smp-server-changes.log"
 CHANGE_BASE: Final = "smp-server-changes.base"
+DIRECT_LOG: Final = "smp-server-direct.log"
 LOCK: Final = "smp-server.lock"
 
 SNAPSHOTS: Final = (MESSAGE_LOG, NOTIFICATION_LOG)

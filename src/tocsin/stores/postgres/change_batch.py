@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from asyncpg import Connection, Record
 
+from tocsin.stores.postgres.smp_direct_rows import PendingDirectChanges
 from tocsin.stores.postgres.smp_rows import (
     INSERT_MESSAGES,
     UPSERT_NOTIFICATIONS,
@@ -74,6 +75,8 @@ class ChangeBatch:
     removed_notifications: Sequence[Row]
     messages: Sequence[Row]
     notifications: Sequence[Row]
+    direct: Sequence[tuple[str, Sequence[Row]]]
+    """What direct notifications add: statements with their rows."""
 
     def statements(self) -> Iterator[tuple[str, Sequence[Sequence[object]]]]:
         """Each with its arguments: one array for each column."""
@@ -87,6 +90,7 @@ class ChangeBatch:
             (_DELETE_NOTIFICATIONS, self.removed_notifications),
             (INSERT_MESSAGES, self.messages),
             (UPSERT_NOTIFICATIONS, self.notifications),
+            *self.direct,
         ):
             for start in range(0, len(rows), ROWS_PER_STATEMENT):
                 yield statement, list(zip(*rows[start : start + ROWS_PER_STATEMENT], strict=True))
@@ -115,6 +119,7 @@ class PendingChanges:
         self._removed_messages: dict[bytes, dict[bytes, None]] = {}
         self._notifications: dict[bytes, dict[bytes, int]] = {}
         self._removed_notifications: dict[tuple[bytes, bytes], None] = {}
+        self.direct = PendingDirectChanges()
 
     def take(self, change: Change) -> None:
         _TAKERS[change.tag](self, change)
@@ -180,6 +185,7 @@ class PendingChanges:
                 for position, message in added.values()
             ],
             list(self._notification_rows()),
+            self.direct.statements(),
         )
         self._forget()
         return batch
@@ -223,4 +229,8 @@ _TAKERS: Final[dict[bytes, Callable[[PendingChanges, Any], None]]] = {
     b"R": PendingChanges.message_removed,
     b"N": PendingChanges.notification_added,
     b"D": PendingChanges.notification_removed,
+    b"NTF_ROUTER": lambda pending, change: pending.direct.router_set(change),
+    b"PRIORITY": lambda pending, change: pending.direct.minimum_set(change),
+    b"PACKET": lambda pending, change: pending.direct.packet_added(change),
+    b"DONE": lambda pending, change: pending.direct.packet_removed(change),
 }

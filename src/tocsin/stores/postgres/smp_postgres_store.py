@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeVar
 from tocsin.stores.postgres.change_batch import PendingChanges
 from tocsin.stores.postgres.database_session import DatabaseSession
 from tocsin.stores.postgres.postgres_journal import PostgresJournal
+from tocsin.stores.postgres.smp_direct_rows import read_direct_tables
 from tocsin.stores.postgres.smp_rows import (
     SELECT_MESSAGES,
     SELECT_NOTIFICATIONS,
@@ -160,4 +161,7 @@ async def read_database(session: DatabaseSession, store: SmpStore, report: Start
     held = sum(len(store.notifications(n)) for n in store.notifiers_with_notifications())
     report.skipped += report.notifications - held
     report.notifications = held
+    report.skipped += await read_direct_tables(
+        session, store.direct, has_service=lambda service_id: store.service(service_id) is not None
+    )
     return last_position

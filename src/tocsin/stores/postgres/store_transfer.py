@@ -11,6 +11,7 @@ from asyncpg import Connection, Record
 from tocsin.errors import StoreError
 from tocsin.stores.postgres.change_batch import ROWS_PER_STATEMENT
 from tocsin.stores.postgres.database_session import DatabaseSession
+from tocsin.stores.postgres.smp_direct_rows import copied_rows
 from tocsin.stores.postgres.smp_postgres_store import LOCK_WAIT, StartReport, read_database
 from tocsin.stores.postgres.smp_rows import (
     INSERT_MESSAGES,
@@ -28,7 +29,9 @@ from tocsin.stores.transfers import Progress, StoreTotals, WholeStore, totals_of
 
 _TOTALS: Final = """
     SELECT (SELECT count(*) FROM tocsin_smp.services), (SELECT count(*) FROM tocsin_smp.queues),
-        (SELECT count(*) FROM tocsin_smp.messages), (SELECT count(*) FROM tocsin_smp.notifications)
+        (SELECT count(*) FROM tocsin_smp.messages), (SELECT count(*) FROM tocsin_smp.notifications),
+        (SELECT count(*) FROM tocsin_smp.ntf_routers) + (SELECT count(*) FROM tocsin_smp.minimum_priorities)
+            + (SELECT count(*) FROM tocsin_smp.packets)
 """
 
 S = TypeVar("S", bound=SmpStore)
@@ -86,6 +89,7 @@ class _Copy:
             (UPSERT_QUEUES, map(queue_row, self._store.queues())),
             (INSERT_MESSAGES, self._message_rows()),
             (UPSERT_NOTIFICATIONS, self._notification_rows()),
+            *copied_rows(self._store.direct),
         ):
             while some := list(islice(rows, ROWS_PER_STATEMENT)):
                 await connection.execute(statement, *zip(*some, strict=True))

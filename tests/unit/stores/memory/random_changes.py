@@ -20,21 +20,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from tocsin.stores.memory.smp_memory_store import Journal, SmpMemoryStore
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.direct.priorities import MinimumPriority
+from tocsin.stores.memory import smp_direct_file
+from tocsin.stores.memory.smp_memory_store import Journal, SmpMemoryStore, StoreChange
 from tocsin.stores.memory.smp_message_log import (
     MessageAdded,
-    MessageChange,
     MessageRemoved,
     NotificationAdded,
     NotificationRemoved,
     encode_change_line,
 )
 from tocsin.stores.memory.smp_store_files import StoreFiles, open_smp_store
-from tocsin.stores.memory.smp_store_log import StoreLogRecord
+from tocsin.stores.smp_direct import WaitingPacket
 from tocsin.stores.smp_records import NotifierRecord, QueueRecord, StoredMessage, StoredNotification
 
 WORKERS: Final = 4
 QUEUES: Final = 10
+NTF_ROUTER: Final = RouterLocation(("ntf.example",), "", bytes(32))
 MESSAGE_CHANGES: Final = (MessageAdded, MessageRemoved, NotificationAdded, NotificationRemoved)
 
 
@@ -45,7 +48,7 @@ class Recorder:
         self.journal = journal
         self.lines: list[bytes] = []
 
-    def append(self, change: StoreLogRecord | MessageChange) -> None:
+    def append(self, change: StoreChange) -> None:
         is_message = isinstance(change, MESSAGE_CHANGES)
         self.lines.append(encode_change_line(change) if is_message else change.encode())  # type: ignore[arg-type]
         self.journal.append(change)
@@ -72,7 +75,7 @@ def change_something(store: SmpMemoryStore, own: list[bytes], worker: int, chanc
     queue_id = chance.choice(own)
     found = store.queue_by_recipient(queue_id)
     assert found is not None
-    match chance.randrange(12):
+    match chance.randrange(15):
         case 0:
             store.delete_queue(queue_id)
             own.remove(queue_id)
@@ -88,6 +91,15 @@ def change_something(store: SmpMemoryStore, own: list[bytes], worker: int, chanc
         case 8 if found.notifier is not None:
             for notification in store.notifications(found.notifier.notifier_id)[:1]:
                 store.remove_notification(found.notifier.notifier_id, notification.nonce)
+        case 12 if found.notifier is not None:
+            minimum = chance.choice(list(MinimumPriority))
+            store.direct.set_minimum_priority(found.notifier.notifier_id, minimum)
+        case 13 if found.notifier is not None:
+            nid, pid = found.notifier.notifier_id, chance.randbytes(24)
+            store.direct.add_packet(WaitingPacket(pid, 17, NTF_ROUTER, nid, chance.randbytes(448)))
+        case 14 if found.notifier is not None:
+            if (waiting := store.direct.packet_of(found.notifier.notifier_id)) is not None:
+                store.direct.remove_packet(waiting.packet_id)
         case _:
             message = StoredMessage(chance.randbytes(24), 17, True, chance.randbytes(chance.randrange(200)))
             store.write_message(queue_id, message, 5)
@@ -111,10 +123,12 @@ async def work(worker: int, store: SmpMemoryStore, recorder: Recorder, chance: r
 async def save(files: StoreFiles) -> None:
     while True:
         await files.save()
+        await files.maintain()  # the log of direct notifications
         await asyncio.sleep(0.02)
 
 
 async def main(folder: Path, seed: int) -> None:
+    smp_direct_file.LEAST_BYTES = 0  # type: ignore[misc]
     store, files = open_smp_store(folder, now=time.time())
     recorder = Recorder(files._journal)
     store.keep_in(recorder)

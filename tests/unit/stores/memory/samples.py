@@ -9,9 +9,11 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.queue_modes import LinkData, QueueMode
+from tocsin.stores.smp_direct import WaitingPacket
 from tocsin.stores.smp_records import (
     NotifierRecord,
     QueueLink,
@@ -88,3 +90,13 @@ messages: Final[SearchStrategy[StoredMessage]] = st.builds(
     StoredMessage, ids, times, st.booleans(), datas
 ) | st.builds(StoredMessage, ids, times, st.just(False), st.none())
 notifications: Final = st.builds(StoredNotification, ids, times, ids, keys)
+
+
+def a_location(host: str = "ntf.example", port: str = "") -> RouterLocation:
+    return RouterLocation((host, "abc.onion"), port, some_bytes(32))
+
+
+def a_packet(
+    location: RouterLocation, notifier_id: bytes | None = None, created_at: int = 17
+) -> WaitingPacket:
+    return WaitingPacket(some_bytes(24), created_at, location, notifier_id, some_bytes(448))

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,18 +17,23 @@ import pytest
 from tests.unit.stores.memory.random_changes import MESSAGE_CHANGES, WORKERS, worker_of
 from tests.unit.stores.memory.test_smp_store_files import abandon, opened
 from tocsin.stores.memory.log_fields import BadLogLine
-from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
+from tocsin.stores.memory.smp_direct_log import (
+    DIRECT_CHANGES,
+    MinimumPrioritySet,
+    PacketAdded,
+    decode_direct_line,
+)
+from tocsin.stores.memory.smp_memory_store import SmpMemoryStore, StoreChange
 from tocsin.stores.memory.smp_message_log import (
     MessageAdded,
-    MessageChange,
     NotificationAdded,
     decode_change_line,
 )
-from tocsin.stores.memory.smp_store_log import CreateQueue, StoreLogRecord, decode_store_log_line
+from tocsin.stores.memory.smp_store_log import CreateQueue, decode_store_log_line
 
 ROUNDS: Final = 10
 REPOSITORY: Final = Path(__file__).parents[4]
-Change = StoreLogRecord | MessageChange
+Change = StoreChange
 State = dict[bytes, tuple[Change, ...]]
 """What makes each queue, with its messages and notifications."""
 
@@ -39,7 +45,10 @@ def state_of(store: SmpMemoryStore) -> State:
         messages = [MessageAdded(rid, message) for message in store.messages(rid)]
         nid = queue.notifier.notifier_id if queue.notifier is not None else b""
         notifications = [NotificationAdded(nid, notification) for notification in store.notifications(nid)]
-        state[rid] = (CreateQueue(queue), *messages, *notifications)
+        minimum = MinimumPrioritySet(nid, store.direct.minimum_priority(nid))
+        waiting = store.direct.packet_of(nid)
+        packets = [] if waiting is None else [PacketAdded(waiting)]
+        state[rid] = (CreateQueue(queue), *messages, *notifications, minimum, *packets)
     return state
 
 
@@ -51,19 +60,26 @@ def after(state: State, changes: Iterable[Change]) -> State:
 
 
 def possible_states(committed: State, begun: list[Change]) -> Iterator[State]:
-    """After a crash any first part of the lines for each of the two files may be there."""
-    queue_changes = [change for change in begun if not isinstance(change, MESSAGE_CHANGES)]
-    message_changes = [change for change in begun if isinstance(change, MESSAGE_CHANGES)]
-    for queue_count in range(len(queue_changes) + 1):
-        for message_count in range(len(message_changes) + 1):
-            yield after(committed, [*queue_changes[:queue_count], *message_changes[:message_count]])
+    """After a crash any first part of the lines for each of the three files may be there."""
+    queue_changes, message_changes, direct_changes = [], [], []
+    for change in begun:
+        if isinstance(change, MESSAGE_CHANGES):
+            message_changes.append(change)
+        elif isinstance(change, DIRECT_CHANGES):
+            direct_changes.append(change)
+        else:
+            queue_changes.append(change)
+    parts = [range(len(changes) + 1) for changes in (queue_changes, message_changes, direct_changes)]
+    for queues, messages, direct in itertools.product(*parts):
+        found = [*queue_changes[:queues], *message_changes[:messages], *direct_changes[:direct]]
+        yield after(committed, found)
 
 
 def decoded(line: bytes) -> Change:
-    try:
-        return decode_change_line(line)
-    except BadLogLine:
-        return decode_store_log_line(line)
+    for decode in (decode_change_line, decode_direct_line):
+        with suppress(BadLogLine):
+            return decode(line)
+    return decode_store_log_line(line)
 
 
 def output_until_killed(folder: Path, seed: int, commits: int) -> list[bytes]:

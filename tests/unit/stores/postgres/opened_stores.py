@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from tocsin.stores.memory.smp_direct_log import direct_lines
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.postgres.smp_postgres_store import PostgresStore, open_postgres_smp_store
 
@@ -30,6 +31,7 @@ def contents(store: SmpMemoryStore) -> dict[str, Any]:
         "services": {service.service_id: service for service in store.services()},
         "messages": {q: store.messages(q) for q in store.queues_with_messages()},
         "notifications": {n: store.notifications(n) for n in store.notifiers_with_notifications()},
+        "direct": sorted(direct_lines(store.direct)),
     }
 
 

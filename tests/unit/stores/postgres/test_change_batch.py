@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.stores.memory.samples import QUOTA, a_message, a_notification, a_notifier, a_queue
-from tocsin.stores.memory import smp_message_log, smp_store_log
+from tocsin.stores.memory import smp_direct_log, smp_message_log, smp_store_log
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.postgres import change_batch
 from tocsin.stores.postgres.change_batch import Change, PendingChanges
@@ -41,7 +41,7 @@ def pending(store: SmpMemoryStore) -> PendingChanges:
 
 
 def test_every_kind_of_change_is_known() -> None:
-    told = smp_store_log._RECORDS.keys() | smp_message_log._CHANGES.keys()
+    told = smp_store_log._RECORDS.keys() | smp_message_log._CHANGES.keys() | smp_direct_log._KINDS.keys()
     assert change_batch._TAKERS.keys() == told
 
 

@@ -8,18 +8,36 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.unit.stores.memory.samples import a_link, a_message, a_notification, a_notifier, a_queue, a_service
+from tests.unit.stores.memory.samples import (
+    a_link,
+    a_location,
+    a_message,
+    a_notification,
+    a_notifier,
+    a_packet,
+    a_queue,
+    a_service,
+)
 from tests.unit.stores.postgres.opened_stores import contents, opened, stored
 from tocsin.errors import StoreError
+from tocsin.protocol.addresses import Scheme
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.protocol.smp.queue_modes import QueueMode
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.memory.smp_store_files import read_smp_store
 from tocsin.stores.memory.store_export import fill_folder
-from tocsin.stores.memory.store_folder import CHANGE_LOG, MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG
+from tocsin.stores.memory.store_folder import (
+    CHANGE_LOG,
+    DIRECT_LOG,
+    MESSAGE_LOG,
+    NOTIFICATION_LOG,
+    STORE_LOG,
+)
 from tocsin.stores.postgres import change_batch, store_transfer
 from tocsin.stores.postgres.database_session import SchemaInUse
 from tocsin.stores.postgres.store_transfer import fill_database, read_whole_database, require_empty_database
+from tocsin.stores.smp_direct import NtfRouterRecord
 from tocsin.stores.smp_records import QueueStatus
 from tocsin.stores.transfers import StoreTotals, totals_of
 
@@ -75,6 +93,52 @@ async def test_round_trip_over_logs_and_database_gives_the_same_lines(url: str, 
         lines = [(folder / log).read_bytes().splitlines() for folder in (first, second)]
         assert lines[0]
         assert sorted(lines[0]) == sorted(lines[1])
+
+
+def with_direct_notifications(store: SmpMemoryStore) -> SmpMemoryStore:
+    """Three records of them."""
+    [service], [notifier] = store.services(), store.notifiers_with_notifications()
+    store.direct.set_ntf_router(NtfRouterRecord(service.service_id, a_location(), b"key", 17))
+    store.direct.set_minimum_priority(notifier, MinimumPriority.OFF)
+    store.direct.add_packet(a_packet(a_location(), notifier))
+    return store
+
+
+async def test_what_direct_notifications_add_is_copied_too(url: str, tmp_path: Path) -> None:
+    store = with_direct_notifications(a_store())
+    assert str(totals_of(store)).endswith(", 2 notifications, 3 records of direct notifications")
+    told: list[int] = []
+    await fill_database(url, store, told.append)
+    assert sum(told) == sum(totals_of(store))
+    back = await read_whole_database(url, SmpMemoryStore())
+    assert contents(back) == contents(store)
+    told.clear()
+    fill_folder(tmp_path, back, told.append)
+    assert sum(told) == sum(totals_of(store))
+    assert contents(read_smp_store(tmp_path)[0]) == contents(store)
+    assert await stored(url) == contents(store)
+
+
+async def test_a_store_without_direct_notifications_gets_no_log_of_them(tmp_path: Path) -> None:
+    fill_folder(tmp_path, a_store(), no_progress)
+    assert not (tmp_path / DIRECT_LOG).exists()
+
+
+async def test_records_of_direct_notifications_without_a_queue_are_not_lost_in_silence(url: str) -> None:
+    await fill_database(url, a_store(), no_progress)
+    connection = await asyncpg.connect(url)
+    await connection.execute("INSERT INTO tocsin_smp.minimum_priorities VALUES ($1, 0)", b"nobody's")
+    await connection.execute("INSERT INTO tocsin_smp.ntf_routers VALUES ($1, $1, $1, 0)", b"nobody's")
+    address = a_location().text(Scheme.NTF).encode()
+    await connection.execute(
+        "INSERT INTO tocsin_smp.packets VALUES ($1, 0, $2, $1, $1)", b"nobody's", address
+    )
+    with pytest.raises(StoreError, match="3 rows of the database belong to no queue"):
+        await read_whole_database(url, SmpMemoryStore())
+    await connection.execute("UPDATE tocsin_smp.packets SET location = 'nowhere'")
+    await connection.close()
+    with pytest.raises(StoreError, match="address of an NTF router"):
+        await read_whole_database(url, SmpMemoryStore())
 
 
 async def test_a_router_goes_on_with_what_was_copied(url: str) -> None:
@@ -169,7 +233,16 @@ async def test_rows_without_a_queue_are_not_lost_in_silence(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "log", [STORE_LOG, f"{STORE_LOG}.start", MESSAGE_LOG, NOTIFICATION_LOG, CHANGE_LOG, f"{CHANGE_LOG}.3"]
+    "log",
+    [
+        STORE_LOG,
+        f"{STORE_LOG}.start",
+        MESSAGE_LOG,
+        NOTIFICATION_LOG,
+        CHANGE_LOG,
+        f"{CHANGE_LOG}.3",
+        DIRECT_LOG,
+    ],
 )
 def test_a_folder_with_a_store_is_refused_and_stays(tmp_path: Path, log: str) -> None:
     (tmp_path / log).write_bytes(b"something\n")

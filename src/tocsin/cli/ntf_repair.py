@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -74,7 +75,9 @@ async def _repair(
             settings = replace(settings, event_log=None)
         async with _store(settings, dry_run) as store, offline_events(settings, CAUSE) as events:
             store.tell_ended(events.ended)
-            return await apply_plan(store, plan, events, dry_run=dry_run, progress=progress)
+            return await apply_plan(
+                store, plan, events, now=int(time.time()), dry_run=dry_run, progress=progress
+            )
 
 
 @asynccontextmanager

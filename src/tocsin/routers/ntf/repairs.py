@@ -53,6 +53,8 @@ def verdict(entry: RepairEntry, now: SubscriptionRecord | None) -> Verdict:
         return Verdict.REPORTED
     if now is None:
         return Verdict.ALREADY if entry.action is RepairAction.REMOVE else Verdict.GONE
+    if entry.action is RepairAction.RESUBSCRIBE and not now.notifier_key:
+        return Verdict.REPORTED  # nobody can subscribe to a queue of direct notifications
     if _is_done(entry.action, now):
         return Verdict.ALREADY
     return Verdict.APPLY if _is_as_exported(entry, now) else Verdict.CHANGED
@@ -84,6 +86,7 @@ async def apply_plan(
     entries: Sequence[RepairEntry],
     events: NtfEvents,
     *,
+    now: int,
     dry_run: bool,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Counter[tuple[RepairAction, Verdict]]:
@@ -95,15 +98,15 @@ async def apply_plan(
             found = await asyncio.gather(
                 *(store.subscription_of(NotifierQueue(router, queue)) for queue, _ in batch)
             )
-            verdicts = [verdict(entry, now) for (_, entry), now in zip(batch, found, strict=True)]
+            verdicts = [verdict(entry, each) for (_, entry), each in zip(batch, found, strict=True)]
             counted.update((entry.action, each) for (_, entry), each in zip(batch, verdicts, strict=True))
             if not dry_run:
                 wanted = [
-                    (entry.action, now)
-                    for (_, entry), now, each in zip(batch, found, verdicts, strict=True)
-                    if each is Verdict.APPLY and now is not None
+                    (entry.action, subscription)
+                    for (_, entry), subscription, each in zip(batch, found, verdicts, strict=True)
+                    if each is Verdict.APPLY and subscription is not None
                 ]
-                await _apply(store, router, wanted, events)
+                await _apply(store, router, wanted, events, now)
             progress(len(batch))
     return counted
 
@@ -113,12 +116,22 @@ async def _apply(
     router: RouterLocation,
     wanted: Sequence[tuple[RepairAction, SubscriptionRecord]],
     events: NtfEvents,
+    now: int,
 ) -> None:
     statuses = [
         (subscription.queue.notifier_id, TARGETS[action])
         for action, subscription in wanted
-        if action in TARGETS
+        if action in TARGETS and subscription.notifier_key
     ]
+    # As if the SMP router had said so: they go after a while, unless it notifies of them.
+    deleted = [
+        subscription.queue.notifier_id
+        for action, subscription in wanted
+        if action is RepairAction.RECREATE and not subscription.notifier_key
+    ]
+    if deleted:
+        await store.note_deleted(router, deleted, now)
+        events.subscriptions_changed(router, [(each, SubscriptionState.DELETED) for each in deleted], CAUSE)
     if statuses:
         await store.set_statuses(router, statuses)
         events.subscriptions_changed(router, statuses, CAUSE)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.doubles.hostile_smp import hostile_smp
-from tests.doubles.ntf_harness import ntf_router, ntf_settings
+from tests.doubles.ntf_harness import ntf_router, ntf_settings, until
 from tests.doubles.ntf_world import StoreOpening, becomes
 from tests.unit.stores.ntf_samples import ROUTER, filled, queue, subscription, token
 from tocsin.errors import ConfigError
@@ -24,6 +24,7 @@ from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 
 RESUBSCRIBE, RECREATE, REMOVE = RepairAction.RESUBSCRIBE, RepairAction.RECREATE, RepairAction.REMOVE
 S = SubscriptionState
+NOW = 1_700_000_000
 NO_EVENTS = EventRecorder(None, None, "test", NtfLatencies())
 
 
@@ -77,9 +78,26 @@ async def test_a_removed_subscription_is_gone_and_a_dry_run_removes_none() -> No
     await filled(store, "a", "q")
     plan = [entry(REMOVE, queue("q").notifier_id, "NEW")]
     for dry_run, left in ((True, True), (False, False)):
-        counted = await apply_plan(store, plan, NO_EVENTS, dry_run=dry_run)
+        counted = await apply_plan(store, plan, NO_EVENTS, now=NOW, dry_run=dry_run)
         assert counted == {(REMOVE, Verdict.APPLY): 1}
         assert (await store.subscription_of(queue("q")) is not None) is left
+
+
+async def test_a_queue_of_direct_notifications_is_doubted_or_left_alone() -> None:
+    store = NtfMemoryStore()
+    owner = await filled(store, "a")
+    for name in ("lost", "odd"):
+        await store.associate(owner.token_id, queue(name), NOW)
+    plan = [
+        entry(RECREATE, queue("lost").notifier_id, associated=True),
+        entry(RESUBSCRIBE, queue("odd").notifier_id, associated=True),
+    ]
+    counted = await apply_plan(store, plan, NO_EVENTS, now=NOW, dry_run=False)
+    assert counted == {(RECREATE, Verdict.APPLY): 1, (RESUBSCRIBE, Verdict.REPORTED): 1}
+    again = await apply_plan(store, plan, NO_EVENTS, now=NOW + 5, dry_run=False)
+    assert again == {(RECREATE, Verdict.ALREADY): 1, (RESUBSCRIBE, Verdict.REPORTED): 1}
+    assert await store.remove_deleted(NOW + 1) == [queue("lost")]
+    assert await store.subscription_of(queue("odd"))
 
 
 async def test_an_entry_that_names_no_queue_is_refused_before_anything_is_changed() -> None:
@@ -88,7 +106,7 @@ async def test_an_entry_that_names_no_queue_is_refused_before_anything_is_change
     broken = replace_router(entry(REMOVE), "https://example.com")
     with pytest.raises(ConfigError, match="Nothing was changed"):
         await apply_plan(
-            store, [entry(REMOVE, queue("q").notifier_id, "NEW"), broken], NO_EVENTS, dry_run=False
+            store, [entry(REMOVE, queue("q").notifier_id, "NEW"), broken], NO_EVENTS, now=NOW, dry_run=False
         )
     assert await store.subscription_of(queue("q")) is not None
 
@@ -105,13 +123,16 @@ async def test_a_running_router_subscribes_again_when_it_is_told(open_store: Sto
         subscriptions = {each: await smp.subscribe(device, each) for each in (again, lost)}
         for each in subscriptions.values():
             await becomes(device, each, S.ACTIVE)
+        # A queue that came while all were subscribed may be asked for once more.
+        state = ntf.running.subscribers.routers[smp.location].state
+        await until(lambda: not state.pending and not state.resubscribing)
         smp.asked.clear()
         [used] = await store.used_routers()
         plan = [
             entry(RESUBSCRIBE, again, router=used.location),
             entry(RECREATE, lost, router=used.location),
         ]
-        counted = await apply_plan(store, plan, NO_EVENTS, dry_run=False)
+        counted = await apply_plan(store, plan, NO_EVENTS, now=NOW, dry_run=False)
         assert counted == {(RESUBSCRIBE, Verdict.APPLY): 1, (RECREATE, Verdict.APPLY): 1}
         assert await device.subscription_status(subscriptions[again]) is S.INACTIVE
         assert await device.subscription_status(subscriptions[lost]) is S.AUTH

@@ -11,6 +11,7 @@ import asyncio
 import gc
 import json
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -140,6 +141,11 @@ async def come_back(
         return Return(seconds, spent, counters.commands_sent, blocks * SMP_BLOCK_BYTES)
 
 
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
 def _subscribed(running: RunningNtfRouter) -> int:
     states = [subscriber.state for subscriber in running.subscribers.routers.values()]
     return sum(state.subscribed + state.service_count for state in states)
@@ -153,7 +159,7 @@ async def measure_way(way: Way, queues: int) -> list[Result]:
             write_credentials(folder / part, of_part)
         settings = NtfSettings(
             hosts=("127.0.0.1",),
-            ports=(0,),
+            ports=(_free_port(),),  # the same each time: SMP routers know the address
             store=None,
             public_hosts=("127.0.0.1",),
             subscriber=SubscriberSettings(allow_private_hosts=True, use_service_credentials=way is Way.NSUBS),

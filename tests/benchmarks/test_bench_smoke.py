@@ -109,3 +109,21 @@ def test_bench_agent_ends_in_one_json_line_with_commands_blocks_and_the_cost_of_
     assert results[f"{enabled}: NTF commands"]["value"] >= 300  # SNEW, and what the token needs
     assert results[f"{together}: SMP commands"]["value"] == 300  # NEW, with the notifier in it
     assert results[f"{enabled}: SMP blocks"]["value"] < 300 / 10
+
+
+@pytest.mark.timeout(120)
+def test_bench_direct_ends_in_one_json_line_and_needs_one_command() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.direct", "--quick"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    results = json.loads(finished.stdout.splitlines()[-1])
+    commands = {result["name"]: result["value"] for result in results if "commands" in result["name"]}
+    assert commands == {
+        "200 queues, NSUB, one by one: commands": 200,
+        "200 queues, NSUBS, by certificate: commands": 1,
+        "200 queues, NSSUB, direct: commands": 1,
+    }

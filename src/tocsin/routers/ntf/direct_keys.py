@@ -15,6 +15,7 @@ import msgspec
 from tocsin.config.ntf_settings import NtfDirectSettings
 from tocsin.crypto.keys import Ed25519PrivateKey, X25519PrivateKey
 from tocsin.errors import StoreError
+from tocsin.protocol.addresses import RouterLocation, Scheme
 from tocsin.protocol.direct.ntf_keys import KeySchedule, NtfKey, NtfKeyOffer
 from tocsin.routers.surroundings import Clock, TokenRandomness
 from tocsin.stores.ntf_store import DirectStore
@@ -34,6 +35,8 @@ class _StoredKeys(msgspec.Struct):
     packet_keys: list[_StoredKey]
     auth_key: bytes
     auth_key_at: int
+    address: str = ""
+    """The one that SMP routers were told with this key."""
 
 
 _CODER: Final = msgspec.msgpack.Decoder(_StoredKeys)
@@ -62,6 +65,7 @@ class DirectKeys:
         self.packet_keys: dict[bytes, X25519PrivateKey] = {}
         """By key id: those that have not expired when they were turned last."""
         self.auth: AuthKey
+        self._address = ""
 
     @property
     def newest(self) -> NtfKeyOffer:
@@ -73,6 +77,11 @@ class DirectKeys:
         """When the last of today's packets can be opened."""
         return max(key.expires_at for key in self._keys)
 
+    async def listening_at(self, location: RouterLocation) -> None:
+        """SMP routers learn an address together with a key: another address needs another one. Raises StoreError."""
+        self._address = location.text(Scheme.NTF)
+        await self.turn()
+
     async def turn(self) -> None:
         """Raises StoreError; the keys are then as before."""
         stored = await self._store.direct_keys()
@@ -81,14 +90,21 @@ class DirectKeys:
         keys = self._schedule.turned(
             [] if known is None else _packet_keys(known), now, self._randomness.new_dh_key
         )
-        if known is None or known.auth_key_at + self._settings.auth_key_rotation <= now:
-            auth = AuthKey(Ed25519PrivateKey(self._randomness.new_code()), now)
+        address = self._address or ("" if known is None else known.address)
+        if (
+            known is None
+            or known.auth_key_at + self._settings.auth_key_rotation <= now
+            or known.address not in ("", address)
+        ):
+            later = 0 if known is None else known.auth_key_at + 1  # or it would not replace the other
+            auth = AuthKey(Ed25519PrivateKey(self._randomness.new_code()), max(now, later))
         else:
             auth = AuthKey(Ed25519PrivateKey(known.auth_key), known.auth_key_at)
         new = _StoredKeys(
             [_StoredKey(key.private_key.raw, key.created_at, key.expires_at) for key in keys],
             auth.key.raw,
             auth.issued_at,
+            address,
         )
         if new != known:
             await self._store.set_direct_keys(msgspec.msgpack.encode(new))

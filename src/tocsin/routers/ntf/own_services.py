@@ -94,6 +94,7 @@ class DirectRegistration:
         self, client: SmpClient, router: RouterLocation, used: UsedRouter | None
     ) -> tuple[RegisteredService, ServedQueues]:
         """Registered and subscribed: one command if we are known there. Raises as `RouterClient.ask`."""
+        await self._located.wait()  # a new address has made a new key
         used = used or UsedRouter(router, None, 0, bytes(16), 0)
         if used.service_id is not None:
             known = RegisteredService(used.service_id, self._keys)
@@ -106,7 +107,6 @@ class DirectRegistration:
         return registered, await registered.subscribe(client, used)
 
     async def _register(self, client: SmpClient, router: RouterLocation) -> bytes:
-        await self._located.wait()
         assert self._location is not None
         auth = self._keys.auth
         credentials = NtfRouterCredentials.signed(

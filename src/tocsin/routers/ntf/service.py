@@ -126,8 +126,10 @@ async def running_ntf_router(
             await stack.enter_async_context(listener)
             for listener in _listeners(settings, credentials, identity, router)
         ]
-        if registration is not None:
-            registration.listening_at(_location(settings, credentials, listeners[0].port))
+        if keys is not None and registration is not None:
+            location = _location(settings, credentials, listeners[0].port)
+            await keys.listening_at(location)
+            registration.listening_at(location)
         await stack.enter_async_context(_Timers(state, router, delivery, keys))
         yield RunningNtfRouter(state, router, delivery, subscribers, listeners, keys)
 

@@ -132,7 +132,34 @@ async def test_an_ntf_router_that_restarts_goes_on(open_store: StoreOpening) -> 
         ):
             [*_, item] = await device.device.notifications()
             assert item.queue == queue_at(smp, notifier)
-            assert smp.running.state.counters.ntf_routers_registered <= 1
+            assert smp.running.state.counters.ntf_routers_registered <= 1  # it may be at another port
+
+
+async def test_an_ntf_router_that_moves_tells_its_new_address() -> None:
+    async with smp_router(**NEW_SMP) as smp:
+        recipient, sender = await connect_direct(smp), await smp.connect()
+        async with ntf_router(**NEW_NTF) as ntf:
+            device = await direct_device(ntf)
+            made = Pair(smp, ntf, device, recipient, sender)
+            queue, notifier = await made.queue()
+            await made.pushed(queue, notifier)
+            [before] = smp.running.state.store.direct.ntf_routers()
+            kept: dict[str, Any] = {
+                "store": ntf.store,
+                "credentials": ntf.credentials,
+                "provider": ntf.provider,
+            }
+        async with ntf_router(**kept, **NEW_NTF) as ntf:  # at another port
+            made = Pair(smp, ntf, device, recipient, sender)
+            await made.pushed(queue, notifier)
+            [after] = smp.running.state.store.direct.ntf_routers()
+            assert (after.service_id, after.location) == (before.service_id, ntf.location)
+            assert after.location != before.location
+            # A packet of a queue that it has goes to where it is now.
+            end = made.end_of(notifier)
+            command = DisableNotificationsProven(end)
+            assert await recipient.ask(command, queue.recipient_id, queue.key) == OK
+            await until(lambda: ntf.running.state.counters.direct_queues_ended == 1)
 
 
 async def test_priorities_decide_what_notifies(both: Pair) -> None:

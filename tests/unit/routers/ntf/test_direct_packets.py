@@ -120,8 +120,8 @@ async def test_keys_survive_a_restart(open_store: StoreOpening) -> None:
     async with open_store() as store, direct_router(store=store) as ntf:
         device = await direct_device(ntf)
         auth = ntf.running.keys.auth if ntf.running.keys is not None else None
-        credentials = ntf.credentials
-    async with open_store() as store, direct_router(store=store, credentials=credentials) as ntf:
+        kept: dict[str, Any] = {"credentials": ntf.credentials, "ports": ntf.running.ports}
+    async with open_store() as store, direct_router(store=store, **kept) as ntf:
         assert ntf.running.keys is not None
         assert ntf.running.keys.newest == device.offer
         assert ntf.running.keys.auth == auth

@@ -21,8 +21,10 @@ EXAMPLE = "tocsin pipeline explain --token-id AbC… --keys ntf-events-keys --da
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_job_options(parser)
     pseudonyms = parser.add_argument_group("by pseudonym")
-    for name in ("notification", "queue", "token"):
-        pseudonyms.add_argument(f"--{name}", metavar="PSEUDONYM")
+    for name, what in (("notification", "one"), ("queue", "all of a queue"), ("token", "all of a device")):
+        pseudonyms.add_argument(
+            f"--{name}", metavar="PSEUDONYM", help=f"{what}, as tables and events name it"
+        )
     ids = parser.add_argument_group("by ids, in base64url")
     ids.add_argument("--notifier-id", metavar="ID", help="a queue; with --nonce one notification of it")
     ids.add_argument("--nonce", metavar="NONCE", help="of the notification")

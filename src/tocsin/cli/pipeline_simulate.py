@@ -19,17 +19,17 @@ DESCRIPTION = (
 EXAMPLE = "tocsin pipeline simulate --tokens 1000000 --group-size 50 --out simulation"
 
 DEFAULT_FOLDER: Final = Path("tocsin-simulation")
-PARAMETERS: Final = {
-    "seed": int,
-    "tokens": int,
-    "contacts-per-token": float,
-    "groups-per-token": float,
-    "group-size": float,
-    "muted": float,
-    "smp-routers": int,
-    "ntf-routers": int,
-    "smp-restarts": float,
-    "ntf-restarts": float,
+PARAMETERS: Final[dict[str, tuple[type[int] | type[float], str]]] = {
+    "seed": (int, "the same number gives the same population"),
+    "tokens": (int, "devices"),
+    "contacts-per-token": (float, "conversations with one other, on average"),
+    "groups-per-token": (float, "groups that a device is in, on average"),
+    "group-size": (float, "members of a group, on average"),
+    "muted": (float, "share of conversations without notifications, 0 to 1"),
+    "smp-routers": (int, "SMP routers"),
+    "ntf-routers": (int, "NTF routers"),
+    "smp-restarts": (float, "of an SMP router, in a day"),
+    "ntf-restarts": (float, "of an NTF router, in a day"),
 }
 
 
@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="devices that are drawn one by one (default: %(default)s); more than these are taken to be like them",
     )
-    for name, kind in PARAMETERS.items():
-        parser.add_argument(f"--{name}", type=kind, metavar="N")
+    for name, (kind, about) in PARAMETERS.items():
+        parser.add_argument(f"--{name}", type=kind, metavar="N", help=about)
 
 
 def run(options: argparse.Namespace) -> int:

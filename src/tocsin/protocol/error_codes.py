@@ -30,27 +30,44 @@ class ErrorCode(StrEnum):
     """Errors that are one word."""
 
     BLOCK = "BLOCK"
+    """The block or a transmission in it cannot be read."""
     SESSION = "SESSION"
+    """A transmission of another TLS session."""
     AUTH = "AUTH"
+    """Not authorized, or there is no such entity: which of them is not told."""
     SERVICE = "SERVICE"
+    """A service's signature is missing or wrong, or the session is not one of a service."""
     CRYPTO = "CRYPTO"
+    """Something could not be decrypted."""
     QUOTA = "QUOTA"
+    """A limit is reached: of a queue, of packets, of SMP routers."""
     NO_MSG = "NO_MSG"
+    """ACK of a message that is not the one delivered."""
     LARGE_MSG = "LARGE_MSG"
+    """The message is longer than its version allows."""
     EXPIRED = "EXPIRED"
+    """What was asked for is too old."""
     INTERNAL = "INTERNAL"
+    """The router failed; try again."""
     DUPLICATE = "DUPLICATE_"
+    """An error that this side does not know."""
 
 
 class CommandFault(StrEnum):
     """`CMD …`: a command that is not right in itself."""
 
     UNKNOWN = "UNKNOWN"
+    """No command of this protocol."""
     SYNTAX = "SYNTAX"
+    """Its parameters cannot be read."""
     PROHIBITED = "PROHIBITED"
+    """Not allowed here, whoever asks."""
     NO_AUTH = "NO_AUTH"
+    """It needs an authorization and has none."""
     HAS_AUTH = "HAS_AUTH"
+    """It must have no authorization or entity and has one."""
     NO_ENTITY = "NO_ENTITY"
+    """It is about something and does not say what."""
 
 
 _OLD_COMMAND_FAULTS: Final = {"NO_QUEUE": CommandFault.NO_ENTITY}
@@ -58,7 +75,9 @@ _OLD_COMMAND_FAULTS: Final = {"NO_QUEUE": CommandFault.NO_ENTITY}
 
 class BlockReason(StrEnum):
     SPAM = "spam"
+    """It was used for spam."""
     CONTENT = "content"
+    """What it led to broke the conditions of use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +106,24 @@ class ProxyFault(Enum):
     """`PROXY …` without further detail."""
 
     BASIC_AUTH = "BASIC_AUTH"
+    """The proxy wants its password."""
     NO_SESSION = "NO_SESSION"
+    """It has no session with that relay any more: ask for another."""
 
 
 class NetworkFaultKind(StrEnum):
     CONNECT = "CONNECT"
+    """The relay could not be reached."""
     TLS = "TLS"
+    """TLS failed."""
     UNKNOWN_CA = "UNKNOWNCA"
+    """The relay has another identity than its address says."""
     FAILED = "FAILED"
+    """The connection failed."""
     TIMEOUT = "TIMEOUT"
+    """It took too long."""
     SUBSCRIBE = "SUBSCRIBE"
+    """A subscription failed."""
 
 
 _NETWORK_FAULTS_WITH_TEXT: Final = frozenset(
@@ -116,20 +143,32 @@ class TransportFault(Enum):
     """`TRANSPORT …`: what went wrong between proxy and relay, below the commands."""
 
     BLOCK = "BLOCK"
+    """A block that cannot be read."""
     VERSION = "VERSION"
+    """No version in common."""
     LARGE_MSG = "LARGE_MSG"
+    """A message that fits no block."""
     SESSION = "SESSION"
+    """A hello of another TLS session."""
     NO_AUTH = "NO_AUTH"
+    """The relay has no key to authorize with."""
     HANDSHAKE_PARSE = "HANDSHAKE PARSE"
+    """A hello that does not parse."""
     HANDSHAKE_IDENTITY = "HANDSHAKE IDENTITY"
+    """The identity of another router."""
     HANDSHAKE_BAD_AUTH = "HANDSHAKE BAD_AUTH"
+    """A certificate or key that proves nothing."""
     HANDSHAKE_BAD_SERVICE = "HANDSHAKE BAD_SERVICE"
+    """A certificate that is known in another role."""
 
 
 class BrokerFault(Enum):
     HOST = "HOST"
+    """The address cannot be used."""
     NO_SERVICE = "NO_SERVICE"
+    """The relay does not serve this."""
     TIMEOUT = "TIMEOUT"
+    """The relay did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,166 @@
+"""Files for operators (deploy/): as far as they can be checked without Docker, Prometheus and Grafana."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]  # it has no types
+
+from tocsin.cli.main import build_parser
+from tools import grafana_dashboard, reference_pages
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+RULES = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text())["groups"][0]["rules"]
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+_WORDS = frozenset(
+    [
+        "rate",
+        "increase",
+        "delta",
+        "histogram_quantile",
+        "sum",
+        "by",
+        "and",
+        "or",
+        "unless",
+        "on",
+        "for",
+        "up",
+        "job",
+        "reason",
+        "le",
+        "severity",
+        "__rate_interval",
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def known() -> set[str]:
+    """Names of all series that routers tell."""
+    names = {"up"}
+    for lines in reference_pages.metrics().values():
+        for name, kind, _ in lines:
+            names.update(
+                f"{name}{end}" for end in ("_bucket", "_sum", "_count")
+            ) if kind == "histogram" else names.add(name)
+    return names
+
+
+def series_of(expression: str) -> set[str]:
+    """The metrics that a PromQL expression reads."""
+    without_texts = re.sub(r'"[^"]*"|\[[^\]]*\]', "", expression)
+    words = re.findall(r"[a-zA-Z_:][a-zA-Z0-9_:]*", without_texts)
+    return {word for word in words if word not in _WORDS and not word.isdigit()}
+
+
+def is_balanced(expression: str) -> bool:
+    return all(expression.count(a) == expression.count(b) for a, b in ("()", "[]", "{}"))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_alert_reads_what_routers_tell_and_says_what_to_do(rule: dict[str, Any], known: set[str]) -> None:
+    assert series_of(rule["expr"]) <= known
+    assert is_balanced(rule["expr"])
+    assert rule["labels"]["severity"] in ("info", "warning", "critical")
+    assert rule["annotations"]["summary"].endswith(".")
+    assert rule["annotations"]["action"]
+
+
+def test_the_dashboard_is_current_and_reads_what_routers_tell(known: set[str]) -> None:
+    assert grafana_dashboard.FILE.read_text() == grafana_dashboard.text(), (
+        "run: python -m tools.grafana_dashboard"
+    )
+    dashboard = json.loads(grafana_dashboard.FILE.read_text())
+    panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+    for panel in panels:
+        assert panel["description"]
+        for target in panel["targets"]:
+            assert series_of(target["expr"]) <= known, panel["title"]
+            assert is_balanced(target["expr"])
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+
+
+def commands_in(lines: Iterator[str]) -> list[list[str]]:
+    return [line.split()[1:] for line in lines]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_starts_a_command_that_exists(unit: Path) -> None:
+    [start] = [line for line in unit.read_text().splitlines() if line.startswith("ExecStart=")]
+    program, *arguments = start.removeprefix("ExecStart=").split()
+    assert program == "/opt/tocsin/bin/tocsin"
+    build_parser().parse_args(arguments)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_systemd_accepts_a_unit_and_finds_little_exposed(unit: Path, tmp_path: Path) -> None:
+    copy = tmp_path / unit.name
+    copy.write_text(re.sub(r"^ExecStart=.*$", "ExecStart=/bin/true", unit.read_text(), flags=re.MULTILINE))
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False
+    )
+    assert (verified.returncode, verified.stderr) == (0, "")
+    security = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=40", str(copy)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert security.returncode == 0, security.stdout[-300:]
+
+
+@pytest.mark.parametrize("name", ["smp", "ntf"])
+def test_a_container_starts_a_command_that_exists_and_may_do_little(name: str) -> None:
+    service = COMPOSE["services"][name]
+    build_parser().parse_args(service["command"])
+    assert service["read_only"]
+    assert service["cap_drop"] == ["ALL"]
+    volumes = {each.partition(":")[0] for each in service["volumes"]}
+    assert volumes <= set(COMPOSE["volumes"])
+
+
+def test_prometheus_asks_where_the_containers_answer() -> None:
+    settings = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    targets = {
+        target
+        for job in settings["scrape_configs"]
+        for static in job["static_configs"]
+        for target in static["targets"]
+    }
+    told = {
+        f"{name}:{COMPOSE['services'][name]['environment'][f'TOCSIN_{name.upper()}_PROMETHEUS_PORT']}"
+        for name in ("smp", "ntf")
+    }
+    assert targets == told
+    for file in settings["rule_files"]:
+        assert (DEPLOY / "prometheus" / file).exists()
+
+
+def test_what_containers_mount_is_there() -> None:
+    for service in COMPOSE["services"].values():
+        for volume in service.get("volumes", ()):
+            source = volume.partition(":")[0]
+            if source.startswith("."):
+                assert (DEPLOY / source).is_dir(), source
+
+
+def test_the_image_copies_what_there_is() -> None:
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    for line in lines:
+        if line.startswith("COPY ") and "--from" not in line:
+            for source in line.split()[1:-1]:
+                assert (ROOT / source).exists(), source
+    assert any(line == "USER tocsin" for line in lines)

@@ -4,6 +4,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 ARGS ?=
+WORKERS ?= 3
 DIR ?= tests/wire_vectors
 
 .DEFAULT_GOAL := help
@@ -33,8 +34,8 @@ endif
 up: venv ## Set up and run everything: routers, a push provider, phones, the pipeline (ARGS="--once" to check and stop)
 	@$(VENV)/bin/tocsin up $(ARGS)
 
-test: venv ## Run all tests (ARGS="-k name" to choose)
-	@$(PY) -m pytest $(ARGS)
+test: venv ## Run all tests, in several processes (ARGS="-k name" to choose, WORKERS=0 for one)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: venv ## The gate before a commit: format, lint, types, tests with branch coverage of wire and protocol
 	@$(PY) -m ruff format --check .

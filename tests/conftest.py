@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.doubles.postgres_server import server_url, url
@@ -11,3 +15,24 @@ __all__ = ["server_url", "url"]
 # How long one example takes depends on what else the machine does: pytest's time limit is the only one.
 settings.register_profile("tocsin", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tocsin")
+
+HERE: Final = Path(__file__).parent
+TOGETHER: Final = {
+    HERE / "unit" / "pipeline": "spark",
+    HERE / "adversity" / "test_drift_end_to_end.py": "jobs",
+    HERE / "adversity" / "test_pipeline_cluster.py": "jobs",
+    HERE / "adversity" / "test_pipeline_end_to_end.py": "jobs",
+    HERE / "adversity" / "test_pipeline_following.py": "jobs",
+    HERE / "adversity" / "test_spark_delivery.py": "jobs",
+    HERE / "adversity" / "test_up.py": "jobs",
+    HERE / "benchmarks": "benchmarks",
+    HERE / "browser": "browser",
+}
+"""Tests that several processes must not run at a time: they share a Spark session, or each starts a Java."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for place in (item.path, *item.path.parents):
+            if group := TOGETHER.get(place):
+                item.add_marker(pytest.mark.xdist_group(group))

@@ -111,6 +111,7 @@ def test_a_client_refuses_what_it_cannot_trust() -> None:
         (ClientHello(3, KEY_HASH).encode()[:-1], HandshakeFault.PARSE),
         (b"", HandshakeFault.PARSE),
     ],
+    ids=["too old", "too new", "another router", "cut off", "empty"],
 )
 def test_a_router_refuses_strangers(hello: bytes, fault: HandshakeFault) -> None:
     with pytest.raises(HandshakeRefused) as refused:

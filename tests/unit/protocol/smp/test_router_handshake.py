@@ -72,7 +72,7 @@ def test_without_alpn_only_version_6_is_accepted() -> None:
     assert refusal(router, ClientHello(7, KEY_HASH, None).encode()) is HandshakeFault.VERSION
 
 
-@pytest.mark.parametrize("key_hash", [b"", bytes(32), KEY_HASH + b"\0"])
+@pytest.mark.parametrize("key_hash", [b"", bytes(32), KEY_HASH + b"\0"], ids=["none", "zeros", "longer"])
 def test_a_client_of_another_router_is_refused(key_hash: bytes) -> None:
     assert refusal(smp_router(), ClientHello(18, key_hash, None).encode()) is HandshakeFault.IDENTITY
 

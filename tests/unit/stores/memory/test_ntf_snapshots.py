@@ -6,8 +6,18 @@ import asyncio
 
 import pytest
 
-from tests.unit.stores.ntf_samples import ROUTER, device_token, filled, received, settled, subscription
+from tests.unit.stores.ntf_samples import (
+    OTHER_ROUTER,
+    ROUTER,
+    device_token,
+    filled,
+    queue,
+    received,
+    settled,
+    subscription,
+)
 from tocsin.stores.memory import ntf_snapshots
+from tocsin.stores.memory.ntf_change_log import decode_state_line
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 from tocsin.stores.memory.ntf_snapshots import NtfSnapshot
 
@@ -40,3 +50,35 @@ async def test_changes_while_it_is_taken_are_not_in_it(monkeypatch: pytest.Monke
     assert sorted((await slow).state_lines(1)) == expected
     assert store.tables.notifications.before_change is None
     assert (await store.due_pushes([heir.token_id]))[0].notifications
+
+
+async def test_queues_of_direct_notifications_are_one_line_for_each_token_and_router() -> None:
+    store = NtfMemoryStore()
+    owners = [await filled(store, number) for number in range(3)]
+    for owner in owners:
+        for number in range(10):
+            for router in (ROUTER, OTHER_ROUTER):
+                await store.associate(owner.token_id, queue((owner.token_id, number, router), router), 0)
+    lines = [line for line in NtfSnapshot.of(store.tables).state_lines(1) if line.startswith(b"A ")]
+    assert len(lines) == 6
+    assert all(len(decode_state_line(line).notifier_ids) == 10 for line in lines)  # type: ignore[union-attr]
+
+
+async def test_associations_while_it_is_taken_are_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ntf_snapshots, "PAUSE_AFTER", 1)
+    store = NtfMemoryStore()
+    owners = [await filled(store, number) for number in range(6)]
+    for owner in owners:
+        for name in ("kept", "ended", "gone", "back"):
+            await store.associate(owner.token_id, queue((owner.token_id, name)), 0)
+        await store.note_deleted(ROUTER, [queue((owner.token_id, "back")).notifier_id], 5)
+    expected = sorted(NtfSnapshot.of(store.tables).state_lines(1))
+    slow = asyncio.ensure_future(NtfSnapshot.taken_slowly(store.tables))
+    await asyncio.sleep(0)  # it has taken the first token
+    for owner in owners:
+        await store.associate(owner.token_id, queue((owner.token_id, "new")), 0)
+        await store.dissociate(owner.token_id, queue((owner.token_id, "ended")), 100)
+        await store.note_deleted(ROUTER, [queue((owner.token_id, "gone")).notifier_id], 9)
+        await store.note_alive(ROUTER, [queue((owner.token_id, "back")).notifier_id])
+    assert not slow.done()
+    assert sorted((await slow).state_lines(1)) == expected

@@ -219,7 +219,11 @@ async def test_another_key_of_the_same_time_is_refused() -> None:
         assert await second.register(router, await connect_direct(router)) == AUTH
 
 
-@pytest.mark.parametrize("issued_at", [-1, int(time.time()) + 2 * 86_400, (1 << 63) - 1])
+@pytest.mark.parametrize(
+    "issued_at",
+    [-1, int(time.time()) + 2 * 86_400, (1 << 63) - 1],
+    ids=["before 1970", "in two days", "at the end of time"],
+)
 async def test_credentials_from_the_future_are_refused(issued_at: int) -> None:
     """They could not be replaced until then."""
     ntf = NtfIdentity(issued_at=issued_at)

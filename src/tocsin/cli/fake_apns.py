@@ -33,11 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--public-key", type=Path, help="PEM file of the key that must have signed the provider tokens"
     )
+    parser.add_argument(
+        "--save",
+        type=Path,
+        metavar="DIR",
+        help="write what a device got last to DIR/DEVICE_TOKEN.json, for `tocsin agent verify` and `wake`",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     from tocsin.cli.fake_apns_service import serve  # other commands start faster without it
 
     topic = None if options.topic == "any" else options.topic
-    asyncio.run(serve(options.folder, options.host, options.port, topic, options.public_key))
+    asyncio.run(serve(options.folder, options.host, options.port, topic, options.public_key, options.save))
     return 0

@@ -38,7 +38,9 @@ def _public_key(path: Path) -> ec.EllipticCurvePublicKey:
     return key
 
 
-async def serve(folder: Path, host: str, port: int, topic: str | None, public_key: Path | None) -> None:
+async def serve(
+    folder: Path, host: str, port: int, topic: str | None, public_key: Path | None, save: Path | None = None
+) -> None:
     """Until SIGINT or SIGTERM. Raises BadKey or CannotListen."""
     rules = Rules(topic=topic, public_key=None if public_key is None else _public_key(public_key))
     console = Console(highlight=False, soft_wrap=True)
@@ -51,7 +53,15 @@ async def serve(folder: Path, host: str, port: int, topic: str | None, public_ke
         async with running as apns:
             console.print(f"listening on {host} port {apns.port}")
             console.print(f"certificate to trust: {apns.ca_file}")
-            apns.on_push = lambda push, behaviour: console.print(shown(push, behaviour), markup=False)
+
+            def came(push: RecordedPush, behaviour: Behaviour) -> None:
+                if save is not None and push.delivered:
+                    _save(save, push)
+                console.print(shown(push, behaviour), markup=False)
+
+            if save is not None:
+                await asyncio.to_thread(save.mkdir, mode=0o700, parents=True, exist_ok=True)
+            apns.on_push = came
             lines: asyncio.Queue[str] = asyncio.Queue()
             _read_lines(lambda line: loop.call_soon_threadsafe(lines.put_nowait, line))
             obeying = asyncio.create_task(_obey(apns, lines, console))
@@ -62,6 +72,14 @@ async def serve(folder: Path, host: str, port: int, topic: str | None, public_ke
                 await asyncio.gather(obeying, return_exceptions=True)
     except OSError as error:
         raise CannotListen(f"fake-apns cannot start: {error.strerror or error}") from error
+
+
+def _save(folder: Path, push: RecordedPush) -> None:
+    """Whole or not at all, since somebody may be waiting for it. A device token is checked: it is hex."""
+    file = folder / f"{push.device_token.decode('ascii')}.json"
+    draft = file.with_suffix(".new")
+    draft.write_bytes(push.payload)
+    draft.replace(file)
 
 
 async def _obey(apns: FakeApns, lines: asyncio.Queue[str], console: Console) -> None:

@@ -86,3 +86,25 @@ def test_a_public_key_must_be_one(tmp_path: Path, kind: str, capsys: pytest.Capt
         )
     assert run(["fake-apns", "--port", "0", "--folder", str(tmp_path), "--public-key", str(path)]) == 1
     assert "holds no public key" in capsys.readouterr().err
+
+
+async def test_what_a_device_got_last_is_saved_for_it(tmp_path: Path) -> None:
+    saved = tmp_path / "pushes"
+    async with started("--port", "0", "--folder", str(tmp_path / "apns"), "--save", str(saved)) as process:
+        assert process.stdin is not None
+        port = int((await line_of(process)).rpartition(" ")[2])
+        ca_file = Path((await line_of(process)).partition(": ")[2])
+        provider = ApnsProvider(ApnsEndpoint("localhost", port, ca_file), ApnsSettings(), None)
+        for text in ("first", "second"):
+            payload = b'{"aps":{"alert":"%b"}}' % text.encode()
+            push = PushRequest(TOKEN, payload, Urgency.ALERT, PUSH.push_id, 0)
+            assert await provider.send(push) == Accepted()
+            await line_of(process)
+        process.stdin.write(b"lose\n")
+        await line_of(process)
+        assert await provider.send(PUSH) == Accepted()
+        await line_of(process)
+        await provider.close()
+        assert [file.name for file in saved.iterdir()] == [f"{TOKEN.decode()}.json"]
+        assert (saved / f"{TOKEN.decode()}.json").read_text() == '{"aps":{"alert":"second"}}'
+        assert saved.stat().st_mode & 0o077 == 0

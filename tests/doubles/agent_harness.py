@@ -48,6 +48,8 @@ def agent_settings(
         smp_routers=tuple(smp_address(router) for router in smp),
         ntf_routers=tuple(ntf_address(router) for router in ntf),
         retries=Backoff(initial=0.02, increase_after=0.1, maximum=0.1),
+        pending_packets=Backoff(initial=0.02, increase_after=0.1, maximum=0.1),
+        priority_delay=0.0,
         remember_failure=0.01,
         clients=ClientSettings(
             dial=DialSettings(connect_timeout=PATIENCE), response_timeout=PATIENCE, close_seconds=0.5
@@ -206,8 +208,8 @@ async def running_agent(
             store,
             settings,
             clock=clock,
-            connect_smp=clients_of.connect_smp(settings.clients),
-            connect_ntf=clients_of.connect_ntf(settings.clients),
+            connect_smp=clients_of.connect_smp(settings.dialling),
+            connect_ntf=clients_of.connect_ntf(settings.dialling),
         ) as agent,
     ):
         yield RunningAgent(agent, store, provider, token)

@@ -17,8 +17,14 @@ from tocsin.crypto.boxes import box_key
 from tocsin.crypto.keys import AuthPrivateKey, X25519PrivateKey
 from tocsin.errors import ConnectFailed, ConnectionLost, TocsinError
 from tocsin.protocol.addresses import RouterAddress
+from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
+from tocsin.protocol.direct.ntf_messages import TokenRegisteredWithKey
+from tocsin.protocol.direct.packets import PacketFate
+from tocsin.protocol.direct.queue_ids import ids_for
+from tocsin.protocol.direct.smp_commands import AssociateQueue, SendPacketAgain, SetMinimumPriority
+from tocsin.protocol.direct.smp_responses import PacketStatus, QueueAssociated
 from tocsin.protocol.error_codes import ErrorCode, StoreFault
-from tocsin.protocol.messages import Response
+from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.pushes import push_json, seal_code
 from tocsin.protocol.ntf.responses import QueueSubscribed, SubscriptionChecked, TokenRegistered
@@ -79,6 +85,14 @@ class FakeWorld:
     """Queues whose commands fail as if the router's database did."""
     smp_down: bool = False
     ntf_down: bool = False
+    direct: bool = False
+    """Both routers know direct notifications."""
+    ntf_key: NtfKeyOffer | None = None
+    """What the NTF router gives devices."""
+    fates: deque[PacketFate] = field(default_factory=deque)
+    """Of the next packets that are sent or asked about; then all are accepted."""
+    commands: list[Command] = field(default_factory=list)
+    """Of batches at the SMP router."""
 
     # SMP
 
@@ -98,13 +112,27 @@ class FakeWorld:
     def at_smp(self, request: Request) -> Response:
         if request.entity_id not in self.queues:
             return AUTH
+        self.commands.append(request.command)
+        match request.command:
+            case SendPacketAgain():
+                return PacketStatus(self._next_fate())
+            case SetMinimumPriority():
+                return Done()
         self._end_notifier(self.queues[request.entity_id])
+        if isinstance(request.command, AssociateQueue):
+            assert request.corr_id is not None
+            made = self.queues[request.entity_id] = request.command.subscription.notifier_id
+            assert made == ids_for(request.corr_id).notifier_id
+            return QueueAssociated(new_dh_key().public, self._next_fate())
         if isinstance(request.command, EnableNotifications):
             made = self.queues[request.entity_id] = os.urandom(24)
             return NotificationsEnabled(NotifierIds(made, new_dh_key().public))
         assert isinstance(request.command, DisableNotifications)
         self.queues[request.entity_id] = None
         return Done()
+
+    def _next_fate(self) -> PacketFate:
+        return self.fates.popleft() if self.fates else PacketFate.ACCEPTED
 
     def lose_notifier(self, recipient_id: bytes) -> None:
         """As a router that was restored from a backup."""
@@ -158,14 +186,14 @@ class FakeWorld:
                 if token.state in (TokenState.INVALID, TokenState.EXPIRED):
                     token.state = TokenState.REGISTERED
                 self.send_code(token)
-                return TokenRegistered(token_id, token.dh_key.public)
+                return TokenRegisteredWithKey(token_id, token.dh_key.public, self.ntf_key)
         token_id, dh_key = os.urandom(24), new_dh_key()
         token = FakeToken(
             command.token, key, command.dh_key.der, dh_key, dh_key.agree(command.dh_key), os.urandom(32)
         )
         self.tokens[token_id] = token
         self.send_code(token)
-        return TokenRegistered(token_id, dh_key.public)
+        return TokenRegisteredWithKey(token_id, dh_key.public, self.ntf_key)
 
     def send_code(self, token: FakeToken) -> None:
         self.pushes.append(push_json(seal_code(box_key(token.secret), os.urandom(24), token.code)))
@@ -210,6 +238,7 @@ class FakeClient:
     def __init__(self, world: FakeWorld) -> None:
         self.world = world
         self.session = SimpleNamespace(version=18)
+        self.direct = world.direct
 
     async def events(self) -> AsyncIterator[Event]:
         await asyncio.Event().wait()
@@ -258,7 +287,9 @@ class FakeSmpClient(FakeClient):
         self.world.after(fault)
         return created
 
-    async def delete_queue(self, recipient_id: bytes, _key: AuthPrivateKey) -> None:
+    async def delete_queue(
+        self, recipient_id: bytes, _key: AuthPrivateKey, _packet: bytes | None = None
+    ) -> None:
         await asyncio.sleep(0)
         fault = self.world.before(self.is_down())
         if recipient_id not in self.world.queues:
@@ -291,12 +322,14 @@ class FakeNtfClient(FakeClient):
         self.world.activate(token)
         self.world.after(fault)
 
-    async def check_token(self, token_id: bytes, key: AuthPrivateKey) -> TokenStatus:
+    async def check_token_with_key(
+        self, token_id: bytes, key: AuthPrivateKey
+    ) -> tuple[TokenStatus, NtfKeyOffer | None]:
         await asyncio.sleep(0)
         fault = self.world.before(self.is_down())
         status = TokenStatus(self.world.token(token_id, key).state)
         self.world.after(fault)
-        return status
+        return status, self.world.ntf_key
 
     async def replace_token(self, token_id: bytes, device_token: DeviceToken, key: AuthPrivateKey) -> None:
         await asyncio.sleep(0)

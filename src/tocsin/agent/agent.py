@@ -52,8 +52,8 @@ class Agent:
             self.settings, self._on_event, connect_smp=connect_smp, connect_ntf=connect_ntf
         )
         parts = AgentParts(store, self._clients, self.settings, clock or SystemClock(), self._events)
-        queues = Queues(self._clients)
-        self.supervisor = Supervisor(parts, self._tasks, self._suspect_token)
+        queues = Queues(parts)
+        self.supervisor = Supervisor(parts, self._tasks, self._suspect_token, self._fetch_key)
         self._handover = Handover(store, self._events, self.settings.unsettled_messages)
         messages = Messages(parts, queues, self._handover, self._go_on)
         fetching = Fetching(self._clients, messages)
@@ -136,3 +136,6 @@ class Agent:
 
     def _suspect_token(self) -> None:
         self.tokens.suspect()
+
+    def _fetch_key(self) -> None:
+        self.tokens.fetch_key()

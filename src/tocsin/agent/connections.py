@@ -16,6 +16,7 @@ from tocsin.agent.surroundings import chance, new_connection_id
 from tocsin.errors import AgentError, TocsinError
 from tocsin.protocol.addresses import RouterAddress
 from tocsin.protocol.agent.agent_messages import Text
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.smp.queue_uris import QueueUri
 from tocsin.stores.agent_records import AgentConnection, ReceiveQueue, SendQueue
 
@@ -78,7 +79,9 @@ class Connections:
         token = await self._store.token()
         wanted = connection.notifications and notifies_instantly(token)
         where = router or self._chosen_router()
-        queue = await self._queues.create(connection.connection_id, 1, where, notifier=wanted, primary=True)
+        queue = await self._queues.create(
+            connection.connection_id, 1, where, notify=token if wanted else None, primary=True
+        )
         row = None
         if token is not None and queue.notifier is not None:
             row = with_credentials(queue, token, self._clock.now())
@@ -94,13 +97,16 @@ class Connections:
             raise AgentError("no SMP router is configured")
         return self._routers[int(chance() * len(self._routers)) % len(self._routers)]
 
-    async def send(self, connection_id: str, body: bytes, *, notify: bool = True) -> None:
-        """Raises AgentError if the other side has not joined yet."""
+    async def send(self, connection_id: str, body: bytes, *, notify: bool = True, priority: int = 1) -> None:
+        """A priority of 2, for a mention or a reply, or 3 also notifies those who want only what is important.
+
+        Raises AgentError if the other side has not joined yet.
+        """
         await self._known(connection_id)
         secured = [queue for queue in await self._store.send_queues(connection_id) if queue.secured]
         if not secured:
             raise AgentError("the connection is not ready: nothing can be sent yet")
-        await self._queues.send(secured[0], Text(body), notify=notify)
+        await self._queues.send(secured[0], Text(body), notify=notify, priority=priority)
 
     async def subscribe(self, connection_ids: Sequence[str] | None = None) -> dict[str, TocsinError]:
         """Receive messages of these connections, or of all. Says which could not be subscribed, and why."""
@@ -113,20 +119,30 @@ class Connections:
             queues += await self._store.receive_queues(connection.connection_id)
         failed = await self._listening.subscribe(queues)
         await self._supervisor.create([each.connection_id for each in connections if each.notifications])
-        await self._supervisor.delete([each.connection_id for each in connections if not each.notifications])
+        await self._supervisor.mute([each.connection_id for each in connections if not each.notifications])
         return failed
 
     async def unsubscribe(self) -> None:
         """As an app that goes to the background: messages stay at the routers until they are fetched."""
         await self._listening.stop()
 
-    async def set_notifications(self, connection_id: str, enabled: bool) -> None:
+    async def set_notifications(self, connection_id: str, wanted: bool | MinimumPriority) -> None:
+        """All, none, or from a priority on: `MinimumPriority.PRIORITY` is mentions and replies only.
+
+        At an SMP router that does not know priorities, such a connection notifies of all its messages.
+        """
         await self._known(connection_id)
         if not await self._store.primary_queues([connection_id]):
             raise AgentError("the connection receives nothing")
-        if await self._store.set_notifications(connection_id, enabled):
-            change = self._supervisor.create if enabled else self._supervisor.delete
-            await change([connection_id])
+        enabled = wanted is not MinimumPriority.OFF and wanted is not False
+        minimum = wanted if enabled and isinstance(wanted, MinimumPriority) else MinimumPriority.ALL
+        if not await self._store.set_notifications(connection_id, enabled, minimum):
+            return
+        if enabled:
+            await self._supervisor.create([connection_id])
+            await self._supervisor.adjust_priorities()
+        else:
+            await self._supervisor.mute([connection_id])
 
     async def rotate(self, connection_id: str, router: RouterAddress | None = None) -> None:
         """A new queue, without a notifier at first; `QueueRotated` follows when the other side uses it."""
@@ -136,7 +152,7 @@ class Connections:
             raise AgentError("the connection has no queue, or its rotation is under way")
         number = queues[0].number + 1
         where = router or self._chosen_router()
-        queue = await self._queues.create(connection_id, number, where, notifier=False, primary=False)
+        queue = await self._queues.create(connection_id, number, where, notify=None, primary=False)
         await self._store.add_receive_queue(queue)
         if self._listening.is_active(queues[0]):
             await self._listening.subscribe([queue])

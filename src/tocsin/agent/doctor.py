@@ -17,6 +17,7 @@ from tocsin.agent.doctor_subscription import subscription_finding
 from tocsin.agent.finding import Finding, Repair, Subject, Verdict, ok, unknown, wrong
 from tocsin.errors import AgentError, TocsinError
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState, TokenStatus
 from tocsin.protocol.smp.queue_information import QueueInformation
 from tocsin.stores.agent_records import AgentToken, NotificationMode, Register, Verify
@@ -46,6 +47,8 @@ def _connection(evidence: Evidence) -> Finding:
     if not evidence.connection.notifications:
         step = f"Run `tocsin agent unmute {evidence.connection.connection_id}`."
         return wrong(subject, "Notifications of this connection are switched off.", step)
+    if evidence.connection.minimum is not MinimumPriority.ALL:
+        return ok(subject, "Notifications of this connection are wanted for mentions and replies only.")
     return ok(subject, "Notifications of this connection are wanted.")
 
 

@@ -1,6 +1,6 @@
 """What can be found out about one connection's notifications: in the store, and by asking both routers.
 
-Nothing is changed: TCHK, SCHK, QUE and PING only look.
+Nothing is changed: TCHK, SCHK, QUE, NPKT without a packet, and PING only look.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tocsin.clients import NtfClient, SmpClient
 from tocsin.crypto.keys import AuthPrivateKey, private_key_from_der
 from tocsin.errors import AgentError, TocsinError
 from tocsin.protocol.addresses import RouterAddress, Scheme
+from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
 from tocsin.protocol.smp.queue_information import QueueInformation
 from tocsin.protocol.smp.recipient_commands import InspectQueue
@@ -53,6 +54,8 @@ class Evidence:
     smp_router: Reached | TocsinError | None = None
     queue_information: QueueInformation | TocsinError | None = None
     """QUE"""
+    packet_fate: PacketFate | TocsinError | None = None
+    """NPKT; only of a direct notifier, in a direct session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class _AtNtfRouter:
 class _AtSmpRouter:
     reached: Reached | TocsinError | None = None
     queue: QueueInformation | TocsinError | None = None
+    fate: PacketFate | TocsinError | None = None
 
 
 async def gather(store: AgentStore, settings: AgentSettings, connection_id: str, *, now: float) -> Evidence:
@@ -87,6 +91,7 @@ async def gather(store: AgentStore, settings: AgentSettings, connection_id: str,
         at_ntf.subscription,
         at_smp.reached,
         at_smp.queue,
+        at_smp.fate,
     )
 
 
@@ -98,13 +103,14 @@ async def _ask_ntf(
     key = private_key_from_der(token.key)
     began = time.perf_counter()
     try:
-        async with NtfClient.connect(RouterAddress(Scheme.NTF, token.router), settings.clients) as client:
+        async with NtfClient.connect(RouterAddress(Scheme.NTF, token.router), settings.dialling) as client:
             reached = await _reached(client, began)
             status: TokenStatus | TocsinError | None = None
             if token.token_id is not None:
                 status = await _or_error(client.check_token(token.token_id, key))
             found: SubscriptionStatus | TocsinError | None = None
-            if row is not None and is_of_token(row, token) and row.subscription_id is not None:
+            asked = row is not None and is_of_token(row, token) and not row.direct
+            if asked and row is not None and row.subscription_id is not None:
                 found = await _or_error(client.check_subscription(row.subscription_id, key))
     except TocsinError as error:
         return _AtNtfRouter(error)
@@ -117,9 +123,13 @@ async def _ask_smp(settings: AgentSettings, queue: ReceiveQueue | None) -> _AtSm
     key = private_key_from_der(queue.key)
     began = time.perf_counter()
     try:
-        async with SmpClient.connect(RouterAddress(Scheme.SMP, queue.router), settings.clients) as client:
+        async with SmpClient.connect(RouterAddress(Scheme.SMP, queue.router), settings.dialling) as client:
             reached = await _reached(client, began)
-            return _AtSmpRouter(reached, await _or_error(_information(client, queue.recipient_id, key)))
+            found = await _or_error(_information(client, queue.recipient_id, key))
+            fate: PacketFate | TocsinError | None = None
+            if client.direct and queue.notifier is not None and queue.notifier.direct:
+                fate = await _or_error(client.send_packet_again(queue.recipient_id, key))
+            return _AtSmpRouter(reached, found, fate)
     except TocsinError as error:
         return _AtSmpRouter(error)
 

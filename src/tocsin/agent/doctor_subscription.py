@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.agent.decisions.error_kinds import ErrorKind, error_kind
+from tocsin.agent.decisions.packet_fates import packet_error_kind
 from tocsin.agent.decisions.registration import notifies_instantly
 from tocsin.agent.doctor_evidence import Evidence, is_of_token
 from tocsin.agent.finding import Finding, Repair, Subject, Verdict, ok, unknown, wrong
 from tocsin.errors import TocsinError
+from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus
 from tocsin.stores.agent_records import AgentSubscription, NextAction
 
@@ -33,6 +35,9 @@ _STATES: Final[dict[SubscriptionState, tuple[Verdict, str]]] = {
 
 _PENDING: Final = {
     NextAction.CREATE_KEYS: "credentials are to be asked for at the SMP router",
+    NextAction.CREATE_OLD_KEYS: "credentials are to be asked for at the SMP router",
+    NextAction.ASK_FATE: "the SMP router is asked what became of the packet",
+    NextAction.SEND_PACKET: "the SMP router is to be given another packet",
     NextAction.SUBSCRIBE: "the subscription is to be made at the NTF router",
     NextAction.DELETE_KEYS: "the credentials are to be deleted at the SMP router",
     NextAction.CHECK: "it is checked at the NTF router from time to time",
@@ -47,12 +52,14 @@ def subscription_finding(evidence: Evidence) -> Finding:
         return _wrong("There is no subscription.")
     if row.action is None:
         return _wrong("The agent gave up on the subscription after a refusal.")
-    if row.subscription_id is None:
+    if row.subscription_id is None and row.action is not NextAction.ASK_FATE:
         return _under_way(row, evidence)
     if not is_of_token(row, token):
         return _wrong("The subscription belongs to a former token or another NTF router.")
     if _notifier_differs(evidence, row):
         return _wrong("The subscription was made with other credentials than the queue has now.")
+    if row.direct:
+        return _direct(evidence.packet_fate, row, evidence)
     return _at_router(evidence.subscription_status, row, evidence)
 
 
@@ -96,6 +103,23 @@ def _at_router(
     return unknown(
         Subject.SUBSCRIPTION, f"The NTF router did not tell: {because}. At the last check it said {last}."
     )
+
+
+def _direct(fate: PacketFate | TocsinError | None, row: AgentSubscription, evidence: Evidence) -> Finding:
+    """The SMP router tells what the NTF router said about the packet."""
+    if fate is PacketFate.ACCEPTED:
+        text = f"The NTF router has the queue, by a packet through the SMP router; checked {due(row, evidence.now)}."
+        return ok(Subject.SUBSCRIPTION, text)
+    if fate is PacketFate.PENDING:
+        text = "The SMP router has not reached the NTF router yet with a packet, and goes on trying."
+        return unknown(Subject.SUBSCRIPTION, text)
+    if isinstance(fate, PacketFate):
+        return _wrong(f"The NTF router did not take the packet: {fate.name.lower().replace('_', ' ')}.")
+    if isinstance(fate, TocsinError) and packet_error_kind(fate) is ErrorKind.AUTH:
+        return _wrong("The SMP router does not know of a packet for the queue.")
+    because = "it does not know direct notifications now, or cannot be reached" if fate is None else str(fate)
+    text = f"The SMP router did not tell: {because}. The NTF router had the queue at the last check."
+    return unknown(Subject.SUBSCRIPTION, text)
 
 
 def due(row: AgentSubscription, now: float) -> str:

@@ -13,7 +13,6 @@ from tocsin.agent.decisions.worker_answers import (
     recreated,
     subscribed,
 )
-from tocsin.agent.events import NotificationsReady
 from tocsin.agent.pipeline import Results, Stage
 from tocsin.agent.worker import outcome_of
 from tocsin.clients import Request
@@ -44,7 +43,13 @@ class NtfWorker(Stage):
         here: list[tuple[AgentSubscription, ReceiveQueue]] = []
         for row in rows:
             queue = queues.get(row.connection_id)
-            if queue is None or queue.notifier is None or row.ntf_router != token.router:
+            # A direct notifier has no key to subscribe with.
+            if (
+                queue is None
+                or queue.notifier is None
+                or queue.notifier.direct
+                or row.ntf_router != token.router
+            ):
                 self._moved(row, queue, token, results)
             else:
                 here.append((row, queue))
@@ -60,6 +65,7 @@ class NtfWorker(Stage):
         requests = {}
         for row, queue in rows:
             assert queue.notifier is not None
+            assert queue.notifier.key is not None
             named = NotifierQueue(queue.router, queue.notifier.notifier_id)
             command = SubscribeToQueue(token.token_id, named, private_key_from_der(queue.notifier.key))
             requests[row.connection_id] = Request(command, b"", private_key_from_der(token.key))
@@ -111,13 +117,7 @@ class NtfWorker(Stage):
             return dict.fromkeys(requests, error)
 
     def report(self, completion: Completion) -> None:
-        then, done = completion.then, completion.done
-        if (
-            then is not None
-            and then.subscription_id is not None
-            and then.subscription_id != done.subscription_id
-        ):
-            self._events.tell(NotificationsReady(done.connection_id))
+        self._tell_if_ready(completion)
 
 
 def _error(outcome: Response | TocsinError) -> TocsinError:

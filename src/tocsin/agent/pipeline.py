@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tocsin.agent.decisions.error_kinds import worker_error_kind
+from tocsin.agent.decisions.error_kinds import ErrorKind, worker_error_kind
 from tocsin.agent.decisions.registration import notifies_instantly
 from tocsin.agent.decisions.supervision import started
 from tocsin.agent.decisions.worker_answers import FOLLOWS, Follow, given_up, recreated
-from tocsin.agent.events import NotificationsFailed
+from tocsin.agent.events import NotificationsFailed, NotificationsReady
 from tocsin.agent.parts import AgentParts
 from tocsin.agent.worker import Idle, More, Retry, Round, Skipped, Worker
 from tocsin.errors import LocalProtocolError, TocsinError
@@ -31,6 +31,10 @@ class Kicks:
     ntf: Callable[[RouterLocation], None]
     suspect_token: Callable[[], None]
     """The NTF router refused something that a token in order may do."""
+    fetch_key: Callable[[], None]
+    """The key for packets has expired, or the NTF router does not know it."""
+    priorities: Callable[[RouterLocation], None]
+    """Queues at this SMP router have new notifiers."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,7 @@ class Results:
     failed: list[AgentSubscription] = field(default_factory=list)
     """For now; these are tried again."""
     suspect_token: bool = False
+    fetch_key: bool = False
 
 
 class Stage(Worker):
@@ -125,17 +130,24 @@ class Stage(Worker):
                 self.report(completion)
         if results.suspect_token:
             self._kicks.suspect_token()
+        if results.fetch_key:
+            self._kicks.fetch_key()
 
     @abstractmethod
     def report(self, completion: Completion) -> None:
         """Tell the app of what is worth it."""
 
     def _failure(
-        self, row: AgentSubscription, error: TocsinError, token: AgentToken | None, results: Results
+        self,
+        row: AgentSubscription,
+        error: TocsinError,
+        token: AgentToken | None,
+        results: Results,
+        kind: ErrorKind | None = None,
     ) -> None:
         """What follows an action that got no good answer."""
         assert row.action is not None
-        follow = FOLLOWS[row.action][worker_error_kind(error)]
+        follow = FOLLOWS[row.action][kind or worker_error_kind(error)]
         match follow:
             case Follow.RETRY:
                 results.failed.append(row)
@@ -148,6 +160,16 @@ class Stage(Worker):
                 results.suspect_token |= follow is Follow.GIVE_UP_AND_CHECK_TOKEN
                 results.completions.append(Completion(row, given_up(row)))
                 self._events.tell(NotificationsFailed(row.connection_id, row.action, error))
+
+    def _tell_if_ready(self, completion: Completion) -> None:
+        """The app is told when the NTF router has the connection, not at each check."""
+        then, done = completion.then, completion.done
+        if (
+            then is not None
+            and then.subscription_id is not None
+            and then.subscription_id != done.subscription_id
+        ):
+            self._events.tell(NotificationsReady(done.connection_id))
 
     def _moved(
         self,

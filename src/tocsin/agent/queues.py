@@ -3,57 +3,85 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from tocsin.agent.decisions.error_kinds import ErrorKind, error_kind
-from tocsin.agent.router_clients import Purpose, RouterClients
+from tocsin.agent.notifier_wishes import DirectWish, OldWish, Wish
+from tocsin.agent.packets import Packets
+from tocsin.agent.parts import AgentParts
+from tocsin.agent.router_clients import Purpose
 from tocsin.agent.surroundings import new_dh_key, new_key
-from tocsin.clients import RouterRefused
+from tocsin.clients import RouterRefused, SmpClient
 from tocsin.crypto.boxes import NONCE_BYTES
-from tocsin.crypto.keys import X25519PrivateKey, X25519PublicKey, auth_key_from_der, private_key_from_der
+from tocsin.crypto.keys import (
+    Ed25519PrivateKey,
+    X25519PrivateKey,
+    X25519PublicKey,
+    auth_key_from_der,
+    private_key_from_der,
+)
 from tocsin.errors import TocsinError
 from tocsin.protocol.addresses import RouterAddress
 from tocsin.protocol.agent.agent_messages import AgentMessage, encode_agent_message
 from tocsin.protocol.agent.queue_envelopes import CLIENT_VERSION, seal_for_queue
+from tocsin.protocol.direct.priorities import MinimumPriority
+from tocsin.protocol.direct.smp_commands import CreateNotifyingQueue
 from tocsin.protocol.error_codes import ErrorCode
 from tocsin.protocol.router_answers import Done
-from tocsin.protocol.smp.queue_modes import NotifierKeys, QueueMode, QueueRequest, SubscriptionMode
+from tocsin.protocol.smp.queue_modes import QueueMode, QueueRequest, SubscriptionMode
 from tocsin.protocol.smp.queue_uris import QueueUri
 from tocsin.protocol.smp.recipient_commands import CreateQueue, SecureQueue
+from tocsin.protocol.smp.responses import QueueCreated
 from tocsin.protocol.smp.sender_commands import SecureQueueBySender
 from tocsin.protocol.smp.versions import NEW_NOTIFIER_CREDS_VERSION, SENDER_AUTH_KEY_VERSION
-from tocsin.stores.agent_records import QueueNotifier, ReceiveQueue, SendQueue
+from tocsin.stores.agent_records import AgentToken, QueueNotifier, ReceiveQueue, SendQueue
 from tocsin.wire.versions import VersionRange
 
 
 class Queues:
     """Everything raises TransportError, HandshakeRefused or ClientError if the router cannot be asked or refuses."""
 
-    def __init__(self, clients: RouterClients) -> None:
-        self._clients = clients
+    def __init__(self, parts: AgentParts) -> None:
+        self._clients = parts.clients
+        self._store = parts.store
+        self._clock = parts.clock
 
     async def create(
-        self, connection_id: str, number: int, router: RouterAddress, *, notifier: bool, primary: bool
+        self,
+        connection_id: str,
+        number: int,
+        router: RouterAddress,
+        *,
+        notify: AgentToken | None,
+        primary: bool,
     ) -> ReceiveQueue:
-        """NEW; with the credentials of a notifier if they are wanted and the router makes them (v17, ntf.md 6.9)."""
+        """NEW; with a notifier if there is a token to notify and the router makes one (v17, ntf.md 6.9).
+
+        A direct one has the packet with it; what became of that is to be asked.
+        """
         key, dh_key, peer_key = new_key(), new_dh_key(), new_dh_key()
-        notifier_key, notifier_dh_key = new_key(), new_dh_key()
+        password = None if router.password is None else router.password.encode()
+        plain = CreateQueue(
+            key.public,
+            dh_key.public,
+            password,
+            SubscriptionMode.CREATE_ONLY,
+            QueueRequest(QueueMode.MESSAGING),
+        )
         async with self._clients.smp(router.location) as lease:
-            wanted = notifier and lease.client.session.version >= NEW_NOTIFIER_CREDS_VERSION
-            created = await lease.client.create_queue(
-                CreateQueue(
-                    key.public,
-                    dh_key.public,
-                    None if router.password is None else router.password.encode(),
-                    SubscriptionMode.CREATE_ONLY,
-                    QueueRequest(QueueMode.MESSAGING),
-                    NotifierKeys(notifier_key.public, notifier_dh_key.public) if wanted else None,
-                ),
-                key,
-            )
-        made = None
-        if wanted and created.notifier is not None:
-            secret = notifier_dh_key.agree(created.notifier.dh_key)
-            made = QueueNotifier(created.notifier.notifier_id, notifier_key.der, secret)
+            wish = self._wish(lease.client, router, notify)
+            try:
+                created = await _created(lease.client, plain, wish, key)
+            except RouterRefused as refused:
+                if not isinstance(wish, DirectWish) or refused.error is not ErrorCode.QUOTA:
+                    raise
+                wish = None  # too many packets wait there: the notifier comes later
+                created = await _created(lease.client, plain, wish, key)
+        made: QueueNotifier | TocsinError | None = None
+        if wish is not None and created.notifier is not None:
+            made = wish.notifier(created.notifier.notifier_id, created.notifier.dh_key)
+        if isinstance(made, TocsinError):
+            raise made
         return ReceiveQueue(
             connection_id,
             number,
@@ -67,6 +95,16 @@ class Queues:
             primary=primary,
         )
 
+    def _wish(self, client: SmpClient, router: RouterAddress, notify: AgentToken | None) -> Wish | None:
+        if notify is None or client.session.version < NEW_NOTIFIER_CREDS_VERSION:
+            return None
+        packets = Packets.of(notify) if client.direct else None
+        if packets is None:
+            return OldWish()
+        if packets.offer.expires_at <= self._clock.now():
+            return None  # the worker fetches another key and makes one
+        return DirectWish.sealed(packets, router.location, MinimumPriority.ALL) or OldWish()
+
     async def secure(self, queue: ReceiveQueue, sender_key: bytes) -> None:
         """KEY"""
         async with self._clients.smp(queue.router) as lease:
@@ -74,10 +112,19 @@ class Queues:
             await lease.client.ask(Done, command, queue.recipient_id, private_key_from_der(queue.key))
 
     async def delete(self, queue: ReceiveQueue) -> None:
-        """DEL; a queue that is gone already is deleted."""
+        """DEL, with the proof for the NTF router if it has the notifier by a packet.
+
+        A queue that is gone already is deleted.
+        """
+        notifier = queue.notifier if queue.notifier is not None and queue.notifier.direct else None
+        packets = None if notifier is None else Packets.at(await self._store.token(), self._clock.now())
         try:
             async with self._clients.smp(queue.router) as lease:
-                await lease.client.delete_queue(queue.recipient_id, private_key_from_der(queue.key))
+                packet = None
+                if notifier is not None and packets is not None and lease.client.direct:
+                    packet = packets.dissociate(queue.router, notifier.notifier_id)
+                key = private_key_from_der(queue.key)
+                await lease.client.delete_queue(queue.recipient_id, key, packet)
         except TocsinError as error:
             if error_kind(error) is not ErrorKind.AUTH:
                 raise
@@ -97,7 +144,13 @@ class Queues:
         return True
 
     async def send(
-        self, queue: SendQueue, message: AgentMessage, *, notify: bool, authorized: bool = True
+        self,
+        queue: SendQueue,
+        message: AgentMessage,
+        *,
+        notify: bool,
+        authorized: bool = True,
+        priority: int = 1,
     ) -> None:
         """SEND, encrypted for the recipient of the queue."""
         recipient = X25519PublicKey(queue.peer_key)
@@ -110,7 +163,29 @@ class Queues:
                 envelope,
                 notify=notify,
                 key=private_key_from_der(queue.key) if authorized else None,
+                priority=priority,
             )
+
+
+async def _created(
+    client: SmpClient, plain: CreateQueue, wish: Wish | None, key: Ed25519PrivateKey
+) -> QueueCreated:
+    match wish:
+        case None:
+            return await client.create_queue(plain, key)
+        case OldWish():
+            return await client.create_queue(replace(plain, notifier=wish.keys), key)
+        case DirectWish():
+            client.probe_when_silent()
+            command = CreateNotifyingQueue(
+                plain.auth_key,
+                plain.dh_key,
+                plain.password,
+                plain.subscription,
+                plain.request,
+                direct=wish.subscription,
+            )
+            return await client.ask(QueueCreated, command, key=key, corr_id=wish.corr_id)
 
 
 def queue_uri(queue: ReceiveQueue) -> QueueUri:

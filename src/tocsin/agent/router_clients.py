@@ -63,8 +63,8 @@ class RouterClients:
     ) -> None:
         self._settings = settings
         self._on_event = on_event
-        self._connect_smp = connect_smp or (lambda where: SmpClient.connect(where, settings.clients))
-        self._connect_ntf = connect_ntf or (lambda where: NtfClient.connect(where, settings.clients))
+        self._connect_smp = connect_smp or (lambda where: SmpClient.connect(where, settings.dialling))
+        self._connect_ntf = connect_ntf or (lambda where: NtfClient.connect(where, settings.dialling))
         self._shared: dict[_Key, _Shared[Any]] = {}
         """Least recently used first."""
         self._dialling: dict[_Key, asyncio.Lock] = {}

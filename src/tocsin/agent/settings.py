@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tocsin.agent.decisions.worker_answers import CheckIntervals
 from tocsin.clients import Backoff, ClientSettings
@@ -16,7 +16,13 @@ class AgentSettings:
     ntf_routers: tuple[RouterAddress, ...] = ()
     """A new token is registered at one of these, chosen at random."""
     checks: CheckIntervals = field(default_factory=CheckIntervals)
-    """When subscriptions are checked at the NTF router; down to minutes where healing must be quick."""
+    """When subscriptions are checked; down to minutes where healing must be quick."""
+    direct: bool = False
+    """Use direct notifications with routers that know them (docs/direct-notifications.md)."""
+    pending_packets: Backoff = field(default_factory=lambda: Backoff(maximum=3600.0))
+    """How often SMP routers are asked what became of packets that wait there."""
+    priority_delay: float = 5.0
+    """Up to so many seconds after a change of priorities the SMP router is told, together with others."""
     batch_size: int = 150
     """Subscriptions that a worker takes at a time."""
     command_queue: int = 128
@@ -35,3 +41,10 @@ class AgentSettings:
     forget_deletions_after: float = 21 * 86_400.0
     """Seconds after which a token that could not be deleted at its router is forgotten."""
     clients: ClientSettings = field(default_factory=ClientSettings)
+
+    @property
+    def dialling(self) -> ClientSettings:
+        """`clients`, which offer direct notifications if they are on."""
+        if self.direct == self.clients.dial.direct:
+            return self.clients
+        return replace(self.clients, dial=replace(self.clients.dial, direct=self.direct))

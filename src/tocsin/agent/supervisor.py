@@ -9,12 +9,13 @@ from itertools import groupby
 from typing import Final
 
 from tocsin.agent.background import BackgroundTasks
-from tocsin.agent.decisions.registration import notifies_instantly
+from tocsin.agent.decisions.registration import is_active, notifies_instantly
 from tocsin.agent.decisions.supervision import CreateStep, create_step, started, to_delete
 from tocsin.agent.events import AgentTrouble
 from tocsin.agent.ntf_worker import NtfWorker
 from tocsin.agent.parts import AgentParts
 from tocsin.agent.pipeline import Kicks
+from tocsin.agent.priority_worker import PriorityWorker
 from tocsin.agent.smp_worker import SmpWorker
 from tocsin.agent.token_deletion import TokenDeletionWorker
 from tocsin.agent.worker import Worker
@@ -49,14 +50,20 @@ def joined(commands: Sequence[Create | Delete]) -> list[Create | Delete]:
 class Supervisor:
     """One queue of commands, one worker for each router and stage."""
 
-    def __init__(self, parts: AgentParts, tasks: BackgroundTasks, suspect_token: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        parts: AgentParts,
+        tasks: BackgroundTasks,
+        suspect_token: Callable[[], None],
+        fetch_key: Callable[[], None],
+    ) -> None:
         self._parts = parts
         self._store = parts.store
         self._settings = parts.settings
         self._clock = parts.clock
         self._events = parts.events
         self._tasks = tasks
-        self._kicks = Kicks(self.kick_smp, self.kick_ntf, suspect_token)
+        self._kicks = Kicks(self.kick_smp, self.kick_ntf, suspect_token, fetch_key, self.kick_priorities)
         self._commands: asyncio.Queue[Create | Delete] = asyncio.Queue(parts.settings.command_queue)
         self._deciding = False
         self._workers: dict[tuple[type[Worker], RouterLocation], Worker] = {}
@@ -69,8 +76,12 @@ class Supervisor:
             self.kick_smp(router)
         for router in await self._store.routers_with_actions(at_smp_router=False):
             self.kick_ntf(router)
-        for token in await self._store.tokens_to_delete():
-            self.kick_deletion(token.router)
+        for former in await self._store.tokens_to_delete():
+            self.kick_deletion(former.router)
+        await self.adjust_priorities()
+        token = await self._store.token()
+        if token is None or (is_active(token) and not notifies_instantly(token)):
+            await self.remove_all()  # again, if the agent ended before that was written down
         await self.review()
 
     # Commands
@@ -85,6 +96,19 @@ class Supervisor:
         if connection_ids and notifies_instantly(await self._store.token()):
             await self._commands.put(Delete(tuple(connection_ids)))
 
+    async def mute(self, connection_ids: Sequence[str]) -> None:
+        """Their messages notify nobody: SMP routers that know priorities are told so, at others notifiers go."""
+        if self._settings.direct:
+            await self.adjust_priorities()
+        else:
+            await self.delete(connection_ids)
+
+    async def adjust_priorities(self) -> None:
+        """SMP routers are told from which priority on their queues notify, as far as they do not know it."""
+        if self._settings.direct:
+            for router in await self._store.routers_with_priority_changes():
+                self.kick_priorities(router)
+
     async def review(self) -> None:
         """Brings all connections to what the token asks for: it became active, or the agent starts."""
         if not notifies_instantly(await self._store.token()):
@@ -92,7 +116,7 @@ class Supervisor:
         connections = await self._store.connections()
         rows = {row.connection_id for row in await self._store.subscriptions()}
         await self.create([each.connection_id for each in connections if each.notifications])
-        await self.delete(
+        await self.mute(
             [
                 each.connection_id
                 for each in connections
@@ -126,6 +150,11 @@ class Supervisor:
 
     def kick_ntf(self, router: RouterLocation) -> None:
         self._kick(NtfWorker, router, lambda: NtfWorker(self._parts, router, self._kicks))
+
+    def kick_priorities(self, router: RouterLocation) -> None:
+        self._kick(
+            PriorityWorker, router, lambda: PriorityWorker(self._parts, router, self.kick_smp, self.delete)
+        )
 
     def kick_deletion(self, router: RouterLocation) -> None:
         self._kick(TokenDeletionWorker, router, lambda: TokenDeletionWorker(self._parts, router))
@@ -171,7 +200,11 @@ class Supervisor:
         token = await self._store.token()
         if token is None or not notifies_instantly(token):
             return  # it changed since the command was given
-        steps = [(queue, create_step(rows.get(queue.connection_id), queue, token)) for queue in queues]
+        direct = self._settings.direct
+        steps = [
+            (queue, create_step(rows.get(queue.connection_id), queue, token, priorities=direct))
+            for queue in queues
+        ]
         now = self._clock.now()
         if begun := [started(queue, token, now) for queue, step in steps if step in _BEGINNINGS]:
             await self._store.put_subscriptions(begun)

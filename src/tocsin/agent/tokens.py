@@ -31,6 +31,8 @@ from tocsin.crypto.boxes import box_key
 from tocsin.crypto.keys import X25519PrivateKey, private_key_from_der
 from tocsin.errors import AgentError, StoreError, TocsinError
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
+from tocsin.protocol.direct.ntf_messages import TokenRegisteredWithKey
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.pushes import VerificationPush, unseal_code
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
@@ -107,12 +109,13 @@ class Tokens:
                 raise AgentError("the token is not registered")
             was_active = is_active(token)
             try:
-                status = await self._status(token)
+                status, ntf_key = await self._status(token)
             except TocsinError as error:
                 return await self._after_error(Step.CHECK, error, token, token.device_token, token.mode)
-            if status != token.status:
-                token = seen(token, status)
+            was, token = token, seen(token, status, ntf_key)
+            if token != was:
                 await self._store.save_token(token)
+            if status != was.status:
                 self._events.tell(TokenStatusChanged(status))
                 if is_active(token) and not was_active:
                     await self._follow(token)
@@ -128,14 +131,24 @@ class Tokens:
 
     def suspect(self) -> None:
         """Something says that the router does not know the token: it is checked in the background."""
+        self._check_in_background()
+
+    def fetch_key(self) -> None:
+        """The key for packets is of no use any more: TCHK brings the newest, if the router can be reached now."""
+        self._check_in_background(whatever_happens=True)
+
+    def _check_in_background(self, *, whatever_happens: bool = False) -> None:
         if not self._suspected:
             self._suspected = True
-            self._tasks.start(self._check_suspected(), "token check", errand=True)
+            self._tasks.start(self._check_suspected(whatever_happens), "token check", errand=True)
 
-    async def _check_suspected(self) -> None:
+    async def _check_suspected(self, whatever_happens: bool) -> None:
         try:
             with suppress(AgentError):  # it was deleted meanwhile
                 await self.check()
+        except TocsinError as error:
+            if not whatever_happens or error_kind(error) is not ErrorKind.TEMPORARY:
+                raise
         finally:
             self._suspected = False
 
@@ -166,7 +179,9 @@ class Tokens:
         command = RegisterToken(token.device_token, key.public, dh_key.public)
         async with self._clients.ntf(token.router) as lease:
             answer = await lease.client.register_token(command, key)
-        return await self._saved(registered(token, answer.token_id, dh_key.agree(answer.dh_key), mode))
+        ntf_key = answer.ntf_key if isinstance(answer, TokenRegisteredWithKey) else None
+        secret = dh_key.agree(answer.dh_key)
+        return await self._saved(registered(token, answer.token_id, secret, mode, ntf_key))
 
     async def _retarget(
         self, token: AgentToken, device_token: DeviceToken, mode: NotificationMode
@@ -197,12 +212,13 @@ class Tokens:
     async def _check(
         self, token: AgentToken, _device_token: DeviceToken, mode: NotificationMode
     ) -> AgentToken:
-        return await self._saved(checked(token, await self._status(token), mode))
+        status, ntf_key = await self._status(token)
+        return await self._saved(checked(token, status, mode, ntf_key))
 
-    async def _status(self, token: AgentToken) -> TokenStatus:
+    async def _status(self, token: AgentToken) -> tuple[TokenStatus, NtfKeyOffer | None]:
         assert token.token_id is not None
         async with self._clients.ntf(token.router) as lease:
-            return await lease.client.check_token(token.token_id, private_key_from_der(token.key))
+            return await lease.client.check_token_with_key(token.token_id, private_key_from_der(token.key))
 
     async def _saved(self, token: AgentToken) -> AgentToken:
         await self._store.save_token(token)

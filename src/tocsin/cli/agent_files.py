@@ -25,7 +25,8 @@ OWNER_FOLDER: Final = 0o700
 OWNER_FILE: Final = 0o600
 
 _SECTION: Final = "AGENT"
-_KEYS: Final = ("smp_servers", "ntf_servers", "check_minutes")
+_KEYS: Final = ("smp_servers", "ntf_servers", "check_minutes", "direct")
+_SWITCH: Final = {"on": True, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class AgentFile:
     ntf_servers: tuple[RouterAddress, ...] = ()
     check_minutes: float | None = None
     """How often subscriptions are checked; None: as the reference, after a day and then every three."""
+    direct: bool = False
+    """Whether direct notifications are used."""
 
     def settings(self, timeout: float) -> AgentSettings:
         seconds = None if self.check_minutes is None else self.check_minutes * 60
@@ -43,6 +46,7 @@ class AgentFile:
             smp_routers=self.smp_servers,
             ntf_routers=self.ntf_servers,
             checks=CheckIntervals() if seconds is None else CheckIntervals(seconds, seconds),
+            direct=self.direct,
             clients=ClientSettings(dial=DialSettings(connect_timeout=timeout), response_timeout=timeout),
         )
 
@@ -75,7 +79,14 @@ def read_agent_file(folder: Path) -> AgentFile:
         check_minutes(values["check_minutes"], f"{path}: check_minutes")
         if "check_minutes" in values
         else None,
+        _switch(values.get("direct", "off"), f"{path}: direct"),
     )
+
+
+def _switch(text: str, where: str) -> bool:
+    if text not in _SWITCH:
+        raise ConfigError(f"{where}: on or off is expected")
+    return _SWITCH[text]
 
 
 def check_minutes(text: str, where: str) -> float:
@@ -111,6 +122,8 @@ def write_agent_file(folder: Path, file: AgentFile) -> None:
     ]
     if file.check_minutes is not None:
         lines.append(f"check_minutes = {file.check_minutes:g}")
+    if file.direct:
+        lines.append("direct = on")
     new, path = folder / f"{INI_FILE}.new", folder / INI_FILE
     try:
         new.unlink(missing_ok=True)

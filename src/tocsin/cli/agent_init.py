@@ -52,6 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MINUTES",
         help="how often subscriptions are checked and repaired (default after 1 day, then every 3)",
     )
+    parser.add_argument(
+        "--direct",
+        action="store_true",
+        help="use direct notifications with routers that know them (docs/direct-notifications.md)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="check and tell what would be made")
     add_common_arguments(parser)
 
@@ -66,6 +71,7 @@ async def _init(options: argparse.Namespace, output: Output) -> int:
         server_addresses(options.smp_server, Scheme.SMP, "--smp-server"),
         server_addresses(options.ntf_server, Scheme.NTF, "--ntf-server"),
         None if options.check_minutes is None else check_minutes(options.check_minutes, "--check-minutes"),
+        options.direct,
     )
     await asyncio.to_thread(_refuse_existing, folder)
     if not options.dry_run:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import argparse
 
 from tocsin.cli import agent_muting
+from tocsin.protocol.direct.priorities import MinimumPriority
 
 NAME = "mute"
 SUMMARY = "switch a connection's notifications off"
 DESCRIPTION = (
-    "Switches a connection's notifications off: its SMP router forgets the notifier, so nobody hears of its messages. "
-    "They are received as before by `listen`."
+    "Switches a connection's notifications off: its SMP router forgets the notifier, or notifies nobody, so nobody "
+    "hears of its messages. They are received as before by `listen`. With --mentions-only, mentions and replies still "
+    "notify, if the agent and the SMP router know direct notifications; otherwise all messages do."
 )
 EXAMPLE = "tocsin agent mute Zm9vYmFyYmF6cXV4"
-add_arguments = agent_muting.add_arguments
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--mentions-only", action="store_true", help="but not for mentions and replies")
+    agent_muting.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    return agent_muting.set_notifications(options, False)
+    wanted = MinimumPriority.PRIORITY if options.mentions_only else MinimumPriority.OFF
+    return agent_muting.set_notifications(options, wanted)

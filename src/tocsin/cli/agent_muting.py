@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
 
 from tocsin.cli.agent_output import Output, event_fields
 from tocsin.cli.agent_session import add_common_arguments, connection_named, opened_session, run_command
+from tocsin.protocol.direct.priorities import MinimumPriority
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,25 +15,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common_arguments(parser)
 
 
-def set_notifications(options: argparse.Namespace, enabled: bool) -> int:
-    return run_command(options, lambda output: _set(options, enabled, output))
+def set_notifications(options: argparse.Namespace, wanted: MinimumPriority) -> int:
+    return run_command(options, lambda output: _set(options, wanted, output))
 
 
-async def _set(options: argparse.Namespace, enabled: bool, output: Output) -> int:
+async def _set(options: argparse.Namespace, wanted: MinimumPriority, output: Output) -> int:
     async with opened_session(options) as session:
         name = await connection_named(session.store, options.connection)
-        await session.agent.connections.set_notifications(name, enabled)
+        await session.agent.connections.set_notifications(name, wanted)
         finished = await session.at_rest()
     output.result(
         {
             "connection": name,
-            "notifications": enabled,
+            "notifications": wanted is not MinimumPriority.OFF,
+            "mentions_only": wanted > MinimumPriority.ALL,
             "finished": finished,
             "events": [event_fields(event) for event in session.events],
         }
     )
     output.say_events(session.events)
-    output.say(f"Notifications of {name} are {'on' if enabled else 'off'}.")
+    output.say(f"Notifications of {name} are {_WORDS[wanted]}.")
     if not finished:
         output.say("A router could not be reached: the rest goes on with the next command.")
     return 0
+
+
+_WORDS: Final = {
+    MinimumPriority.OFF: "off",
+    MinimumPriority.ALL: "on",
+    MinimumPriority.PRIORITY: "on for mentions and replies, where its SMP router knows priorities",
+    MinimumPriority.HIGH: "on for the most important, where its SMP router knows priorities",
+}

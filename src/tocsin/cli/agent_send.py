@@ -20,12 +20,20 @@ DESCRIPTION = (
 EXAMPLE = "tocsin agent send Zm9vYmFyYmF6cXV4 'See you at noon'"
 MAX_BYTES = PADDED_BYTES - 3
 """Length and tag."""
+ORDINARY = 1
+MENTION = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("connection", metavar="CONNECTION", help="its id, or the beginning of it")
     parser.add_argument("text", metavar="TEXT", help="the message, or - for standard input")
-    parser.add_argument("--silent", action="store_true", help="without a notification for the other side")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--silent", action="store_true", help="without a notification for the other side")
+    kind.add_argument(
+        "--mention",
+        action="store_true",
+        help="also notifies another side that wants to hear of mentions and replies only",
+    )
     add_common_arguments(parser)
 
 
@@ -41,12 +49,14 @@ async def _send(options: argparse.Namespace, output: Output) -> int:
         raise ConfigError(f"the message has more than {MAX_BYTES} bytes: send it in parts")
     async with opened_session(options) as session:
         name = await connection_named(session.store, options.connection)
-        await session.agent.connections.send(name, body, notify=not options.silent)
+        priority = MENTION if options.mention else ORDINARY
+        await session.agent.connections.send(name, body, notify=not options.silent, priority=priority)
     output.result(
         {
             "connection": name,
             "bytes": len(body),
             "notify": not options.silent,
+            "mention": options.mention,
             "events": [event_fields(event) for event in session.events],
         }
     )

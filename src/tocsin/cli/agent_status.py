@@ -11,6 +11,7 @@ from tocsin.cli.agent_files import AgentFile, agent_folder
 from tocsin.cli.agent_output import Output, address_text, time_text, token_status
 from tocsin.cli.agent_session import add_common_arguments, opened_store, run_command
 from tocsin.protocol.addresses import RouterAddress, Scheme
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.statuses import subscription_status_text
 from tocsin.stores.agent_records import (
     AgentConnection,
@@ -35,10 +36,14 @@ EXAMPLE = "tocsin agent status --json"
 
 ACTIONS: Final = {
     NextAction.CREATE_KEYS: "create credentials",
+    NextAction.CREATE_OLD_KEYS: "create credentials",
+    NextAction.ASK_FATE: "ask about the packet",
+    NextAction.SEND_PACKET: "send another packet",
     NextAction.DELETE_KEYS: "delete credentials",
     NextAction.SUBSCRIBE: "subscribe",
     NextAction.CHECK: "check",
 }
+_NOTIFICATIONS: Final = {(False, False): "off", (True, False): "on", (True, True): "mentions"}
 _TOKEN_ACTIONS: Final[dict[type[TokenAction], str]] = {Register: "register", Verify: "verify", Check: "check"}
 
 
@@ -92,10 +97,12 @@ async def _connection(store: AgentSqliteStore, connection: AgentConnection) -> d
     return {
         "connection": name,
         "notifications": connection.notifications,
+        "mentions_only": connection.wanted > MinimumPriority.ALL,
         "can_send": any(each.secured for each in await store.send_queues(name)),
         "smp_server": None if queue is None else address_text(Scheme.SMP, queue.router),
         "last_message_at": None if queue is None else queue.last_message_at,
         "credentials": queue is not None and queue.notifier is not None,
+        "direct": queue is not None and queue.notifier is not None and queue.notifier.direct,
         **_subscription(row),
     }
 
@@ -145,7 +152,7 @@ def _row(known: dict[str, Any]) -> list[str]:
     return [
         known["connection"],
         "yes" if known["can_send"] else "not yet",
-        "on" if known["notifications"] else "off",
+        _NOTIFICATIONS[known["notifications"], known["mentions_only"]],
         known["phase"] or "–",
         known["status"] or "–",
         "given up: see doctor" if known["given_up"] else known["action"] or "–",

@@ -10,6 +10,8 @@ from enum import Enum, StrEnum
 from typing import TypeAlias
 
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
 
@@ -30,6 +32,13 @@ class AgentConnection:
     """16 characters of base64url: 12 random bytes."""
     notifications: bool = True
     """Whether its messages are notified of, in instant mode."""
+    minimum: MinimumPriority = MinimumPriority.ALL
+    """From which priority on, where the SMP router knows priorities."""
+
+    @property
+    def wanted(self) -> MinimumPriority:
+        """What its SMP router is to have."""
+        return self.minimum if self.notifications else MinimumPriority.OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +46,16 @@ class QueueNotifier:
     """Credentials of a queue's notifications; the NTF router is given id and key, never the secret."""
 
     notifier_id: bytes = field(repr=False)
-    key: bytes = field(repr=False)
-    """DER of the private key."""
+    key: bytes | None = field(repr=False)
+    """DER of the private key; None with direct notifications, where nobody has one."""
     secret: bytes = field(repr=False)
     """Decrypts the metadata."""
+    minimum: MinimumPriority = MinimumPriority.ALL
+    """What the SMP router has."""
+
+    @property
+    def direct(self) -> bool:
+        return self.key is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +94,21 @@ class NotifiedQueue:
     secret: bytes = field(repr=False)
     """Of its notifier: decrypts the metadata."""
     last_message_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityChange:
+    """A queue whose SMP router has another minimum than its connection is to have."""
+
+    connection_id: str
+    number: int
+    recipient_id: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    """DER of the recipient's private key."""
+    notifier_id: bytes = field(repr=False)
+    """A minimum belongs to a notifier."""
+    present: MinimumPriority
+    wanted: MinimumPriority
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +181,8 @@ class AgentToken:
     token_id: bytes | None = field(default=None, repr=False)
     secret: bytes | None = field(default=None, repr=False)
     """Shared with the NTF router; decrypts pushes."""
+    ntf_key: NtfKeyOffer | None = None
+    """The newest key for packets, if the NTF router knows direct notifications."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +203,13 @@ class NextAction(Enum):
     """What a worker does next for a connection's notifications. The value is the letter in the database."""
 
     CREATE_KEYS = "K"
-    """NKEY at the SMP router."""
+    """NSKEY at the SMP router if that and the NTF router know direct notifications, NKEY if not."""
+    CREATE_OLD_KEYS = "O"
+    """NKEY at the SMP router: the NTF router does not take packets."""
+    ASK_FATE = "F"
+    """NPKT at the SMP router: what became of the packet."""
+    SEND_PACKET = "P"
+    """NPKT at the SMP router, with a packet for another key of the NTF router."""
     DELETE_KEYS = "D"
     """NDEL at the SMP router."""
     SUBSCRIBE = "N"
@@ -181,7 +219,7 @@ class NextAction(Enum):
 
     @property
     def at_smp_router(self) -> bool:
-        return self in (NextAction.CREATE_KEYS, NextAction.DELETE_KEYS)
+        return self not in (NextAction.SUBSCRIBE, NextAction.CHECK)
 
 
 class SubscriptionPhase(StrEnum):
@@ -209,8 +247,13 @@ class AgentSubscription:
     notifier_id: bytes | None = field(default=None, repr=False)
     subscription_id: bytes | None = field(default=None, repr=False)
     token_id: bytes | None = field(default=None, repr=False)
-    """Whose subscription it is: one of a former token is worth nothing."""
+    """Whose subscription it is, or who signed the packet: one of a former token is worth nothing."""
     status: SubscriptionStatus | None = None
     """At the NTF router, as of the last check."""
     version: int = 0
     """Grows with every change: whoever finished an action finds out whether it was replaced meanwhile."""
+
+    @property
+    def direct(self) -> bool:
+        """Whether a packet was sent for it: then the NTF router knows it by the id of its notifier."""
+        return self.token_id is not None and self.subscription_id in (None, self.notifier_id)

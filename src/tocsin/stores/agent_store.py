@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.stores.agent_records import (
     AgentConnection,
@@ -18,6 +19,7 @@ from tocsin.stores.agent_records import (
     AgentToken,
     KeptMessage,
     NotifiedQueue,
+    PriorityChange,
     QueueNotifier,
     ReceiveQueue,
     SendQueue,
@@ -45,7 +47,9 @@ class ConnectionStore(Protocol):
     async def delete_connection(self, connection_id: str) -> None:
         """With its queues and its notification subscription."""
 
-    async def set_notifications(self, connection_id: str, enabled: bool) -> bool:
+    async def set_notifications(
+        self, connection_id: str, enabled: bool, minimum: MinimumPriority = MinimumPriority.ALL
+    ) -> bool:
         """Whether it changed."""
 
     async def add_receive_queue(self, queue: ReceiveQueue) -> None:
@@ -83,6 +87,21 @@ class ConnectionStore(Protocol):
     async def update_send_queue(self, queue: SendQueue) -> None: ...
 
     async def delete_send_queue(self, connection_id: str, number: int) -> None: ...
+
+
+class PriorityRecords(Protocol):
+    """Primary queues whose notifiers have another minimum at their SMP routers than their connections want.
+
+    The store finds out by itself, whenever one of the two changes.
+    """
+
+    async def routers_with_priority_changes(self) -> list[RouterLocation]: ...
+
+    async def priority_changes(self, router: RouterLocation) -> list[PriorityChange]:
+        """Of the queues at this SMP router."""
+
+    async def priorities_set(self, changes: Sequence[PriorityChange]) -> None:
+        """The SMP router has what was wanted. Notifiers that were replaced meanwhile stay as they are."""
 
 
 class MessageRecords(Protocol):
@@ -149,7 +168,7 @@ class SubscriptionRecords(Protocol):
     ) -> list[AgentSubscription]:
         """Oldest first; the same rows come back until they are completed.
 
-        SUBSCRIBE and the SMP actions are due at once, CHECK at its time.
+        CHECK and ASK_FATE are due at their time, all else at once.
         """
 
     async def next_due_at(self, router: RouterLocation, *, at_smp_router: bool) -> float | None:
@@ -168,7 +187,9 @@ class SubscriptionRecords(Protocol):
     async def delete_subscriptions(self, connection_ids: Sequence[str]) -> None: ...
 
 
-class AgentStore(ConnectionStore, MessageRecords, TokenRecords, SubscriptionRecords, Protocol):
+class AgentStore(
+    ConnectionStore, PriorityRecords, MessageRecords, TokenRecords, SubscriptionRecords, Protocol
+):
     async def change_passphrase(self, passphrase: str | None) -> None:
         """Sets, changes or, with None, removes it. Atomic: after a crash the store is readable with one of the two."""
 

@@ -18,8 +18,10 @@ from tests.unit.stores.agent_samples import (
 from tocsin.agent.doctor import Finding, Repair, Subject, Verdict, diagnosis, repairs, worst
 from tocsin.agent.doctor_evidence import Evidence, Reached
 from tocsin.clients import RouterRefused
-from tocsin.errors import ConnectFailed, ResponseTimeout
-from tocsin.protocol.error_codes import ErrorCode
+from tocsin.errors import ConnectFailed, ResponseTimeout, TocsinError
+from tocsin.protocol.direct.packets import PacketFate
+from tocsin.protocol.direct.priorities import MinimumPriority
+from tocsin.protocol.error_codes import CommandFault, ErrorCode
 from tocsin.protocol.ntf.statuses import (
     InvalidReason,
     SubscriptionFailed,
@@ -287,3 +289,46 @@ def test_findings_tell_no_secrets() -> None:
         said = str(diagnosis(replace(HEALTHY, **changes)))
         for secret in (DEVICE.token, b"secret code", NOTIFIER.notifier_id, b"the key", b"t" * 24):
             assert secret.decode() not in said
+
+
+# Direct notifications
+
+DIRECT_NOTIFIER = replace(NOTIFIER, key=None)
+DIRECT: dict[str, Any] = {
+    "queue": replace(QUEUE, notifier=DIRECT_NOTIFIER),
+    "row": replace(ROW, action=NextAction.ASK_FATE, subscription_id=NOTIFIER.notifier_id),
+    "subscription_status": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("fate", "verdict", "says"),
+    [
+        (PacketFate.ACCEPTED, Verdict.OK, "The NTF router has the queue"),
+        (PacketFate.PENDING, Verdict.UNKNOWN, "has not reached the NTF router yet"),
+        (PacketFate.BAD_TOKEN, Verdict.WRONG, "did not take the packet: bad token"),
+        (RouterRefused(CommandFault.PROHIBITED), Verdict.WRONG, "does not know of a packet"),
+        (DOWN, Verdict.UNKNOWN, "did not tell: no connection"),
+        (None, Verdict.UNKNOWN, "does not know direct notifications now"),
+    ],
+)
+def test_packet_is_what_a_direct_subscription_is_judged_by(
+    fate: PacketFate | TocsinError | None, verdict: Verdict, says: str
+) -> None:
+    found = findings(**DIRECT, packet_fate=fate)[Subject.SUBSCRIPTION]
+    assert found.verdict is verdict
+    assert says in found.text
+    assert (found.repair is Repair.RECREATE_SUBSCRIPTION) is (verdict is Verdict.WRONG)
+
+
+def test_packet_that_waits_is_nothing_to_repair() -> None:
+    row = replace(DIRECT["row"], subscription_id=None)
+    found = findings(**{**DIRECT, "row": row}, packet_fate=PacketFate.PENDING)[Subject.SUBSCRIPTION]
+    assert (found.verdict, found.repair) == (Verdict.UNKNOWN, None)
+
+
+def test_mentions_only_is_told() -> None:
+    connection = AgentConnection(NAME, minimum=MinimumPriority.PRIORITY)
+    found = findings(connection=connection)[Subject.CONNECTION]
+    assert found.verdict is Verdict.OK
+    assert "mentions and replies only" in found.text

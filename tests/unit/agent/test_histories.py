@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor, Future
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -91,8 +91,8 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
-        self.world = FakeWorld()
-        self.clock = JumpingClock()
+        self.world = self.new_world()
+        self.clock = self.new_clock()
         self.wanted: dict[str, bool] = {}
         """Connections, and whether they are to be notified of."""
         self.to_delete: list[str] = []
@@ -100,6 +100,16 @@ class Histories(RuleBasedStateMachine):
         self.device: DeviceToken | None = None
         self.mode = NotificationMode.INSTANT
         self.stack = AsyncExitStack()
+
+    # What histories of another kind replace
+
+    direct: ClassVar[bool] = False
+
+    def new_world(self) -> FakeWorld:
+        return FakeWorld()
+
+    def new_clock(self) -> JumpingClock:
+        return JumpingClock()
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
@@ -123,6 +133,8 @@ class Histories(RuleBasedStateMachine):
                 remember_failure=0.0,
                 batch_size=2,
                 command_queue=4,
+                direct=self.direct,
+                priority_delay=0.0,
             ),
             clock=self.clock,
             connect_smp=self.world.connect_smp,

@@ -129,6 +129,19 @@ async def test_deletion_goes_on_after_a_restart_without_a_token(tmp_path: Path) 
         assert await notifier_of(world, alice, connection_id) is None
 
 
+async def test_subscriptions_of_a_token_that_was_deleted_just_before_a_crash_go(tmp_path: Path) -> None:
+    world = FakeWorld()
+    async with agent_in(world, tmp_path / "a") as alice:
+        await activated(world, alice)
+        connection_id = (await alice.agent.connections.create(subscribe=False)).connection_id
+        await alice.event(NotificationsReady)
+        await alice.store.remove_token(delete_at_router=True, now=1)  # and the supervisor never hears of it
+    async with agent_in(world, tmp_path / "a") as alice:
+        await alice.event(NotificationsRemoved)
+        assert await notifier_of(world, alice, connection_id) is None
+        assert await alice.store.subscriptions() == []
+
+
 async def test_permanent_error_ends_in_an_event_and_the_next_start_tries_again(tmp_path: Path) -> None:
     world = FakeWorld()
     async with agent_in(world, tmp_path / "a") as alice:

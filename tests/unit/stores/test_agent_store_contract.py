@@ -20,8 +20,11 @@ from tests.unit.stores.agent_samples import (
     send_queue,
     subscription,
 )
+from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.errors import StoreError
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.statuses import (
     InvalidReason,
     SubscriptionFailed,
@@ -36,6 +39,7 @@ from tocsin.stores.agent_records import (
     NextAction,
     NotificationMode,
     NotifiedQueue,
+    PriorityChange,
     QueueNotifier,
     Register,
     SubscriptionPhase,
@@ -44,6 +48,7 @@ from tocsin.stores.agent_records import (
 from tocsin.stores.agent_store import AgentStore, Completion
 from tocsin.stores.sqlite.agent_sqlite_store import opened_agent_store
 
+ALL, MENTIONS, OFF = MinimumPriority.ALL, MinimumPriority.PRIORITY, MinimumPriority.OFF
 WEAK = 2
 """Of scrypt, so that tests are quick."""
 
@@ -89,6 +94,98 @@ async def test_notifications_are_switched_once(store: AgentStore) -> None:
     assert await store.set_notifications("a", False)
     assert not await store.set_notifications("a", False)
     assert await store.connection("a") == AgentConnection("a", notifications=False)
+
+
+async def test_minimum_priority_is_kept_with_the_connection(store: AgentStore) -> None:
+    await store.add_connection(AgentConnection("a"), None, None)
+    assert await store.set_notifications("a", True, MENTIONS)
+    assert not await store.set_notifications("a", True, MENTIONS)
+    assert await store.connection("a") == AgentConnection("a", True, MENTIONS)
+    assert await store.set_notifications("a", False)
+    assert await store.connection("a") == AgentConnection("a", False)
+
+
+# Priorities
+
+
+async def changes(store: AgentStore) -> list[PriorityChange]:
+    found = [each for router in (SMP, OTHER_SMP) for each in await store.priority_changes(router)]
+    routers = await store.routers_with_priority_changes()
+    assert routers == [router for router in (OTHER_SMP, SMP) if await store.priority_changes(router)]
+    return found
+
+
+async def test_what_an_smp_router_is_to_be_told_is_where_wish_and_notifier_differ(store: AgentStore) -> None:
+    queue = receive_queue("a", notifier=NOTIFIER)
+    await store.add_connection(AgentConnection("a"), queue, None)
+    await store.add_connection(AgentConnection("b", notifications=False), receive_queue("b"), None)
+    assert await changes(store) == [], "nothing to be told without a notifier"
+    await store.set_notifications("a", False)
+    change = PriorityChange("a", 1, queue.recipient_id, queue.key, NOTIFIER.notifier_id, ALL, OFF)
+    assert await changes(store) == [change]
+    await store.set_notifications("a", True)
+    assert await changes(store) == []
+    await store.set_notifications("a", True, MENTIONS)
+    assert await changes(store) == [replace(change, wanted=MENTIONS)]
+    await store.priorities_set([replace(change, wanted=MENTIONS)])
+    assert await changes(store) == []
+    [told] = await store.primary_queues(["a"])
+    assert told.notifier == replace(NOTIFIER, minimum=MENTIONS)
+
+
+async def test_change_of_a_wish_while_another_was_told_is_still_to_be_told(store: AgentStore) -> None:
+    await store.add_connection(AgentConnection("a"), receive_queue("a", notifier=NOTIFIER), None)
+    await store.set_notifications("a", False)
+    [told] = await changes(store)
+    await store.set_notifications("a", True, MENTIONS)
+    await store.priorities_set([told])
+    [change] = await changes(store)
+    assert (change.present, change.wanted) == (OFF, MENTIONS)
+
+
+async def test_minimum_goes_with_its_notifier(store: AgentStore) -> None:
+    await store.add_connection(AgentConnection("a"), receive_queue("a", notifier=NOTIFIER), None)
+    await store.set_notifications("a", True, MENTIONS)
+    [told] = await changes(store)
+    another = QueueNotifier(b"o" * 24, None, b"secret")
+    await store.set_notifier("a", 1, another)
+    await store.priorities_set([told])
+    [change] = await changes(store)
+    assert (change.notifier_id, change.present) == (another.notifier_id, ALL)
+    await store.set_notifier("a", 1, replace(another, minimum=MENTIONS))
+    assert await changes(store) == []
+    await store.set_notifications("a", False)
+    await store.clear_notifiers(["a"])
+    assert await changes(store) == []
+
+
+async def test_only_the_primary_queue_is_told(store: AgentStore) -> None:
+    await store.add_connection(AgentConnection("a"), receive_queue("a", notifier=NOTIFIER), None)
+    await store.set_notifications("a", False)
+    await store.add_receive_queue(receive_queue("a", 2, router=OTHER_SMP))
+    assert await changes(store) == []
+    await store.set_notifier("a", 2, QueueNotifier(b"o" * 24, None, b"secret"))
+    assert [change.number for change in await changes(store)] == [2]
+    await store.delete_connection("a")
+    assert await changes(store) == []
+
+
+async def test_direct_notifier_has_no_key(store: AgentStore) -> None:
+    queue = receive_queue("a", notifier=QueueNotifier(b"o" * 24, None, b"secret", OFF))
+    await store.add_connection(AgentConnection("a", notifications=False), queue, None)
+    assert await store.receive_queues("a") == [queue]
+    assert queue.notifier is not None
+    assert queue.notifier.direct
+    assert not NOTIFIER.direct
+    assert await store.notified_queues([named(queue)]) == [NotifiedQueue("a", 1, b"secret")]
+
+
+async def test_token_is_kept_with_the_key_for_packets(store: AgentStore) -> None:
+    token = agent_token(ntf_key=NtfKeyOffer(X25519PrivateKey(b"k" * 32).public, 1_800_000_000))
+    await store.save_token(token)
+    assert await store.token() == token
+    await store.save_token(agent_token())
+    assert await store.token() == agent_token()
 
 
 async def test_new_primary_queue_takes_the_place_of_the_old_one(store: AgentStore) -> None:
@@ -335,6 +432,25 @@ async def test_only_checks_wait_for_their_time(store: AgentStore) -> None:
     await store.put_subscriptions([subscription("b", action=NextAction.SUBSCRIBE, due_at=900.0)])
     assert await store.next_due_at(NTF, at_smp_router=False) == 0
     assert len(await store.due_actions(NTF, at_smp_router=False, now=0.0, limit=9)) == 1
+
+
+async def test_asking_about_a_packet_waits_for_its_time(store: AgentStore) -> None:
+    await store.add_connection(AgentConnection("a"), None, None)
+    await store.put_subscriptions([subscription("a", action=NextAction.ASK_FATE, due_at=500.0)])
+    assert await store.next_due_at(SMP, at_smp_router=True) == 500.0
+    assert await store.due_actions(SMP, at_smp_router=True, now=499.0, limit=9) == []
+    assert len(await store.due_actions(SMP, at_smp_router=True, now=500.0, limit=9)) == 1
+
+
+@pytest.mark.parametrize("action", NextAction)
+async def test_every_action_is_found_on_its_side(store: AgentStore, action: NextAction) -> None:
+    await store.add_connection(AgentConnection("a"), None, None)
+    await store.put_subscriptions([subscription("a", action=action)])
+    here, there = (SMP, NTF) if action.at_smp_router else (NTF, SMP)
+    [row] = await store.due_actions(here, at_smp_router=action.at_smp_router, now=900.0, limit=9)
+    assert row.action is action
+    assert await store.due_actions(there, at_smp_router=not action.at_smp_router, now=900.0, limit=9) == []
+    assert await store.routers_with_actions(at_smp_router=action.at_smp_router) == [here]
 
 
 async def test_completed_action_is_replaced_with_what_follows(store: AgentStore) -> None:

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final
 
 from tocsin.agent.decisions.error_kinds import ErrorKind
+from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.stores.agent_records import (
@@ -146,11 +147,26 @@ def retargeted(token: AgentToken, device_token: DeviceToken, mode: NotificationM
         status=TokenStatus(TokenState.NEW),
         token_id=None,
         secret=None,
+        ntf_key=None,
     )
 
 
-def registered(token: AgentToken, token_id: bytes, secret: bytes, mode: NotificationMode) -> AgentToken:
-    return replace(token, token_id=token_id, secret=secret, status=REGISTERED, action=None, mode=mode)
+def registered(
+    token: AgentToken,
+    token_id: bytes,
+    secret: bytes,
+    mode: NotificationMode,
+    ntf_key: NtfKeyOffer | None = None,
+) -> AgentToken:
+    return replace(
+        token,
+        token_id=token_id,
+        secret=secret,
+        status=REGISTERED,
+        action=None,
+        mode=mode,
+        ntf_key=ntf_key,
+    )
 
 
 def replaced(token: AgentToken, device_token: DeviceToken, mode: NotificationMode) -> AgentToken:
@@ -167,9 +183,12 @@ def verified(token: AgentToken, mode: NotificationMode) -> AgentToken:
     return replace(token, status=ACTIVE, action=Check(), mode=mode)
 
 
-def checked(token: AgentToken, status: TokenStatus, mode: NotificationMode) -> AgentToken:
+def checked(
+    token: AgentToken, status: TokenStatus, mode: NotificationMode, ntf_key: NtfKeyOffer | None = None
+) -> AgentToken:
     """Anything but ACTIVE needs another verification, so the next `register` sends TNEW."""
-    return replace(token, status=status, action=Check() if status == ACTIVE else None, mode=mode)
+    action = Check() if status == ACTIVE else None
+    return replace(token, status=status, action=action, mode=mode, ntf_key=ntf_key)
 
 
 _ACTIONS_SEEN: Final[dict[TokenState, TokenAction | None]] = {
@@ -179,10 +198,11 @@ _ACTIONS_SEEN: Final[dict[TokenState, TokenAction | None]] = {
 }
 
 
-def seen(token: AgentToken, status: TokenStatus) -> AgentToken:
+def seen(token: AgentToken, status: TokenStatus, ntf_key: NtfKeyOffer | None = None) -> AgentToken:
     """After a check that nobody asked to act upon: a verification that waits still waits."""
     waiting = token.action if isinstance(token.action, Verify) else None
-    return replace(token, status=status, action=_ACTIONS_SEEN.get(status.state, waiting))
+    action = token.action if status == token.status else _ACTIONS_SEEN.get(status.state, waiting)
+    return replace(token, status=status, action=action, ntf_key=ntf_key)
 
 
 def is_active(token: AgentToken | None) -> bool:

@@ -7,6 +7,8 @@ from enum import Enum
 from itertools import product
 from typing import Final
 
+from tocsin.agent.decisions.packet_fates import packet_sent
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.stores.agent_records import (
     AgentSubscription,
     AgentToken,
@@ -29,8 +31,8 @@ class TokenOfRow(Enum):
 
 
 class CreateStep(Enum):
-    NEW = "new row: NKEY"
-    RESET = "reset the row: NKEY"
+    NEW = "new row: NSKEY or NKEY"
+    RESET = "reset the row: NSKEY or NKEY"
     KICK_SMP = "continue at the SMP router"
     KICK_NTF = "continue at the NTF router"
 
@@ -39,6 +41,9 @@ _CONTINUE: Final[dict[NextAction | None, CreateStep]] = {
     None: CreateStep.RESET,  # given up before
     NextAction.DELETE_KEYS: CreateStep.RESET,
     NextAction.CREATE_KEYS: CreateStep.KICK_SMP,
+    NextAction.CREATE_OLD_KEYS: CreateStep.KICK_SMP,
+    NextAction.ASK_FATE: CreateStep.KICK_SMP,
+    NextAction.SEND_PACKET: CreateStep.KICK_SMP,
     NextAction.SUBSCRIBE: CreateStep.KICK_NTF,
     NextAction.CHECK: CreateStep.KICK_NTF,
 }
@@ -54,9 +59,14 @@ CREATE_STEPS: Final[dict[tuple[Credentials, TokenOfRow, NextAction | None], Crea
 }
 
 
-def create_step(row: AgentSubscription | None, queue: ReceiveQueue, token: AgentToken) -> CreateStep:
+def create_step(
+    row: AgentSubscription | None, queue: ReceiveQueue, token: AgentToken, *, priorities: bool = True
+) -> CreateStep:
+    """Without `priorities` a notifier with a minimum of its own, from when there were, is replaced."""
     if row is None:
         return CreateStep.NEW
+    if not priorities and queue.notifier is not None and queue.notifier.minimum is not MinimumPriority.ALL:
+        return CreateStep.RESET
     return CREATE_STEPS[_credentials(row, queue), _token_of(row, token), row.action]
 
 
@@ -67,7 +77,7 @@ def _credentials(row: AgentSubscription, queue: ReceiveQueue) -> Credentials:
 
 
 def _token_of(row: AgentSubscription, token: AgentToken) -> TokenOfRow:
-    of_token = row.subscription_id is None or row.token_id == token.token_id
+    of_token = row.token_id is None or row.token_id == token.token_id
     return TokenOfRow.CURRENT if of_token and row.ntf_router == token.router else TokenOfRow.FORMER
 
 
@@ -84,8 +94,11 @@ def started(queue: ReceiveQueue, token: AgentToken, now: float) -> AgentSubscrip
 
 
 def with_credentials(queue: ReceiveQueue, token: AgentToken, now: float) -> AgentSubscription:
-    """The row of a queue that was created with a notifier (ntf.md 6.9)."""
+    """The row of a queue that was created with a notifier (ntf.md 6.9), or with a packet."""
     assert queue.notifier is not None
+    if queue.notifier.direct:
+        assert token.token_id is not None
+        return packet_sent(started(queue, token, now), queue.notifier.notifier_id, token.token_id, now)
     return replace(
         started(queue, token, now),
         phase=SubscriptionPhase.KEY,

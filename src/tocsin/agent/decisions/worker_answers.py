@@ -26,7 +26,11 @@ class Follow(Enum):
     NEXT_CHECK = "SCHK after the interval"
     DROP = "the row is deleted"
     RETRY = "again after a delay"
-    RECREATE = "from scratch: NKEY"
+    READY = "ready; NPKT after the interval"
+    ASK_SOON = "NPKT after a delay that grows"
+    SEAL_AGAIN = "TCHK for another key, then NPKT with a packet"
+    OLD_WAY = "NKEY next"
+    RECREATE = "from scratch: NSKEY or NKEY"
     GIVE_UP = "no action; an event"
     GIVE_UP_AND_CHECK_TOKEN = "no action; an event; the token is checked"  # noqa: S105 - a sentence
 
@@ -36,6 +40,22 @@ FOLLOWS: Final[dict[NextAction, dict[Success | ErrorKind, Follow]]] = {
         Success.DONE: Follow.SUBSCRIBE,
         ErrorKind.TEMPORARY: Follow.RETRY,
         ErrorKind.AUTH: Follow.GIVE_UP,
+        ErrorKind.PERMANENT: Follow.GIVE_UP,
+    },
+    NextAction.CREATE_OLD_KEYS: {
+        Success.DONE: Follow.SUBSCRIBE,
+        ErrorKind.TEMPORARY: Follow.RETRY,
+        ErrorKind.AUTH: Follow.GIVE_UP,
+        ErrorKind.PERMANENT: Follow.GIVE_UP,
+    },
+    NextAction.ASK_FATE: {
+        ErrorKind.TEMPORARY: Follow.RETRY,
+        ErrorKind.AUTH: Follow.RECREATE,
+        ErrorKind.PERMANENT: Follow.GIVE_UP,
+    },
+    NextAction.SEND_PACKET: {
+        ErrorKind.TEMPORARY: Follow.RETRY,
+        ErrorKind.AUTH: Follow.RECREATE,
         ErrorKind.PERMANENT: Follow.GIVE_UP,
     },
     NextAction.DELETE_KEYS: {

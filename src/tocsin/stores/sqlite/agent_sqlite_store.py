@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from tocsin.errors import StoreError, TocsinError
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.stores.agent_records import (
     AgentConnection,
@@ -17,13 +18,20 @@ from tocsin.stores.agent_records import (
     AgentToken,
     KeptMessage,
     NotifiedQueue,
+    PriorityChange,
     QueueNotifier,
     ReceiveQueue,
     SendQueue,
     TokenToDelete,
 )
 from tocsin.stores.agent_store import Completion
-from tocsin.stores.sqlite import connection_tables, message_table, subscription_table, token_tables
+from tocsin.stores.sqlite import (
+    connection_tables,
+    message_table,
+    priority_table,
+    subscription_table,
+    token_tables,
+)
 from tocsin.stores.sqlite.database import Session, SqliteDatabase
 from tocsin.stores.sqlite.vault import SCRYPT_N
 
@@ -87,10 +95,21 @@ class AgentSqliteStore:
     async def delete_connection(self, connection_id: str) -> None:
         await self._run(lambda session: connection_tables.delete_connection(session, connection_id))
 
-    async def set_notifications(self, connection_id: str, enabled: bool) -> bool:
+    async def set_notifications(
+        self, connection_id: str, enabled: bool, minimum: MinimumPriority = MinimumPriority.ALL
+    ) -> bool:
         return await self._run(
-            lambda session: connection_tables.set_notifications(session, connection_id, enabled)
+            lambda session: connection_tables.set_notifications(session, connection_id, enabled, minimum)
         )
+
+    async def routers_with_priority_changes(self) -> list[RouterLocation]:
+        return await self._run(priority_table.routers_with_priority_changes)
+
+    async def priority_changes(self, router: RouterLocation) -> list[PriorityChange]:
+        return await self._run(lambda session: priority_table.priority_changes(session, router))
+
+    async def priorities_set(self, changes: Sequence[PriorityChange]) -> None:
+        await self._run(lambda session: priority_table.priorities_set(session, changes))
 
     async def add_receive_queue(self, queue: ReceiveQueue) -> None:
         await self._run(lambda session: connection_tables.add_receive_queue(session, queue))

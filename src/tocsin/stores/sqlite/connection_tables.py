@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.stores.agent_records import (
     AgentConnection,
@@ -13,6 +15,7 @@ from tocsin.stores.agent_records import (
     SendQueue,
 )
 from tocsin.stores.sqlite.database import Session
+from tocsin.stores.sqlite.priority_table import note_difference
 from tocsin.stores.sqlite.rows import (
     NOTIFIED_QUEUE,
     RECEIVE_QUEUE,
@@ -34,7 +37,8 @@ def add_connection(
     session: Session, connection: AgentConnection, receive: ReceiveQueue | None, send: SendQueue | None
 ) -> None:
     session.database.execute(
-        "INSERT INTO connections VALUES (?, ?)", (connection.connection_id, connection.notifications)
+        "INSERT INTO connections (connection_id, notifications, minimum) VALUES (?, ?, ?)",
+        (connection.connection_id, connection.notifications, connection.minimum),
     )
     if receive is not None:
         add_receive_queue(session, receive)
@@ -44,12 +48,15 @@ def add_connection(
 
 def connections(session: Session, connection_id: str | None = None) -> list[AgentConnection]:
     """All, or the one with this id: two statements, since one for both would look at every row."""
-    statement = "SELECT connection_id, notifications FROM connections"
+    statement = "SELECT connection_id, notifications, minimum FROM connections"
     if connection_id is None:
         rows = session.database.execute(statement)
     else:
         rows = session.database.execute(f"{statement} WHERE connection_id = ?", (connection_id,))
-    return [AgentConnection(found, bool(notifications)) for found, notifications in rows]
+    return [
+        AgentConnection(found, bool(notifications), MinimumPriority(minimum))
+        for found, notifications, minimum in rows
+    ]
 
 
 def unsettled_connections(session: Session) -> list[str]:
@@ -64,11 +71,13 @@ def delete_connection(session: Session, connection_id: str) -> None:
     session.database.execute("DELETE FROM connections WHERE connection_id = ?", (connection_id,))
 
 
-def set_notifications(session: Session, connection_id: str, enabled: bool) -> bool:
+def set_notifications(session: Session, connection_id: str, enabled: bool, minimum: MinimumPriority) -> bool:
     changed = session.database.execute(
-        "UPDATE connections SET notifications = ?1 WHERE connection_id = ?2 AND notifications != ?1",
-        (enabled, connection_id),
+        "UPDATE connections SET notifications = ?1, minimum = ?2 "
+        "WHERE connection_id = ?3 AND (notifications != ?1 OR minimum != ?2)",
+        (enabled, minimum, connection_id),
     )
+    note_difference(session, connection_id)
     return changed.rowcount > 0
 
 
@@ -82,6 +91,7 @@ def add_receive_queue(session: Session, queue: ReceiveQueue) -> None:
         f"INSERT INTO receive_queues ({RECEIVE_QUEUE}, notifier_place) VALUES ({marks(RECEIVE_QUEUE)}, ?)",  # noqa: S608
         (*receive_queue_row(queue, session.vault), place),
     )
+    note_difference(session, queue.connection_id)
 
 
 def set_primary(session: Session, connection_id: str, number: int) -> None:
@@ -95,6 +105,7 @@ def set_primary(session: Session, connection_id: str, number: int) -> None:
                 f"UPDATE receive_queues SET {change} connection_id = ?1",  # noqa: S608 - our own words
                 (connection_id, number),
             )
+        note_difference(session, connection_id)
 
 
 def receive_queues(session: Session, connection_id: str) -> list[ReceiveQueue]:
@@ -142,23 +153,30 @@ def set_notifier(session: Session, connection_id: str, number: int, notifier: Qu
     if notifier is not None:
         # A router that was restored from a backup may give an id again that a queue here still has.
         session.database.execute(
-            "UPDATE receive_queues SET notifier_place = NULL, notifier_id = NULL, notifier_key_sealed = NULL, "
-            "notifier_secret_sealed = NULL WHERE notifier_place = ? AND notifier_id = ?",
+            f"UPDATE receive_queues SET {_NO_NOTIFIER} WHERE notifier_place = ? AND notifier_id = ?",  # noqa: S608
             (place, notifier.notifier_id),
         )
     session.database.execute(
         "UPDATE receive_queues SET notifier_place = ?, notifier_id = ?, notifier_key_sealed = ?, "
-        "notifier_secret_sealed = ? WHERE connection_id = ? AND number = ?",
+        "notifier_secret_sealed = ?, notifier_minimum = ? WHERE connection_id = ? AND number = ?",
         (place, *notifier_row(connection_id, number, notifier, session.vault), connection_id, number),
     )
+    note_difference(session, connection_id)
 
 
 def clear_notifiers(session: Session, connection_ids: Sequence[str]) -> None:
-    session.database.executemany(
-        "UPDATE receive_queues SET notifier_place = NULL, notifier_id = NULL, notifier_key_sealed = NULL, "
-        "notifier_secret_sealed = NULL WHERE connection_id = ?",
-        [(connection_id,) for connection_id in connection_ids],
-    )
+    for connection_id in connection_ids:
+        session.database.execute(
+            f"UPDATE receive_queues SET {_NO_NOTIFIER} WHERE connection_id = ?",  # noqa: S608 - our own columns
+            (connection_id,),
+        )
+        note_difference(session, connection_id)
+
+
+_NO_NOTIFIER: Final = (
+    "notifier_place = NULL, notifier_id = NULL, notifier_key_sealed = NULL, notifier_secret_sealed = NULL, "
+    "notifier_minimum = NULL"
+)
 
 
 def delete_receive_queue(session: Session, connection_id: str, number: int) -> None:

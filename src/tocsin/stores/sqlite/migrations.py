@@ -138,6 +138,37 @@ MIGRATIONS: Final = (
             "CREATE INDEX kept_messages_of_connections ON kept_messages (connection_id)",
         ),
     ),
+    Migration(
+        "0006_direct_notifications",
+        (
+            # A public key, and when it ends.
+            "ALTER TABLE tokens ADD COLUMN ntf_key BLOB",
+            "ALTER TABLE tokens ADD COLUMN ntf_key_expires_at INTEGER",
+            # Asking what became of a packet waits for its time, as a check does.
+            "DROP INDEX smp_actions",
+            "DROP INDEX ntf_actions",
+            "ALTER TABLE subscriptions DROP COLUMN ready_at",
+            """ALTER TABLE subscriptions ADD COLUMN ready_at REAL
+               GENERATED ALWAYS AS (CASE WHEN action IN ('C', 'F') THEN ifnull(due_at, 0.0) ELSE 0.0 END) VIRTUAL""",
+            """CREATE INDEX smp_actions ON subscriptions (smp_router, ready_at, due_at, connection_id)
+               WHERE action IN ('K', 'O', 'F', 'P', 'D')""",
+            """CREATE INDEX ntf_actions ON subscriptions (ntf_router, ready_at, due_at, connection_id)
+               WHERE action IN ('N', 'C')""",
+        ),
+    ),
+    Migration(
+        "0007_priorities",
+        (
+            "ALTER TABLE connections ADD COLUMN minimum INTEGER NOT NULL DEFAULT 1",
+            # What the SMP router has; nothing without a notifier.
+            "ALTER TABLE receive_queues ADD COLUMN notifier_minimum INTEGER",
+            "UPDATE receive_queues SET notifier_minimum = 1 WHERE notifier_id IS NOT NULL",
+            # Connections whose SMP router has another minimum than they want.
+            """CREATE TABLE priority_changes (
+                connection_id TEXT PRIMARY KEY REFERENCES connections ON DELETE CASCADE
+            ) STRICT, WITHOUT ROWID""",
+        ),
+    ),
 )
 
 _RECORD: Final = """CREATE TABLE IF NOT EXISTS migrations (

@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
+from tocsin.crypto.keys import dh_key_from_der
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import (
     TokenStatus,
@@ -36,8 +39,8 @@ Row = tuple[Any, ...]
 
 RECEIVE_QUEUE: Final = (
     "connection_id, number, router, recipient_id, key_sealed, secret_sealed, sender_id, peer_key_sealed, "
-    "sender_key, notifier_id, notifier_key_sealed, notifier_secret_sealed, last_message_at, is_primary, "
-    "last_message_id"
+    "sender_key, notifier_id, notifier_key_sealed, notifier_secret_sealed, notifier_minimum, last_message_at, "
+    "is_primary, last_message_id"
 )
 NOTIFIED_QUEUE: Final = "connection_id, number, notifier_secret_sealed, last_message_at"
 KEPT_MESSAGE: Final = "number, connection_id, queue_number, message_id, sent_at, body_sealed, reason"
@@ -45,7 +48,7 @@ SEND_QUEUE: Final = "connection_id, number, router, sender_id, key_sealed, peer_
 TOKEN: Final = ", ".join(
     (
         *("device_token_sealed", "router", "key_sealed", "dh_key_sealed", "status", "action", "code_sealed"),
-        *("mode", "token_id", "secret_sealed"),
+        *("mode", "token_id", "secret_sealed", "ntf_key", "ntf_key_expires_at"),
     )
 )
 TOKEN_TO_DELETE: Final = "number, router, token_id, key_sealed, created_at"  # noqa: S105 - the names of columns
@@ -101,25 +104,27 @@ def receive_queue_row(queue: ReceiveQueue, vault: Vault) -> Row:
 
 def notifier_row(connection_id: str, number: int, notifier: QueueNotifier | None, vault: Vault) -> Row:
     if notifier is None:
-        return (None, None, None)
+        return (None, None, None, None)
     place = f"receive_queues/{connection_id}/{number}"
     return (
         notifier.notifier_id,
-        vault.seal(notifier.key, f"{place}/notifier_key"),
+        None if notifier.key is None else vault.seal(notifier.key, f"{place}/notifier_key"),
         vault.seal(notifier.secret, f"{place}/notifier_secret"),
+        notifier.minimum,
     )
 
 
 def receive_queue(row: Row, vault: Vault) -> ReceiveQueue:
     connection_id, number, router, recipient_id, key, secret, sender_id, peer_key, sender_key, *rest = row
-    notifier_id, notifier_key, notifier_secret, last_message_at, is_primary, last_message_id = rest
+    notifier_id, notifier_key, notifier_secret, minimum, last_message_at, is_primary, last_message_id = rest
     place = f"receive_queues/{connection_id}/{number}"
     notifier = None
     if notifier_id is not None:
         notifier = QueueNotifier(
             notifier_id,
-            vault.unseal(notifier_key, f"{place}/notifier_key"),
+            None if notifier_key is None else vault.unseal(notifier_key, f"{place}/notifier_key"),
             vault.unseal(notifier_secret, f"{place}/notifier_secret"),
+            MinimumPriority(minimum),
         )
     return ReceiveQueue(
         connection_id,
@@ -202,11 +207,13 @@ def token_row(token: AgentToken, vault: Vault) -> Row:
         token.mode.value,
         token.token_id,
         None if token.secret is None else vault.seal(token.secret, "tokens/secret"),
+        None if token.ntf_key is None else token.ntf_key.key.der,
+        None if token.ntf_key is None else token.ntf_key.expires_at,
     )
 
 
 def token(row: Row, vault: Vault) -> AgentToken:
-    device, router, key, dh_key, status, action, code, mode, token_id, secret = row
+    device, router, key, dh_key, status, action, code, mode, token_id, secret, ntf_key, expires_at = row
     device = vault.unseal(device, "tokens/device_token")
     actions: dict[str | None, TokenAction | None] = {None: None, "R": Register(), "C": Check()}
     return AgentToken(
@@ -219,6 +226,7 @@ def token(row: Row, vault: Vault) -> AgentToken:
         NotificationMode(mode),
         token_id,
         None if secret is None else vault.unseal(secret, "tokens/secret"),
+        None if ntf_key is None else NtfKeyOffer(dh_key_from_der(ntf_key), expires_at),
     )
 
 

@@ -21,7 +21,7 @@ from tocsin.stores.sqlite.rows import (
 )
 
 # As the conditions of the indices, whose order is that of `_FIRST`.
-_AT_SMP: Final = "smp_router = ? AND action IN ('K', 'D')"
+_AT_SMP: Final = "smp_router = ? AND action IN ('K', 'O', 'F', 'P', 'D')"
 _AT_NTF: Final = "ntf_router = ? AND action IN ('N', 'C')"
 _FIRST: Final = "ORDER BY ready_at, due_at, connection_id"
 RESULTS: Final = ("notifier_id", "subscription_id", "token_id", "phase", "status")
@@ -72,7 +72,9 @@ def next_due_at(session: Session, router: RouterLocation, at_smp_router: bool) -
 
 
 def routers_with_actions(session: Session, at_smp_router: bool) -> list[RouterLocation]:
-    column, actions = ("smp_router", "'K', 'D'") if at_smp_router else ("ntf_router", "'N', 'C'")
+    column, actions = (
+        ("smp_router", "'K', 'O', 'F', 'P', 'D'") if at_smp_router else ("ntf_router", "'N', 'C'")
+    )
     rows = session.database.execute(
         f"SELECT DISTINCT {column} FROM subscriptions WHERE action IN ({actions}) ORDER BY 1"  # noqa: S608
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tocsin.agent.decisions.packet_fates import FATES
 from tocsin.agent.decisions.worker_answers import FOLLOWS
 from tools.agent_diagrams import PAGE, page
 
@@ -11,5 +12,6 @@ def test_committed_diagrams_are_current() -> None:
 
 
 def test_every_answer_of_every_action_is_on_the_page() -> None:
-    rows = [line for line in page().splitlines() if line.startswith(("| NKEY", "| NDEL", "| SNEW", "| SCHK"))]
-    assert len(rows) == sum(map(len, FOLLOWS.values()))
+    commands = ("| NSKEY", "| NKEY", "| NPKT", "| NDEL", "| SNEW", "| SCHK")
+    rows = [line for line in page().splitlines() if line.startswith(commands)]
+    assert len(rows) == sum(map(len, FOLLOWS.values())) + sum(map(len, FATES.values()))

@@ -24,7 +24,8 @@ from tocsin.agent.decisions.supervision import (
     to_delete,
     with_credentials,
 )
-from tocsin.stores.agent_records import AgentSubscription, NextAction, SubscriptionPhase
+from tocsin.protocol.direct.priorities import MinimumPriority
+from tocsin.stores.agent_records import AgentSubscription, NextAction, QueueNotifier, SubscriptionPhase
 
 QUEUE = receive_queue("a", notifier=NOTIFIER)
 BARE = receive_queue("a")
@@ -48,6 +49,9 @@ def test_connection_without_a_row_gets_one() -> None:
         (NextAction.CHECK, CreateStep.KICK_NTF),
         (NextAction.SUBSCRIBE, CreateStep.KICK_NTF),
         (NextAction.CREATE_KEYS, CreateStep.KICK_SMP),
+        (NextAction.CREATE_OLD_KEYS, CreateStep.KICK_SMP),
+        (NextAction.ASK_FATE, CreateStep.KICK_SMP),
+        (NextAction.SEND_PACKET, CreateStep.KICK_SMP),
         (NextAction.DELETE_KEYS, CreateStep.RESET),
         (None, CreateStep.RESET),
     ],
@@ -91,6 +95,28 @@ def test_D11_row_of_a_former_token_is_reset(action: NextAction) -> None:
 def test_row_that_was_never_subscribed_belongs_to_any_token_of_its_router() -> None:
     row = replace(CHECKED, action=NextAction.SUBSCRIBE, subscription_id=None, token_id=None)
     assert create_step(row, QUEUE, agent_token(token_id=b"another")) is CreateStep.KICK_NTF
+
+
+def test_row_whose_packet_waits_belongs_to_the_token_that_signed_it() -> None:
+    row = replace(CHECKED, action=NextAction.ASK_FATE, subscription_id=None)
+    assert create_step(row, QUEUE, agent_token()) is CreateStep.KICK_SMP
+    assert create_step(row, QUEUE, agent_token(token_id=b"another")) is CreateStep.RESET
+
+
+def test_notifier_with_a_minimum_is_replaced_by_an_agent_that_cannot_change_it() -> None:
+    quiet = replace(QUEUE, notifier=replace(NOTIFIER, minimum=MinimumPriority.OFF))
+    assert create_step(CHECKED, quiet, agent_token(), priorities=False) is CreateStep.RESET
+    assert create_step(CHECKED, quiet, agent_token(), priorities=True) is CreateStep.KICK_NTF
+    assert create_step(CHECKED, QUEUE, agent_token(), priorities=False) is CreateStep.KICK_NTF
+
+
+def test_queue_created_with_a_packet_asks_what_became_of_it() -> None:
+    queue = replace(QUEUE, notifier=QueueNotifier(b"n" * 24, None, b"secret"))
+    row = with_credentials(queue, agent_token(), 7.0)
+    assert (row.phase, row.action, row.due_at) == (SubscriptionPhase.KEY, NextAction.ASK_FATE, 7.0)
+    assert (row.notifier_id, row.token_id, row.subscription_id) == (b"n" * 24, b"t" * 24, None)
+    assert row.direct
+    assert create_step(row, queue, agent_token()) is CreateStep.KICK_SMP
 
 
 def test_changed_fingerprint_of_the_smp_router_resets_nothing() -> None:

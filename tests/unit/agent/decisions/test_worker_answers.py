@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.stores.agent_samples import OTHER_NTF, subscription
 from tocsin.agent.decisions.error_kinds import ErrorKind, error_kind, worker_error_kind
+from tocsin.agent.decisions.packet_fates import FATES
 from tocsin.agent.decisions.worker_answers import (
     FOLLOWS,
     Follow,
@@ -31,6 +32,7 @@ from tocsin.errors import (
     TocsinError,
     UnexpectedResponse,
 )
+from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.error_codes import CommandFault, ErrorCode, StoreFault
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus
 from tocsin.stores.agent_records import NextAction, SubscriptionPhase
@@ -66,8 +68,9 @@ def test_queue_that_is_gone_needs_no_deletion_of_its_notifier() -> None:
 
 def test_every_action_retries_temporary_errors_and_ends_with_permanent_ones() -> None:
     assert set(FOLLOWS) == set(NextAction)
-    for follows in FOLLOWS.values():
-        assert set(follows) > set(ErrorKind)
+    for action, follows in FOLLOWS.items():
+        assert set(follows) >= set(ErrorKind)
+        assert set(follows) > set(ErrorKind) or set(FATES[action]) == set(PacketFate)
         assert follows[ErrorKind.TEMPORARY] is Follow.RETRY
         assert follows[ErrorKind.PERMANENT] is Follow.GIVE_UP
 

@@ -9,11 +9,19 @@ from contextlib import closing
 import pytest
 
 from tests.unit.stores.agent_samples import NOTIFIER, NTF, SMP, named, receive_queue, subscription
-from tocsin.protocol.addresses import RouterLocation
-from tocsin.stores.agent_records import AgentConnection, KeptMessage, NextAction
-from tocsin.stores.sqlite import connection_tables, message_table, subscription_table
+from tocsin.protocol.addresses import RouterLocation, Scheme
+from tocsin.protocol.direct.priorities import MinimumPriority
+from tocsin.stores.agent_records import AgentConnection, KeptMessage, NextAction, QueueNotifier
+from tocsin.stores.sqlite import (
+    connection_tables,
+    message_table,
+    priority_table,
+    subscription_table,
+    token_tables,
+)
 from tocsin.stores.sqlite.database import Session
 from tocsin.stores.sqlite.migrations import MIGRATIONS, migrate
+from tocsin.stores.sqlite.rows import SUBSCRIPTION, marks, subscription_row
 from tocsin.stores.sqlite.vault import Vault
 
 BEFORE_READY_AT = 3
@@ -64,6 +72,8 @@ def test_nothing_that_is_done_for_each_connection_looks_at_all_of_them(session: 
         message_table.keep_message(session, KeptMessage("a", 1, b"m", 7, b"body"))
         message_table.keep_message(session, KeptMessage("a", 1, b"m", 7, b"body"))
         message_table.forget_messages(session, [1])
+        connection_tables.set_notifications(session, "a", True, MinimumPriority.PRIORITY)
+        connection_tables.clear_notifiers(session, ["a"])
         connection_tables.delete_connection(session, "a")
 
     steps = plans(session, work)
@@ -81,8 +91,11 @@ def test_rows_of_an_older_file_are_found_by_the_new_indices() -> None:
             subscription("c", action=NextAction.SUBSCRIBE, due_at=900.0),
         ]
         for row in rows:
-            connection_tables.add_connection(session, AgentConnection(row.connection_id), None, None)
-        subscription_table.put_subscriptions(session, rows)
+            database.execute("INSERT INTO connections VALUES (?, 1)", (row.connection_id,))
+            database.execute(
+                f"INSERT INTO subscriptions ({SUBSCRIPTION}) VALUES ({marks(SUBSCRIPTION)})",  # noqa: S608
+                subscription_row(row),
+            )
         migrate(database)
 
         def due(at_smp_router: bool, now: float) -> list[str]:
@@ -93,3 +106,43 @@ def test_rows_of_an_older_file_are_found_by_the_new_indices() -> None:
         assert due(at_smp_router=True, now=0.0) == ["a"]
         assert due(at_smp_router=False, now=499.0) == ["c"]
         assert due(at_smp_router=False, now=500.0) == ["c", "b"]
+
+
+BEFORE_DIRECT = 5
+"""Steps that there were before direct notifications."""
+
+
+def test_file_from_before_direct_notifications_keeps_its_queues_token_and_checks() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        migrate(database, MIGRATIONS[:BEFORE_DIRECT])
+        database.execute("INSERT INTO connections VALUES ('a', 1), ('b', 0)")
+        for name, notifier in (("a", b"n" * 24), ("b", None)):
+            database.execute(
+                "INSERT INTO receive_queues (connection_id, number, router, recipient_id, key_sealed, secret_sealed, "
+                "sender_id, peer_key_sealed, notifier_place, notifier_id, notifier_key_sealed, notifier_secret_sealed, "
+                "is_primary) VALUES (?, 1, ?, x'01', x'02', x'03', x'04', x'05', ?, ?, ?, ?, 1)",
+                (name, SMP.text(Scheme.SMP), *((notifier and part) for part in ("p", notifier, b"k", b"s"))),
+            )
+        device = b"AT0123abcd"
+        database.execute(
+            "INSERT INTO tokens VALUES (1, ?, ?, x'01', x'02', 'ACTIVE', 'C', NULL, 'INSTANT', x'03', x'04')",
+            (device, NTF.text(Scheme.NTF)),
+        )
+        row = subscription("a", action=NextAction.CHECK, due_at=500.0, notifier_id=b"n" * 24)
+        database.execute(
+            f"INSERT INTO subscriptions ({SUBSCRIPTION}) VALUES ({marks(SUBSCRIPTION)})",  # noqa: S608
+            subscription_row(row),
+        )
+        assert migrate(database) == ["0006_direct_notifications", "0007_priorities"]
+        session = Session(database, Vault())
+        assert connection_tables.connections(session) == [AgentConnection("a"), AgentConnection("b", False)]
+        [with_notifier] = connection_tables.receive_queues(session, "a")
+        assert with_notifier.notifier == QueueNotifier(b"n" * 24, b"k", b"s", MinimumPriority.ALL)
+        [without] = connection_tables.receive_queues(session, "b")
+        assert without.notifier is None
+        token = token_tables.saved_token(session)
+        assert token is not None
+        assert token.ntf_key is None
+        assert subscription_table.due_actions(session, NTF, False, 499.0, 9) == []
+        assert subscription_table.due_actions(session, NTF, False, 500.0, 9) == [row]
+        assert priority_table.routers_with_priority_changes(session) == []

@@ -11,6 +11,10 @@ An interrupted set-up is recognised by a note in .venv.setup, written before the
 after the last; the next run then starts from an empty .venv. The same file is the lock that keeps two runs
 apart.
 
+The tests of the page need a browser. If there is none and this runs as root where apt is, Debian's Chromium is
+installed; whatever goes wrong with that is said and does no harm. TOCSIN_NO_BROWSER=1 leaves it out, TOCSIN_BROWSER
+names the browser to use, TOCSIN_REQUIRE_BROWSER=1 lets those tests fail instead of being skipped.
+
 Standard library only. An old Python 3 must be able to parse this file far enough to print the sentence below.
 """
 
@@ -25,6 +29,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - this file is what older Pythons 
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -38,6 +43,10 @@ PIN_FILES = (
     "requirements/pipeline.txt",
     "requirements/dev.txt",
 )
+BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
+BROWSER_VARIABLE = "TOCSIN_BROWSER"
+NO_BROWSER_VARIABLE = "TOCSIN_NO_BROWSER"
+REQUIRE_BROWSER_VARIABLE = "TOCSIN_REQUIRE_BROWSER"
 STAMP_INPUTS = (*PIN_FILES, "pyproject.toml", "tools/setup_venv.py")
 
 
@@ -133,6 +142,41 @@ def install(root: Path) -> None:
     run([*pip, "check"], root)  # --no-deps above: a forgotten transitive pin is reported here
 
 
+def find_browser() -> "str | None":
+    """The Chrome or Chromium that tests of the page use."""
+    if os.environ.get(NO_BROWSER_VARIABLE):
+        return None
+    named = os.environ.get(BROWSER_VARIABLE)
+    found = [shutil.which(name) for name in ([named] if named else BROWSERS)]
+    return next((path for path in found if path), None)
+
+
+def install_browser() -> None:
+    """Debian's Chromium, if there is no other, and if we may. Nothing else depends on it."""
+    if os.environ.get(NO_BROWSER_VARIABLE) or find_browser():
+        return
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        say("there is no Chrome or Chromium: tests of the page are skipped (Debian: apt install chromium)")
+        return
+    say("installing Chromium for the tests of the page (TOCSIN_NO_BROWSER=1 leaves it out)")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = [apt, "install", "--yes", "--no-install-recommends", "--quiet", "chromium"]
+    # The lists of packages may be missing or too old, which only the second attempt makes sure of.
+    for command in (install, [apt, "update", "--quiet"], install):
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        if command is install and done.returncode == 0:
+            return
+    last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
+    say(f"Chromium could not be installed ({last[0]}): tests of the page are skipped")
+
+
 def set_up(root: Path) -> None:
     started = time.monotonic()
     version = sys.version_info[:3]
@@ -169,13 +213,18 @@ def set_up(root: Path) -> None:
 def main() -> None:
     if sys.argv[1:] not in ([], ["--check"]):
         sys.exit("usage: setup_venv.py [--check]")
-    if is_current(ROOT, sys.version_info[:3]):
+    current = is_current(ROOT, sys.version_info[:3])
+    # Tests that must not be skipped need a browser also where .venv was kept and the machine is new.
+    browser_is_missing = bool(os.environ.get(REQUIRE_BROWSER_VARIABLE)) and find_browser() is None
+    if current and not browser_is_missing:
         say(".venv fits the pins, nothing to do")
         return
     if sys.argv[1:]:
         sys.exit(1)
     try:
-        set_up(ROOT)
+        if not current:
+            set_up(ROOT)
+        install_browser()
     except KeyboardInterrupt:
         say("interrupted; the next run starts it again")
         sys.exit(130)

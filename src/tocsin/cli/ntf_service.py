@@ -16,6 +16,7 @@ from tocsin.cli.event_logs import opened_event_log
 from tocsin.cli.long_life import prepare_for_a_long_life
 from tocsin.cli.ntf_files import credentials_of
 from tocsin.cli.ntf_handover import opened_handover
+from tocsin.cli.ntf_page import NtfPage
 from tocsin.cli.ntf_providers import opened_providers, served_settings
 from tocsin.cli.ntf_store import opened_store, store_lines
 from tocsin.cli.statistics_files import KeptStatistics, statistics_path
@@ -46,7 +47,11 @@ MAINTENANCE_NOTICE: Final = "Server started in 'maintenance' mode, exiting"
 
 
 async def run_ntf_router(
-    settings: NtfSettings, *, maintenance: bool = False, skip_broken_lines: bool = False
+    settings: NtfSettings,
+    *,
+    maintenance: bool = False,
+    skip_broken_lines: bool = False,
+    page: NtfPage | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT; with `maintenance` it only does what a start and a stop do."""
     if settings.log_tls_errors:
@@ -61,7 +66,7 @@ async def run_ntf_router(
                 await _maintain(settings)
                 return
             prepare_for_a_long_life()
-            async with running(settings, store) as router:
+            async with running(settings, store, page) as router:
                 _tell(*(f"Serving NTF protocol on port {port} (TLS)..." for port in router.ports))
                 await told_to_stop.wait()
                 logger.info("stopping: connections are drained")
@@ -89,7 +94,9 @@ def _statistics(settings: NtfSettings, counters: NtfCounters) -> tuple[NtfStatis
 
 
 @asynccontextmanager
-async def running(settings: NtfSettings, store: NtfStore) -> AsyncIterator[RunningNtfRouter]:
+async def running(
+    settings: NtfSettings, store: NtfStore, page: NtfPage | None = None
+) -> AsyncIterator[RunningNtfRouter]:
     """A router with all that its operator sees of it."""
     async with AsyncExitStack() as stack:
         credentials = credentials_of(settings)
@@ -115,6 +122,8 @@ async def running(settings: NtfSettings, store: NtfStore) -> AsyncIterator[Runni
         about = About(__version__, os.environ.get(RUNTIME_OPTIONS_VARIABLE, ""))
         operator = NtfOperator(router, store, statistics, about, log and log.log)
         await _open_ports(settings, operator, stack)
+        if page is not None:
+            _tell(f"Page: {await stack.enter_async_context(page.served(operator))}")
         for turn in _upkeep(settings, store, operator, files):
             stack.callback(asyncio.create_task(turn).cancel)
         yield router

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+from pathlib import Path
 
 from tocsin import __version__
 from tocsin.cli.broken_lines import add_broken_lines_argument, hint_at_broken_lines
 from tocsin.cli.ntf_files import add_config_argument, credentials_of, router_address, settings_of
+from tocsin.cli.web_place import WEB_HELP, PagePlace
 from tocsin.wire.base64url import encode_base64url
 
 NAME = "start"
@@ -37,6 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="INFO",
         help="what is logged (default INFO)",
     )
+    parser.add_argument("--web", metavar="[HOST:]PORT", help=WEB_HELP)
+    parser.add_argument(
+        "--web-lake", type=Path, metavar="FOLDER", help="the pipeline's tables, to be shown on the page too"
+    )
     add_broken_lines_argument(parser)
     for option, values in (
         ("--compact-log", None),
@@ -51,19 +57,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    place = None if options.web is None else PagePlace.parse(options.web)
     settings = settings_of(options)
     credentials = credentials_of(settings)
     print(f"SMP notifications server v{__version__} (Tocsin)", flush=True)
     print(f"Fingerprint: {encode_base64url(credentials.fingerprint)}")
     if settings.public_hosts:
         print(f"Server address: {router_address(settings, credentials.fingerprint)}", flush=True)
-    from tocsin.cli.ntf_service import run_ntf_router  # other commands start faster without it
+    # Other commands start faster without these.
+    from tocsin.cli.ntf_page import NtfPage
+    from tocsin.cli.ntf_service import run_ntf_router
+
+    page = None if place is None else NtfPage(place, options.web_lake)
 
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with hint_at_broken_lines():
         asyncio.run(
             run_ntf_router(
-                settings, maintenance=options.maintenance, skip_broken_lines=options.skip_broken_lines
+                settings,
+                maintenance=options.maintenance,
+                skip_broken_lines=options.skip_broken_lines,
+                page=page,
             )
         )
     return 0

@@ -7,15 +7,17 @@ import asyncio
 import sys
 from pathlib import Path
 
+from tocsin.cli.web_place import WEB_HELP, PagePlace
 from tocsin.errors import ConfigError
 
 NAME = "up"
 SUMMARY = "run everything on this machine: routers, a push provider, phones, the pipeline"
 DESCRIPTION = (
     "Starts an SMP router, an NTF router with a PostgreSQL of its own, a push provider, simulated phones with real "
-    "agents that write to each other, and the data pipeline on Spark; shows what becomes of all that until Ctrl-C. "
-    "A second start goes on with the same data. With --once, or without a terminal, the phones exchange some messages, "
-    "the accounting of routers and pipeline is checked, and the exit code is 0 if nothing was lost."
+    "agents that write to each other, and the data pipeline on Spark; shows what becomes of all that until Ctrl-C, in "
+    "the terminal and on a page for the browser. A second start goes on with the same data. With --once, or with "
+    "neither a terminal nor --web, the phones exchange some messages, the accounting of routers and pipeline is "
+    "checked, and the exit code is 0 if nothing was lost."
 )
 EXAMPLE = "tocsin up --once"
 DEFAULT_FOLDER = Path("tocsin-up")
@@ -34,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="with --once: that each phone sends (default 20)",
     )
+    parser.add_argument(
+        "--web",
+        metavar="[HOST:]PORT",
+        help=f"{WEB_HELP}; `off` for no page; by default a port of this machine that stays the same",
+    )
     parser.add_argument("--no-pipeline", action="store_true", help="without Spark")
 
 
@@ -42,13 +49,18 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--phones {options.phones}: from 2 to 50")
     if not 1 <= options.messages <= 10_000:
         raise ConfigError(f"--messages {options.messages}: from 1 to 10000")
-    from tocsin.cli.up_system import UpOptions, run_system  # other commands start faster without it
+    place = None if options.web in (None, "off") else PagePlace.parse(options.web)
+    # Other commands start faster without these.
+    from tocsin.cli.up_run import run_system
+    from tocsin.cli.up_system import UpOptions
 
     chosen = UpOptions(
         folder=options.folder.resolve(),
-        once=options.once or not sys.stdout.isatty(),
+        once=options.once or (place is None and not sys.stdout.isatty()),
         phones=options.phones,
         messages=options.messages,
         pipeline=not options.no_pipeline,
+        page=place,
+        no_page=options.web == "off",
     )
     return asyncio.run(run_system(chosen))

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
+
+import msgspec
 
 from tocsin.agent import Agent, AgentSettings, ToFetch, Woken
 from tocsin.agent.events import ConnectionReady, MessageArrived, NotificationsReady
 from tocsin.errors import TocsinError
 from tocsin.protocol.addresses import RouterAddress
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import TokenState
-from tocsin.push.fake.server import FakeApns
+from tocsin.push.fake.server import FakeApns, RecordedPush
 from tocsin.stores.agent_records import NotificationMode
+from tocsin.stores.agent_store import AgentStore
 from tocsin.stores.sqlite.agent_sqlite_store import opened_agent_store
 
 NAMES: Final = ("Alice", "Bob", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi")
 STEP_SECONDS: Final = 60.0
+CHANGE_SECONDS: Final = 5.0
 FIRST_QUEUE: Final = 1
 """Phones here never move a connection to another queue."""
+CHATS_FILE: Final = "chats.json"
+MENTION: Final = 2
+"""The priority of a message that names its recipient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +38,36 @@ class Arrival:
     """A message that a phone fetched after a push."""
 
     phone: str
+    sender: str | None
+    """None for a chat of a start that did not write down whose it is."""
     body: bytes
+    message_id: bytes
+    sent_at: int
+
+
+class Observer(Protocol):
+    """Whoever wants to know what phones do."""
+
+    def arrived(self, arrival: Arrival) -> None: ...
+
+    async def woken(self, phone: Phone, push: RecordedPush) -> None:
+        """Before anything is fetched."""
 
 
 @dataclass
 class Phone:
     name: str
     agent: Agent
+    store: AgentStore
     device_token: bytes
     apns: FakeApns
-    arrived: Callable[[Arrival], None]
-    chats: list[str] = field(default_factory=list)
-    """Connections it can write to."""
+    observer: Observer
+    chats: dict[str, str | None] = field(default_factory=dict)
+    """Connections it can write to, and with whom they are."""
+    wanted: dict[str, MinimumPriority] = field(default_factory=dict)
+    """From which priority on it is notified of a connection's messages."""
+    online: asyncio.Event = field(default_factory=asyncio.Event)
+    _fetching: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def register(self) -> None:
         """Up to the verification, which a push brings."""
@@ -63,33 +89,55 @@ class Phone:
                 if isinstance(event, kind):
                     missing.discard(event.connection_id)
 
+    def chat_with(self, name: str) -> str | None:
+        return next((chat for chat, peer in self.chats.items() if peer == name), None)
+
     async def sleep_and_wake(self) -> None:
-        """As an app in the background: nothing is received but what a push tells of."""
+        """As an app in the background: nothing is received but what a push tells of. Nothing at all while offline."""
         while True:
+            await self.online.wait()
             try:
                 push = await self.apns.next_push(self.device_token, STEP_SECONDS)
             except TimeoutError:
                 continue
+            await self.online.wait()
             with suppress(TocsinError):  # a router that is away: the next push tells of the messages again
-                await self._woken_by(push.payload)
+                await self._woken_by(push)
 
-    async def _woken_by(self, payload: bytes) -> None:
-        if not isinstance(await self.agent.wake(payload), Woken):
-            return
-        # All its few queues: times are whole seconds, so a push may not tell of a second message of a second.
-        for fetched in await self.agent.fetch([ToFetch(chat, FIRST_QUEUE) for chat in self.chats]):
-            for message in fetched.messages:
-                if isinstance(message, MessageArrived):
-                    self.arrived(Arrival(self.name, message.body))
-            await self.agent.settled(*fetched.messages)
+    async def _woken_by(self, push: RecordedPush) -> None:
+        await self.observer.woken(self, push)
+        if isinstance(await self.agent.wake(push.payload), Woken):
+            await self.look()
 
-    async def send(self, connection_id: str, body: bytes) -> bool:
-        """False if the router is away."""
+    async def look(self) -> None:
+        """All its few queues: times are whole seconds, so a push may not tell of a second message of a second."""
+        async with self._fetching:
+            for fetched in await self.agent.fetch([ToFetch(chat, FIRST_QUEUE) for chat in self.chats]):
+                for message in fetched.messages:
+                    if isinstance(message, MessageArrived):
+                        self.observer.arrived(self._arrival(message))
+                await self.agent.settled(*fetched.messages)
+
+    def _arrival(self, message: MessageArrived) -> Arrival:
+        sender = self.chats.get(message.connection_id)
+        return Arrival(self.name, sender, message.body, message.message_id, message.sent_at)
+
+    async def send(self, connection_id: str, body: bytes, *, mention: bool = False) -> TocsinError | None:
+        """Why not, if the router is away."""
         try:
-            await self.agent.connections.send(connection_id, body)
-        except TocsinError:
-            return False
-        return True
+            await self.agent.connections.send(connection_id, body, priority=MENTION if mention else 1)
+        except TocsinError as error:
+            return error
+        return None
+
+    async def want(self, connection_id: str, minimum: MinimumPriority) -> None:
+        """Returns when the routers know, or when that takes too long: then it happens later. Raises AgentError."""
+        await self.agent.connections.set_notifications(connection_id, minimum)
+        self.wanted[connection_id] = minimum
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CHANGE_SECONDS):
+                while not self.agent.at_rest:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.02)
 
 
 def phone_name(number: int) -> str:
@@ -103,10 +151,12 @@ async def phones(
     smp: RouterAddress,
     ntf: RouterAddress,
     apns: FakeApns,
-    arrived: Callable[[Arrival], None],
+    observer: Observer,
 ) -> AsyncIterator[list[Phone]]:
     """Each with its store; those of an earlier start go on."""
-    settings = AgentSettings(smp_routers=(smp,), ntf_routers=(ntf,))
+    # A router that was killed and is back is used at once: people look.
+    settings = AgentSettings(smp_routers=(smp,), ntf_routers=(ntf,), remember_failure=0.0)
+    peers = _peers(folder)
     async with AsyncExitStack() as stack:
         made = []
         for number in range(count):
@@ -114,20 +164,37 @@ async def phones(
             path = folder / f"{name.lower().replace(' ', '-')}.db"
             store = await stack.enter_async_context(opened_agent_store(path))
             agent = await stack.enter_async_context(Agent(store, settings))
-            chats = [each.connection_id for each in await store.connections()]
-            made.append(Phone(name, agent, f"phone-{number + 1}".encode(), apns, arrived, chats))
+            phone = Phone(name, agent, store, f"phone-{number + 1}".encode(), apns, observer)
+            for each in await store.connections():
+                phone.chats[each.connection_id] = peers.get(each.connection_id)
+                phone.wanted[each.connection_id] = each.wanted
+            phone.online.set()
+            made.append(phone)
         yield made
 
 
-async def introduce(people: Sequence[Phone]) -> None:
-    """A connection between every two that have none yet: all of them at the first start."""
-    if all(phone.chats for phone in people):
-        return
+def _peers(folder: Path) -> Mapping[str, str]:
+    try:
+        return msgspec.json.decode((folder / CHATS_FILE).read_bytes(), type=dict[str, str])
+    except FileNotFoundError:
+        return {}
+
+
+async def introduce(people: Sequence[Phone], folder: Path) -> list[Phone]:
+    """A connection between every two that have none yet: all of them at the first start. Who has new ones."""
+    peers = dict(_peers(folder))
+    new: dict[str, Phone] = {}
     for number, phone in enumerate(people):
         for other in people[number + 1 :]:
+            if phone.chat_with(other.name) is not None:
+                continue
             invitation = await phone.agent.connections.create()
             joined = await other.agent.connections.join(invitation.text)
             await phone.until(ConnectionReady, [invitation.connection_id])
             await other.until(ConnectionReady, [joined])
-            phone.chats.append(invitation.connection_id)
-            other.chats.append(joined)
+            for one, chat, peer in ((phone, invitation.connection_id, other), (other, joined, phone)):
+                one.chats[chat] = peers[chat] = peer.name
+                one.wanted[chat] = MinimumPriority.ALL
+                new[one.name] = one
+    (folder / CHATS_FILE).write_bytes(msgspec.json.encode(peers))
+    return list(new.values())

@@ -8,10 +8,10 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import msgspec
 
@@ -22,6 +22,8 @@ from tocsin.transport.credential_files import read_fingerprint
 HOST: Final = "127.0.0.1"
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
+RESTART_SECONDS: Final = 1.0
+"""People see that it was away, and one that ends at once does not keep the machine busy."""
 PORTS_FILE: Final = "ports.json"
 SERVING: Final = re.compile(r"serving on ports? \d+|Serving NTF protocol on port \d+")
 
@@ -33,29 +35,31 @@ class Ports(msgspec.Struct, frozen=True):
     ntf: int
     metrics: int
     push: int
+    smp_metrics: int = 0
+    """0: not chosen yet, as the next."""
+    page: int = 0
 
 
 def ports_of(folder: Path) -> Ports:
     """Chosen at the first start. Raises ConfigError if another program has taken one since."""
     path = folder / PORTS_FILE
-    if path.exists():
-        ports = msgspec.json.decode(path.read_bytes(), type=Ports)
-        for port in msgspec.structs.astuple(ports):
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((HOST, port))
-                except OSError as error:
-                    raise ConfigError(
-                        f"port {port} is in use: is `tocsin up` running already? Stop what uses it, or choose "
-                        "another --folder"
-                    ) from error
-        return ports
-    probes = [socket.create_server((HOST, 0)) for _ in range(4)]
-    ports = Ports(*(probe.getsockname()[1] for probe in probes))
-    for probe in probes:
-        probe.close()
-    path.write_bytes(msgspec.json.encode(ports))
+    before = msgspec.json.decode(path.read_bytes(), type=Ports) if path.exists() else Ports(0, 0, 0, 0)
+    chosen = msgspec.structs.asdict(before)
+    with ExitStack() as probes:
+        for name, port in chosen.items():
+            probe = probes.enter_context(socket.socket())
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError as error:
+                raise ConfigError(
+                    f"port {port} is in use: is `tocsin up` running already? Stop what uses it, or choose "
+                    "another --folder"
+                ) from error
+            chosen[name] = probe.getsockname()[1]
+    ports = Ports(**chosen)
+    if ports != before:
+        path.write_bytes(msgspec.json.encode(ports))
     return ports
 
 
@@ -102,6 +106,11 @@ class Part:
         assert self._process is not None
         return await self._process.wait()
 
+    def kill(self) -> None:
+        """SIGKILL: it gets no chance to save anything."""
+        if self._process is not None and self.running:
+            self._process.kill()
+
     async def stop(self) -> None:
         """SIGTERM, and after a while SIGKILL."""
         if self._process is None or self._process.returncode is not None:
@@ -125,6 +134,9 @@ class Router(Part):
         self._port = port
         self.events = folder / f"{kind}-events"
         self._keys = folder / "pseudonym-keys"
+        self._environment: dict[str, object] = {}
+        self.serving = False
+        self.restarts = 0
 
     @property
     def address(self) -> RouterAddress:
@@ -150,7 +162,24 @@ class Router(Part):
             **settings,
         }
         prefix = f"TOCSIN_{self.name.upper()}_"
-        environment = {f"{prefix}{name.upper()}": value for name, value in chosen.items()}
+        self._environment = {f"{prefix}{name.upper()}": value for name, value in chosen.items()}
+        await self._start()
+
+    async def _start(self) -> None:
         config = self._config / f"{self.name}-server.ini"
-        await self.start(self.name, "start", "--config", config, settings=environment)
+        await self.start(self.name, "start", "--config", config, settings=self._environment)
         await self.until_it_serves()
+        self.serving = True
+
+    async def keep_serving(self, changed: Callable[[], object]) -> NoReturn:
+        """Starts it again whenever it ends. The log of the one before is kept beside."""
+        while True:
+            await self.wait()
+            self.serving = False
+            changed()
+            await asyncio.sleep(RESTART_SECONDS)
+            self.log.replace(self.log.with_suffix(".previous.log"))
+            with suppress(StoreError):  # it ended again: its log says why
+                await self._start()
+                self.restarts += 1
+                changed()

@@ -7,18 +7,14 @@ number of connections.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
 from tocsin.observability.operator_listener import OperatorListener
+from tocsin.web.http_requests import MAX_HEAD_BYTES, parse_head
 
-MAX_HEAD_BYTES: Final = 8192
-
-_REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/1\.([01])")
-_HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 
@@ -79,21 +75,12 @@ class OperatorPages(OperatorListener):
 
 def judge_request(head: bytes, paths: Collection[str]) -> str | HTTPStatus:
     """The path that a request, up to its empty line, is for, or what it deserves (RFC 9112, sections 3 and 5)."""
-    request_line, *headers = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
-    request = _REQUEST_LINE.fullmatch(request_line)
-    found = [_HEADER.fullmatch(header) for header in headers]
-    if request is None or None in found:
+    request = parse_head(head)
+    if isinstance(request, HTTPStatus) or request.has_body:
         return HTTPStatus.BAD_REQUEST
-    names = [header[1].lower() for header in found if header is not None]
-    method, target, minor_version = request.groups()
-    host_is_missing = minor_version == b"1" and names.count(b"host") != 1
-    has_body = b"content-length" in names or b"transfer-encoding" in names
-    if host_is_missing or has_body:
-        return HTTPStatus.BAD_REQUEST
-    path = target.split(b"?")[0].decode("ascii")
-    if path not in paths:
+    if request.path not in paths:
         return HTTPStatus.NOT_FOUND
-    return path if method == b"GET" else HTTPStatus.METHOD_NOT_ALLOWED
+    return request.path if request.method == "GET" else HTTPStatus.METHOD_NOT_ALLOWED
 
 
 def _response(status: HTTPStatus, body: str | None = None, content_type: str = _PLAIN) -> bytes:

@@ -63,6 +63,7 @@ class FakeApns:
         rules: Rules,
         options: SessionOptions,
         now: Callable[[], float],
+        keep: int | None = None,
     ) -> None:
         self.host = "localhost"
         self.port = 0
@@ -85,6 +86,7 @@ class FakeApns:
         self._context = context
         self._rules = rules
         self._now = now
+        self._keep = keep
         self._listening: asyncio.Server | None = None
         self._open: dict[tuple[int, int], RecordedPush] = {}
         self._shown: set[tuple[int, int]] = set()
@@ -195,6 +197,7 @@ class FakeApns:
         token = device_token_of(request.headers)
         push = RecordedPush(token, request.headers, request.body, now, session.number, stream_id)
         self.requests.append(push)
+        self._forget(self.requests, self._shown)
         self._open[session.number, stream_id] = push
         wrong = refusal(request.headers, request.body, self._rules, now)
         return self.script.take(token) if wrong is None else wrong
@@ -211,7 +214,14 @@ class FakeApns:
         push.delivered = respond.status == 200 and respond.delivered
         if push.delivered:
             self.pushes.append(push)
+            self._forget(self.pushes, self._taken)
         self._news.set()
+
+    def _forget(self, pushes: list[RecordedPush], taken: set[tuple[int, int]]) -> None:
+        """The oldest, many at a time. A device that is away for long misses them, as with Apple."""
+        if self._keep is not None and len(pushes) >= 2 * self._keep:
+            taken.difference_update(push.key for push in pushes[: -self._keep])
+            del pushes[: -self._keep]
 
     def protocol_broken(self, session: FakeSession, error: Exception) -> None:
         self.broken.append(error)
@@ -245,17 +255,19 @@ async def running_fake_apns(
     host: str = "127.0.0.1",
     port: int = 0,
     now: Callable[[], float] = time.time,
+    keep: int | None = None,
 ) -> AsyncIterator[FakeApns]:
     """Writes its certificate, which is its own CA file, and its key to the folder, unless they are there.
 
-    `names` are in the certificate. Raises OSError.
+    `names` are in the certificate. With `keep`, only about that many of the newest pushes are remembered.
+    Raises OSError.
     """
     certificate, key = _credential_files(folder, names)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     if alpn:
         context.set_alpn_protocols(["h2"])
-    apns = FakeApns(context, certificate, rules or Rules(), options or SessionOptions(), now)
+    apns = FakeApns(context, certificate, rules or Rules(), options or SessionOptions(), now, keep)
     await apns.listen(host, port)
     try:
         yield apns

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.unit.push.stage import PUSH, Stage, push_to
+from tests.unit.push.stage import PUSH, Stage, push_to, staged
 from tocsin.push.fake.behaviours import (
     ACCEPT,
     LOSE,
@@ -20,7 +22,7 @@ from tocsin.push.fake.behaviours import (
     SendRaw,
 )
 from tocsin.push.fake.control_lines import HELP, BadLine, obey
-from tocsin.push.fake.server import FakeApns
+from tocsin.push.fake.server import FakeApns, running_fake_apns
 from tocsin.push.provider import Accepted, RetryLater
 
 SLOW_DOWN = Respond(429, "TooManyRequests")
@@ -53,6 +55,18 @@ async def test_a_push_is_recorded_with_where_and_how_it_came(stage: Stage) -> No
     assert (refused.stream_id, refused.status, refused.delivered) == (3, 429, False)
     with pytest.raises(TimeoutError):
         await stage.apns.next_push(timeout=0)  # each is handed out once
+
+
+async def test_only_about_as_many_pushes_are_remembered_as_wanted(tmp_path: Path) -> None:
+    async with running_fake_apns(tmp_path, keep=2) as apns, staged(apns) as stage:
+        for number in range(4):
+            await stage.push(b"0%d" % number)
+        taken = await apns.next_push()
+        assert [push.device_token for push in apns.pushes] == [b"02", b"03"]
+        assert [push.device_token for push in apns.requests] == [b"02", b"03"]
+        await stage.push(b"04")
+        left = [await apns.next_push() for _ in range(2)]
+    assert [push.device_token for push in (taken, *left)] == [b"02", b"03", b"04"]
 
 
 async def test_nothing_notices_a_push(stage: Stage) -> None:

@@ -1,0 +1,204 @@
+"""The newest messages and pushes of a simulated system, for the view `Live`: bounded, and without any I/O."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+MOST_MESSAGES: Final = 200
+MOST_PUSHES: Final = 400
+
+
+class Station(StrEnum):
+    """Where something happens, in the order of the way."""
+
+    SENDER = "sender"
+    SMP = "smp"
+    NTF = "ntf"
+    PROVIDER = "provider"
+    DEVICE = "device"
+
+
+class Step(StrEnum):
+    """What happens to a message, in the order of the way."""
+
+    SENT = "sent"
+    STORED = "stored"
+    SMP_TIME = "smp_time"
+    NTF_TIME = "ntf_time"
+    PUSHED = "pushed"
+    WOKEN = "woken"
+    FETCHED = "fetched"
+
+
+STEPS: Final[dict[Step, tuple[Station, str]]] = {
+    Step.SENT: (Station.SENDER, "sent"),
+    Step.STORED: (Station.SMP, "stored by the SMP router"),
+    Step.SMP_TIME: (Station.SMP, "its time, in the sealed metadata"),
+    Step.NTF_TIME: (Station.NTF, "heard of by the NTF router"),
+    Step.PUSHED: (Station.PROVIDER, "push accepted by the provider"),
+    Step.WOKEN: (Station.DEVICE, "phone woken by the push"),
+    Step.FETCHED: (Station.DEVICE, "fetched and opened by the phone"),
+}
+WHOLE_SECONDS: Final = frozenset({Step.SMP_TIME, Step.NTF_TIME})
+"""Nobody on the way tells them any better: finer times would tell more than is needed."""
+
+
+@dataclass
+class SentMessage:
+    number: int
+    sender: str
+    receiver: str
+    text: str
+    mention: bool
+    expects_push: bool
+    """Whether the receiver wanted to be notified of it when it was sent."""
+    by_hand: bool
+    """Somebody pressed a button; others are chatter."""
+    times: dict[Step, float] = field(default_factory=dict)
+    failure: str = ""
+    message_id: bytes = field(default=b"", repr=False)
+    push: int | None = None
+    """Number of the push that told of it."""
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "sender": self.sender,
+            "receiver": self.receiver,
+            "text": self.text,
+            "mention": self.mention,
+            "expectsPush": self.expects_push,
+            "byHand": self.by_hand,
+            "failure": self.failure,
+            "push": self.push,
+            "times": {step.value: at for step, at in self.times.items()},
+        }
+
+
+@dataclass
+class SeenPush:
+    """A push, and what the device it is for made of it."""
+
+    number: int
+    phone: str
+    at: float
+    payload: bytes = field(repr=False)
+    device_token: str = field(default="", repr=False)
+    woken_at: float | None = None
+    items: list[dict[str, Any]] = field(default_factory=list)
+    """Layer one opened: oldest first."""
+    told: dict[bytes, int] = field(default_factory=dict, repr=False)
+    """Layer two opened: message ids, and which item."""
+
+
+class LiveHistory:
+    def __init__(self, most_messages: int = MOST_MESSAGES, most_pushes: int = MOST_PUSHES) -> None:
+        self._messages: OrderedDict[int, SentMessage] = OrderedDict()
+        self._pushes: OrderedDict[int, SeenPush] = OrderedDict()
+        self._most_messages = most_messages
+        self._most_pushes = most_pushes
+        self._numbers = 0
+        self.counts: dict[str, int] = dict.fromkeys(("sent", "stored", "pushed", "woken", "fetched"), 0)
+        """Since the start, also of what is forgotten."""
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def newest(self) -> list[SentMessage]:
+        """Oldest first."""
+        return list(self._messages.values())
+
+    def message(self, number: int) -> SentMessage | None:
+        return self._messages.get(number)
+
+    def push(self, number: int | None) -> SeenPush | None:
+        return None if number is None else self._pushes.get(number)
+
+    def sending(
+        self,
+        sender: str,
+        receiver: str,
+        text: str,
+        at: float,
+        *,
+        mention: bool,
+        expects_push: bool,
+        by_hand: bool,
+    ) -> SentMessage:
+        self._numbers += 1
+        made = SentMessage(
+            self._numbers, sender, receiver, text, mention, expects_push, by_hand, {Step.SENT: at}
+        )
+        self._messages[made.number] = made
+        self.counts["sent"] += 1
+        if len(self._messages) > self._most_messages:
+            self._messages.popitem(last=False)
+        return made
+
+    def stored(self, message: SentMessage, at: float) -> None:
+        message.times[Step.STORED] = at
+        self.counts["stored"] += 1
+
+    def pushed(self, phone: str, payload: bytes, device_token: str, at: float) -> SeenPush:
+        self._numbers += 1
+        made = SeenPush(self._numbers, phone, at, payload, device_token)
+        self._pushes[made.number] = made
+        self.counts["pushed"] += 1
+        if len(self._pushes) > self._most_pushes:
+            self._pushes.popitem(last=False)
+        return made
+
+    def woken(self, push: SeenPush, at: float) -> None:
+        push.woken_at = at
+        self.counts["woken"] += 1
+
+    def fetched(
+        self, receiver: str, sender: str | None, text: str, message_id: bytes, smp_time: int, at: float
+    ) -> SentMessage | None:
+        """The message, with all that the push that told of it says; None if it is not remembered."""
+        self.counts["fetched"] += 1
+        found = self._waiting(receiver, sender, text)
+        if found is None:
+            return None
+        found.message_id = message_id
+        found.times[Step.SMP_TIME] = smp_time
+        found.times[Step.FETCHED] = at
+        found.failure = ""
+        for push in self._pushes.values():
+            if message_id in push.told:
+                _link(found, push)
+                break
+        return found
+
+    def opened(self, push: SeenPush) -> list[SentMessage]:
+        """Messages that had been fetched before this push told of them: a phone looks into all its queues."""
+        late = [
+            message
+            for message in self._messages.values()
+            if message.push is None and message.message_id and message.message_id in push.told
+        ]
+        for message in late:
+            _link(message, push)
+        return late
+
+    def _waiting(self, receiver: str, sender: str | None, text: str) -> SentMessage | None:
+        for message in self._messages.values():
+            is_it = (
+                message.receiver == receiver and message.text == text and Step.FETCHED not in message.times
+            )
+            if is_it and sender in (None, message.sender):
+                return message
+        return None
+
+
+def _link(message: SentMessage, push: SeenPush) -> None:
+    message.push = push.number
+    message.times[Step.PUSHED] = push.at
+    if push.woken_at is not None:
+        message.times[Step.WOKEN] = push.woken_at
+    notified_at = push.items[push.told[message.message_id]].get("receivedAt")
+    if notified_at is not None:
+        message.times[Step.NTF_TIME] = notified_at

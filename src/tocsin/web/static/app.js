@@ -1,0 +1,50 @@
+// The page: which view is shown, and the stream of events that feeds both.
+
+import { byId } from "./dom.js";
+import { liveEvents } from "./live.js";
+import { showOperate } from "./operate.js";
+
+const VIEWS = ["live", "operate"];
+let hasLive = false;
+
+function show() {
+  const wanted = location.hash.slice(1);
+  const view = wanted === "operate" || !hasLive ? "operate" : "live";
+  for (const each of VIEWS) {
+    byId(each).hidden = each !== view;
+    const link = byId(`to-${each}`);
+    if (each === view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${view === "live" ? "Live" : "Operate"} · Tocsin`;
+}
+
+function follow() {
+  const stream = new EventSource("/api/events");
+  const link = byId("link");
+  const told = (name, handle) => stream.addEventListener(name, (event) => handle(JSON.parse(event.data)));
+  stream.onopen = () => {
+    link.textContent = "connected";
+    link.dataset.level = "good";
+  };
+  stream.onerror = () => {
+    link.textContent = "connection lost, trying again";
+    link.dataset.level = "bad";
+    if (stream.readyState === EventSource.CLOSED) setTimeout(follow, 2000);
+  };
+  told("page", (page) => {
+    hasLive = page.live;
+    byId("to-live").hidden = !hasLive;
+    show();
+  });
+  told("operate", showOperate);
+  for (const [name, handle] of Object.entries(liveEvents)) told(name, handle);
+}
+
+addEventListener("hashchange", () => {
+  if (!VIEWS.includes(location.hash.slice(1))) return; // the link that skips to the content
+  show();
+  scrollTo(0, 0);
+  byId("main").focus({ preventScroll: true });
+});
+follow();

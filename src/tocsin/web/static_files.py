@@ -1,0 +1,34 @@
+"""The files of the page, as they are in the package: nothing is built, nothing comes from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    content: bytes
+    content_type: str
+
+
+@cache
+def static_files() -> Mapping[str, StaticFile]:
+    """By path; the page itself is also `/`."""
+    found = {}
+    for file in files("tocsin.web").joinpath("static").iterdir():
+        kind = file.name.rpartition(".")[2]
+        if kind in _TYPES:
+            found[f"/{file.name}"] = StaticFile(file.read_bytes(), _TYPES[kind])
+    found["/"] = found["/index.html"]
+    return found

@@ -1,0 +1,90 @@
+"""One browser and one `tocsin up` for all tests here; without a browser they are skipped, which is said loudly."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.browser.devtools import Connection, Tab, running_browser
+from tests.doubles.small_lake import make_small_lake
+from tools.setup_venv import REQUIRE_BROWSER_VARIABLE, find_browser
+
+HERE: Final = Path(__file__).parent
+NO_BROWSER: Final = (
+    "tests of the page in a browser were SKIPPED: there is no Chrome or Chromium (Debian: apt install chromium; "
+    "another one: TOCSIN_BROWSER=/path)"
+)
+SCREENSHOTS_VARIABLE: Final = "TOCSIN_SCREENSHOTS"
+"""A folder to keep the screenshots in, for people to look at."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test waits for the start of everything."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(120))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    if any("tests of the page in a browser" in str(report.longrepr) for report in skipped):
+        terminalreporter.section("the page was not tested", sep="!", red=True, bold=True)
+        terminalreporter.line(NO_BROWSER, red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Connection]:
+    path = find_browser()
+    if path is None:
+        if os.environ.get(REQUIRE_BROWSER_VARIABLE):
+            pytest.fail(f"{NO_BROWSER}; and {REQUIRE_BROWSER_VARIABLE} is set", pytrace=False)
+        pytest.skip(NO_BROWSER)
+    with running_browser(path) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def address(browser: Connection, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of the page of `tocsin up`, with tables that were made beforehand."""
+    folder = tmp_path_factory.mktemp("browser") / "up"
+    folder.mkdir()
+    make_small_lake(folder / "lake")
+    command = [sys.executable, "-m", "tocsin", "up", "--folder", str(folder), "--no-pipeline", "--web", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        said = ""
+        until = time.monotonic() + 90
+        while not (found := re.search(r"^page +(http://\S+)$", said, re.MULTILINE)):
+            line = process.stdout.readline()
+            assert line, said
+            assert time.monotonic() < until, said
+            said += line
+        try:
+            yield found[1]
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+@pytest.fixture
+def tab(browser: Connection) -> Iterator[Tab]:
+    made = Tab(browser)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    named = os.environ.get(SCREENSHOTS_VARIABLE)
+    folder = Path(named) if named else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

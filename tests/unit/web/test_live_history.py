@@ -1,0 +1,100 @@
+"""The newest messages and pushes, and what belongs together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tocsin.web.live_history import LiveHistory, SeenPush, SentMessage, Step
+from tocsin.web.sight import who_sees_what
+
+
+def sent(history: LiveHistory, text: str = "hello", sender: str = "Alice") -> SentMessage:
+    message = history.sending(sender, "Bob", text, 10.0, mention=False, expects_push=True, by_hand=True)
+    history.stored(message, 10.1)
+    return message
+
+
+def pushed(history: LiveHistory, *message_ids: bytes) -> SeenPush:
+    push = history.pushed("Bob", b"{}", "phone-2", 10.5)
+    history.woken(push, 10.6)
+    item: dict[str, Any] = {"router": "smp.example", "notifierId": "abcdefghijklmn", "receivedAt": 10}
+    push.items = [dict(item) for _ in message_ids]
+    push.told = {message_id: position for position, message_id in enumerate(message_ids)}
+    return push
+
+
+def test_a_message_gets_the_times_of_the_first_push_that_told_of_it() -> None:
+    history = LiveHistory()
+    message = sent(history)
+    first = pushed(history, b"other", b"m1")
+    pushed(history, b"m1")
+    assert history.fetched("Bob", "Alice", "hello", b"m1", 10, 10.7) is message
+    assert message.push == first.number
+    assert list(message.times) == [
+        Step.SENT,
+        Step.STORED,
+        Step.SMP_TIME,
+        Step.FETCHED,
+        Step.PUSHED,
+        Step.WOKEN,
+        Step.NTF_TIME,
+    ]
+    assert history.counts == {"sent": 1, "stored": 1, "pushed": 2, "woken": 2, "fetched": 1}
+
+
+def test_a_push_that_comes_after_the_message_was_fetched_is_still_found() -> None:
+    history = LiveHistory()
+    message = sent(history)
+    history.fetched("Bob", "Alice", "hello", b"m1", 10, 10.7)
+    assert history.push(message.push) is None
+    late = pushed(history, b"m1")
+    assert history.opened(late) == [message]
+    assert history.push(message.push) is late
+    assert history.opened(late) == []
+
+
+def test_equal_texts_are_told_apart_by_sender_and_order() -> None:
+    history = LiveHistory()
+    first, second = sent(history), sent(history)
+    of_carol = sent(history, sender="Carol")
+    assert history.fetched("Bob", "Carol", "hello", b"m3", 10, 11.0) is of_carol
+    assert history.fetched("Bob", "Alice", "hello", b"m1", 10, 11.0) is first
+    assert history.fetched("Bob", None, "hello", b"m2", 10, 11.0) is second
+    assert history.fetched("Bob", "Alice", "hello", b"m4", 10, 11.0) is None
+    assert history.fetched("Carol", "Alice", "hello", b"m5", 10, 11.0) is None
+
+
+def test_only_the_newest_are_remembered() -> None:
+    history = LiveHistory(most_messages=2, most_pushes=1)
+    numbers = [sent(history, str(number)).number for number in range(3)]
+    assert len(history) == 2
+    assert history.message(numbers[0]) is None
+    assert [message.text for message in history.newest()] == ["1", "2"]
+    old, new = pushed(history), pushed(history)
+    assert history.push(old.number) is None
+    assert history.push(new.number) is new
+    assert history.push(None) is None
+    assert history.counts["sent"] == 3
+
+
+def test_only_the_phones_see_the_content_and_the_provider_not_even_the_queue() -> None:
+    history = LiveHistory()
+    message = sent(history, "a secret")
+    push = pushed(history, b"m1")
+    history.fetched("Bob", "Alice", "a secret", b"m1", 10, 10.7)
+    rows = who_sees_what(message, push)["rows"]
+    content = {row["party"]: row["cells"][2]["sight"] for row in rows}
+    assert content == {
+        "Alice’s phone": "all",
+        "SMP router": "nothing",
+        "NTF router": "nothing",
+        "push provider": "nothing",
+        "Bob’s phone": "all",
+    }
+    assert rows[2]["cells"][0]["text"] == "the notifier’s id abcdefgh… at smp.example"
+    assert rows[3]["cells"][0]["sight"] == "nothing"
+
+
+def test_nobody_behind_the_smp_router_sees_anything_of_a_message_that_was_not_fetched() -> None:
+    rows = who_sees_what(sent(LiveHistory()), None)["rows"]
+    assert {cell["sight"] for row in rows[2:] for cell in row["cells"]} == {"nothing"}

@@ -1,0 +1,157 @@
+"""Metrics and tables → what the view `Operate` shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tocsin.observability.prometheus import Metric, MetricKind, by_label, exposition, gauge, histogram
+from tocsin.web.figure_texts import FIGURES, LEGS, TABLE_LEGS, Level
+from tocsin.web.metric_readings import MetricReadings, Quantiles
+from tocsin.web.operate_view import ENDS, Readings, TableReadings, accounting, figure, operate_view
+
+NTF = MetricReadings.parse(
+    exposition(
+        [
+            gauge("simplex_ntf_accounting_received", "", 20),
+            gauge("simplex_ntf_accounting_accepted", "", 12),
+            gauge("simplex_ntf_accounting_superseded", "", 3),
+            gauge("simplex_ntf_accounting_pending", "", 1),
+            by_label(
+                MetricKind.GAUGE, "simplex_ntf_accounting_failed", "", "reason", {"expired": 1, 'a "b"': 2}
+            ),
+            histogram("simplex_ntf_store_seconds", "", [0.01, 0.1, 1.0], [90, 6, 3, 1], 5.0),
+            gauge("simplex_ntf_smp_subscription_active_sub_count_other", "", 30),
+            gauge("simplex_ntf_smp_service_subscription_active_sub_count_other", "", 40),
+            gauge("simplex_ntf_smp_subscription_pending_sub_count_other", "", 10),
+            by_label(
+                MetricKind.GAUGE,
+                "simplex_ntf_smp_agent_sub_workers_count_own",
+                "",
+                "server",
+                {"a": 1, "b": 1},
+            ),
+        ]
+    )
+)
+
+
+def section(view: dict[str, Any], key: str) -> dict[str, Any]:
+    [found] = [each for each in view["sections"] if each["key"] == key]
+    assert isinstance(found, dict)
+    return found
+
+
+def values(shown: dict[str, Any]) -> dict[str, Any]:
+    return {each["key"]: each["value"] for each in shown["figures"]}
+
+
+def test_what_was_written_for_prometheus_is_read_back() -> None:
+    assert NTF.total("simplex_ntf_accounting_failed") == 3
+    assert NTF.by_label("simplex_ntf_accounting_failed", "reason") == {"expired": 1, 'a \\"b\\"': 2}
+    assert NTF.total("simplex_ntf_nothing") is None
+    assert NTF.totals("simplex_ntf_nothing", "simplex_ntf_accounting_received") == 20
+    assert NTF.totals("simplex_ntf_nothing") is None
+
+
+def test_quantiles_are_upper_bounds_and_those_beyond_all_bounds_the_last_one() -> None:
+    assert NTF.quantiles("simplex_ntf_store_seconds") == Quantiles(100, 0.01, 0.1, 1.0)
+    assert NTF.quantiles("simplex_ntf_provider_seconds") is None
+    slow = MetricReadings.parse('x_bucket{le="1.0"} 0\nx_bucket{le="+Inf"} 2\n')
+    assert slow.quantiles("x") == Quantiles(2, 1.0, 1.0, 1.0)
+    assert MetricReadings.parse('x_bucket{le="1.0"} 0\nx_bucket{le="+Inf"} 0\n').quantiles("x") is None
+
+
+def test_lines_that_are_no_samples_are_left_out() -> None:
+    assert MetricReadings.parse("# HELP x y\n\nnonsense\nx one\nx 1 1700000000000\n").samples == {
+        "x": (({}, 1.0),)
+    }
+
+
+def test_the_parts_add_up_and_what_does_not_is_the_difference() -> None:
+    shown = section(operate_view(Readings(NTF), 1.0), "funnel")
+    found = values(shown)
+    assert found["funnel-difference"] == 1
+    assert found["funnel-received"] == sum(found[f"funnel-{end}"] for end in ENDS)
+    assert shown["sum"]["total"] == sum(part["value"] for part in shown["sum"]["parts"])
+    [difference] = [each for each in shown["figures"] if each["key"] == "funnel-difference"]
+    assert difference["level"] is Level.BAD
+    assert accounting({"received": 2, "accepted": 2, "failed": None})["difference"] == 0
+
+
+def test_progress_and_health_count_own_and_other_routers_services_and_queues() -> None:
+    view = operate_view(Readings(NTF), 1.0)
+    assert section(view, "resubscription")["progress"] == {
+        "done": 70,
+        "whole": 80,
+        "label": "queues subscribed",
+    }
+    assert values(section(view, "routers"))["routers_away"] == 2
+
+
+def test_routers_of_the_operators_own_domains_are_told_apart() -> None:
+    def of(name: str, values: dict[str, float]) -> Metric:
+        return by_label(MetricKind.GAUGE, f"simplex_ntf_{name}", "", "server", values)
+
+    text = exposition(
+        [
+            of("smp_subscribers_count_own", {"smp1.own": 1, "smp2.own": 1}),
+            of("smp_agent_clients_count_own", {"smp1.own": 1}),
+            of("smp_subscription_active_sub_count_own", {"smp1.own": 5, "smp2.own": 0}),
+            of("smp_service_subscription_active_sub_count_own", {"smp1.own": 2, "smp2.own": 0}),
+            of("smp_subscription_pending_sub_count_own", {"smp2.own": 9}),
+            of("notifications_received_own", {"smp1.own": 30}),
+        ]
+    )
+    [table] = section(operate_view(Readings(MetricReadings.parse(text)), 1.0), "routers")["tables"]
+    assert table["rows"] == [["smp1.own", "yes", 7, 0, 30, 0], ["smp2.own", "NO", 0, 9, 0, 0]]
+
+
+def test_what_could_not_be_read_is_named_and_not_shown_as_zero() -> None:
+    view = operate_view(Readings(missing={"NTF router": "it does not answer"}), 1.0)
+    assert view["missing"] == {"NTF router": "it does not answer"}
+    assert values(section(view, "funnel")) == {"funnel-received": None}
+    assert values(section(view, "states"))["tokens"] is None
+    assert section(view, "latency")["ranges"] == []
+    assert [each["key"] for each in view["sections"]].count("tables") == 0
+
+
+def test_tables_are_shown_beside_what_is_live() -> None:
+    server = {"smp_host": "a", "received": 5, "unknown_queue": 0, "errors": 0, "longest_gap_seconds": 60}
+    tables = TableReadings(
+        days=1,
+        funnel={"received": 3, "accepted": 2, "superseded": 1},
+        hours=(("2026-11-15 07:00", {"received": 3, "accepted": 2, "superseded": 1}),),
+        legs=(("provider", 9, (0.1, 0.2, 0.3)),),
+        outcomes=(("accepted", "", 2),),
+        servers=({**server, "skew_us": -2500, "storms": 1}, {**server, "skew_us": None, "storms": 0}),
+        drift=(("a", "missing", 4), ("b", "missing", 1)),
+    )
+    view = operate_view(Readings(NTF, tables=tables), 1.0)
+    assert values(section(view, "tables"))["tables-difference"] == 0
+    assert section(view, "tables")["hours"][0]["accepted"] == 2
+    assert section(view, "latency")["ranges"][-1]["quantiles"] == [0.1, 0.2, 0.3]
+    assert values(section(view, "routers"))["drift_queues"] == 5
+    rows = section(view, "routers")["tables"][1]["rows"]
+    assert [row[5] for row in rows] == [-2, None]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_has_its_texts(name: str) -> None:
+    shown = figure(name, 0)
+    assert shown["label"]
+    assert shown["meaning"].endswith((".", "!"))
+    assert shown["action"].endswith(".")
+    assert shown["level"] in (Level.PLAIN, Level.GOOD), "nothing is no reason to worry"
+
+
+def test_every_leg_has_its_texts() -> None:
+    assert all(all(texts) for texts in [*LEGS.values(), *TABLE_LEGS.values()])
+
+
+def test_levels_rise_with_the_number() -> None:
+    levels = [figure("pending", count)["level"] for count in (0, 1_000, 100_000)]
+    assert levels == [Level.GOOD, Level.LOOK, Level.BAD]
+    assert figure("difference", -1)["level"] is Level.BAD
+    assert figure("pending", None)["level"] is Level.PLAIN

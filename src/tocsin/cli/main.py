@@ -1,7 +1,4 @@
-"""`tocsin`: finds the command and runs it.
-
-Exit codes: 0 all is well, 1 the command found something wrong, 2 it was called wrongly, 130 it was interrupted.
-"""
+"""`tocsin`: finds the command and runs it."""
 
 from __future__ import annotations
 
@@ -12,14 +9,19 @@ from types import ModuleType
 from typing import NoReturn
 
 from tocsin import __version__
-from tocsin.cli import agent, fake_apns, ntf, ping, pipeline, self_check, smp, up
+from tocsin.cli import agent, completion, doctor, fake_apns, migrate, ntf, ping, pipeline, self_check, smp, up
+from tocsin.cli.exit_codes import ExitCode
 from tocsin.errors import TocsinError
 
-COMMANDS = (up, self_check, ping, smp, ntf, agent, pipeline, fake_apns)
+COMMANDS = (up, doctor, self_check, ping, smp, ntf, migrate, agent, pipeline, fake_apns, completion)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tocsin", description="Private push notifications for SimpleX.")
+    parser = argparse.ArgumentParser(
+        prog="tocsin",
+        description="Private push notifications for SimpleX.",
+        epilog="example: tocsin up --once",
+    )
     parser.add_argument("--version", action="version", version=f"tocsin {__version__}")
     _add_commands(parser, COMMANDS)
     return parser
@@ -43,15 +45,15 @@ def _add_commands(parser: argparse.ArgumentParser, modules: Sequence[ModuleType]
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code; errors a user can act on are one line on standard error."""
+    """The exit code (`exit_codes.py`); errors a user can act on are one line on standard error."""
     options = build_parser().parse_args(arguments)
     try:
         code: int = options.run(options)
     except TocsinError as error:
         print(f"tocsin: {error}", file=sys.stderr)
-        return 1
+        return ExitCode.WRONG
     except KeyboardInterrupt:
-        return 130
+        return ExitCode.INTERRUPTED
     return code
 
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import argparse
 
-from tocsin.cli.ntf_files import add_config_argument, credentials_of, router_address, settings_of
-from tocsin.cli.router_files import show_settings
+from tocsin.cli.config_files import Check, show_settings
+from tocsin.cli.exit_codes import ExitCode
+from tocsin.cli.ntf_files import (
+    add_config_argument,
+    config_file,
+    credentials_of,
+    router_address,
+    settings_of,
+)
 from tocsin.config.ntf_ini import describe
-from tocsin.config.ntf_settings import NtfSettings
 
 NAME = "config"
 SUMMARY = "check or show the router's settings"
 DESCRIPTION = (
     "`check` reads the settings file, the environment (TOCSIN_NTF_…, APNS_KEY_FILE, APNS_KEY_ID), the certificates "
-    "and the key for Apple's service, and says what is wrong. `show` lists every setting with its value and where it "
-    "comes from; passwords are not shown."
+    "and the key for Apple's service, and says everything that is wrong, with an exit code of 1. `show` lists every "
+    "setting with its value and where it comes from; passwords are not shown. `show --format toml` is also the way "
+    "from an INI file to a TOML file."
 )
 EXAMPLE = "tocsin ntf config check"
 
@@ -22,24 +29,33 @@ EXAMPLE = "tocsin ntf config check"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("check", "show"), help="what to do")
     add_config_argument(parser)
+    parser.add_argument(
+        "--format", choices=("table", "toml", "json"), default="table", help="of show (default table)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = settings_of(options)
-    if options.action == "check":
-        _check(settings)
-    else:
-        show_settings(describe(settings))
-    return 0
+    if options.action == "show":
+        show_settings(describe(settings_of(options)), options.format, config_file(options))
+        return ExitCode.OK
+    return _check(options)
 
 
-def _check(settings: NtfSettings) -> None:
+def _check(options: argparse.Namespace) -> ExitCode:
     from tocsin.cli.ntf_providers import served_settings  # other commands start faster without it
 
-    credentials = credentials_of(settings)
-    served, warning = served_settings(settings)
+    check = Check()
+    settings = check.step(lambda: settings_of(options))
+    if settings is not None:
+        credentials = check.step(lambda: credentials_of(settings))
+        served = check.step(lambda: served_settings(settings))
+        fingerprint = credentials.fingerprint if credentials else bytes(32)
+        address = check.step(lambda: router_address(settings, fingerprint))
+    if check.tell() or served is None:
+        return ExitCode.WRONG
     print("Settings and certificates are in order.")
-    if warning is not None:
-        print(f"Note: {warning}")
-    print(f"Device tokens of: {', '.join(served.apns.endpoints) or 'no provider'}")
-    print(f"Address: {router_address(settings, credentials.fingerprint)}")
+    if served[1] is not None:
+        print(f"Note: {served[1]}")
+    print(f"Device tokens of: {', '.join(served[0].apns.endpoints) or 'no provider'}")
+    print(f"Address: {address}")
+    return ExitCode.OK

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tocsin.cli.config_files import add_settings_arguments, found_file
 from tocsin.cli.router_files import address_of
-from tocsin.config.ntf_ini import INI_FILE, load_ntf_settings
+from tocsin.config.ntf_ini import INI_FILE, TOML_FILE, load_ntf_settings
 from tocsin.config.ntf_settings import NtfSettings
 from tocsin.crypto.credentials import Credentials
 from tocsin.protocol.addresses import RouterAddress, Scheme
@@ -29,22 +30,18 @@ def store_folder() -> Path:
 
 
 def add_config_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help=f"the router's settings (default {INI_FILE} in ${FOLDER_VARIABLE} or {DEFAULT_FOLDER})",
-    )
+    where = f"{INI_FILE} or {TOML_FILE} in ${FOLDER_VARIABLE} or {DEFAULT_FOLDER}"
+    add_settings_arguments(parser, where, "port=8443")
 
 
 def config_file(options: argparse.Namespace) -> Path:
-    chosen: Path | None = options.config
-    return chosen or config_folder() / INI_FILE
+    """Raises ConfigError if there are two."""
+    return found_file(options.config, config_folder(), INI_FILE, TOML_FILE)
 
 
 def settings_of(options: argparse.Namespace) -> NtfSettings:
-    """From the file of `--config` and the environment."""
-    return load_ntf_settings(config_file(options), os.environ)
+    """From `--set`, the environment, and the file of `--config`."""
+    return load_ntf_settings(config_file(options), os.environ, options.set)
 
 
 def credentials_of(settings: NtfSettings) -> Credentials:

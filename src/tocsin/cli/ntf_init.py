@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Final
 
 from tocsin import __version__
+from tocsin.cli.config_files import FORMATS, INI, TOML
 from tocsin.cli.ntf_files import (
     DEFAULT_FOLDER,
     DEFAULT_STORE,
@@ -22,7 +24,7 @@ from tocsin.cli.router_files import (
     make_router,
     refuse_existing_router,
 )
-from tocsin.config.ntf_ini import INI_FILE, checked_value, load_ntf_settings, new_ini
+from tocsin.config.ntf_ini import INI_FILE, TOML_FILE, checked_value, load_ntf_settings, new_ini, new_toml
 from tocsin.crypto.credentials import CertificateAlgorithm
 from tocsin.errors import ConfigError, DecodeError
 from tocsin.protocol.addresses import parse_host
@@ -36,7 +38,7 @@ DESCRIPTION = (
 )
 EXAMPLE = "tocsin ntf init --fqdn ntf.example.com"
 
-_FILES = (*CREDENTIAL_FILES, INI_FILE)
+_NEW_FILES: Final = {INI: (INI_FILE, new_ini), TOML: (TOML_FILE, new_toml)}
 _LOOPBACK = "127.0.0.1"
 
 
@@ -75,25 +77,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store", type=Path, help=f"for logs and data (default ${STORE_VARIABLE} or {DEFAULT_STORE})"
     )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default=INI,
+        help="of the settings file; ini is the reference's and the default",
+    )
     parser.add_argument("--dry-run", action="store_true", help="check and tell what would be made")
 
 
 def run(options: argparse.Namespace) -> int:
     folder, store = options.folder or config_folder(), options.store or store_folder()
     values = _chosen_values(options, store)
-    refuse_existing_router(folder, INI_FILE)
+    refuse_existing_router(folder, INI_FILE, TOML_FILE)
+    settings_file, new_file = _NEW_FILES[options.format]
+    files = ", ".join((*CREDENTIAL_FILES, settings_file))
     if options.dry_run:
-        print(f"would make in {folder}: {', '.join(_FILES)}")
+        print(f"would make in {folder}: {files}")
         return 0
     algorithm = CertificateAlgorithm(options.sign_algorithm)
-    fingerprint = make_router(folder, INI_FILE, new_ini(values), values["host"], algorithm)
+    fingerprint = make_router(folder, settings_file, new_file(values), values["host"], algorithm)
     try:
         store.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{store}: {error.strerror}") from error
-    settings = load_ntf_settings(folder / INI_FILE, {})
-    print(f"Server initialized, you can modify configuration in {folder / INI_FILE}.")
-    print(f"Made in {folder}: {', '.join(_FILES)}")
+    settings = load_ntf_settings(folder / settings_file, {})
+    print(f"Server initialized, you can modify configuration in {folder / settings_file}.")
+    print(f"Made in {folder}: {files}")
     print(KEEP_AUTHORITY_KEY)
     print(f"SMP notifications server v{__version__} (Tocsin)")
     print(f"Fingerprint: {encode_base64url(fingerprint)}")

@@ -10,7 +10,6 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
 
-from tocsin.config.keyed_settings import DescribedSetting
 from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
 from tocsin.crypto.credentials import Authority, CertificateAlgorithm, load_private_key
 from tocsin.errors import ConfigError, DecodeError
@@ -37,14 +36,14 @@ KEEP_AUTHORITY_KEY: Final = (
 )
 
 
-def refuse_existing_router(folder: Path, ini_file: str) -> None:
+def refuse_existing_router(folder: Path, *settings_files: str) -> None:
     """Raises ConfigError if there is any file that a new router would get."""
-    if existing := [name for name in (*CREDENTIAL_FILES, ini_file) if (folder / name).exists()]:
+    if existing := [name for name in (*CREDENTIAL_FILES, *settings_files) if (folder / name).exists()]:
         raise ConfigError(f"{folder} has a router already ({', '.join(existing)}): nothing is overwritten")
 
 
 def make_router(
-    folder: Path, ini_file: str, settings: str, host: str, algorithm: CertificateAlgorithm
+    folder: Path, settings_file: str, settings: str, host: str, algorithm: CertificateAlgorithm
 ) -> bytes:
     """Certificates and settings of a new router; its fingerprint. Raises ConfigError."""
     now = datetime.now(UTC)
@@ -54,7 +53,7 @@ def make_router(
         write_authority(folder, authority)
         write_credentials(folder, leaf)
         # Last, and only for its owner: it holds the passwords.
-        descriptor = os.open(folder / ini_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(folder / settings_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(settings)
             file.flush()
@@ -101,11 +100,3 @@ def address_of(
         raise ConfigError(f"[TRANSPORT] host: {error}") from error
     usual = DEFAULT_PORTS[scheme] in ports
     return RouterAddress(scheme, RouterLocation(hosts, "" if usual else str(ports[0]), fingerprint), password)
-
-
-def show_settings(lines: Sequence[DescribedSetting]) -> None:
-    names, values = (
-        max(map(len, column)) for column in zip(*((e.name, e.value) for e in lines), strict=True)
-    )
-    for each in lines:
-        print(f"{each.name:{names}}  {each.value:{values}}  {each.source}")

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tocsin.cli.config_files import add_settings_arguments, found_file
 from tocsin.cli.router_files import address_of
-from tocsin.config.smp_ini import INI_FILE, load_smp_settings
+from tocsin.config.smp_ini import INI_FILE, TOML_FILE, load_smp_settings
 from tocsin.config.smp_settings import SmpSettings
 from tocsin.protocol.addresses import RouterAddress, Scheme
 
@@ -17,19 +18,17 @@ DEFAULT_STORE: Final = Path("/var/opt/simplex")
 
 
 def add_config_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config",
-        type=Path,
-        default=DEFAULT_FOLDER / INI_FILE,
-        metavar="FILE",
-        help=f"the router's settings (default {DEFAULT_FOLDER / INI_FILE})",
-    )
+    add_settings_arguments(parser, f"{INI_FILE} or {TOML_FILE} in {DEFAULT_FOLDER}", "port=5299")
+
+
+def config_file(options: argparse.Namespace) -> Path:
+    """Raises ConfigError if there are two."""
+    return found_file(options.config, DEFAULT_FOLDER, INI_FILE, TOML_FILE)
 
 
 def settings_of(options: argparse.Namespace) -> SmpSettings:
-    """From the file of `--config` and the environment."""
-    path: Path = options.config
-    return load_smp_settings(path, os.environ)
+    """From `--set`, the environment, and the file of `--config`."""
+    return load_smp_settings(config_file(options), os.environ, options.set)
 
 
 def router_address(settings: SmpSettings, fingerprint: bytes, *, with_password: bool) -> RouterAddress:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import secrets
 from pathlib import Path
+from typing import Final
 
+from tocsin.cli.config_files import FORMATS, INI, TOML
 from tocsin.cli.router_files import (
     ALGORITHMS,
     CREDENTIAL_FILES,
@@ -14,8 +16,9 @@ from tocsin.cli.router_files import (
     refuse_existing_router,
 )
 from tocsin.cli.smp_files import DEFAULT_FOLDER, DEFAULT_STORE, router_address
-from tocsin.config.smp_ini import INI_FILE, checked_value, load_smp_settings, new_ini
+from tocsin.config.smp_ini import INI_FILE, TOML_FILE, checked_value, load_smp_settings, new_ini, new_toml
 from tocsin.crypto.credentials import CertificateAlgorithm
+from tocsin.errors import ConfigError
 from tocsin.protocol.addresses import parse_host
 
 NAME = "init"
@@ -26,7 +29,7 @@ DESCRIPTION = (
 )
 EXAMPLE = "tocsin smp init --host smp.example.com --random-password"
 
-_FILES = (*CREDENTIAL_FILES, INI_FILE)
+_NEW_FILES: Final = {INI: (INI_FILE, new_ini), TOML: (TOML_FILE, new_toml)}
 _RANDOM_PASSWORD_BYTES = 24
 
 
@@ -52,20 +55,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--password", help="needed to create queues; other users of this machine may see it"
     )
     password.add_argument("--random-password", action="store_true", help="the same, chosen by chance")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default=INI,
+        help="of the settings file; ini is the reference's and the default",
+    )
     parser.add_argument("--dry-run", action="store_true", help="check and tell what would be made")
 
 
 def run(options: argparse.Namespace) -> int:
     folder: Path = options.folder
     values = _chosen_values(options)
-    refuse_existing_router(folder, INI_FILE)
+    refuse_existing_router(folder, INI_FILE, TOML_FILE)
+    settings_file, new_file = _NEW_FILES[options.format]
+    files = ", ".join((*CREDENTIAL_FILES, settings_file))
     if options.dry_run:
-        print(f"would make in {folder}: {', '.join(_FILES)}")
+        print(f"would make in {folder}: {files}")
         return 0
     host, algorithm = values["host"].split(",")[0], CertificateAlgorithm(options.algorithm)
-    fingerprint = make_router(folder, INI_FILE, new_ini(values), host, algorithm)
-    settings = load_smp_settings(folder / INI_FILE, {})
-    print(f"Made in {folder}: {', '.join(_FILES)}")
+    fingerprint = make_router(folder, settings_file, new_file(values), host, algorithm)
+    try:
+        options.store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{options.store}: {error.strerror}") from error
+    settings = load_smp_settings(folder / settings_file, {})
+    print(f"Made in {folder}: {files}")
     print(KEEP_AUTHORITY_KEY)
     if settings.create_password is not None:
         print(

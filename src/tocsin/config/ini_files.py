@@ -42,6 +42,11 @@ class IniFile:
 
 def read_ini(path: Path) -> IniFile:
     """Raises ConfigError, which names the file and the line."""
+    return parse_ini(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """Raises ConfigError, which names the file."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
@@ -50,11 +55,10 @@ def read_ini(path: Path) -> IniFile:
     if len(content) > MAX_FILE_BYTES:
         raise ConfigError(f"{path}: the file is too large for settings")
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise ConfigError(f"{path}, line {line}: not UTF-8 text") from error
-    return parse_ini(text, str(path))
 
 
 def parse_ini(text: str, name: str) -> IniFile:

@@ -1,74 +1,44 @@
 """Settings files whose keys are declared in a table: to settings, from settings, and a new file.
 
-The environment wins over the file, and the file over the defaults. What is not known is refused by name.
+The command line wins over the environment, the environment over the file, and the file over the defaults. What is not
+known is refused by name. A file whose name ends in .toml is TOML, any other is INI.
 """
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from tocsin.config.ini_files import IniEntry, IniFile, read_ini
-from tocsin.config.setting_values import ValueKind
+from tocsin.config.given_values import Given, Rank, nearest, read_toml_value, read_value, strongest
+from tocsin.config.ini_files import IniEntry, read_ini
+from tocsin.config.new_files import ini_text, toml_text
+from tocsin.config.problems import Problems
+from tocsin.config.setting_keys import SettingKey
+from tocsin.config.toml_files import TomlEntry, TomlPath, read_toml
 from tocsin.errors import ConfigError
 
-_HIDDEN: Final = "(hidden)"
-
-# These names say nothing without their section.
-_NAMED_WITH_SECTION: Final = frozenset({"enable", "disconnect", "ttl", "check_interval"})
+HIDDEN: Final = "(hidden)"
+NONE: Final = "(none)"
+TOML_SUFFIX: Final = ".toml"
+COMMAND_LINE: Final = "command line"
 
 S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
-class SettingKey:
-    """One key of a file; each kind of file has a subclass with the prefix of its environment variables."""
-
-    environment_prefix: ClassVar[str] = "TOCSIN_"
-
-    section: str
-    name: str
-    kind: ValueKind
-    about: str = ""
-    """For the comment above the key; empty for keys that new files do not have."""
-    setting: str | None = None
-    """The field of the settings, with dots for fields of fields; none if nothing depends on it."""
-    switch: bool = False
-    """`off` makes the setting None, `on` leaves it to the key that gives its value."""
-    secret: bool = False
-    shown: str | None = None
-    """What a new file has as default, if it is not that of the setting."""
-    also: str = ""
-    """Another environment variable: weaker than our own, stronger than the file."""
+class DescribedSetting:
+    key: SettingKey
+    value: str
+    """As text that can be set again; a secret is hidden."""
+    source: str
+    """`default`, a file with line, an environment variable, or the command line."""
 
     @property
-    def variable(self) -> str:
-        """The environment variable that overrides the file."""
-        name = f"{self.section}_{self.name}" if self.name in _NAMED_WITH_SECTION else self.name
-        return self.environment_prefix + name.upper()
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedSetting:
-    name: str
-    """`[SECTION] key`"""
-    value: str
-    source: str
-    """`default`, a file with line, or an environment variable."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A value somebody chose."""
-
-    key: SettingKey
-    value: Any = field(repr=False)
-    source: str
-    rank: int
-    """Of its source: 1 file, 2 another program's environment variable, 3 ours."""
+    def name(self) -> str:
+        return self.key.ini_name
 
 
 class KeyedSettings(Generic[S]):
@@ -82,86 +52,145 @@ class KeyedSettings(Generic[S]):
         self._sections = tuple(dict.fromkeys(key.section for key in keys))
         self._by_name = {(key.section, key.name): key for key in keys}
         self._by_variable = {key.variable: key for key in keys}
+        self._by_path = {key.toml_path: key for key in keys}
+        self._tables = {path[:end] for path in self._by_path for end in range(1, len(path))}
 
-    def load(self, path: Path, environment: Mapping[str, str], defaults: S) -> S:
-        """Raises ConfigError naming file and line, or variable, the key, and what is expected."""
-        file = read_ini(path)
-        self._refuse_unknown_sections(file)
-        given = [self._from_entry(entry, file.name) for entry in file.entries]
-        given += self._from_environment(environment)
+    def load(
+        self, path: Path, environment: Mapping[str, str], defaults: S, command_line: Iterable[str] = ()
+    ) -> S:
+        """Raises ConfigError naming file and line, or variable, the key, and what is expected.
+
+        If more than one thing is wrong it is SeveralProblems. `command_line` has texts like `port=5223`.
+        """
+        problems, given = Problems(), list[Given]()
+        read = self._from_toml if path.suffix == TOML_SUFFIX else self._from_ini
+        with problems.noting():
+            given += read(path, problems)
+        given += self._from_environment(environment, problems)
+        given += self._from_command_line(command_line, problems)
         settings: Any = defaults
-        for each in _strongest(given):
-            key = each.key
-            if key.setting is not None and not (key.switch and each.value):
-                settings = self._with(settings, key.setting, None if key.switch else each.value)
+        with problems.noting():
+            for each in strongest(given):
+                key = each.key
+                if key.setting is not None and not (key.switch and each.value):
+                    settings = self._with(settings, key.setting, None if key.switch else each.value)
+        problems.raise_any()
         sources = {each.key.variable: each.source for each in sorted(given, key=lambda each: each.rank)}
         result: S = replace(settings, sources=sources)
         return result
+
+    def raise_together(self, path: Path, sentences: Iterable[str]) -> None:
+        """Raises ConfigError if there are any; keys in them, `[SECTION] key`, get the names of the file's format."""
+        problems = Problems()
+        for sentence in sentences:
+            in_toml = path.suffix == TOML_SUFFIX
+            problems.found.append(self._with_toml_names(sentence) if in_toml else sentence)
+        problems.raise_any()
 
     def describe(self, settings: S) -> list[DescribedSetting]:
         """Every setting, with passwords hidden."""
         sources: Mapping[str, str] = getattr(settings, "sources", {})
         return [
-            DescribedSetting(
-                f"[{key.section}] {key.name}", _text(key, settings), sources.get(key.variable, "default")
-            )
+            DescribedSetting(key, _text(key, settings), sources.get(key.variable, "default"))
             for key in self.keys
             if key.setting is not None and self._speaks_for_its_setting(key, sources)
         ]
 
-    def new_file(self, heading: Sequence[str], chosen: Mapping[str, str], defaults: S) -> str:
+    def new_file(
+        self, heading: Sequence[str], chosen: Mapping[str, str], defaults: S, *, toml: bool = False
+    ) -> str:
         """A commented file with every key; those in `chosen` are set, the others stand there with their defaults."""
-        lines = [f"# {line}" for line in heading]
-        section = None
-        for key in self.keys:
-            if not key.about:
-                continue
-            if key.section != section:
-                section = key.section
-                lines += ["", f"[{section}]"]
-            lines.append(f"# {key.about}")
-            if key.name in chosen:
-                lines.append(f"{key.name}: {chosen[key.name]}")
-            else:
-                lines.append(f"# {key.name}: {_default_text(key, defaults)}".rstrip())
-        return "\n".join(lines) + "\n"
+        write = toml_text if toml else ini_text
+        return write(heading, self.keys, chosen, lambda key: _default_text(key, defaults))
 
     def checked_value(self, section: str, name: str, value: str, where: str) -> Any:
         """The value as the settings have it. Raises ConfigError, which begins with `where`."""
-        return _read(self._by_name[section, name], value, where)
+        return read_value(self._by_name[section, name], value, where)
 
-    def _refuse_unknown_sections(self, file: IniFile) -> None:
+    def _from_ini(self, path: Path, problems: Problems) -> Iterator[Given]:
+        file = read_ini(path)
         for section in file.sections:
-            if section.name not in self._sections:
-                nearest = _nearest(section.name, self._sections, "[{}]")
-                raise ConfigError(
-                    f"{file.name}, line {section.line}: unknown section [{section.name}]{nearest}"
-                )
+            with problems.noting():
+                if section.name not in self._sections:
+                    hint = nearest(section.name, self._sections, "[{}]")
+                    where = f"{file.name}, line {section.line}"
+                    raise ConfigError(f"{where}: unknown section [{section.name}]{hint}")
+        for entry in file.entries:
+            if entry.section in self._sections:
+                with problems.noting():
+                    yield self._from_entry(entry, file.name)
 
-    def _from_entry(self, entry: IniEntry, file: str) -> _Given:
+    def _from_entry(self, entry: IniEntry, file: str) -> Given:
         where = f"{file}, line {entry.line}"
         key = self._by_name.get((entry.section, entry.key))
         if key is None:
             here = [key.name for key in self.keys if key.section == entry.section]
             elsewhere = [key.section for key in self.keys if key.name == entry.key]
-            nearest = f"; it belongs to [{elsewhere[0]}]" if elsewhere else _nearest(entry.key, here, "`{}`")
-            raise ConfigError(f"{where}: unknown key `{entry.key}` in [{entry.section}]{nearest}")
-        return _Given(key, _read(key, entry.value, where), where, rank=1)
+            hint = f"; it belongs to [{elsewhere[0]}]" if elsewhere else nearest(entry.key, here, "`{}`")
+            raise ConfigError(f"{where}: unknown key `{entry.key}` in [{entry.section}]{hint}")
+        return Given(key, read_value(key, entry.value, where), where, Rank.FILE)
 
-    def _from_environment(self, environment: Mapping[str, str]) -> Iterator[_Given]:
+    def _from_toml(self, path: Path, problems: Problems) -> Iterator[Given]:
+        file = read_toml(path)
+        unknown: set[TomlPath] = set()
+        for table in file.tables:
+            if table.path not in self._tables:
+                unknown.add(table.path)
+                with problems.noting():
+                    hint = nearest(".".join(table.path), map(".".join, self._tables), "[{}]")
+                    where = f"{file.name}, line {table.line}"
+                    raise ConfigError(f"{where}: unknown table [{'.'.join(table.path)}]{hint}")
+        for entry in file.entries:
+            if entry.path[:-1] not in unknown:
+                with problems.noting():
+                    yield self._from_toml_entry(entry, file.name)
+
+    def _from_toml_entry(self, entry: TomlEntry, file: str) -> Given:
+        where = f"{file}, line {entry.line}"
+        key = self._by_path.get(entry.path)
+        if key is None:
+            raise ConfigError(f"{where}: {self._unknown_path(entry.path)}")
+        return Given(key, read_toml_value(key, entry.value, where), where, Rank.FILE)
+
+    def _unknown_path(self, path: TomlPath) -> str:
+        name = ".".join(path)
+        if path in self._tables:
+            return f"{name}: a table is expected, [{name}]"
+        # Somebody who knows the INI file writes its names.
+        elsewhere = [key.toml_name for key in self.keys if path[-1] in (key.name, key.toml_path[-1])]
+        here = [each[-1] for each in self._by_path if each[:-1] == path[:-1]]
+        near = nearest(path[-1], here, f"`{'.'.join((*path[:-1], '{}'))}`")
+        hint = f"; it is `{elsewhere[0]}`" if len(elsewhere) == 1 else near
+        return f"unknown key `{name}`{hint}"
+
+    def _from_environment(self, environment: Mapping[str, str], problems: Problems) -> Iterator[Given]:
         for key in self.keys:
             if key.also and (text := environment.get(key.also)):
                 where = f"environment variable {key.also}"
-                yield _Given(key, _read(key, text, where), where, rank=2)
+                with problems.noting():
+                    yield Given(key, read_value(key, text, where), where, Rank.OTHER_VARIABLE)
         for variable, value in environment.items():
             if not variable.startswith(self._prefix):
                 continue
-            known = self._by_variable.get(variable)
-            if known is None:
-                nearest = _nearest(variable, self._by_variable, "{}")
-                raise ConfigError(f"unknown environment variable {variable}{nearest}")
-            where = f"environment variable {variable}"
-            yield _Given(known, _read(known, value, where), where, rank=3)
+            with problems.noting():
+                known = self._by_variable.get(variable)
+                if known is None:
+                    hint = nearest(variable, self._by_variable, "{}")
+                    raise ConfigError(f"unknown environment variable {variable}{hint}")
+                where = f"environment variable {variable}"
+                yield Given(known, read_value(known, value, where), where, Rank.VARIABLE)
+
+    def _from_command_line(self, texts: Iterable[str], problems: Problems) -> Iterator[Given]:
+        names = {key.variable.removeprefix(self._prefix).lower(): key for key in self.keys}
+        names |= {key.toml_name: key for key in self.keys}
+        for text in texts:
+            name, equals, value = text.partition("=")
+            with problems.noting():
+                if not equals or name not in names:
+                    hint = nearest(name, names, "`{}`") if equals else ": write NAME=VALUE"
+                    raise ConfigError(f"--set: unknown key `{name}`{hint}")
+                where = f"{COMMAND_LINE}, --set {name}"
+                yield Given(names[name], read_value(names[name], value, where), where, Rank.COMMAND_LINE)
 
     def _with(self, settings: Any, path: str, value: Any) -> Any:
         """The settings with another value at the end of the path; `settings` may be a part of them."""
@@ -179,39 +208,16 @@ class KeyedSettings(Generic[S]):
         """Of several keys for one setting, the one that was used is shown, or the first."""
         same = [each for each in self.keys if each.setting == key.setting and each.switch == key.switch]
         used = [each for each in same if each.variable in sources]
+        by_command_line = [each for each in used if sources[each.variable].startswith(COMMAND_LINE)]
         by_environment = [each for each in used if each.variable in sources[each.variable]]
-        return (by_environment or used or same)[0] is key
+        return (by_command_line or by_environment or used or same)[0] is key
 
+    def _with_toml_names(self, sentence: str) -> str:
+        def toml_name(found: re.Match[str]) -> str:
+            key = self._by_name.get((found[1], found[2]))
+            return found[0] if key is None else key.toml_name
 
-def _read(key: SettingKey, text: str, where: str) -> Any:
-    try:
-        return key.kind.read(text)
-    except ValueError:
-        found = "" if key.secret else f", not {text[:64]!r}"
-        raise ConfigError(
-            f"{where}: [{key.section}] {key.name}: {key.kind.expected} is expected{found}"
-        ) from None
-
-
-def _nearest(name: str, known: Iterable[str], shape: str) -> str:
-    by_lower = {each.lower(): each for each in known}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    return f"; did you mean {shape.format(by_lower[found[0]])}?" if found else ""
-
-
-def _strongest(given: Iterable[_Given]) -> list[_Given]:
-    """What counts, switches last. Raises ConfigError if two keys of one source give the same setting."""
-    values: dict[tuple[str | None, bool], _Given] = {}
-    for each in sorted(given, key=lambda each: each.rank):
-        setting = (each.key.setting, each.key.switch)
-        other = values.get(setting)
-        if each.key.setting and other and other.rank == each.rank:
-            raise ConfigError(
-                f"{each.source}: [{each.key.section}] {each.key.name} sets the same as "
-                f"[{other.key.section}] {other.key.name} ({other.source}): one of them must go"
-            )
-        values[setting] = each
-    return sorted(values.values(), key=lambda each: each.key.switch)
+        return re.sub(r"\[([A-Z_]+)\] (\w+)", toml_name, sentence)
 
 
 def _text(key: SettingKey, settings: Any) -> str:
@@ -221,7 +227,7 @@ def _text(key: SettingKey, settings: Any) -> str:
     if key.switch:
         return key.kind.write(value is not None)
     if key.secret:
-        return "(none)" if value is None else _HIDDEN
+        return NONE if value is None else HIDDEN
     return "off" if value is None else key.kind.write(value)
 
 

@@ -1,8 +1,8 @@
-"""`ntf-server.ini` and the environment: to settings, from settings, and a new file."""
+"""`ntf-server.ini` or `ntf-server.toml`, and what overrides it: to settings, from settings, and a new file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -10,10 +10,10 @@ from typing import Any, Final
 from tocsin.config.keyed_settings import DescribedSetting, KeyedSettings
 from tocsin.config.ntf_keys import NO_HOST, NTF_KEYS, NtfKey
 from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, DeliveryEngine, NtfSettings, StoreKind
-from tocsin.config.operation_checks import check_operation
-from tocsin.errors import ConfigError
+from tocsin.config.operation_checks import operation_problems
 
 INI_FILE: Final = "ntf-server.ini"
+TOML_FILE: Final = "ntf-server.toml"
 STORE_VARIABLE: Final = f"{NtfKey.environment_prefix}STORE"
 
 _NOT_SAID: Final = " "
@@ -26,24 +26,20 @@ _HEADING: Final = (
 )
 
 
-def load_ntf_settings(path: Path, environment: Mapping[str, str]) -> NtfSettings:
+def load_ntf_settings(
+    path: Path, environment: Mapping[str, str], command_line: Iterable[str] = ()
+) -> NtfSettings:
     """Raises ConfigError naming file and line, or variable, the key, and what is expected.
 
     Relative paths in the file, and certificates if it does not say where they are, are looked for in its folder.
     """
-    settings = _FILE.load(path, environment, replace(NtfSettings(), credentials=path.parent))
-    settings = _with_paths_from(path.parent, settings)
-    settings = replace(settings, apns=_without_missing_endpoints(settings.apns))
-    _check_inactive_clients(settings)
-    if not settings.disconnect_inactive:
-        settings = replace(settings, inactive_ttl=None)
+    defaults = replace(NtfSettings(), credentials=Path())
+    settings = _with_paths_from(path.parent, _FILE.load(path, environment, defaults, command_line))
     if settings.database_url is not None and STORE_VARIABLE not in settings.sources:
         settings = replace(settings, store_kind=StoreKind.URL)
-    _check_store(settings)
-    _check_delivery(settings)
-    _check_direct(settings)
-    check_operation(settings)
-    return settings
+    _FILE.raise_together(path, _problems_together(settings))
+    settings = replace(settings, apns=_without_missing_endpoints(settings.apns))
+    return settings if settings.disconnect_inactive else replace(settings, inactive_ttl=None)
 
 
 def describe(settings: NtfSettings) -> list[DescribedSetting]:
@@ -54,6 +50,11 @@ def describe(settings: NtfSettings) -> list[DescribedSetting]:
 def new_ini(chosen: Mapping[str, str]) -> str:
     """A commented file with every key; those in `chosen` are set, the others stand there with their defaults."""
     return _FILE.new_file(_HEADING, chosen, NtfSettings())
+
+
+def new_toml(chosen: Mapping[str, str]) -> str:
+    """The same in TOML; `chosen` has the names and texts of INI."""
+    return _FILE.new_file(_HEADING, chosen, NtfSettings(), toml=True)
 
 
 def checked_value(section: str, name: str, value: str, where: str) -> Any:
@@ -89,37 +90,25 @@ def _with_paths_from(folder: Path, settings: NtfSettings) -> NtfSettings:
 
 def _without_missing_endpoints(apns: ApnsSettings) -> ApnsSettings:
     """`off` as a host, and nothing else, is an environment that is not served."""
-    for name, endpoint in apns.endpoints.items():
-        if endpoint.host == _NOT_SAID and endpoint != ApnsEndpoint(_NOT_SAID):
-            raise ConfigError(f"[TOCSIN] {name}_host is not set, but another key of {name} is: set it too")
     served = {name: each for name, each in apns.endpoints.items() if each.host not in (NO_HOST, _NOT_SAID)}
     return replace(apns, endpoints=served)
 
 
-def _check_inactive_clients(settings: NtfSettings) -> None:
+def _problems_together(settings: NtfSettings) -> Iterator[str]:
+    """Values that are right alone and wrong together."""
+    for name, endpoint in settings.apns.endpoints.items():
+        if endpoint.host == _NOT_SAID and endpoint != ApnsEndpoint(_NOT_SAID):
+            yield f"[TOCSIN] {name}_host is not set, but another key of {name} is: set it too"
     if settings.disconnect_inactive and settings.inactive_ttl is None:
-        raise ConfigError("[INACTIVE_CLIENTS] disconnect is on, but ttl is not set: after how many seconds?")
-
-
-def _check_delivery(settings: NtfSettings) -> None:
-    if settings.delivery.engine is DeliveryEngine.SPARK and settings.delivery.handover is None:
-        raise ConfigError(
-            "[TOCSIN] delivery_engine is spark, but delivery_handover is not set: to which folder?"
-        )
-
-
-def _check_store(settings: NtfSettings) -> None:
+        yield "[INACTIVE_CLIENTS] disconnect is on, but ttl is not set: after how many seconds?"
     if settings.store_kind is StoreKind.URL and settings.database_url is None:
-        raise ConfigError("[TOCSIN] store is url, but [STORE_LOG] db_connection is not set")
+        yield "[TOCSIN] store is url, but [STORE_LOG] db_connection is not set"
     if settings.certificate_file is None and settings.private_key_file is not None:
-        raise ConfigError("[TOCSIN] private_key_file is set, but certificate_file is not")
-
-
-def _check_direct(settings: NtfSettings) -> None:
-    direct = settings.direct
-    if direct.enabled and not settings.public_hosts:
-        raise ConfigError(
-            "[TOCSIN] direct_notifications is on, but [TRANSPORT] host is not set: which one is it?"
-        )
-    if not direct.key_rotation < direct.key_lifetime:
-        raise ConfigError("[TOCSIN] direct_key_rotation must be shorter than direct_key_lifetime")
+        yield "[TOCSIN] private_key_file is set, but certificate_file is not"
+    if settings.delivery.engine is DeliveryEngine.SPARK and settings.delivery.handover is None:
+        yield "[TOCSIN] delivery_engine is spark, but [TOCSIN] delivery_handover is not set: to which folder?"
+    if settings.direct.enabled and not settings.public_hosts:
+        yield "[TOCSIN] direct_notifications is on, but [TRANSPORT] host is not set: which one is it?"
+    if not settings.direct.key_rotation < settings.direct.key_lifetime:
+        yield "[TOCSIN] direct_key_rotation must be shorter than [TOCSIN] direct_key_lifetime"
+    yield from operation_problems(settings)

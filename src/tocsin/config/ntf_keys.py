@@ -5,15 +5,17 @@ Sections and keys outside `[TOCSIN]` are the reference's (`ntfServerCLI` in Noti
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from tocsin.config.event_log_keys import event_log_keys
-from tocsin.config.keyed_settings import SettingKey
 from tocsin.config.ntf_settings import HIGHEST_VERSION, LOWEST_VERSION, DeliveryEngine, StoreKind
+from tocsin.config.setting_keys import SettingKey
 from tocsin.config.setting_values import (
     DOMAINS,
     HOST,
     HOSTS,
+    HOSTS_OR_NONE,
     NAME,
     ON_OFF,
     PASSWORD,
@@ -103,11 +105,11 @@ _TRANSPORT: Final = (
     NtfKey(
         "TRANSPORT",
         "host",
-        HOSTS,
-        "Names of this router in its address, separated by commas.",
+        HOSTS_OR_NONE,
+        "Names of this router in its address.",
         "public_hosts",
     ),
-    NtfKey("TRANSPORT", "port", PORTS, "Ports to listen on, separated by commas.", "ports"),
+    NtfKey("TRANSPORT", "port", PORTS, "Ports to listen on.", "ports"),
     NtfKey(
         "TRANSPORT", "log_tls_errors", ON_OFF, "Log connections whose TLS handshake failed.", "log_tls_errors"
     ),
@@ -160,7 +162,7 @@ _SUBSCRIBER: Final = (
         "SUBSCRIBER",
         "own_server_domains",
         DOMAINS,
-        "Domains of your own SMP routers, separated by spaces; the metrics count each of them.",
+        "Domains of your own SMP routers; the metrics count each of them.",
         "subscriber.own_server_domains",
     ),
     NtfKey(
@@ -215,7 +217,7 @@ _COUNT: Final = whole_number(1, 1_000_000)
 _RELATIVE: Final = "a relative path counts from this file's folder"
 
 _PLACES: Final = (
-    _own("listen", HOSTS, "Addresses to listen on, separated by commas.", "hosts"),
+    _own("listen", HOSTS, "Addresses to listen on.", "hosts"),
     _own("credentials", PATH, f"Folder of the certificates; {_RELATIVE}.", shown="."),
     _own(
         "certificate_file",
@@ -250,8 +252,8 @@ _PLACES: Final = (
 
 NO_HOST: Final = ""
 """What `off` is for an environment of Apple's service."""
-_HOST_OR_OFF: Final = ValueKind(
-    f"{HOST.expected}, or `off`,", lambda text: NO_HOST if text == "off" else HOST.read(text)
+_HOST_OR_OFF: Final = replace(
+    or_off(HOST), read=lambda text: NO_HOST if text == "off" else HOST.read(text), write=str
 )
 
 _PUSHES: Final = (

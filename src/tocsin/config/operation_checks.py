@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
-
-from tocsin.errors import ConfigError
 
 
 class OperatedRouter(Protocol):
@@ -26,16 +25,16 @@ class OperatedRouter(Protocol):
     def control_port_user_password(self) -> str | None: ...
 
 
-def check_operation(settings: OperatedRouter) -> None:
-    """Raises ConfigError."""
+def operation_problems(settings: OperatedRouter) -> Iterator[str]:
+    """A sentence about each; keys are named `[SECTION] key`."""
     if settings.lowest_version > settings.highest_version:
-        raise ConfigError(
+        yield (
             f"[TOCSIN] lowest_version {settings.lowest_version} is above "
             f"highest_version {settings.highest_version}"
         )
     ports = [port for port in (*settings.ports, settings.control_port, settings.prometheus_port) if port]
     if len(set(ports)) != len(ports):
-        raise ConfigError("port, control_port and prometheus_port: each must be another port")
+        yield "port, control_port and prometheus_port: each must be another port"
     passwords = settings.control_port_admin_password, settings.control_port_user_password
     if passwords[0] is not None and passwords[0] == passwords[1]:
-        raise ConfigError("control_port_admin_password and control_port_user_password must differ")
+        yield "control_port_admin_password and control_port_user_password must differ"

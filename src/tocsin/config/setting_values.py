@@ -1,11 +1,16 @@
-"""Kinds of values in settings files: how each is read, written, and described to whoever got it wrong."""
+"""Kinds of values in settings files: how each is read, written, and described to whoever got it wrong.
+
+Every kind is read from text, as INI files, the environment and the command line have it. `form`, `separator` and `off`
+say what stands for it in TOML, which has types of its own (`toml_values.py`).
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +21,14 @@ _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 _CREATE_PASSWORD: Final = re.compile(r"[!-~]+")
 
 
+class TomlForm(Enum):
+    """Which type of TOML a value has."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+
+
 @dataclass(frozen=True, slots=True)
 class ValueKind:
     """`read` raises ValueError for a text that is not as `expected`; `write` gives a text that reads back."""
@@ -23,6 +36,17 @@ class ValueKind:
     expected: str
     read: Callable[[str], Any]
     write: Callable[[Any], str] = str
+    form: TomlForm = TomlForm.TEXT
+    separator: str = ""
+    """Between the parts of a list, which is an array in TOML; empty if the value is no list."""
+    off: bool = False
+    """Whether `off` is a value; it is `false` in TOML."""
+    expected_in_toml: str = ""
+    """If it is not as in other places."""
+
+    @property
+    def toml_expected(self) -> str:
+        return self.expected_in_toml or self.expected
 
 
 def whole_number(lowest: int, highest: int | None = None) -> ValueKind:
@@ -33,7 +57,7 @@ def whole_number(lowest: int, highest: int | None = None) -> ValueKind:
         return number
 
     limit = f"of at least {lowest}" if highest is None else f"from {lowest} to {highest}"
-    return ValueKind(f"a whole number {limit}", read)
+    return ValueKind(f"a whole number {limit}", read, form=TomlForm.NUMBER)
 
 
 def duration(*, zero: bool = False, unit: float = 1.0, name: str = "seconds") -> ValueKind:
@@ -49,7 +73,8 @@ def duration(*, zero: bool = False, unit: float = 1.0, name: str = "seconds") ->
         number = round(seconds / unit, 9)
         return str(int(number)) if number == int(number) else f"{number:f}".rstrip("0")
 
-    return ValueKind(f"a number of {name}, {'0 or more' if zero else 'more than 0'}", read, write)
+    expected = f"a number of {name}, {'0 or more' if zero else 'more than 0'}"
+    return ValueKind(expected, read, write, TomlForm.NUMBER)
 
 
 def or_off(kind: ValueKind) -> ValueKind:
@@ -58,6 +83,10 @@ def or_off(kind: ValueKind) -> ValueKind:
         f"{kind.expected}, or `off`,",
         lambda text: None if text == "off" else kind.read(text),
         lambda value: "off" if value is None else kind.write(value),
+        kind.form,
+        kind.separator,
+        off=True,
+        expected_in_toml=f"{kind.toml_expected}, or `false`,",
     )
 
 
@@ -72,18 +101,29 @@ def choice(**values: object) -> ValueKind:
     def write(value: object) -> str:
         return next(word for word, meant in values.items() if meant == value)
 
-    return ValueKind(" or ".join(f"`{word}`" for word in values), read, write)
+    return ValueKind(_words(values), read, write, expected_in_toml=_words(values, '"'))
 
 
-def unavailable(*allowed: str, because: str) -> ValueKind:
+def _words(values: Iterable[str], quote: str = "") -> str:
+    return " or ".join(f"`{quote}{word}{quote}`" for word in values)
+
+
+def unavailable(allowed: str, because: str) -> ValueKind:
     """A wish that can only be declined: any other text than `allowed` is answered with the reason."""
 
     def read(text: str) -> None:
-        if text not in allowed:
+        if text != allowed:
             raise ValueError
 
-    words = " or ".join(f"`{word}`" for word in allowed)
-    return ValueKind(f"{because}: {f'only {words}' if allowed else 'no such key'}", read, lambda _value: "")
+    off = allowed == "off"
+    in_toml = "false" if off else f'"{allowed}"'
+    return ValueKind(
+        f"{because}: only `{allowed}`",
+        read,
+        lambda _value: allowed,
+        off=off,
+        expected_in_toml=f"{because}: only `{in_toml}`",
+    )
 
 
 def _read_ports(text: str) -> tuple[int, ...]:
@@ -157,18 +197,38 @@ def _read_path(text: str) -> Path:
     return Path(text)
 
 
-ON_OFF: Final = choice(on=True, off=False)
+ON_OFF: Final = replace(
+    choice(on=True, off=False), form=TomlForm.BOOLEAN, expected_in_toml="`true` or `false`"
+)
 TEXT: Final = ValueKind("text", str)
 NAME: Final = ValueKind("a name of letters, digits, `.`, `_` and `-`", _read_name)
 SCHEMA: Final = ValueKind("a name of small letters, digits and `_`", _read_schema)
 PATH: Final = ValueKind("a path", _read_path)
-PORT: Final = ValueKind("a port from 0 to 65535 (0: the system chooses)", _read_port)
+PORT: Final = ValueKind("a port from 0 to 65535 (0: the system chooses)", _read_port, form=TomlForm.NUMBER)
 PORTS: Final = ValueKind(
-    "one port or more, separated by commas,", _read_ports, lambda ports: ",".join(map(str, ports))
+    "one port or more, separated by commas,",
+    _read_ports,
+    lambda ports: ",".join(map(str, ports)),
+    TomlForm.NUMBER,
+    ",",
+    expected_in_toml="a port, or an array of different ones,",
 )
 HOST: Final = ValueKind("a host name or IP address", _read_host)
-HOSTS: Final = ValueKind("host names or IP addresses, separated by commas,", _read_hosts, ",".join)
-DOMAINS: Final = ValueKind("domains, separated by spaces,", _read_domains, " ".join)
+HOSTS: Final = ValueKind(
+    "host names or IP addresses, separated by commas,",
+    _read_hosts,
+    ",".join,
+    separator=",",
+    expected_in_toml="an array of host names or IP addresses",
+)
+HOSTS_OR_NONE: Final = replace(HOSTS, read=lambda text: _read_hosts(text) if text else ())
+DOMAINS: Final = ValueKind(
+    "domains, separated by spaces,",
+    _read_domains,
+    " ".join,
+    separator=" ",
+    expected_in_toml="an array of domains",
+)
 SOCKS_PROXY: Final = ValueKind("host:port", _read_socks)
 PASSWORD: Final = ValueKind("a password", _read_password)
 CREATE_PASSWORD: Final = ValueKind(

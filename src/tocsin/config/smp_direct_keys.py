@@ -20,7 +20,13 @@ def _read_addresses(text: str) -> tuple[str, ...]:
     return addresses
 
 
-_ADDRESSES: Final = ValueKind("ntf:// addresses, separated by spaces,", _read_addresses, " ".join)
+_ADDRESSES: Final = ValueKind(
+    "ntf:// addresses, separated by spaces,",
+    _read_addresses,
+    " ".join,
+    separator=" ",
+    expected_in_toml="an array of ntf:// addresses",
+)
 
 
 def direct_keys(key: Callable[[str, ValueKind, str, str], K]) -> tuple[K, ...]:

@@ -1,19 +1,19 @@
-"""`smp-server.ini` and the environment: to settings, from settings, and a new file."""
+"""`smp-server.ini` or `smp-server.toml`, and what overrides it: to settings, from settings, and a new file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from tocsin.config.keyed_settings import DescribedSetting, KeyedSettings
-from tocsin.config.operation_checks import check_operation
+from tocsin.config.operation_checks import operation_problems
 from tocsin.config.smp_keys import SMP_KEYS
 from tocsin.config.smp_settings import SmpSettings
-from tocsin.errors import ConfigError
 
 INI_FILE: Final = "smp-server.ini"
+TOML_FILE: Final = "smp-server.toml"
 _FILE: Final = KeyedSettings[SmpSettings](SMP_KEYS)
 _HEADING: Final = (
     "Settings of an SMP router. Lines with # show the defaults; remove the # to change one.",
@@ -22,12 +22,15 @@ _HEADING: Final = (
 )
 
 
-def load_smp_settings(path: Path, environment: Mapping[str, str]) -> SmpSettings:
+def load_smp_settings(
+    path: Path, environment: Mapping[str, str], command_line: Iterable[str] = ()
+) -> SmpSettings:
     """Raises ConfigError naming file and line, or variable, the key, and what is expected.
 
     Relative paths in the file, and certificates if it does not say where they are, are looked for in its folder.
     """
-    settings = _FILE.load(path, environment, replace(SmpSettings(), credentials=path.parent))
+    defaults = replace(SmpSettings(), credentials=Path())
+    settings = _FILE.load(path, environment, defaults, command_line)
     settings = replace(
         settings,
         credentials=path.parent / settings.credentials,
@@ -35,7 +38,7 @@ def load_smp_settings(path: Path, environment: Mapping[str, str]) -> SmpSettings
         event_log=None if settings.event_log is None else path.parent / settings.event_log,
         event_log_keys=None if settings.event_log_keys is None else path.parent / settings.event_log_keys,
     )
-    _check_together(settings)
+    _FILE.raise_together(path, _problems_together(settings))
     return settings
 
 
@@ -49,19 +52,24 @@ def new_ini(chosen: Mapping[str, str]) -> str:
     return _FILE.new_file(_HEADING, chosen, SmpSettings())
 
 
+def new_toml(chosen: Mapping[str, str]) -> str:
+    """The same in TOML; `chosen` has the names and texts of INI."""
+    return _FILE.new_file(_HEADING, chosen, SmpSettings(), toml=True)
+
+
 def checked_value(section: str, name: str, value: str, where: str) -> Any:
     """The value as the settings have it. Raises ConfigError, which begins with `where`."""
     return _FILE.checked_value(section, name, value, where)
 
 
-def _check_together(settings: SmpSettings) -> None:
+def _problems_together(settings: SmpSettings) -> Iterator[str]:
     """Values that are right alone and wrong together."""
-    check_operation(settings)
+    yield from operation_problems(settings)
     if settings.direct.retry_initial > settings.direct.retry_maximum:
-        raise ConfigError("[TOCSIN] direct_retry_initial is above direct_retry_maximum")
+        yield "[TOCSIN] direct_retry_initial is above direct_retry_maximum"
     for key, wish in (
         ("log_stats", settings.log_stats),
         ("prometheus_interval", settings.prometheus_interval),
     ):
         if wish and settings.store is None:
-            raise ConfigError(f"[STORE_LOG] {key} writes files, but `enable: off` leaves no folder for them")
+            yield f"[STORE_LOG] {key} writes files, but `enable: off` leaves no folder for them"

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.config.event_log_keys import event_log_keys
-from tocsin.config.keyed_settings import SettingKey
+from tocsin.config.setting_keys import SettingKey
 from tocsin.config.setting_values import (
     CREATE_PASSWORD,
     DOMAINS,
     HOST,
     HOSTS,
+    HOSTS_OR_NONE,
     ON_OFF,
     PASSWORD,
     PATH,
@@ -156,11 +157,11 @@ _TRANSPORT: Final = (
     SmpKey(
         "TRANSPORT",
         "host",
-        HOSTS,
-        "Names of this router in its address, separated by commas.",
+        HOSTS_OR_NONE,
+        "Names of this router in its address.",
         "public_hosts",
     ),
-    SmpKey("TRANSPORT", "port", PORTS, "Ports to listen on, separated by commas.", "ports"),
+    SmpKey("TRANSPORT", "port", PORTS, "Ports to listen on.", "ports"),
     SmpKey(
         "TRANSPORT", "log_tls_errors", ON_OFF, "Log connections whose TLS handshake failed.", "log_tls_errors"
     ),
@@ -220,7 +221,7 @@ _PROXY: Final = (
         "PROXY",
         "own_server_domains",
         DOMAINS,
-        "Domains of your own relays, separated by spaces; the metrics count them separately.",
+        "Domains of your own relays; the metrics count them separately.",
         "proxy.own_server_domains",
     ),
     SmpKey(
@@ -278,7 +279,7 @@ def _own(
 
 
 _TOCSIN: Final = (
-    _own("listen", HOSTS, "Addresses to listen on, separated by commas.", "hosts"),
+    _own("listen", HOSTS, "Addresses to listen on.", "hosts"),
     _own(
         "credentials",
         PATH,

@@ -358,6 +358,16 @@ def test_paths_count_from_the_folder_of_the_file(load: Load, tmp_path: Path) -> 
     assert settings.statistics_file == Path("ntf-server-stats.log")
 
 
+def test_a_relative_path_of_the_file_serves_too(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load("[TOCSIN]\nstore_path: var\n")
+    monkeypatch.chdir(tmp_path.parent)
+    settings = load_ntf_settings(Path(tmp_path.name) / "ntf-server.ini", {})
+    assert settings.credentials == Path(tmp_path.name)
+    assert settings.store == Path(tmp_path.name) / "var"
+
+
 def test_an_empty_file_gives_the_defaults(load: Load, tmp_path: Path) -> None:
     assert load() == NtfSettings(credentials=tmp_path)
 
@@ -377,7 +387,9 @@ def test_no_secret_is_described_or_in_the_repr(load: Load) -> None:
     assert "hid:den" not in repr(settings)
 
 
-@pytest.mark.parametrize("key", [key for key in NTF_KEYS if key.setting and not key.secret], ids=str)
+@pytest.mark.parametrize(
+    "key", [key for key in NTF_KEYS if key.setting and not key.secret], ids=lambda key: key.name
+)
 def test_described_value_can_be_set_again(key: NtfKey, load: Load) -> None:
     row = next(row for row in ROWS if (row[0], row[1]) == (key.section, key.name))
     others = TOGETHER.get(key.name, {})

@@ -292,6 +292,16 @@ def test_paths_count_from_the_folder_of_the_file(load: Load, tmp_path: Path) -> 
     assert load().credentials == tmp_path
 
 
+def test_a_relative_path_of_the_file_serves_too(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load("[TOCSIN]\nstore_path: var\n")
+    monkeypatch.chdir(tmp_path.parent)
+    settings = load_smp_settings(Path(tmp_path.name) / "smp-server.ini", {})
+    assert settings.credentials == Path(tmp_path.name)
+    assert settings.store == Path(tmp_path.name) / "var"
+
+
 def test_an_empty_file_gives_the_defaults(load: Load, tmp_path: Path) -> None:
     assert load() == SmpSettings(credentials=tmp_path)
 
@@ -318,7 +328,9 @@ def test_description_has_every_setting_once_with_its_source_and_no_secret(load: 
     assert "hidden" not in repr(settings)
 
 
-@pytest.mark.parametrize("key", [key for key in SMP_KEYS if key.setting and not key.secret], ids=str)
+@pytest.mark.parametrize(
+    "key", [key for key in SMP_KEYS if key.setting and not key.secret], ids=lambda key: key.name
+)
 def test_described_value_can_be_set_again(key: SmpKey, load: Load) -> None:
     row = next(row for row in ROWS if (row[0], row[1]) == (key.section, key.name))
     settings = load(f"[{key.section}]\n{key.name}: {row[2]}\n")

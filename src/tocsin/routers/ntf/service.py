@@ -103,7 +103,7 @@ async def running_ntf_router(
             notifications,
             events,
             settings.subscriber,
-            _client_settings(settings),
+            client_settings(settings),
             counters,
             client_metrics or NoMetrics(),
             certified if settings.subscriber.use_service_credentials else None,
@@ -140,7 +140,8 @@ def _location(settings: NtfSettings, credentials: Credentials, port: int) -> Rou
     return RouterLocation(settings.public_hosts, port_text, credentials.fingerprint)
 
 
-def _client_settings(settings: NtfSettings) -> ClientSettings:
+def client_settings(settings: NtfSettings) -> ClientSettings:
+    """How SMP routers are reached."""
     subscriber = settings.subscriber
     socks = None
     if subscriber.socks_proxy is not None:

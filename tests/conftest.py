@@ -31,8 +31,14 @@ TOGETHER: Final = {
 """Tests that several processes must not run at a time: they share a Spark session, or each starts a Java."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first, so that at the end no process works alone."""
+    together: list[pytest.Item] = []
+    others: list[pytest.Item] = []
     for item in items:
-        for place in (item.path, *item.path.parents):
-            if group := TOGETHER.get(place):
-                item.add_marker(pytest.mark.xdist_group(group))
+        groups = [TOGETHER[place] for place in (item.path, *item.path.parents) if place in TOGETHER]
+        for group in groups:
+            item.add_marker(pytest.mark.xdist_group(group))
+        (together if groups else others).append(item)
+    items[:] = together + others

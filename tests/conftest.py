@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # it has no types
 
 from tests.doubles.postgres_server import server_url, url
 
@@ -31,14 +32,13 @@ TOGETHER: Final = {
 """Tests that several processes must not run at a time: they share a Spark session, or each starts a Java."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first, so that at the end no process works alone."""
-    together: list[pytest.Item] = []
-    others: list[pytest.Item] = []
-    for item in items:
-        groups = [TOGETHER[place] for place in (item.path, *item.path.parents) if place in TOGETHER]
-        for group in groups:
-            item.add_marker(pytest.mark.xdist_group(group))
-        (together if groups else others).append(item)
-    items[:] = together + others
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """For pytest-xdist: a file goes to one process, and so do all files of a group."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = HERE.parent / nodeid.partition("::")[0]
+        return next((TOGETHER[place] for place in (file, *file.parents) if place in TOGETHER), str(file))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:
+    return GroupScheduling(config, log)

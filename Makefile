@@ -35,7 +35,7 @@ up: venv ## Set up and run everything: routers, a push provider, phones, the pip
 	@$(VENV)/bin/tocsin up $(ARGS)
 
 test: venv ## Run all tests, in several processes (ARGS="-k name" to choose, WORKERS=0 for one)
-	@$(PY) -m pytest -n $(WORKERS) --dist loadscope $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 check: venv ## The gate before a commit: format, lint, types, tests with branch coverage of wire and protocol
 	@$(PY) -m ruff format --check .

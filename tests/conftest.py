@@ -32,12 +32,21 @@ TOGETHER: Final = {
 """Tests that several processes must not run at a time: they share a Spark session, or each starts a Java."""
 
 
+def group_of(file: Path) -> str | None:
+    return next((TOGETHER[place] for place in (file, *file.parents) if place in TOGETHER), None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first, so that at the end no process works alone."""
+    items.sort(key=lambda item: group_of(item.path) is None)
+
+
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     """For pytest-xdist: a file goes to one process, and so do all files of a group."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = HERE.parent / nodeid.partition("::")[0]
-        return next((TOGETHER[place] for place in (file, *file.parents) if place in TOGETHER), str(file))
+        return group_of(file) or str(file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:

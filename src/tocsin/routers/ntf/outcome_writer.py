@@ -70,7 +70,10 @@ class OutcomeWriter:
         try:
             while self._invalid:
                 token, status = self._invalid[0]
-                await self._store.invalidate_token(token.token_id, token.device_token, status)
+                # A write that failed may have been done: the device may have registered again since, and must stay so.
+                now = await self._store.token(token.token_id)
+                if now is not None and now.status == token.status:
+                    await self._store.invalidate_token(token.token_id, token.device_token, status)
                 self._invalid.pop(0)
             while self._confirmed:
                 token = self._confirmed[0]

@@ -14,7 +14,7 @@ import pytest
 TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(330)
 def test_the_tutorial_works_word_by_word(tmp_path: Path) -> None:
     commands = re.findall(r"^```sh\n(.*?)^```", TUTORIAL.read_text(), re.DOTALL | re.MULTILINE)
     assert len(commands) >= 8
@@ -36,7 +36,7 @@ def test_the_tutorial_works_word_by_word(tmp_path: Path) -> None:
             start_new_session=True,
         )
         try:
-            code = process.wait(timeout=150)
+            code = process.wait(timeout=300)
         finally:
             for child in _session(process.pid):
                 os.kill(child, signal.SIGKILL)

@@ -14,14 +14,10 @@ from typing import Final
 import pytest
 
 from tests.browser.devtools import Connection, Tab, running_browser
+from tests.doubles.browsers import NO_BROWSER, browser_or_skip
 from tests.doubles.small_lake import make_small_lake
-from tools.setup_venv import REQUIRE_BROWSER_VARIABLE, find_browser
 
 HERE: Final = Path(__file__).parent
-NO_BROWSER: Final = (
-    "tests of the page in a browser were SKIPPED: there is no Chrome or Chromium (Debian: apt install chromium; "
-    "another one: TOCSIN_BROWSER=/path)"
-)
 SCREENSHOTS_VARIABLE: Final = "TOCSIN_SCREENSHOTS"
 """A folder to keep the screenshots in, for people to look at."""
 
@@ -35,19 +31,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
-    if any("tests of the page in a browser" in str(report.longrepr) for report in skipped):
-        terminalreporter.section("the page was not tested", sep="!", red=True, bold=True)
+    if any("tests in a browser were SKIPPED" in str(report.longrepr) for report in skipped):
+        terminalreporter.section("nothing was looked at in a browser", sep="!", red=True, bold=True)
         terminalreporter.line(NO_BROWSER, red=True, bold=True)
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Connection]:
-    path = find_browser()
-    if path is None:
-        if os.environ.get(REQUIRE_BROWSER_VARIABLE):
-            pytest.fail(f"{NO_BROWSER}; and {REQUIRE_BROWSER_VARIABLE} is set", pytrace=False)
-        pytest.skip(NO_BROWSER)
-    with running_browser(path) as connection:
+    with running_browser(browser_or_skip()) as connection:
         yield connection
 
 

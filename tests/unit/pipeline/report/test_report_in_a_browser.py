@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from html import escape, unescape
 from pathlib import Path
@@ -12,12 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.browsers import browser_or_skip
 from tests.unit.pipeline.report.sample_figures import EMPTY, FIGURES
 from tocsin.pipeline.report.figures import Figures
 from tocsin.pipeline.report.page import report_page
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
 PHONE = 390
 
 # In a frame, since a browser's own window cannot be so narrow. Answers are left in the title, for --dump-dom.
@@ -44,9 +42,7 @@ frame.addEventListener("load", () => {
 
 @pytest.fixture(scope="module")
 def chromium() -> str:
-    if CHROMIUM is None:
-        pytest.skip("NO CHROMIUM: the report was not looked at in a browser (apt-get install chromium)")
-    return CHROMIUM
+    return browser_or_skip()
 
 
 def measured(chromium: str, tmp_path: Path, page: str, width: int) -> dict[str, Any]:

@@ -35,14 +35,18 @@ def test_the_tutorial_works_word_by_word(tmp_path: Path) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        code: int | None = None
         try:
             code = process.wait(timeout=300)
+        except subprocess.TimeoutExpired:
+            pass  # what it said until then is shown below
         finally:
             for child in _session(process.pid):
                 os.kill(child, signal.SIGKILL)
         output.seek(0)
         said = output.read()
-    assert code == 0, said[-3000:]
+    logs = [path.read_text()[-1500:] for path in sorted((tmp_path / "tocsin-tutorial").glob("*.log"))]
+    assert code == 0, "\n".join([said[-3000:], *logs])
     assert "See you at noon" in said
     assert "The token is ACTIVE." in said
     assert '"category":"NTF_CAT_CHECK_MESSAGE"' in said

@@ -8,6 +8,7 @@ from typing import Final
 
 from tocsin.agent.decisions.error_kinds import ErrorKind
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.lifecycles import WANTED
 from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus
 from tocsin.stores.agent_records import AgentSubscription, NextAction, SubscriptionPhase
 
@@ -82,20 +83,9 @@ FOLLOWS: Final[dict[NextAction, dict[Success | ErrorKind, Follow]]] = {
     },
 }
 
-_KEPT: Final = frozenset(
-    {
-        SubscriptionState.NEW,
-        SubscriptionState.PENDING,
-        SubscriptionState.ACTIVE,
-        SubscriptionState.INACTIVE,
-        SubscriptionState.SERVICE,
-    }
-)
-"""Statuses of subscriptions that work or will (ntf.md 2.6)."""
-
 
 def check_result(status: SubscriptionStatus) -> Success:
-    return Success.KEPT if status in _KEPT else Success.LOST
+    return Success.KEPT if status in WANTED else Success.LOST
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.lifecycles import LIVE, WANTED
 from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
-from tocsin.stores.memory.ntf_routers import WANTED
 from tocsin.stores.memory.ntf_store_log import ServiceSet, SubscriptionAdded, SubscriptionRemoved
 from tocsin.stores.memory.ntf_tables import NtfTables
 from tocsin.stores.ntf_records import (
@@ -96,7 +96,7 @@ class MemorySubscriptions:
         changed = 0
         async for row in self._rows_of(router):
             status, associated = self._tables.routers.table.state(row)
-            if not associated and status in (SubscriptionState.ACTIVE, SubscriptionState.PENDING):
+            if not associated and status in LIVE:
                 # Not worth a line of the journal: nobody is subscribed after a restart.
                 self._tables.routers.set_state(row, SubscriptionState.INACTIVE, associated=False)
                 changed += 1

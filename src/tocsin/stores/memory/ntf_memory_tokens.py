@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from tocsin.protocol.ntf.device_tokens import DeviceToken
+from tocsin.protocol.ntf.lifecycles import CONFIRMED, VERIFIABLE
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.stores.memory.ntf_store_log import (
@@ -25,7 +26,6 @@ from tocsin.stores.ntf_store import Replaced
 PAUSE_AFTER: Final = 4096
 """So many tokens are looked at before others get a turn."""
 
-_VERIFIABLE: Final = (TokenState.REGISTERED, TokenState.CONFIRMED, TokenState.ACTIVE)
 _CONFIRMED: Final = TokenStatus(TokenState.CONFIRMED)
 _ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
 _REGISTERED: Final = TokenStatus(TokenState.REGISTERED)
@@ -66,7 +66,7 @@ class MemoryTokens:
         token = self._tables.tokens.get(token_id)
         if token is None:
             return False
-        if token.record.status.state not in _VERIFIABLE:
+        if token.record.status.state not in VERIFIABLE:
             token.record = replace(token.record, status=_REGISTERED, registered_at=registered_at)
             self._tables.journal.append(TokenStatusSet(token_id, _REGISTERED))
             self._tables.journal.registered(token_id, registered_at)
@@ -75,7 +75,7 @@ class MemoryTokens:
 
     async def confirm_token(self, token_id: bytes) -> bool:
         token = self._tables.tokens.get(token_id)
-        if token is None or token.record.status.state in (TokenState.CONFIRMED, TokenState.ACTIVE):
+        if token is None or token.record.status.state in CONFIRMED:
             return False
         token.record = replace(token.record, status=_CONFIRMED)
         self._tables.journal.append(TokenStatusSet(token_id, _CONFIRMED))
@@ -84,7 +84,7 @@ class MemoryTokens:
 
     async def activate_token(self, token_id: bytes, code: bytes) -> list[NotifierQueue] | None:
         token = self._tables.tokens.get(token_id)
-        if token is None or token.record.code != code or token.record.status.state not in _VERIFIABLE:
+        if token is None or token.record.code != code or token.record.status.state not in VERIFIABLE:
             return None
         changed, queues = self._tables.activate(token)
         if changed:

@@ -7,23 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.lifecycles import WANTED
 from tocsin.protocol.ntf.pushes import router_text
-from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus
+from tocsin.protocol.ntf.statuses import SubscriptionStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
 from tocsin.stores.memory.subscription_table import BLOCK_ROWS, Subscription, SubscriptionTable
 from tocsin.stores.ntf_records import UsedRouter
-
-WANTED: Final = frozenset(
-    {
-        SubscriptionState.NEW,
-        SubscriptionState.PENDING,
-        SubscriptionState.ACTIVE,
-        SubscriptionState.INACTIVE,
-        SubscriptionState.SERVICE,
-    }
-)
-"""To be subscribed; the other statuses are an end."""
 
 
 @dataclass(slots=True)

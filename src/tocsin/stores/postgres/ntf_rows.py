@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
@@ -34,6 +36,11 @@ SUBSCRIPTIONS: Final = "subscriptions s JOIN smp_servers v ON v.smp_server_id = 
 NO_KEY: Final = Ed25519PrivateKey.der_prefix + bytes(Ed25519PrivateKey.raw_bytes)
 """Of queues of direct notifications, which have none: the table wants a key."""
 _PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
+
+
+def sql_list(states: Iterable[StrEnum]) -> str:
+    """`('ACTIVE', 'PENDING')`, for `IN`."""
+    return f"({', '.join(repr(state.value) for state in sorted(states))})"
 
 
 def status_text(status: TokenStatus) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 import asyncpg
 
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.lifecycles import LIVE, WANTED
 from tocsin.protocol.ntf.statuses import SubscriptionStatus, subscription_status_text
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.stores.ntf_records import (
@@ -26,11 +27,12 @@ from tocsin.stores.postgres.ntf_rows import (
     TOKEN_COLUMNS,
     router_of_row,
     router_row,
+    sql_list,
     subscription_of_row,
     token_of_row,
 )
 
-_WANTED: Final = "s.status IN ('NEW', 'PENDING', 'ACTIVE', 'INACTIVE', 'SERVICE')"
+_WANTED: Final = f"s.status IN {sql_list(WANTED)}"
 _AT_ROUTER: Final = "v.smp_host = $1 AND v.smp_port = $2 AND v.smp_keyhash = $3"
 _KEYED: Final = f"s.smp_notifier_key <> '\\x{NO_KEY.hex()}'::bytea"
 """Not a queue of direct notifications."""
@@ -78,7 +80,7 @@ _SUBSCRIBED: Final = f"""
 _DISCONNECTED: Final = f"""
     UPDATE subscriptions s SET status = 'INACTIVE' FROM smp_servers v
     WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id
-        AND NOT s.ntf_service_assoc AND s.status IN ('ACTIVE', 'PENDING')
+        AND NOT s.ntf_service_assoc AND s.status IN {sql_list(LIVE)}
 """  # noqa: S608
 _FORGET_SERVICE: Final = f"""
     WITH forgotten AS (

@@ -11,6 +11,7 @@ from typing import Final
 import asyncpg
 
 from tocsin.protocol.ntf.device_tokens import DeviceToken
+from tocsin.protocol.ntf.lifecycles import CONFIRMED, VERIFIABLE
 from tocsin.protocol.ntf.statuses import TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.stores.ntf_records import TOKEN_INVALID, TOKEN_REMOVED, TokenRecord
@@ -22,6 +23,7 @@ from tocsin.stores.postgres.ntf_rows import (
     TOKEN_COLUMNS,
     TOKENS,
     queue_of_row,
+    sql_list,
     status_text,
     token_of_row,
     token_row,
@@ -40,14 +42,17 @@ _ADD: Final = """
     )
     INSERT INTO token_registrations (token_id, registered_at) SELECT token_id, $12 FROM added
 """
-_REGISTER_AGAIN: Final = """
+_REGISTER_AGAIN: Final = f"""
     WITH changed AS (
         UPDATE tokens SET status = 'REGISTERED'
-        WHERE token_id = $1 AND status NOT IN ('REGISTERED', 'CONFIRMED', 'ACTIVE') RETURNING token_id
+        WHERE token_id = $1 AND status NOT IN {sql_list(VERIFIABLE)} RETURNING token_id
     )
     INSERT INTO token_registrations (token_id, registered_at) SELECT token_id, $2 FROM changed
     ON CONFLICT (token_id) DO UPDATE SET registered_at = EXCLUDED.registered_at
-"""
+"""  # noqa: S608
+_CONFIRM: Final = f"""
+    UPDATE tokens SET status = 'CONFIRMED' WHERE token_id = $1 AND status NOT IN {sql_list(CONFIRMED)}
+"""  # noqa: S608
 _REPLACE: Final = """
     WITH changed AS (
         UPDATE tokens SET push_provider = $2, push_provider_token = $3, reg_code = $4, status = 'REGISTERED'
@@ -72,7 +77,6 @@ _CRON_DUE: Final = f"""
         AND coalesce(t.cron_sent_at, 0) + t.cron_interval * 60 < $1 AND t.token_id > $2
     ORDER BY t.token_id LIMIT $3
 """  # noqa: S608
-_VERIFIABLE: Final = ("REGISTERED", "CONFIRMED", "ACTIVE")
 
 
 class PostgresTokens:
@@ -108,17 +112,13 @@ class PostgresTokens:
         return await self.token(token_id) is not None
 
     async def confirm_token(self, token_id: bytes) -> bool:
-        statement = """
-            UPDATE tokens SET status = 'CONFIRMED'
-            WHERE token_id = $1 AND status NOT IN ('CONFIRMED', 'ACTIVE')
-        """
-        return await self._clients.execute(statement, token_id) > 0
+        return await self._clients.execute(_CONFIRM, token_id) > 0
 
     async def activate_token(self, token_id: bytes, code: bytes) -> list[NotifierQueue] | None:
         async def work(connection: Proxy) -> list[NotifierQueue] | None:
             rows = {row["token_id"]: row for row in await connection.fetch(_RIVALS, token_id)}
             own = rows.pop(token_id, None)
-            if own is None or own["reg_code"] != code or own["status"] not in _VERIFIABLE:
+            if own is None or own["reg_code"] != code or own["status"] not in VERIFIABLE:
                 return None
             if own["status"] != "ACTIVE":
                 await connection.execute("UPDATE tokens SET status = 'ACTIVE' WHERE token_id = $1", token_id)

@@ -1,23 +1,24 @@
-"""Draws the agent's decision tables: `python -m tools.agent_diagrams` writes docs/agent-states.md.
-
-The tables in `tocsin.agent.decisions` are the source; a test compares the committed page with what this makes of them.
-"""
+"""The agent's decisions: docs/agent-states.md."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Final
 
 from tocsin.agent.decisions.packet_fates import FATES
 from tocsin.agent.decisions.priorities import PriorityStep, priority_step
-from tocsin.agent.decisions.registration import AFTER_ERRORS, STEPS, Step
+from tocsin.agent.decisions.registration import AFTER_ERRORS, STEPS, AfterError, Step
 from tocsin.agent.decisions.supervision import CREATE_STEPS, CreateStep
 from tocsin.agent.decisions.worker_answers import FOLLOWS, Follow
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.stores.agent_records import NextAction
+from tools.diagrams.ladders import Column, Row, ladder
+from tools.diagrams.markdown import made_from, picture, table
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "agent-states.md"
+_REGISTRATION: Final = ("agent-registration", "What follows an error of each step of a registration")
+_WORKERS: Final = ("agent-workers", "What leads a connection's row from one action to the next")
+_NO_ROW: Final = "no row"
+_GIVEN_UP: Final = "given up"
 
 _WIRE: Final = {
     NextAction.CREATE_KEYS: "NSKEY or NKEY",
@@ -28,24 +29,19 @@ _WIRE: Final = {
     NextAction.SUBSCRIBE: "SNEW",
     NextAction.CHECK: "SCHK",
 }
-_STATES: Final = {
-    **_WIRE,
-    NextAction.CREATE_KEYS: "create",
-    NextAction.SEND_PACKET: "NPKT_packet",
-}
 _PACKET_OF: Final = {**_WIRE, NextAction.CREATE_KEYS: "NSKEY"}
 _TARGETS: Final = {
-    Follow.READY: "NPKT",
-    Follow.ASK_SOON: "NPKT",
-    Follow.SEAL_AGAIN: "NPKT_packet",
-    Follow.OLD_WAY: "NKEY",
-    Follow.SUBSCRIBE: "SNEW",
-    Follow.FIRST_CHECK: "SCHK",
-    Follow.NEXT_CHECK: "SCHK",
-    Follow.DROP: "[*]",
-    Follow.RECREATE: "create",
-    Follow.GIVE_UP: "given_up",
-    Follow.GIVE_UP_AND_CHECK_TOKEN: "given_up",
+    Follow.READY: _WIRE[NextAction.ASK_FATE],
+    Follow.ASK_SOON: _WIRE[NextAction.ASK_FATE],
+    Follow.SEAL_AGAIN: _WIRE[NextAction.SEND_PACKET],
+    Follow.OLD_WAY: _WIRE[NextAction.CREATE_OLD_KEYS],
+    Follow.SUBSCRIBE: _WIRE[NextAction.SUBSCRIBE],
+    Follow.FIRST_CHECK: _WIRE[NextAction.CHECK],
+    Follow.NEXT_CHECK: _WIRE[NextAction.CHECK],
+    Follow.DROP: _NO_ROW,
+    Follow.RECREATE: _WIRE[NextAction.CREATE_KEYS],
+    Follow.GIVE_UP: _GIVEN_UP,
+    Follow.GIVE_UP_AND_CHECK_TOKEN: _GIVEN_UP,
 }
 
 
@@ -54,8 +50,7 @@ def page() -> str:
         [
             "# What the agent does next",
             "",
-            "Made by `python -m tools.agent_diagrams` from the tables in `src/tocsin/agent/decisions/`; "
-            "a test keeps it current.",
+            made_from("src/tocsin/agent/decisions/"),
             "",
             "## Registering a token",
             "",
@@ -75,7 +70,7 @@ def page() -> str:
                 ),
             ),
             "",
-            *mermaid("flowchart LR", registration_lines()),
+            picture(*_REGISTRATION),
             "",
             "## The supervisor's `create`",
             "",
@@ -102,7 +97,7 @@ def page() -> str:
             "`NKEY` in others. `NPKT` without a packet is also how such a row is checked: if its SMP router does not "
             "know direct notifications any more, it stays, and is asked about again after the interval.",
             "",
-            *mermaid("stateDiagram-v2", worker_lines()),
+            picture(*_WORKERS),
             "",
             *table(
                 ("Action", "Answer", "What follows"),
@@ -151,46 +146,47 @@ def page() -> str:
     )
 
 
-def registration_lines() -> Iterator[str]:
+def pictures() -> dict[str, str]:
+    steps = [Column(step.value) for step in Step]
+    ends = [Column(after.value, is_end=True) for after in dict.fromkeys(_every_after())]
+    columns = [
+        Column(_NO_ROW, is_end=True),
+        *(Column(_WIRE[action]) for action in NextAction),
+        Column(_GIVEN_UP, is_end=True),
+    ]
+    return {
+        _REGISTRATION[0]: ladder("Registration", _REGISTRATION[1], steps + ends, list(registration_rows())),
+        _WORKERS[0]: ladder("A row of the agent's workers", _WORKERS[1], columns, list(worker_rows())),
+    }
+
+
+def registration_rows() -> Iterator[Row]:
     """Which answers to which step make the agent start over."""
-    for step in Step:
-        yield f'{step.name}["{step.value}"]'
     for step, errors in AFTER_ERRORS.items():
         for after in dict.fromkeys(errors.values()):
             kinds = ", ".join(kind.value for kind, each in errors.items() if each is after)
-            yield f'{step.name} -- "{kinds}" --> {after.name}["{after.value}"]'
-    yield "RECREATE --> CREATE"
+            yield Row(kinds, (step.value,), after.value)
 
 
-def worker_lines() -> Iterator[str]:
-    yield 'state "NSKEY or NKEY" as create'
-    yield 'state "NPKT with a packet" as NPKT_packet'
-    yield "[*] --> create"
-    yield "[*] --> SNEW: queue created with a notifier"
-    yield "[*] --> NPKT: queue created with a packet"
+def worker_rows() -> Iterator[Row]:
+    create = _WIRE[NextAction.CREATE_KEYS]
+    yield Row("notifications wanted", (_NO_ROW,), create)
+    yield Row("queue created with a notifier", (_NO_ROW,), _WIRE[NextAction.SUBSCRIBE])
+    yield Row("queue created with a packet", (_NO_ROW,), _WIRE[NextAction.ASK_FATE])
     for action, follows in FOLLOWS.items():
         targets: dict[str, list[str]] = {}
         for answer, follow in follows.items():
             if follow is not Follow.RETRY:
-                targets.setdefault(_TARGETS[follow], []).append(answer.value.replace(":", ""))
+                targets.setdefault(_TARGETS[follow], []).append(answer.value)
         for fate, follow in FATES.get(action, {}).items():
             targets.setdefault(_TARGETS[follow], []).append(fate.value.decode())
         for target, answers in targets.items():
-            yield f"{_STATES[action]} --> {target}: {' or '.join(answers)}"
-    yield "given_up --> create"
-    for state in ("create", "NKEY", "NPKT", "NPKT_packet", "SNEW", "SCHK", "given_up"):
-        yield f"{state} --> NDEL: delete"
-    yield "NDEL --> create"
+            yield Row(" or ".join(answers), (_WIRE[action],), target)
+    others = tuple(_WIRE[action] for action in NextAction if action is not NextAction.DELETE_KEYS)
+    yield Row("wanted again", (_GIVEN_UP, _WIRE[NextAction.DELETE_KEYS]), create)
+    yield Row("not wanted any more", (*others, _GIVEN_UP), _WIRE[NextAction.DELETE_KEYS])
 
 
-def mermaid(kind: str, lines: Iterable[str]) -> list[str]:
-    return ["```mermaid", kind, *(f"    {line}" for line in lines), "```"]
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return lines + [f"| {' | '.join(row)} |" for row in rows]
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
+def _every_after() -> Iterator[AfterError]:
+    for errors in AFTER_ERRORS.values():
+        yield from errors.values()

@@ -1,0 +1,92 @@
+"""Tokens and subscriptions of an NTF router: docs/ntf-states.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Final
+
+from tocsin.protocol.ntf.lifecycles import SUBSCRIPTION_CHANGES, TOKEN_CHANGES, WANTED
+from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState
+from tools.diagrams.ladders import Column, Row, changes, ladder
+from tools.diagrams.markdown import made_from, picture, table
+
+NOTHING: Final = "–"
+_TOKENS: Final = ("ntf-token", "States of a device token and what leads from one to another")
+_SUBSCRIPTIONS: Final = ("ntf-subscription", "States of a subscription and what leads from one to another")
+
+
+def page() -> str:
+    return "\n".join(
+        [
+            "# Tokens and subscriptions of the NTF router",
+            "",
+            made_from("src/tocsin/protocol/ntf/lifecycles.py"),
+            "A row of a picture is an event: it leads from every column with a dot to the one with the arrow. In other",
+            "states it changes nothing.",
+            "",
+            "## Device tokens",
+            "",
+            "`TNEW` begins, `TDEL` or the activation of a rival for the same device token ends. Only `ACTIVE` tokens",
+            "get notifications; `NEW` and `EXPIRED` occur in databases of the reference.",
+            "",
+            picture(*_TOKENS),
+            "",
+            *_table("Token", TokenState, TOKEN_CHANGES),
+            "",
+            "## Subscriptions",
+            "",
+            "`SNEW` begins, `SDEL` or the end of the token ends. Queues in the states",
+            ", ".join(f"`{state}`" for state in SubscriptionState if state in WANTED),
+            "are subscribed at every connection to their SMP router, one by one or all at once by the service; the",
+            "others are an end, as is `ERR` with the SMP router's refusal. The device finds out by `SCHK` and makes",
+            "another notifier.",
+            "",
+            picture(*_SUBSCRIPTIONS),
+            "",
+            *_table("Subscription", SubscriptionState, SUBSCRIPTION_CHANGES),
+            "",
+        ]
+    )
+
+
+def pictures() -> dict[str, str]:
+    tokens = [Column(NOTHING, is_end=True), *(Column(state) for state in TokenState)]
+    token_rows = [
+        Row("TNEW", (NOTHING,), TokenState.REGISTERED),
+        *_rows(TOKEN_CHANGES),
+        Row("TDEL, or a rival is verified", tuple(TokenState), NOTHING),
+    ]
+    subscriptions = [
+        Column(NOTHING, is_end=True),
+        *(Column(state, is_end=state not in WANTED) for state in SubscriptionState),
+    ]
+    subscription_rows = [
+        Row("SNEW", (NOTHING,), SubscriptionState.NEW),
+        *_rows(SUBSCRIPTION_CHANGES),
+        Row("SDEL, or the token goes", tuple(SubscriptionState), NOTHING),
+    ]
+    return {
+        _TOKENS[0]: ladder("Device token", _TOKENS[1], tokens, token_rows),
+        _SUBSCRIPTIONS[0]: ladder("Subscription", _SUBSCRIPTIONS[1], subscriptions, subscription_rows),
+    }
+
+
+def _rows(tables: Mapping[StrEnum, Mapping[StrEnum, StrEnum]]) -> Iterator[Row]:
+    for event, after in tables.items():
+        yield from changes(
+            event, ((source, target) for source, target in after.items() if source is not target)
+        )
+
+
+def _table(
+    head: str, states: Iterable[StrEnum], tables: Mapping[StrEnum, Mapping[StrEnum, StrEnum]]
+) -> list[str]:
+    names = list(states)
+    return table(
+        (f"{head}, before", *(f"`{state}`" for state in names)),
+        (
+            (event.value, *(f"`{after[state]}`" if state in after else "" for state in names))
+            for event, after in tables.items()
+        ),
+    )

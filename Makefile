@@ -8,7 +8,7 @@ WORKERS ?= 3
 DIR ?= tests/wire_vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-pipeline vectors fuzz clean
+.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-pipeline docs vectors fuzz clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
@@ -67,6 +67,10 @@ bench-direct: venv ## What direct notifications buy: an NTF router that comes ba
 
 bench-pipeline: venv ## What the jobs of the data pipeline cost, next to DuckDB (ARGS="--events 2000000" for fewer)
 	@$(PY) -m bench.pipeline $(ARGS)
+
+docs: venv ## Build the documentation site into build/site; a link that leads nowhere is an error
+	@$(PY) -m sphinx -q -W --keep-going -b html docs build/site
+	@echo "build/site/index.html"
 
 vectors: venv ## Replay recorded traffic through our codecs and crypto (DIR=folder)
 	@$(PY) -m tools.wire_vectors "$(DIR)"

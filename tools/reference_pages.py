@@ -9,12 +9,18 @@ import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import Enum
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from tocsin.cli.main import build_parser
 from tocsin.cli.smp_service import Operator
+from tocsin.config.keyed_settings import default_text
+from tocsin.config.ntf_keys import NTF_KEYS
 from tocsin.config.ntf_settings import NtfSettings
+from tocsin.config.setting_keys import SettingKey
+from tocsin.config.smp_keys import SMP_KEYS
 from tocsin.config.smp_settings import SmpSettings
 from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
 from tocsin.crypto.credentials import CertificateAlgorithm, Credentials
@@ -158,6 +164,37 @@ def _word(member: Enum) -> str:
     return member.value.decode() if isinstance(member.value, bytes) else str(member.value)
 
 
+# Settings
+
+
+def settings_page() -> str:
+    parts = ["# Settings", "", _MADE]
+    parts += [
+        "",
+        "Every key of both routers. [Configuration](../configuration.md) says where they may stand and which one",
+        "counts; `tocsin smp config show` and `tocsin ntf config show` say which one does.",
+    ]
+    routers = (("SMP router", SMP_KEYS, SmpSettings()), ("NTF router", NTF_KEYS, NtfSettings()))
+    for router, keys, defaults in routers:
+        for section, members in groupby((key for key in keys if key.about), attrgetter("section")):
+            parts += ["", f"## {router}, [{section}]", ""]
+            parts += _table(
+                ("INI, TOML, environment", "Default", "Meaning, and what is expected"),
+                (_setting(key, default_text(key, defaults)) for key in members),
+            )
+    return _page(parts)
+
+
+def _setting(key: SettingKey, default: str) -> tuple[str, ...]:
+    several = f"; several separated by `{key.kind.separator}`" if key.kind.separator.strip() else ""
+    names = [f"`{name}`" for name in (key.name, key.toml_name, key.variable, key.also) if name]
+    return (
+        "<br>".join(dict.fromkeys(names)),
+        f"`{default}`" if default else "",
+        f"{key.about}<br>*{key.kind.expected.rstrip(',')}{several}*",
+    )
+
+
 # Commands
 
 
@@ -256,6 +293,7 @@ def _page(parts: Iterable[str]) -> str:
 
 
 PAGES: Final = {
+    "settings.md": settings_page,
     "metrics.md": metrics_page,
     "events.md": events_page,
     "tables.md": tables_page,

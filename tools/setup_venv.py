@@ -42,6 +42,7 @@ PIN_FILES = (
     "requirements/runtime.txt",
     "requirements/pipeline.txt",
     "requirements/dev.txt",
+    "requirements/docs.txt",
 )
 BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
 BROWSER_VARIABLE = "TOCSIN_BROWSER"

@@ -101,7 +101,7 @@ class KeyedSettings(Generic[S]):
     ) -> str:
         """A commented file with every key; those in `chosen` are set, the others stand there with their defaults."""
         write = toml_text if toml else ini_text
-        return write(heading, self.keys, chosen, lambda key: _default_text(key, defaults))
+        return write(heading, self.keys, chosen, lambda key: default_text(key, defaults))
 
     def checked_value(self, section: str, name: str, value: str, where: str) -> Any:
         """The value as the settings have it. Raises ConfigError, which begins with `where`."""
@@ -231,7 +231,7 @@ def _text(key: SettingKey, settings: Any) -> str:
     return "off" if value is None else key.kind.write(value)
 
 
-def _default_text(key: SettingKey, defaults: Any) -> str:
+def default_text(key: SettingKey, defaults: Any) -> str:
     if key.shown is not None:
         return key.shown
     return "" if key.secret or key.setting is None else _text(key, defaults)

@@ -7,14 +7,16 @@ import binascii
 import re
 from typing import Final
 
+import pybase64
+
 from tocsin.errors import DecodeError
 
+_URL_SAFE: Final = b"-_"
 _ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 
 
 def base64url_bytes(data: bytes) -> bytes:
-    # Two replacements are faster than the one `translate` of `base64.urlsafe_b64encode`.
-    return binascii.b2a_base64(data, newline=False).replace(b"+", b"-").replace(b"/", b"_")
+    return pybase64.b64encode(data, _URL_SAFE)
 
 
 def encode_base64url(data: bytes) -> str:

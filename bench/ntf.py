@@ -47,6 +47,7 @@ from tocsin.routers.ntf.event_recorder import EventRecorder
 from tocsin.routers.ntf.events import Attempt, NoEvents
 from tocsin.routers.ntf.service import RunningNtfRouter, running_ntf_router
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
+from tocsin.stores.memory.ntf_store_files import open_ntf_store
 from tocsin.stores.ntf_records import (
     NotRecorded,
     ReceivedNotification,
@@ -65,6 +66,8 @@ PUSHES_TARGET: Final = 10_000
 POSTGRES_PUSHES_TARGET: Final = 6_000
 QUEUES_PER_TOKEN: Final = 10
 PER_BLOCK: Final = 8
+ROUNDS: Final = 3
+"""The cheapest counts, as for the bare libraries: what else the machine does can only add."""
 TURNS: Final = 15
 """With the event log, and as many without it."""
 _ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
@@ -198,6 +201,7 @@ async def deliver(
 async def event_log_cost(tokens: int, notifications: int) -> Result:
     """What the delivery costs more when every stage is written down than in a router without an event log.
 
+    With the store that `tocsin ntf init` chooses: memory, and logs on the disk.
     Both take turns; of what each turn costs more than the one before it the middle counts, so that other work on the
     machine, which comes and goes, concerns both.
     """
@@ -208,8 +212,15 @@ async def event_log_cost(tokens: int, notifications: int) -> Result:
         recorder = EventRecorder(log, keys, "bench", NtfLatencies())
         without = EventRecorder(None, None, "bench", NtfLatencies())
         async with surroundings() as (around, credentials, settings):
-            store = NtfMemoryStore()
-            await fill(store, smp_router(around, credentials), tokens, QUEUES_PER_TOKEN)
+            (Path(name) / "store").mkdir()
+            store = open_ntf_store(Path(name) / "store")
+            router = smp_router(around, credentials)
+            # Together, so that they share the writes to the disk.
+            parts = min(tokens, 200)
+            await asyncio.gather(
+                *(fill(store, router, tokens // parts, QUEUES_PER_TOKEN) for _ in range(parts))
+            )
+            prepare_for_a_long_life()
             events = _Switched(recorder, without)
             provider = ApnsProvider(settings.apns.endpoints["apns_test"], settings.apns, None)
             async with running_ntf_router(
@@ -226,6 +237,7 @@ async def event_log_cost(tokens: int, notifications: int) -> Result:
                     await _settled(store)
                     spent[events.on].append(time.process_time() - cpu)
             await provider.close()
+            await store.close()
         log.close()
     share = median(on / off for on, off in zip(spent[True], spent[False], strict=True))
     return Result("CPU of the delivery with the event log", (share - 1) * 100, "% more", share, 1.1)
@@ -288,14 +300,10 @@ async def _measure(
     await around.tell(count=max(1, notifications // 10))  # connections are opened, caches filled
     await _settled(store)
     await store.maintain()  # as a router that runs for more than a minute has done
-    before = await around.tell()
-    began, cpu = time.monotonic(), time.process_time()
-    await around.tell(count=notifications)
-    await _settled(store)
-    elapsed, spent = time.monotonic() - began, time.process_time() - cpu
-    pushes = (await around.tell())["accepted"] - before["accepted"]
+    rounds = [await _round(around, store, notifications // ROUNDS) for _ in range(ROUNDS)]
+    spent, elapsed, pushes = min(rounds, key=lambda each: each[0] / each[2])
     stopwatch.seconds.clear()
-    rate = notifications / elapsed / 2
+    rate = notifications / ROUNDS / elapsed / 2
     await around.tell(rate=rate, seconds=seconds)
     await _settled(store)
     return [
@@ -311,6 +319,16 @@ async def _measure(
         Result(f"latency at {rate:,.0f}/s, {name}: median", _percentile(stopwatch.seconds, 50), "ms"),
         Result(f"latency at {rate:,.0f}/s, {name}: 99 %", _percentile(stopwatch.seconds, 99), "ms"),
     ]
+
+
+async def _round(around: World, store: NtfStore, notifications: int) -> tuple[float, float, int]:
+    """CPU, time and pushes."""
+    before = await around.tell()
+    began, cpu = time.monotonic(), time.process_time()
+    await around.tell(count=notifications)
+    await _settled(store)
+    elapsed, spent = time.monotonic() - began, time.process_time() - cpu
+    return spent, elapsed, (await around.tell())["accepted"] - before["accepted"]
 
 
 async def _settled(store: NtfStore) -> None:
@@ -355,9 +373,9 @@ async def hold(subscriptions: int) -> list[Result]:
 
 async def measure(*, quick: bool) -> list[Result]:
     results = await hold(10_000 if quick else 1_000_000)
-    tokens, notifications, seconds = (100, 500, 0.3) if quick else (8000, 40_000, 4.0)
+    tokens, notifications, seconds = (100, 500, 0.3) if quick else (8000, 60_000, 4.0)
     results += await deliver(NtfMemoryStore(), "in memory", PUSHES_TARGET, tokens, notifications, seconds)
-    results.append(await event_log_cost(tokens, notifications // 6))
+    results.append(await event_log_cost(tokens, notifications // 9))
     async with postgres_store() as store:
         results += await deliver(store, "PostgreSQL", POSTGRES_PUSHES_TARGET, tokens, notifications, seconds)
     return results + await resubscribe(1000 if quick else 1_000_000)

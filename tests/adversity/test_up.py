@@ -13,12 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.installed_wheel import build, install
+
 pytestmark = pytest.mark.timeout(240)
 
 
-def up(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tocsin", "up", "--folder", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+def up(folder: Path, *arguments: str, commands: Path | None = None) -> subprocess.CompletedProcess[str]:
+    tocsin = [sys.executable, "-m", "tocsin"] if commands is None else [str(commands / "tocsin")]
+    command = [*tocsin, "up", "--folder", str(folder), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=folder.parent
+    )
 
 
 def address(text: str) -> str:
@@ -27,14 +32,19 @@ def address(text: str) -> str:
     return found[1]
 
 
-def test_messages_arrive_after_pushes_and_everything_adds_up_also_after_a_second_start(
-    tmp_path: Path,
-) -> None:
-    first = up(tmp_path / "up", "--once", "--messages", "3", "--phones", "2")
+def test_the_wheel_of_the_source_distribution_has_everything(tmp_path: Path) -> None:
+    """`up` with the installed wheel: messages arrive after pushes, everything adds up, also after a second start."""
+    _, wheel = build(tmp_path / "dist")
+    commands = install(wheel, tmp_path / "venv")
+    where = "import tocsin; print(tocsin.__file__)"
+    found = subprocess.run([commands / "python", "-c", where], capture_output=True, text=True, cwd=tmp_path)
+    assert found.stdout.startswith(str(tmp_path)), found
+
+    first = up(tmp_path / "up", "--once", "--messages", "3", "--phones", "2", commands=commands)
     assert first.returncode == 0, first.stdout + first.stderr
     assert "6 messages sent, all of them arrived after a push, and everything adds up." in first.stdout
     assert re.search(r"received +│ +6 │ +6 │", first.stdout), first.stdout
-    again = up(tmp_path / "up", "--messages", "2", "--phones", "2", "--no-pipeline")
+    again = up(tmp_path / "up", "--messages", "2", "--phones", "2", "--no-pipeline", commands=commands)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "4 messages sent" in again.stdout
     assert address(again.stdout) == address(first.stdout)

@@ -154,8 +154,10 @@ async def phones(
     observer: Observer,
 ) -> AsyncIterator[list[Phone]]:
     """Each with its store; those of an earlier start go on."""
-    # A router that was killed and is back is used at once: people look.
-    settings = AgentSettings(smp_routers=(smp,), ntf_routers=(ntf,), remember_failure=0.0)
+    # People look: a router that was killed and is back is used at once, and a mute does not wait for others to hide among.
+    settings = AgentSettings(
+        smp_routers=(smp,), ntf_routers=(ntf,), direct=True, priority_delay=0.0, remember_failure=0.0
+    )
     peers = _peers(folder)
     async with AsyncExitStack() as stack:
         made = []

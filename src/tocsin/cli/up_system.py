@@ -87,7 +87,7 @@ async def started_system(options: UpOptions, console: Console, observer: Observe
         system = System(options, ports, smp, ntf, apns)
         status.update("SMP router")
         stack.push_async_callback(smp.stop)
-        await smp.serve(control_port="off", prometheus_port=ports.smp_metrics)
+        await smp.serve(**_smp_settings(system))
         status.update("NTF router and its PostgreSQL")
         stack.push_async_callback(ntf.stop)
         await ntf.serve("--embedded", **_ntf_settings(system))
@@ -103,8 +103,19 @@ async def started_system(options: UpOptions, console: Console, observer: Observe
         yield system
 
 
+def _smp_settings(system: System) -> dict[str, object]:
+    return {
+        "direct_notifications": "on",
+        "direct_public_ntf_routers_only": "off",
+        "prometheus_port": system.ports.smp_metrics,
+        "control_port": "off",
+    }
+
+
 def _ntf_settings(system: System) -> dict[str, object]:
     return {
+        "direct_notifications": "on",
+        "host": HOST,
         "apns_test_host": "localhost",
         "apns_test_port": system.ports.push,
         "apns_test_ca_file": system.apns.ca_file,

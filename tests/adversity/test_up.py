@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -18,12 +19,16 @@ from tests.doubles.installed_wheel import build, install
 pytestmark = pytest.mark.timeout(240)
 
 
+def surroundings() -> dict[str, str]:
+    """What is installed counts, wherever the tests find their modules."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def up(folder: Path, *arguments: str, commands: Path | None = None) -> subprocess.CompletedProcess[str]:
     tocsin = [sys.executable, "-m", "tocsin"] if commands is None else [str(commands / "tocsin")]
     command = [*tocsin, "up", "--folder", str(folder), *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=folder.parent
-    )
+    env = None if commands is None else surroundings()
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=env)
 
 
 def address(text: str) -> str:
@@ -37,7 +42,8 @@ def test_the_wheel_of_the_source_distribution_has_everything(tmp_path: Path) -> 
     _, wheel = build(tmp_path / "dist")
     commands = install(wheel, tmp_path / "venv")
     where = "import tocsin; print(tocsin.__file__)"
-    found = subprocess.run([commands / "python", "-c", where], capture_output=True, text=True, cwd=tmp_path)
+    python = [str(commands / "python"), "-c", where]
+    found = subprocess.run(python, capture_output=True, text=True, cwd=tmp_path, env=surroundings())
     assert found.stdout.startswith(str(tmp_path)), found
 
     first = up(tmp_path / "up", "--once", "--messages", "3", "--phones", "2", commands=commands)
@@ -84,9 +90,11 @@ def test_a_signal_stops_all_parts(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         until = time.monotonic() + 60
+        said = ""
         while "metrics" not in (line := process.stdout.readline()):
-            assert line, "it ended"
-            assert time.monotonic() < until
+            said += line
+            assert line, f"it ended: {said}"
+            assert time.monotonic() < until, said
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
         assert process.returncode == 130

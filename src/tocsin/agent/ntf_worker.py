@@ -13,7 +13,7 @@ from tocsin.agent.decisions.worker_answers import (
     recreated,
     subscribed,
 )
-from tocsin.agent.pipeline import Results, Stage
+from tocsin.agent.pipeline import Results, Rows, Stage
 from tocsin.agent.worker import outcome_of
 from tocsin.clients import Request
 from tocsin.crypto.keys import private_key_from_der
@@ -58,9 +58,7 @@ class NtfWorker(Stage):
         else:
             await self._check(here, token, results)
 
-    async def _subscribe(
-        self, rows: Sequence[tuple[AgentSubscription, ReceiveQueue]], token: AgentToken, results: Results
-    ) -> None:
+    async def _subscribe(self, rows: Rows, token: AgentToken, results: Results) -> None:
         assert token.token_id is not None
         requests = {}
         for row, queue in rows:
@@ -81,9 +79,7 @@ class NtfWorker(Stage):
             else:
                 self._failure(row, _error(outcome), token, results)
 
-    async def _check(
-        self, rows: Sequence[tuple[AgentSubscription, ReceiveQueue]], token: AgentToken, results: Results
-    ) -> None:
+    async def _check(self, rows: Rows, token: AgentToken, results: Results) -> None:
         key = private_key_from_der(token.key)
         answers = await self._ask(
             {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from tocsin.agent.decisions.error_kinds import ErrorKind, worker_error_kind
 from tocsin.agent.decisions.registration import notifies_instantly
@@ -21,6 +21,9 @@ from tocsin.errors import LocalProtocolError, TocsinError
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.stores.agent_records import AgentSubscription, AgentToken, NextAction, ReceiveQueue
 from tocsin.stores.agent_store import Completion
+
+Rows: TypeAlias = Sequence[tuple[AgentSubscription, ReceiveQueue]]
+"""What a router is asked about, each with the queue of its connection."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from tocsin.agent.decisions.packet_fates import in_the_old_way, packet_error_kind, packet_sent
 from tocsin.agent.decisions.worker_answers import keys_created
@@ -12,7 +12,7 @@ from tocsin.agent.events import NotificationsRemoved
 from tocsin.agent.notifier_wishes import DirectWish, OldWish, Wish, error_of
 from tocsin.agent.packet_stage import PacketStage
 from tocsin.agent.packets import Packets
-from tocsin.agent.pipeline import Results
+from tocsin.agent.pipeline import Results, Rows
 from tocsin.agent.worker import outcome_of
 from tocsin.clients import Request, SmpClient
 from tocsin.crypto.keys import private_key_from_der
@@ -25,8 +25,6 @@ from tocsin.protocol.router_answers import Done
 from tocsin.protocol.smp.recipient_commands import DisableNotifications
 from tocsin.stores.agent_records import AgentSubscription, AgentToken, NextAction, ReceiveQueue
 from tocsin.stores.agent_store import Completion
-
-Rows: TypeAlias = Sequence[tuple[AgentSubscription, ReceiveQueue]]
 
 
 class SmpWorker(PacketStage):

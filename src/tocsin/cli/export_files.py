@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,18 +16,37 @@ from tocsin.observability.private_files import private_draft
 PARQUET: Final = ".parquet"
 JSON_LINES: Final = ".jsonl"
 ROWS_AT_A_TIME: Final = 100_000
-OUT_HELP: Final = (
-    "file.parquet, or file.jsonl without the package pyarrow; only its owner may read it: it names queues"
-)
+K = TypeVar("K", bound=msgspec.Struct)
 R = TypeVar("R")
 _FEW_VALUES: Final = ("server", "service", "status", "router", "taken_at")
-
 
 Add = Callable[[Sequence[msgspec.Struct]], None]
 
 
+def add_out_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "out",
+        type=Path,
+        metavar="OUT",
+        help="file.parquet, or file.jsonl without the package pyarrow; only its owner may read it: it names queues",
+    )
+
+
+async def export_rows(
+    path: Path, first: K, found: AsyncIterator[R] | Iterable[R], row: Callable[[R], K]
+) -> int:
+    """`first`, then a row for each that was found; their number. Raises ConfigError."""
+    count = 0
+    with _export_file(path, type(first)) as add:
+        add([first])
+        async for portion in _in_portions(found):
+            add([row(each) for each in portion])
+            count += len(portion)
+    return count
+
+
 @contextmanager
-def export_file(path: Path, kind: type[msgspec.Struct]) -> Iterator[Add]:
+def _export_file(path: Path, kind: type[msgspec.Struct]) -> Iterator[Add]:
     """Rows are added in any portions; the file is there, whole, when the body has succeeded. Raises ConfigError."""
     if path.suffix not in (PARQUET, JSON_LINES):
         raise ConfigError(f"{path.name}: name it {PARQUET} or {JSON_LINES}")
@@ -35,7 +55,7 @@ def export_file(path: Path, kind: type[msgspec.Struct]) -> Iterator[Add]:
         yield add
 
 
-async def in_portions(rows: AsyncIterator[R] | Iterable[R]) -> AsyncIterator[list[R]]:
+async def _in_portions(rows: AsyncIterator[R] | Iterable[R]) -> AsyncIterator[list[R]]:
     portion: list[R] = []
     async for row in rows if isinstance(rows, AsyncIterator) else _each(rows):
         portion.append(row)

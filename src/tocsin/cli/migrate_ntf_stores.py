@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tocsin.cli.embedded_database import embedded_database
-from tocsin.cli.migrate_plans import Step
 from tocsin.cli.migrate_settings import NOTHING_KEPT
+from tocsin.cli.migrate_stores import OpenedStore, StorePlace
 from tocsin.cli.ntf_store import EMBEDDED_FOLDER
-from tocsin.cli.smp_transfers import progress_bar
 from tocsin.config.ntf_settings import NtfSettings, StoreKind
 from tocsin.errors import StoreError
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.memory.ntf_store_export import fill_ntf_folder
 from tocsin.stores.memory.ntf_store_files import read_ntf_store
 from tocsin.stores.ntf_transfers import NtfTotals, ntf_totals_of
 from tocsin.stores.transfers import Progress
@@ -31,100 +28,72 @@ _MIGRATION_NOTE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NtfSource:
-    """Where a store is."""
-
-    folder: Path
-    url: str | None = field(default=None, repr=False)
-    schema: str = ""
-    embedded: bool = False
-
-    @classmethod
-    def of(cls, settings: NtfSettings, folder: Path) -> NtfSource:
-        """Raises StoreError if nothing is kept."""
-        match settings.store_kind:
-            case StoreKind.URL:
-                return cls(folder, settings.database_url, settings.database_schema)
-            case StoreKind.EMBEDDED:
-                return cls(folder, None, settings.database_schema, embedded=True)
-            case StoreKind.MEMORY if not settings.store_log:
-                raise StoreError(NOTHING_KEPT)
-        return cls(folder)
-
-    def __str__(self) -> str:
-        if self.url or self.embedded:
-            return f"in PostgreSQL, schema {self.schema}"
-        return f"in logs in {self.folder}"
-
-    @asynccontextmanager
-    async def database(self) -> AsyncIterator[str]:
-        if self.url is not None:
-            yield self.url
-            return
-        async with embedded_database(self.folder / EMBEDDED_FOLDER) as url:
-            yield url
+def place_of(settings: NtfSettings, folder: Path) -> StorePlace:
+    """Raises StoreError if nothing is kept."""
+    match settings.store_kind:
+        case StoreKind.URL:
+            return StorePlace(folder, settings.database_url, settings.database_schema)
+        case StoreKind.EMBEDDED:
+            return StorePlace(folder, None, settings.database_schema, embedded=True)
+        case StoreKind.MEMORY if not settings.store_log:
+            raise StoreError(NOTHING_KEPT)
+    return StorePlace(folder)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedSource:
-    totals: NtfTotals
-    store: NtfMemoryStore | None = None
-    """None if it stays where it is."""
-    notes: tuple[str, ...] = ()
-    direct: int = 0
-    """Subscriptions of direct notifications, which are among the totals."""
+@asynccontextmanager
+async def _database(place: StorePlace) -> AsyncIterator[str]:
+    if place.url is not None:
+        yield place.url
+        return
+    async with embedded_database(place.folder / EMBEDDED_FOLDER) as url:
+        yield url
 
 
-def open_source(source: NtfSource, *, skip_broken_lines: bool) -> OpenedSource:
+def open_place(place: StorePlace, *, skip_broken_lines: bool) -> OpenedStore[NtfMemoryStore]:
     """Reads it, or counts it if it is a database of the operator's. Raises StoreError."""
-    if source.url is not None:
-        return asyncio.run(_counted(source))
-    if source.embedded:
-        store = asyncio.run(_read_embedded(source))
-        return OpenedSource(ntf_totals_of(store), store, (), _direct_in(store))
-    if not source.folder.is_dir():
-        raise StoreError(f"{source.folder} is not there: name the folder of the store with --from-data")
-    store, report = read_ntf_store(
-        source.folder, skip_broken_lines=skip_broken_lines, keep_broken_lines=False
+    if place.url is not None:
+        return asyncio.run(_counted(place, place.url))
+    if place.embedded:
+        return _whole(asyncio.run(_read_embedded(place)))
+    place.require_folder()
+    store, report = read_ntf_store(place.folder, skip_broken_lines=skip_broken_lines, keep_broken_lines=False)
+    if not (report.skipped or report.broken):
+        return _whole(store)
+    return _whole(
+        store,
+        f"left out: {report.skipped} records without a token or subscription, or there already; "
+        f"{report.broken} lines that cannot be read",
     )
-    notes = []
-    if report.skipped or report.broken:
-        notes.append(
-            f"left out: {report.skipped} records without a token or subscription, or there already; "
-            f"{report.broken} lines that cannot be read"
-        )
-    return OpenedSource(ntf_totals_of(store), store, tuple(notes), _direct_in(store))
 
 
-def _direct_in(store: NtfMemoryStore) -> int:
-    return sum(not each.notifier_key for each in store.all_subscriptions())
+def _whole(store: NtfMemoryStore, *notes: str) -> OpenedStore[NtfMemoryStore]:
+    direct = sum(not each.notifier_key for each in store.all_subscriptions())
+    return OpenedStore(ntf_totals_of(store), store, notes, direct)
 
 
-async def _read_embedded(source: NtfSource) -> NtfMemoryStore:
+async def _read_embedded(place: StorePlace) -> NtfMemoryStore:
     from tocsin.stores.postgres.ntf_transfer import read_whole_ntf_database  # needs asyncpg
 
-    async with source.database() as url:
-        return await read_whole_ntf_database(url, source.schema, NtfMemoryStore())
+    async with _database(place) as url:
+        return await read_whole_ntf_database(url, place.schema, NtfMemoryStore())
 
 
-async def _counted(source: NtfSource) -> OpenedSource:
+async def _counted(place: StorePlace, url: str) -> OpenedStore[NtfMemoryStore]:
     """Of the reference's tables, whatever ours are."""
     import asyncpg
 
     from tocsin.stores.postgres.database_errors import translated
     from tocsin.stores.postgres.ntf_schema import has_store, search_path
 
-    assert source.url is not None
-    path = search_path(source.schema)
+    path = search_path(place.schema)
     with translated():
-        connection = await asyncpg.connect(source.url, timeout=10.0, command_timeout=600.0)
+        connection = await asyncpg.connect(url, timeout=10.0, command_timeout=600.0)
         try:
-            if await connection.fetchval("SELECT to_regclass($1)", f'"{source.schema}".migrations') is None:
+            if await connection.fetchval("SELECT to_regclass($1)", f'"{place.schema}".migrations') is None:
                 raise StoreError(
-                    f"the database has no schema {source.schema}: the reference has never used it"
+                    f"the database has no schema {place.schema}: the reference has never used it"
                 )
-            current = await has_store(connection, source.schema)
+            current = await has_store(connection, place.schema)
             await connection.execute(f"SET search_path TO {path}")
             row = await connection.fetchrow(_totals_statement(await _has_services(connection)))
             assert row is not None
@@ -133,8 +102,8 @@ async def _counted(source: NtfSource) -> OpenedSource:
             )
         finally:
             connection.terminate()
-    notes = () if current else (_MIGRATION_NOTE.format(schema=source.schema),)
-    return OpenedSource(NtfTotals(*row), None, notes, direct)
+    notes = () if current else (_MIGRATION_NOTE.format(schema=place.schema),)
+    return OpenedStore(NtfTotals(*row), None, notes, direct)
 
 
 async def _has_services(connection: Connection[Record]) -> bool:
@@ -156,56 +125,26 @@ def _totals_statement(has_services: bool) -> str:
     )
 
 
-def totals_in(source: NtfSource) -> NtfTotals:
-    return open_source(source, skip_broken_lines=True).totals
-
-
-def import_store(opened: OpenedSource, source: NtfSource, used: NtfSource) -> Iterator[Step]:
-    """What is to be done so that our router finds everything where it will look for it."""
-    if opened.store is None:
-        yield Step(
-            f"bring the tables of {used.schema} up to date, and make ours beside them", lambda: _migrate(used)
-        )
-    elif used.url or used.embedded:
-        store = opened.store
-
-        def fill() -> None:
-            with progress_bar("Writing to PostgreSQL", opened.totals) as progress:
-                asyncio.run(_fill(used, store, progress))
-
-        yield Step(f"write {opened.totals} to PostgreSQL, schema {used.schema}, all or nothing", fill)
-    elif used.folder != source.folder:
-        yield export_logs(opened, used.folder)
-
-
-def _migrate(used: NtfSource) -> None:
+def update_tables(place: StorePlace) -> None:
+    """Makes ours beside the reference's."""
     from tocsin.stores.postgres.ntf_postgres_store import open_ntf_postgres_store  # needs asyncpg
 
-    async def migrate() -> None:
-        assert used.url is not None
-        store = await open_ntf_postgres_store(used.url, used.schema, 1)
+    async def update() -> None:
+        assert place.url is not None
+        store = await open_ntf_postgres_store(place.url, place.schema, 1)
         await store.close()
 
-    asyncio.run(migrate())
+    asyncio.run(update())
 
 
-async def _fill(used: NtfSource, store: NtfMemoryStore, progress: Progress) -> None:
+async def fill_place(place: StorePlace, store: NtfMemoryStore, progress: Progress) -> None:
     from tocsin.stores.postgres.ntf_transfer import fill_ntf_database  # needs asyncpg
 
-    async with used.database() as url:
-        await fill_ntf_database(url, used.schema, store, progress)
+    async with _database(place) as url:
+        await fill_ntf_database(url, place.schema, store, progress)
 
 
-def export_logs(opened: OpenedSource, folder: Path) -> Step:
-    def write() -> None:
-        assert opened.store is not None
-        with progress_bar("Writing logs", opened.totals) as progress:
-            fill_ntf_folder(folder, opened.store, progress)
-
-    return Step(f"write {opened.totals} to logs in {folder}", write)
-
-
-def database_note(used: NtfSource) -> list[str]:
+def database_notes(used: StorePlace) -> list[str]:
     """What the reference will find of ours."""
     if used.url:
         text = f"the schema {used.schema}_tocsin is ours; the reference does not look at it, and it may stay"

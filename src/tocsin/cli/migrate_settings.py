@@ -26,14 +26,14 @@ class AdaptedSettings:
     text: str
     notes: tuple[str, ...]
 
-    def loaded(self, path: Path, load: Callable[[Path, Mapping[str, str]], S]) -> S:
+    def loaded(self, path: Path, load: Callable[[Path], S]) -> S:
         """The settings that will be written, which `path` was the source of. Raises ConfigError, naming it."""
         with TemporaryDirectory(prefix="tocsin-migrate-") as folder:
             draft = Path(folder) / path.name
             draft.touch(mode=0o600)
             draft.write_text(self.text, "utf-8")
             try:
-                return load(draft, {})
+                return load(draft)
             except ConfigError as error:
                 raise ConfigError(str(error).replace(str(draft), str(path))) from None
 

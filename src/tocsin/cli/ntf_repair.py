@@ -17,7 +17,7 @@ from typing import Final
 from tocsin.cli.ntf_files import add_config_argument, settings_of
 from tocsin.cli.ntf_offline_events import offline_events
 from tocsin.cli.ntf_store import data_folder, opened_store
-from tocsin.cli.smp_transfers import progress_bar
+from tocsin.cli.store_transfers import progress_bar
 from tocsin.config.ntf_settings import NtfSettings, StoreKind
 from tocsin.errors import ConfigError
 from tocsin.observability.repair_plans import RepairAction, RepairEntry, read_plan

@@ -88,8 +88,7 @@ async def _pending(settings: NtfSettings) -> AsyncIterator[tuple[bytes, bytes, f
         return
     from tocsin.stores.postgres.exported_queues import pending_in_database  # needs asyncpg
 
-    embedded = data_folder(settings) if settings.store_kind is StoreKind.EMBEDDED else None
-    ends = NtfEnds(data_folder(settings), settings.database_schema, settings.database_url, embedded)
+    ends = NtfEnds.of(settings)
     async with ends.database() as url:
         async for waiting in pending_in_database(url, ends.schema):
             yield waiting

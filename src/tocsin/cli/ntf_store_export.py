@@ -6,7 +6,7 @@ import argparse
 import asyncio
 
 from tocsin.cli.ntf_transfers import add_transfer_arguments, ends_of
-from tocsin.cli.smp_transfers import progress_bar
+from tocsin.cli.store_transfers import copy_to_logs
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 from tocsin.stores.memory.ntf_store_export import fill_ntf_folder, require_empty_ntf_folder
 from tocsin.stores.ntf_transfers import ntf_totals_of
@@ -35,11 +35,9 @@ def run(options: argparse.Namespace) -> int:
             return await read_whole_ntf_database(url, ends.schema, NtfMemoryStore())
 
     store = asyncio.run(read())
-    totals = ntf_totals_of(store)
-    if options.dry_run:
-        print(f"Would be copied to {ends.folder}: {totals}")
-        return 0
-    with progress_bar("Writing logs", totals) as progress:
-        fill_ntf_folder(ends.folder, store, progress)
-    print(f"Copied to {ends.folder}, and counted there: {totals}")
-    return 0
+    return copy_to_logs(
+        ends.folder,
+        ntf_totals_of(store),
+        lambda progress: fill_ntf_folder(ends.folder, store, progress),
+        dry_run=options.dry_run,
+    )

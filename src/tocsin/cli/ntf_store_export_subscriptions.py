@@ -6,9 +6,9 @@ import argparse
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from typing import TypeAlias
 
-from tocsin.cli.export_files import OUT_HELP, export_file, in_portions
+from tocsin.cli.export_files import add_out_argument, export_rows
 from tocsin.cli.ntf_files import add_config_argument, settings_of
 from tocsin.cli.ntf_store import data_folder
 from tocsin.cli.ntf_transfers import NtfEnds
@@ -32,66 +32,58 @@ EXAMPLE = "tocsin ntf store export-subscriptions subscriptions.parquet"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_argument(parser)
-    parser.add_argument("out", type=Path, metavar="OUT", help=OUT_HELP)
+    add_out_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    count = asyncio.run(_export(settings_of(options), options.out, int(time.time())))
+    settings, taken_at = settings_of(options), int(time.time())
+    addresses: dict[RouterLocation, str] = {}
+
+    def row(subscription: _Subscription) -> SubscribedQueue:
+        router, service_id, notifier_id, status, associated, token_active = subscription
+        if router not in addresses:
+            addresses[router] = router.text(Scheme.SMP)
+        return subscribed_queue(
+            key_hash=router.key_hash,
+            router=addresses[router],
+            notifier_id=notifier_id,
+            status=status,
+            associated=associated,
+            service_id=service_id,
+            token_active=token_active,
+            taken_at=taken_at,
+        )
+
+    first = first_subscribed_row(taken_at)
+    count = asyncio.run(export_rows(options.out, first, _subscriptions(settings), row))
     print(f"{count} subscriptions in {options.out}")
     return 0
 
 
-async def _export(settings: NtfSettings, out: Path, taken_at: int) -> int:
-    count = 0
-    with export_file(out, SubscribedQueue) as add:
-        add([first_subscribed_row(taken_at)])
-        rows = (
-            _of_folder(settings, taken_at)
-            if settings.store_kind is StoreKind.MEMORY
-            else _of_database(settings, taken_at)
-        )
-        async for portion in in_portions(rows):
-            add(portion)
-            count += len(portion)
-    return count
+_Subscription: TypeAlias = tuple[RouterLocation, bytes | None, bytes, str, bool, bool]
+"""SMP router, service there, notifier id, status, whether it is associated and its token active."""
 
 
-def _of_folder(settings: NtfSettings, taken_at: int) -> Iterator[SubscribedQueue]:
+def _subscriptions(settings: NtfSettings) -> AsyncIterator[_Subscription] | Iterator[_Subscription]:
+    return _of_folder(settings) if settings.store_kind is StoreKind.MEMORY else _of_database(settings)
+
+
+def _of_folder(settings: NtfSettings) -> Iterator[_Subscription]:
     if not settings.store_log:
         raise ConfigError("the router keeps its store in memory only: there is nothing to read")
     store, _ = read_ntf_store(data_folder(settings), keep_broken_lines=False)
     services = dict(store.all_services())
     active = {each.token_id for each in store.all_tokens() if each.status.state is TokenState.ACTIVE}
-    addresses: dict[RouterLocation, str] = {}
     for each in store.all_subscriptions():
-        router = each.queue.router
-        yield subscribed_queue(
-            key_hash=router.key_hash,
-            router=addresses.setdefault(router, router.text(Scheme.SMP)),
-            notifier_id=each.queue.notifier_id,
-            status=subscription_status_text(each.status),
-            associated=each.service_associated,
-            service_id=services.get(router),
-            token_active=each.token_id in active,
-            taken_at=taken_at,
-        )
+        router, status = each.queue.router, subscription_status_text(each.status)
+        service_id, token_active = services.get(router), each.token_id in active
+        yield router, service_id, each.queue.notifier_id, status, each.service_associated, token_active
 
 
-async def _of_database(settings: NtfSettings, taken_at: int) -> AsyncIterator[SubscribedQueue]:
+async def _of_database(settings: NtfSettings) -> AsyncIterator[_Subscription]:
     from tocsin.stores.postgres.exported_queues import subscriptions_in_database  # needs asyncpg
 
-    embedded = data_folder(settings) if settings.store_kind is StoreKind.EMBEDDED else None
-    ends = NtfEnds(data_folder(settings), settings.database_schema, settings.database_url, embedded)
-    addresses: dict[RouterLocation, str] = {}
+    ends = NtfEnds.of(settings)
     async with ends.database() as url:
         async for each in subscriptions_in_database(url, ends.schema):
-            yield subscribed_queue(
-                key_hash=each.router.key_hash,
-                router=addresses.setdefault(each.router, each.router.text(Scheme.SMP)),
-                notifier_id=each.notifier_id,
-                status=each.status,
-                associated=each.associated,
-                service_id=each.service_id,
-                token_active=each.token_active,
-                taken_at=taken_at,
-            )
+            yield each

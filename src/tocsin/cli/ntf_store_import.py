@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 
 from tocsin.cli.broken_lines import add_broken_lines_argument, hint_at_broken_lines
 from tocsin.cli.ntf_transfers import add_transfer_arguments, ends_of
-from tocsin.cli.smp_transfers import progress_bar
+from tocsin.cli.store_transfers import copy_to_database
 from tocsin.stores.memory.ntf_store_files import read_ntf_store
 from tocsin.stores.ntf_transfers import ntf_totals_of
 from tocsin.stores.transfers import Progress
@@ -42,25 +41,19 @@ def run(options: argparse.Namespace) -> int:
             skip_broken_lines=options.skip_broken_lines,
             keep_broken_lines=not options.dry_run,
         )
-    totals = ntf_totals_of(store)
     if report.skipped or report.broken:
         print(
             f"Left out: {report.skipped} records without a token or subscription, or there already; "
             f"{report.broken} lines that cannot be read."
         )
 
-    async def copy(progress: Progress | None) -> None:
+    async def require_empty() -> None:
         async with ends.database() as url:
-            if progress is None:
-                await require_empty_ntf_database(url, ends.schema)
-            else:
-                await fill_ntf_database(url, ends.schema, store, progress)
+            await require_empty_ntf_database(url, ends.schema)
 
-    if options.dry_run:
-        asyncio.run(copy(None))
-        print(f"Would be copied from {ends.folder}: {totals}")
-        return 0
-    with progress_bar("Writing to PostgreSQL", totals) as progress:
-        asyncio.run(copy(progress))
-    print(f"Copied from {ends.folder}, and counted in the database: {totals}")
-    return 0
+    async def fill(progress: Progress) -> None:
+        async with ends.database() as url:
+            await fill_ntf_database(url, ends.schema, store, progress)
+
+    totals = ntf_totals_of(store)
+    return copy_to_database(ends.folder, totals, require_empty, fill, dry_run=options.dry_run)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from tocsin.cli.embedded_database import embedded_database
 from tocsin.cli.ntf_files import add_config_argument, settings_of
 from tocsin.cli.ntf_store import EMBEDDED_FOLDER, data_folder
-from tocsin.cli.smp_transfers import add_ends_arguments
-from tocsin.config.ntf_settings import StoreKind
+from tocsin.cli.store_transfers import add_ends_arguments
+from tocsin.config.ntf_settings import NtfSettings, StoreKind
 from tocsin.errors import ConfigError
 from tocsin.stores.memory.log_files import FolderLock
 from tocsin.stores.memory.ntf_store_folder import LOCK
@@ -24,6 +24,13 @@ class NtfEnds(NamedTuple):
     url: str | None
     embedded_in: Path | None
     """The data folder of a router with a PostgreSQL of its own, if that is meant."""
+
+    @classmethod
+    def of(cls, settings: NtfSettings) -> NtfEnds:
+        """Of a router whose store is in a database. Raises ConfigError."""
+        folder = data_folder(settings)
+        embedded = folder if settings.store_kind is StoreKind.EMBEDDED else None
+        return cls(folder, settings.database_schema, settings.database_url, embedded)
 
     @asynccontextmanager
     async def database(self) -> AsyncIterator[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from tocsin.cli.smp_transfers import add_transfer_arguments, ends_of, progress_bar
+from tocsin.cli.smp_transfers import add_transfer_arguments, ends_of
+from tocsin.cli.store_transfers import copy_to_logs
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.memory.store_export import fill_folder, require_empty_folder
 from tocsin.stores.transfers import totals_of
@@ -29,11 +30,9 @@ def run(options: argparse.Namespace) -> int:
     ends = ends_of(options)
     require_empty_folder(ends.folder)
     store = asyncio.run(read_whole_database(ends.database_url, SmpMemoryStore()))
-    totals = totals_of(store)
-    if options.dry_run:
-        print(f"Would be copied to {ends.folder}: {totals}")
-        return 0
-    with progress_bar("Writing logs", totals) as progress:
-        fill_folder(ends.folder, store, progress)
-    print(f"Copied to {ends.folder}, and counted there: {totals}")
-    return 0
+    return copy_to_logs(
+        ends.folder,
+        totals_of(store),
+        lambda progress: fill_folder(ends.folder, store, progress),
+        dry_run=options.dry_run,
+    )

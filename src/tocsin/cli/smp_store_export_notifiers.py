@@ -6,9 +6,9 @@ import argparse
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from typing import TypeAlias
 
-from tocsin.cli.export_files import OUT_HELP, export_file, in_portions
+from tocsin.cli.export_files import add_out_argument, export_rows
 from tocsin.cli.smp_files import add_config_argument, router_address, settings_of
 from tocsin.config.smp_settings import SmpSettings
 from tocsin.errors import ConfigError
@@ -28,47 +28,40 @@ EXAMPLE = "tocsin smp store export-notifiers notifiers-smp1.parquet"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_argument(parser)
-    parser.add_argument("out", type=Path, metavar="OUT", help=OUT_HELP)
+    add_out_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    count = asyncio.run(_export(settings_of(options), options.out, int(time.time())))
+    settings, taken_at = settings_of(options), int(time.time())
+    key_hash = read_fingerprint(settings.credentials)
+    address = str(router_address(settings, key_hash, with_password=False))
+
+    def row(notifier: _Notifier) -> NotifierQueue:
+        notifier_id, service_id = notifier
+        return notifier_queue(
+            key_hash=key_hash,
+            router=address,
+            notifier_id=notifier_id,
+            service_id=service_id,
+            taken_at=taken_at,
+        )
+
+    first = first_notifier_row(key_hash, address, taken_at)
+    count = asyncio.run(export_rows(options.out, first, _notifiers(settings), row))
     print(f"{count} queues with notifiers in {options.out}")
     return 0
 
 
-async def _export(settings: SmpSettings, out: Path, taken_at: int) -> int:
-    key_hash = read_fingerprint(settings.credentials)
-    address = str(router_address(settings, key_hash, with_password=False))
-    if settings.database_url is not None:
-        from tocsin.stores.postgres.exported_queues import notifiers_in_database  # needs asyncpg
-
-        notifiers: AsyncIterator[_Notifier] | Iterator[_Notifier] = notifiers_in_database(
-            settings.database_url
-        )
-    else:
-        notifiers = _of_folder(settings)
-    count = 0
-    with export_file(out, NotifierQueue) as add:
-        add([first_notifier_row(key_hash, address, taken_at)])
-        async for portion in in_portions(notifiers):
-            add(
-                [
-                    notifier_queue(
-                        key_hash=key_hash,
-                        router=address,
-                        notifier_id=notifier_id,
-                        service_id=service_id,
-                        taken_at=taken_at,
-                    )
-                    for notifier_id, service_id in portion
-                ]
-            )
-            count += len(portion)
-    return count
+_Notifier: TypeAlias = tuple[bytes, bytes | None]
+"""Its id, and that of the service it is associated with."""
 
 
-_Notifier = tuple[bytes, bytes | None]
+def _notifiers(settings: SmpSettings) -> AsyncIterator[_Notifier] | Iterator[_Notifier]:
+    if settings.database_url is None:
+        return _of_folder(settings)
+    from tocsin.stores.postgres.exported_queues import notifiers_in_database  # needs asyncpg
+
+    return notifiers_in_database(settings.database_url)
 
 
 def _of_folder(settings: SmpSettings) -> Iterator[_Notifier]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 
 from tocsin.cli.broken_lines import add_broken_lines_argument, hint_at_broken_lines
-from tocsin.cli.smp_transfers import add_transfer_arguments, ends_of, progress_bar
+from tocsin.cli.smp_transfers import add_transfer_arguments, ends_of
+from tocsin.cli.store_transfers import copy_to_database
 from tocsin.stores.memory.smp_store_files import read_smp_store
 from tocsin.stores.transfers import totals_of
 
@@ -37,16 +37,14 @@ def run(options: argparse.Namespace) -> int:
             skip_broken_lines=options.skip_broken_lines,
             keep_broken_lines=not options.dry_run,
         )
-    totals = totals_of(store)
     if report.skipped or report.broken:
         print(
             f"Left out: {report.skipped} records without a queue, {report.broken} lines that cannot be read."
         )
-    if options.dry_run:
-        asyncio.run(require_empty_database(ends.database_url))
-        print(f"Would be copied from {ends.folder}: {totals}")
-        return 0
-    with progress_bar("Writing to PostgreSQL", totals) as progress:
-        asyncio.run(fill_database(ends.database_url, store, progress))
-    print(f"Copied from {ends.folder}, and counted in the database: {totals}")
-    return 0
+    return copy_to_database(
+        ends.folder,
+        totals_of(store),
+        lambda: require_empty_database(ends.database_url),
+        lambda progress: fill_database(ends.database_url, store, progress),
+        dry_run=options.dry_run,
+    )

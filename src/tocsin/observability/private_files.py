@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tocsin.errors import ConfigError
@@ -33,6 +34,25 @@ def write_private_lines(path: Path, lines: Iterable[bytes]) -> None:
         for line in lines:
             file.write(line)
             file.write(b"\n")
+
+
+def make_private_once(path: Path, content: bytes) -> None:
+    """Unless it is there: made by whichever process is first, and none sees half of it, not even after a crash.
+
+    Raises OSError.
+    """
+    if path.exists():
+        return
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # for its owner only
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        os.unlink(draft)
 
 
 def _sync(path: Path) -> None:

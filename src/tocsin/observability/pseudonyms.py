@@ -10,11 +10,11 @@ from __future__ import annotations
 import binascii
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from tocsin.observability.private_files import make_private_once
 
 PERIOD_SECONDS: Final = 86_400
 KEY_BYTES: Final = 32
@@ -122,19 +122,9 @@ class PseudonymKeys:
         return self._period(day, path.read_bytes()) if path.exists() else None
 
     def _open(self, day: int) -> PseudonymPeriod:
-        """The key of that day, made by whichever router is first: none sees half of one, not even after a crash."""
+        """The key of that day, made by whichever router is first."""
         path = self._path(day)
-        if not path.exists():
-            descriptor, draft = tempfile.mkstemp(dir=self._folder, prefix=".new-")  # for its owner only
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(os.urandom(KEY_BYTES))
-                    file.flush()
-                    os.fsync(file.fileno())
-                with suppress(FileExistsError):
-                    os.link(draft, path)
-            finally:
-                os.unlink(draft)
+        make_private_once(path, os.urandom(KEY_BYTES))
         return self._period(day, path.read_bytes())
 
     def _erase_old(self, today: int) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tocsin.errors import ConfigError
-from tocsin.observability.private_files import write_private_lines
+from tocsin.observability.counted_lines import CountedLines
 
 PLAN_VERSION: Final = 1
 
@@ -46,7 +45,7 @@ class RepairAction(StrEnum):
 class PlanBegins(msgspec.Struct, frozen=True):
     """The first line."""
 
-    plan: int
+    version: int = msgspec.field(name="plan")
     made_at: int
     entries: int
 
@@ -66,44 +65,21 @@ class RepairEntry(msgspec.Struct, frozen=True, gc=False):
         return f"RepairEntry({self.action!r}, {self.kind!r})"
 
 
+_PLANS: Final = CountedLines(
+    PlanBegins,
+    RepairEntry,
+    PLAN_VERSION,
+    name="plan",
+    maker="tocsin pipeline reconcile",
+    if_cut=" Nothing was changed",
+)
+
+
 def write_plan(path: Path, made_at: int, count: int, entries: Iterable[RepairEntry]) -> None:
     """Raises ConfigError, and ValueError if there are not as many entries: then nothing is written."""
-
-    def lines() -> Iterator[bytes]:
-        yield msgspec.json.encode(PlanBegins(PLAN_VERSION, made_at, count))
-        left = count
-        for entry in entries:
-            yield msgspec.json.encode(entry)
-            left -= 1
-        if left:
-            raise ValueError(f"{count - left} entries instead of {count}")
-
-    write_private_lines(path, lines())
+    _PLANS.write(path, PlanBegins(PLAN_VERSION, made_at, count), entries)
 
 
 def read_plan(path: Path) -> list[RepairEntry]:
     """Raises ConfigError, saying which line is none or that some are missing."""
-    try:
-        first, *lines = path.read_bytes().splitlines() or [b""]
-    except OSError as error:
-        raise ConfigError(f"the plan {path} cannot be read: {error.strerror}") from error
-    try:
-        begins = msgspec.json.decode(first, type=PlanBegins)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{path} is no plan of tocsin pipeline reconcile: {error}") from error
-    if begins.plan != PLAN_VERSION:
-        raise ConfigError(f"{path} is a plan of version {begins.plan}; {PLAN_VERSION} is known")
-    entries = []
-    for number, line in enumerate(lines, start=2):
-        try:
-            entries.append(_DECODER.decode(line))
-        except msgspec.MsgspecError as error:
-            raise ConfigError(f"{path}, line {number} is no entry of a plan: {error}") from error
-    if len(entries) != begins.entries:
-        raise ConfigError(
-            f"{path} has {len(entries)} entries instead of {begins.entries}: was it cut? Nothing was changed"
-        )
-    return entries
-
-
-_DECODER: Final = msgspec.json.Decoder(RepairEntry)
+    return _PLANS.read(path)[1]

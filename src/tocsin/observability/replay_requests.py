@@ -6,14 +6,13 @@ its notifications are meant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tocsin.errors import ConfigError
-from tocsin.observability.private_files import write_private_lines
+from tocsin.observability.counted_lines import CountedLines
 
 REQUEST_VERSION: Final = 1
 
@@ -21,7 +20,7 @@ REQUEST_VERSION: Final = 1
 class RequestBegins(msgspec.Struct, frozen=True):
     """The first line."""
 
-    replay: int
+    version: int = msgspec.field(name="replay")
     as_of: int
     """Of the newest event that the tables take into account, microseconds since 1970."""
     entries: int
@@ -43,37 +42,22 @@ class ReplayRequest(msgspec.Struct, frozen=True):
     overdue: tuple[Overdue, ...]
 
 
+_REQUESTS: Final = CountedLines(
+    RequestBegins,
+    Overdue,
+    REQUEST_VERSION,
+    name="request",
+    maker="tocsin pipeline replay",
+    entries="notifications",
+)
+
+
 def write_request(path: Path, as_of: int, count: int, overdue: Iterable[Overdue]) -> None:
     """Raises ConfigError, and ValueError if there are not as many: then nothing is written."""
-
-    def lines() -> Iterator[bytes]:
-        yield msgspec.json.encode(RequestBegins(REQUEST_VERSION, as_of, count))
-        left = count
-        for each in overdue:
-            yield msgspec.json.encode(each)
-            left -= 1
-        if left:
-            raise ValueError(f"{count - left} notifications instead of {count}")
-
-    write_private_lines(path, lines())
+    _REQUESTS.write(path, RequestBegins(REQUEST_VERSION, as_of, count), overdue)
 
 
 def read_request(path: Path) -> ReplayRequest:
     """Raises ConfigError, saying which line is none or that some are missing."""
-    try:
-        first, *lines = path.read_bytes().splitlines() or [b""]
-    except OSError as error:
-        raise ConfigError(f"the request {path} cannot be read: {error.strerror}") from error
-    try:
-        begins = msgspec.json.decode(first, type=RequestBegins)
-        overdue = tuple(_DECODER.decode(line) for line in lines)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{path} is no request of tocsin pipeline replay: {error}") from error
-    if begins.replay != REQUEST_VERSION:
-        raise ConfigError(f"{path} is a request of version {begins.replay}; {REQUEST_VERSION} is known")
-    if len(overdue) != begins.entries:
-        raise ConfigError(f"{path} has {len(overdue)} notifications instead of {begins.entries}: was it cut?")
-    return ReplayRequest(begins.as_of, overdue)
-
-
-_DECODER: Final = msgspec.json.Decoder(Overdue)
+    begins, overdue = _REQUESTS.read(path)
+    return ReplayRequest(begins.as_of, tuple(overdue))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.doubles.agent_harness import INSTANT, RunningAgent
 from tests.doubles.fake_routers import FakeWorld, Fault, new_dh_key
 from tests.doubles.smp_harness import until
 from tests.unit.agent.test_workers import RecordingClock, activated, agent_in
-from tests.unit.stores.agent_samples import SMP
+from tests.unit.stores.agent_samples import OTHER_NTF, SMP
 from tocsin.agent.decisions.worker_answers import recreated
 from tocsin.agent.events import (
     NotificationsFailed,
@@ -37,6 +38,7 @@ from tocsin.protocol.messages import Command
 from tocsin.protocol.ntf.statuses import TokenState
 from tocsin.protocol.router_answers import Refused
 from tocsin.stores.agent_records import NextAction
+from tocsin.stores.agent_store import Completion
 
 A, P, K = PacketFate.ACCEPTED, PacketFate.PENDING, PacketFate.UNKNOWN_KEY
 T, Q, U = PacketFate.BAD_TOKEN, PacketFate.BAD_QUEUE, PacketFate.UNSUPPORTED
@@ -276,6 +278,48 @@ async def test_new_notifier_of_a_queue_ends_the_association_of_the_one_before(
         await alice.event(NotificationsRemoved)
         assert isinstance(world.commands[-1], DisableNotificationsProven)
         assert world.commands[-1].packet is not None
+
+
+@pytest.mark.parametrize("action", [NextAction.ASK_FATE, NextAction.SEND_PACKET])
+@pytest.mark.parametrize(
+    ("row_has", "notifier_has"),
+    [
+        ({"notifier_id": bytes(24)}, {}),
+        ({"token_id": bytes(24)}, {}),
+        ({"ntf_router": OTHER_NTF}, {}),
+        ({}, {"key": b"notifier key"}),
+        ({}, None),
+    ],
+    ids=["another notifier", "another token", "another NTF router", "notifier with a key", "no notifier"],
+)
+async def test_packet_of_another_token_or_notifier_is_not_asked_about_but_made_anew(
+    world: FakeWorld,
+    tmp_path: Path,
+    row_has: dict[str, Any],
+    notifier_has: dict[str, Any] | None,
+    action: NextAction,
+) -> None:
+    """The SMP router would answer for the packet that it has, and the row would be taken for one in order."""
+    async with alice_in(world, tmp_path) as alice:
+        [name] = await waiting_connection(alice)
+        await activated(world, alice)
+        await alice.event(NotificationsReady)
+        await alice.at_rest()
+        [row], [queue] = await alice.store.subscriptions(), await alice.store.primary_queues([name])
+        assert queue.notifier is not None
+        notifier = None if notifier_has is None else replace(queue.notifier, **notifier_has)
+        then = replace(row, action=action, due_at=START, **row_has)
+        changed = Completion(row, then, replace(queue, notifier=notifier))
+        assert await alice.store.complete([changed]) == [True]
+        alice.agent.supervisor.kick_smp(SMP)
+        await alice.at_rest()
+        assert tags(world.commands) == ["NSKEY", "NSKEY"]
+        [row], [queue] = await alice.store.subscriptions(), await alice.store.primary_queues([name])
+        token = await alice.agent.tokens.current()
+        assert queue.notifier is not None
+        assert row.notifier_id == queue.notifier.notifier_id == world.queues[queue.recipient_id]
+        assert (row.ntf_router, row.token_id) == (token.router, token.token_id)
+        alice.no_trouble()
 
 
 # Priorities

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from tocsin.crypto.boxes import BoxKey
 from tocsin.errors import ConfigError
+from tocsin.observability.private_files import make_private_once
 
 KEY_BYTES: Final = 32
 KEY_FILE: Final = "handover.key"
@@ -18,18 +17,7 @@ KEY_FILE: Final = "handover.key"
 def handover_key(folder: Path) -> BoxKey:
     """Made by whichever router is first; none sees half of one. Raises OSError or ConfigError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / KEY_FILE
-    if not path.exists():
-        descriptor, draft = tempfile.mkstemp(dir=folder, prefix=".new-")  # for its owner only
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(os.urandom(KEY_BYTES))
-                file.flush()
-                os.fsync(file.fileno())
-            with suppress(FileExistsError):
-                os.link(draft, path)
-        finally:
-            os.unlink(draft)
+    make_private_once(folder / KEY_FILE, os.urandom(KEY_BYTES))
     return read_handover_key(folder)
 
 

@@ -37,7 +37,16 @@ from tests.doubles.smp_harness import (
     until,
     x25519,
 )
-from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tests.unit.routers.smp.direct.direct_routers import (
+    DIRECT,
+    NOWHERE,
+    association,
+    both_routers,
+    direct_router,
+    router_away,
+    router_back,
+)
+from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.direct.queue_ids import ids_for
@@ -59,10 +68,6 @@ from tocsin.protocol.smp.responses import QueueCreated, QueueDeleted, Subscribed
 from tocsin.routers.smp import service
 from tocsin.routers.smp.operator import QueueOperator
 
-DIRECT = direct_settings()
-NOWHERE = RouterLocation(("127.0.0.1",), "1", bytes(32))
-"""Nobody listens there."""
-
 
 def service_of(router: SmpHarness, notifier_id: bytes) -> bytes | None:
     queue = router.store.queue_by_notifier(notifier_id)
@@ -75,12 +80,8 @@ def service_of(router: SmpHarness, notifier_id: bytes) -> bytes | None:
 
 
 async def test_an_accepted_queue_is_the_ntf_routers_and_notifies_it() -> None:
-    async with (
-        fake_ntf_forwardee(credentials=ntf_credentials()) as forwardee,
-        smp_router(direct=DIRECT) as router,
-    ):
+    async with both_routers(credentials=ntf_credentials()) as (forwardee, router, client):
         subscriber = await NtfIdentity().subscribed(router)
-        client = await connect_direct(router)
         queue, wish = await client.new_queue(), Wish(forwardee.location)
         notifier, fate = await wish.associate(client, queue)
         assert fate is PacketFate.ACCEPTED
@@ -98,12 +99,11 @@ async def test_what_waited_for_the_association_is_delivered_with_it(monkeypatch:
     """Not only with the next pass."""
     monkeypatch.setattr(service, "SLOW_PEERS_INTERVAL", 3600.0)
     ntf = NtfIdentity()
-    async with (
-        fake_ntf_forwardee(credentials=ntf.credentials) as forwardee,
-        smp_router(direct=direct_settings(answer_wait=0.0), notification_interval=0.0) as router,
-    ):
+    async with both_routers(
+        credentials=ntf.credentials, settings=direct_settings(answer_wait=0.0), notification_interval=0.0
+    ) as (forwardee, router, client):
         forwardee.gate = asyncio.Event()
-        subscriber, client = await ntf.subscribed(router), await connect_direct(router)
+        subscriber = await ntf.subscribed(router)
         queue = await client.new_queue()
         notifier, fate = await Wish(forwardee.location).associate(client, queue)
         assert fate is PacketFate.PENDING
@@ -116,11 +116,7 @@ async def test_what_waited_for_the_association_is_delivered_with_it(monkeypatch:
 async def test_it_need_not_have_registered_before() -> None:
     """What came meanwhile waits for it; and a service of before gets the queue too."""
     ntf = NtfIdentity()
-    async with (
-        fake_ntf_forwardee(credentials=ntf.credentials) as forwardee,
-        smp_router(direct=DIRECT) as router,
-    ):
-        client = await connect_direct(router)
+    async with both_routers(credentials=ntf.credentials) as (forwardee, router, client):
         queue, wish = await client.new_queue(), Wish(forwardee.location)
         notifier, _ = await wish.associate(client, queue)
         assert await client.send_message(queue, b"hello", notify=True) == OK
@@ -143,12 +139,8 @@ async def test_it_need_not_have_registered_before() -> None:
 
 async def test_a_subscribed_ntf_router_counts_a_queue_that_came_later() -> None:
     ntf = NtfIdentity()
-    async with (
-        fake_ntf_forwardee(credentials=ntf.credentials) as forwardee,
-        smp_router(direct=DIRECT) as router,
-    ):
+    async with both_routers(credentials=ntf.credentials) as (forwardee, router, client):
         await ntf.subscribed(router)
-        client = await connect_direct(router)
         await Wish(forwardee.location).associate(client, await client.new_queue())
         [peer] = [each for each in router.running.router.peers if each.ntf_router_id is not None]
         assert peer.service_queues is not None
@@ -156,8 +148,7 @@ async def test_a_subscribed_ntf_router_counts_a_queue_that_came_later() -> None:
 
 
 async def test_nobody_can_subscribe_to_its_notifier() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
         queue = await client.new_queue()
         notifier, _ = await Wish(NOWHERE).associate(client, queue)
         stranger = await router.connect()
@@ -172,8 +163,7 @@ async def test_nobody_can_subscribe_to_its_notifier() -> None:
     [PacketFate.UNKNOWN_KEY, PacketFate.BAD_TOKEN, PacketFate.BAD_QUEUE, PacketFate.UNSUPPORTED],
 )
 async def test_a_refused_packet_is_dropped_and_its_fate_remembered(fate: PacketFate) -> None:
-    async with fake_ntf_forwardee(fate) as forwardee, smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with both_routers(fate) as (forwardee, router, client):
         queue, wish = await client.new_queue(), Wish(forwardee.location)
         assert (await wish.associate(client, queue))[1] is fate
         assert await fate_of(client, queue) is fate
@@ -188,8 +178,7 @@ async def test_a_refused_packet_is_dropped_and_its_fate_remembered(fate: PacketF
 
 
 async def test_an_ntf_router_without_direct_notifications_is_told_as_such() -> None:
-    async with fake_ntf_forwardee(direct=False) as forwardee, smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with both_routers(direct=False) as (forwardee, _, client):
         queue = await client.new_queue()
         assert (await Wish(forwardee.location).associate(client, queue))[1] is PacketFate.UNSUPPORTED
         assert await fate_of(client, queue) is PacketFate.UNSUPPORTED
@@ -197,19 +186,15 @@ async def test_an_ntf_router_without_direct_notifications_is_told_as_such() -> N
 
 
 async def test_a_packet_to_a_router_that_is_away_is_pending_and_sent_when_it_is_back() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        async with fake_ntf_forwardee(credentials=ntf_credentials()) as gone:
-            location = gone.location
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
+        location = await router_away()
         queue, wish = await client.new_queue(), Wish(location)
         notifier, fate = await wish.associate(client, queue)
         assert fate is PacketFate.PENDING
         assert await fate_of(client, queue) is PacketFate.PENDING
         assert await client.send_message(queue, b"hello", notify=True) == OK
         subscriber = await NtfIdentity().subscribed(router)
-        async with fake_ntf_forwardee(
-            credentials=ntf_credentials(), port=location.port_number(Scheme.NTF)
-        ) as back:
+        async with router_back(location) as back:
             await until(lambda: router.store.direct.packets() == [])
             assert back.packets == [wish.packet]
         assert await fate_of(client, queue) is PacketFate.ACCEPTED
@@ -217,24 +202,19 @@ async def test_a_packet_to_a_router_that_is_away_is_pending_and_sent_when_it_is_
 
 
 async def test_a_client_does_not_wait_for_long() -> None:
-    async with (
-        fake_ntf_forwardee(Trouble.SILENCE) as forwardee,
-        smp_router(direct=direct_settings(answer_wait=0.01, response_timeout=60.0)) as router,
-    ):
-        client = await connect_direct(router)
+    async with both_routers(
+        Trouble.SILENCE, settings=direct_settings(answer_wait=0.01, response_timeout=60.0)
+    ) as (forwardee, _, client):
         queue = await client.new_queue()
         assert (await Wish(forwardee.location).associate(client, queue))[1] is PacketFate.PENDING
         assert await fate_of(client, queue) is PacketFate.PENDING
 
 
 async def test_other_commands_of_the_connection_are_answered_meanwhile() -> None:
-    async with fake_ntf_forwardee() as forwardee, smp_router(direct=DIRECT) as router:
+    async with both_routers() as (forwardee, _, client):
         forwardee.gate = asyncio.Event()
-        client = await connect_direct(router)
         queue, wish = await client.new_queue(), Wish(forwardee.location)
-        await client.send(
-            Asked(AssociateQueue(wish.subscription), queue.recipient_id, queue.key, wish.corr_id)
-        )
+        await client.send(association(wish, queue))
         assert await client.send_message(queue, b"hello") == OK
         await client.receive(queue, b"hello")
         forwardee.gate.set()
@@ -246,8 +226,7 @@ async def test_other_commands_of_the_connection_are_answered_meanwhile() -> None
 @pytest.mark.parametrize("taken", [False, True])
 async def test_an_id_that_does_not_follow_from_the_correlation_id_is_refused(taken: bool) -> None:
     """Whether it exists or not cannot be told."""
-    async with smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
         queue, other = await client.new_queue(), await client.new_queue()
         known = await client.enable_notifications(other)
         wish = Wish(NOWHERE)
@@ -262,8 +241,7 @@ async def test_an_id_that_does_not_follow_from_the_correlation_id_is_refused(tak
 
 
 async def test_a_taken_id_is_refused() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with direct_router() as (_, client):
         queue, other, wish = await client.new_queue(), await client.new_queue(), Wish(NOWHERE)
         await wish.associate(client, queue)
         assert await wish.ask(client, other) == AUTH
@@ -271,8 +249,7 @@ async def test_a_taken_id_is_refused() -> None:
 
 
 async def test_only_the_recipient_may_associate() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
         queue, wish = await client.new_queue(), Wish(NOWHERE)
         assert await wish.ask(client, replace(queue, key=ed25519())) == AUTH
         unknown = replace(queue, created=replace(queue.created, recipient_id=os.urandom(24)))
@@ -283,8 +260,8 @@ async def test_only_the_recipient_may_associate() -> None:
 
 
 async def test_a_notifier_of_before_is_replaced_and_its_subscriber_told() -> None:
-    async with fake_ntf_forwardee() as forwardee, smp_router(direct=DIRECT) as router:
-        client, subscriber = await connect_direct(router), await router.connect()
+    async with both_routers() as (forwardee, router, client):
+        subscriber = await router.connect()
         queue = await client.new_queue()
         former = await client.enable_notifications(queue)
         assert await subscriber.subscribe_notifier(former) == Subscribed()
@@ -298,10 +275,9 @@ async def test_the_packet_that_ends_the_former_association_goes_to_its_ntf_route
     async with (
         fake_ntf_forwardee(credentials=ntf_credentials()) as old,
         fake_ntf_forwardee() as new,
-        smp_router(direct=DIRECT) as router,
+        direct_router() as (router, client),
     ):
         subscriber = await NtfIdentity(port=old.location.port).subscribed(router)
-        client = await connect_direct(router)
         queue, first, second = await client.new_queue(), Wish(old.location), Wish(new.location)
         await first.associate(client, queue)
         replaced = some_packet()
@@ -313,8 +289,7 @@ async def test_the_packet_that_ends_the_former_association_goes_to_its_ntf_route
 
 
 async def test_nkey_replaces_a_direct_notifier_and_its_packet_goes_with_it() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
         queue = await client.new_queue()
         await Wish(NOWHERE, MinimumPriority.OFF).associate(client, queue)
         assert router.store.direct.packet_count() == 1
@@ -329,11 +304,10 @@ async def test_nkey_replaces_a_direct_notifier_and_its_packet_goes_with_it() -> 
 
 async def test_commands_of_a_block_are_executed_in_their_order() -> None:
     """The notifier that NSKEY makes is gone after the NDEL behind it."""
-    async with smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
         queue, wish = await client.new_queue(), Wish(NOWHERE)
         await client.send(
-            Asked(AssociateQueue(wish.subscription), queue.recipient_id, queue.key, wish.corr_id),
+            association(wish, queue),
             Asked(DisableNotificationsProven(), queue.recipient_id, queue.key),
         )
         answers = [each.response for _ in range(2) for each in await client.block()]
@@ -345,12 +319,8 @@ async def test_commands_of_a_block_are_executed_in_their_order() -> None:
 
 async def test_an_identity_known_in_another_role_cannot_get_queues() -> None:
     ntf = NtfIdentity()
-    async with (
-        fake_ntf_forwardee(credentials=ntf.credentials) as forwardee,
-        smp_router(direct=DIRECT) as router,
-    ):
+    async with both_routers(credentials=ntf.credentials) as (forwardee, router, client):
         await router.connect(service=(ntf.credentials, ServiceRole.MESSAGING))
-        client = await connect_direct(router)
         queue, wish = await client.new_queue(), Wish(forwardee.location)
         assert (await wish.associate(client, queue))[1] is PacketFate.UNSUPPORTED
         assert service_of(router, wish.notifier_id) is None
@@ -359,8 +329,7 @@ async def test_an_identity_known_in_another_role_cannot_get_queues() -> None:
 async def test_only_listed_ntf_routers_get_packets() -> None:
     async with fake_ntf_forwardee() as listed, fake_ntf_forwardee() as other:
         settings = direct_settings(ntf_routers=(str(RouterAddress(Scheme.NTF, listed.location)),))
-        async with smp_router(direct=settings) as router:
-            client = await connect_direct(router)
+        async with direct_router(settings) as (_, client):
             queue = await client.new_queue()
             assert (await Wish(other.location).associate(client, queue))[1] is PacketFate.UNSUPPORTED
             assert await fate_of(client, queue) is PacketFate.UNSUPPORTED
@@ -398,12 +367,9 @@ async def created(client: SmpTestClient, wish: Wish, **options: object) -> tuple
 async def test_a_queue_can_be_made_with_its_notifier() -> None:
     """With ids of the correlation id, and without waiting for the NTF router."""
     ntf = NtfIdentity()
-    async with (
-        fake_ntf_forwardee(credentials=ntf.credentials) as forwardee,
-        smp_router(direct=DIRECT) as router,
-    ):
+    async with both_routers(credentials=ntf.credentials) as (forwardee, router, client):
         forwardee.gate = asyncio.Event()
-        subscriber, client = await ntf.subscribed(router), await connect_direct(router)
+        subscriber = await ntf.subscribed(router)
         wish = Wish(forwardee.location, MinimumPriority.PRIORITY)
         queue, answer = await created(client, wish)
         assert isinstance(answer, QueueCreated)
@@ -423,8 +389,8 @@ async def test_a_queue_can_be_made_with_its_notifier() -> None:
 
 
 async def test_a_queue_with_a_link_has_the_same_ids() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        client, wish = await connect_direct(router), Wish(NOWHERE)
+    async with direct_router() as (_, client):
+        wish = Wish(NOWHERE)
         link = LinkRequest(None, ids_for(wish.corr_id).sender_id, LinkData(b"fixed", b"user"))
         queue, answer = await created(client, wish, link=link)
         assert isinstance(answer, QueueCreated)
@@ -432,8 +398,8 @@ async def test_a_queue_with_a_link_has_the_same_ids() -> None:
 
 
 async def test_a_queue_with_ids_that_do_not_follow_is_refused() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        client, wish, key = await connect_direct(router), Wish(NOWHERE), ed25519()
+    async with direct_router() as (router, client):
+        wish, key = Wish(NOWHERE), ed25519()
         assert await client.ask(creation(wish, key), key=key, corr_id=os.urandom(24)) == PROHIBITED
         link = LinkRequest(None, os.urandom(24), LinkData(b"fixed", b"user"))
         assert (await created(client, wish, link=link))[1] == PROHIBITED
@@ -442,8 +408,8 @@ async def test_a_queue_with_ids_that_do_not_follow_is_refused() -> None:
 
 
 async def test_the_same_queue_twice_is_refused() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        client, wish = await connect_direct(router), Wish(NOWHERE)
+    async with direct_router() as (router, client):
+        wish = Wish(NOWHERE)
         assert isinstance((await created(client, wish))[1], QueueCreated)
         assert (await created(client, wish))[1] == AUTH
         assert router.store.queue_count() == 1
@@ -466,8 +432,7 @@ async def test_a_new_with_a_subscription_is_bad_syntax_in_a_session_that_is_not_
 async def test_npkt_is_for_notifiers_of_direct_notifications() -> None:
     """Also if an NTF router is associated with one of another kind."""
     ntf = NtfIdentity()
-    async with smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
         queue = await client.new_queue()
         assert await send_again(client, queue) == PROHIBITED
         assert await send_again(client, queue, some_packet()) == PROHIBITED
@@ -480,24 +445,19 @@ async def test_npkt_is_for_notifiers_of_direct_notifications() -> None:
 
 
 async def test_another_packet_takes_the_place_of_one_that_waits() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        async with fake_ntf_forwardee(credentials=ntf_credentials()) as gone:
-            location = gone.location
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
+        location = await router_away()
         queue, again = await client.new_queue(), some_packet()
         assert (await Wish(location).associate(client, queue))[1] is PacketFate.PENDING
         assert await fate_of(client, queue, again) is PacketFate.PENDING
         assert [each.packet for each in router.store.direct.packets()] == [again]
-        async with fake_ntf_forwardee(
-            credentials=ntf_credentials(), port=location.port_number(Scheme.NTF)
-        ) as back:
+        async with router_back(location) as back:
             await until(lambda: router.store.direct.packets() == [])
             assert back.packets == [again]
 
 
 async def test_another_packet_for_an_associated_queue_leaves_it_associated() -> None:
-    async with fake_ntf_forwardee() as forwardee, smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with both_routers() as (forwardee, router, client):
         queue, wish = await client.new_queue(), Wish(forwardee.location)
         await wish.associate(client, queue)
         assert await fate_of(client, queue, some_packet()) is PacketFate.ACCEPTED
@@ -515,8 +475,7 @@ async def test_another_packet_for_an_associated_queue_leaves_it_associated() -> 
 async def test_a_deletion_packet_is_forwarded_although_the_queue_is_gone(
     command: type[DisableNotificationsProven | DeleteQueueProven],
 ) -> None:
-    async with smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
         queue, proof = await client.new_queue(), some_packet()
         async with fake_ntf_forwardee(credentials=ntf_credentials()) as forwardee:
             wish = Wish(forwardee.location)
@@ -526,34 +485,28 @@ async def test_a_deletion_packet_is_forwarded_although_the_queue_is_gone(
         assert (command is DeleteQueueProven) == (router.store.queue_count() == 0)
         counters = router.running.state.counters
         await until(lambda: counters.packet_attempts_failed > 0)
-        port = forwardee.location.port_number(Scheme.NTF)
-        async with fake_ntf_forwardee(PacketFate.BAD_QUEUE, credentials=ntf_credentials(), port=port) as back:
+        async with router_back(forwardee.location, PacketFate.BAD_QUEUE) as back:
             await until(lambda: router.store.direct.packets() == [])
             assert back.packets == [proof]
 
 
 async def test_the_association_that_waits_is_not_sent_after_the_deletion() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        async with fake_ntf_forwardee(credentials=ntf_credentials()) as gone:
-            location = gone.location
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
+        location = await router_away()
         queue, proof = await client.new_queue(), some_packet()
         assert (await Wish(location).associate(client, queue))[1] is PacketFate.PENDING
         assert await client.ask(DeleteQueueProven(proof), queue.recipient_id, queue.key) == OK
-        port = location.port_number(Scheme.NTF)
-        async with fake_ntf_forwardee(credentials=ntf_credentials(), port=port) as back:
+        async with router_back(location) as back:
             await until(lambda: router.store.direct.packets() == [])
             assert back.packets == [proof]
 
 
 async def test_an_answer_for_a_queue_that_was_deleted_meanwhile_changes_nothing() -> None:
-    async with fake_ntf_forwardee() as forwardee, smp_router(direct=DIRECT) as router:
+    async with both_routers() as (forwardee, router, client):
         forwardee.gate = asyncio.Event()
-        client, other = await connect_direct(router), await connect_direct(router)
+        other = await connect_direct(router)
         queue, wish = await client.new_queue(), Wish(forwardee.location)
-        await client.send(
-            Asked(AssociateQueue(wish.subscription), queue.recipient_id, queue.key, wish.corr_id)
-        )
+        await client.send(association(wish, queue))
         await until(lambda: len(forwardee.packets) == 1)
         assert await other.ask(DeleteQueueProven(), queue.recipient_id, queue.key) == OK
         forwardee.gate.set()
@@ -563,8 +516,7 @@ async def test_an_answer_for_a_queue_that_was_deleted_meanwhile_changes_nothing(
 
 
 async def test_a_deletion_packet_without_a_known_ntf_router_is_ignored() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
         queue = await client.new_queue()
         await client.enable_notifications(queue)
         command = DisableNotificationsProven(some_packet())
@@ -575,8 +527,7 @@ async def test_a_deletion_packet_without_a_known_ntf_router_is_ignored() -> None
 
 
 async def test_deletion_without_a_packet_is_as_ever() -> None:
-    async with fake_ntf_forwardee() as forwardee, smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with both_routers() as (forwardee, router, client):
         queue = await client.new_queue()
         await Wish(forwardee.location).associate(client, queue)
         assert await client.ask(DisableNotifications(), queue.recipient_id, queue.key) == OK
@@ -600,8 +551,7 @@ async def test_deletion_without_a_packet_is_as_ever() -> None:
 async def test_only_messages_of_the_minimum_priority_notify(
     minimum: MinimumPriority, notifying: list[int]
 ) -> None:
-    async with smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
         queue = await client.new_queue(subscription=SubscriptionMode.CREATE_ONLY)
         notifier = await client.enable_notifications(queue)
         assert await client.ask(SetMinimumPriority(minimum), queue.recipient_id, queue.key) == OK
@@ -614,8 +564,7 @@ async def test_only_messages_of_the_minimum_priority_notify(
 
 
 async def test_a_minimum_can_be_changed_and_needs_a_notifier() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
         queue = await client.new_queue()
         mute, unmute = SetMinimumPriority(MinimumPriority.OFF), SetMinimumPriority(MinimumPriority.ALL)
         assert await client.ask(mute, queue.recipient_id, queue.key) == PROHIBITED
@@ -628,8 +577,7 @@ async def test_a_minimum_can_be_changed_and_needs_a_notifier() -> None:
 
 
 async def test_nskey_brings_its_own_minimum() -> None:
-    async with smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with direct_router() as (router, client):
         queue = await client.new_queue()
         for minimum in (MinimumPriority.HIGH, MinimumPriority.ALL, MinimumPriority.PRIORITY):
             wish = Wish(NOWHERE, minimum)
@@ -644,8 +592,7 @@ async def test_nskey_brings_its_own_minimum() -> None:
 async def test_too_many_packets_are_refused_and_change_nothing() -> None:
     settings = direct_settings(max_packets=3, max_packets_per_router=2)
     elsewhere = replace(NOWHERE, port="2")
-    async with smp_router(direct=settings) as router:
-        client = await connect_direct(router)
+    async with direct_router(settings) as (router, client):
         queues = [await client.new_queue() for _ in range(5)]
         for queue in queues[:2]:
             assert (await Wish(NOWHERE).associate(client, queue))[1] is PacketFate.PENDING
@@ -661,11 +608,7 @@ async def test_too_many_packets_are_refused_and_change_nothing() -> None:
 
 
 async def test_a_queue_is_deleted_also_if_there_is_no_room_for_the_packet() -> None:
-    async with (
-        fake_ntf_forwardee() as forwardee,
-        smp_router(direct=direct_settings(max_packets=1)) as router,
-    ):
-        client = await connect_direct(router)
+    async with both_routers(settings=direct_settings(max_packets=1)) as (forwardee, router, client):
         queue = await client.new_queue()
         assert (await Wish(forwardee.location).associate(client, queue))[1] is PacketFate.ACCEPTED
         assert (await Wish(NOWHERE).associate(client, await client.new_queue()))[1] is PacketFate.PENDING

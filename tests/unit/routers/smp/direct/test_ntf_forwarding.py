@@ -27,26 +27,31 @@ from tests.doubles.smp_harness import (
     AUTH,
     OK,
     PROHIBITED,
-    Asked,
     HeldClock,
     SmpTestClient,
     smp_router,
     until,
 )
+from tests.unit.routers.smp.direct.direct_routers import (
+    DIRECT,
+    NOWHERE,
+    association,
+    both_routers,
+    direct_router,
+    router_away,
+    router_back,
+)
 from tocsin.cli.smp_service import opened_store
 from tocsin.config.smp_settings import SmpSettings
-from tocsin.protocol.addresses import RouterLocation, Scheme
+from tocsin.protocol.addresses import Scheme
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.protocol.direct.smp_commands import AssociateQueue, DeleteQueueProven, SetMinimumPriority
+from tocsin.protocol.direct.smp_commands import DeleteQueueProven, SetMinimumPriority
 from tocsin.protocol.direct.smp_responses import NtfRouterSubscribed
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.notifier_commands import SubscribeServiceNotifications
 from tocsin.protocol.smp.responses import ServiceSubscribed
 from tocsin.routers.smp.direct import packet_line, packet_outbox
-
-DIRECT = direct_settings()
-NOWHERE = RouterLocation(("127.0.0.1",), "1", bytes(32))
 
 
 async def associated(client: SmpTestClient, *wishes: Wish) -> list[PacketFate]:
@@ -57,9 +62,8 @@ async def associated(client: SmpTestClient, *wishes: Wish) -> list[PacketFate]:
 @pytest.mark.parametrize("trouble", Trouble)
 async def test_a_packet_without_an_answer_is_sent_again(trouble: Trouble) -> None:
     settings = direct_settings(response_timeout=0.5 if trouble is Trouble.SILENCE else 10.0)
-    async with fake_ntf_forwardee() as forwardee, smp_router(direct=settings) as router:
+    async with both_routers(settings=settings) as (forwardee, router, client):
         forwardee.script.extend([trouble, trouble])
-        client = await connect_direct(router)
         queue, wish = await client.new_queue(), Wish(forwardee.location)
         assert (await wish.associate(client, queue))[1] is PacketFate.PENDING
         await until(lambda: router.store.direct.packet_count() == 0)
@@ -70,17 +74,15 @@ async def test_a_packet_without_an_answer_is_sent_again(trouble: Trouble) -> Non
 
 
 async def test_an_answer_that_is_pending_is_none() -> None:
-    async with fake_ntf_forwardee() as forwardee, smp_router(direct=DIRECT) as router:
+    async with both_routers() as (forwardee, router, client):
         forwardee.script.append(PacketFate.PENDING)
-        client = await connect_direct(router)
         assert await associated(client, Wish(forwardee.location)) == [PacketFate.PENDING]
         await until(lambda: router.store.direct.packet_count() == 0)
         assert len(forwardee.packets) == 2
 
 
 async def test_another_identity_gets_no_packet() -> None:
-    async with fake_ntf_forwardee() as forwardee, smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with both_routers() as (forwardee, router, client):
         wanted = replace(forwardee.location, key_hash=make_credentials().fingerprint)
         assert await associated(client, Wish(wanted)) == [PacketFate.PENDING]
         assert forwardee.packets == []
@@ -89,17 +91,15 @@ async def test_another_identity_gets_no_packet() -> None:
 
 async def test_private_addresses_are_not_tried_unless_allowed() -> None:
     settings = direct_settings(public_ntf_routers_only=True)
-    async with fake_ntf_forwardee() as forwardee, smp_router(direct=settings) as router:
-        client = await connect_direct(router)
+    async with both_routers(settings=settings) as (forwardee, _, client):
         assert await associated(client, Wish(forwardee.location)) == [PacketFate.PENDING]
         assert forwardee.connections == 0
 
 
 async def test_a_packet_that_fails_does_not_hold_up_others() -> None:
     settings = direct_settings(retry_initial=3600.0, retry_maximum=3600.0)
-    async with fake_ntf_forwardee() as forwardee, smp_router(direct=settings) as router:
+    async with both_routers(settings=settings) as (forwardee, router, client):
         forwardee.script.append(Trouble.FAILURE)
-        client = await connect_direct(router)
         fates = await associated(client, *(Wish(forwardee.location) for _ in range(3)))
         assert fates == [PacketFate.PENDING, PacketFate.ACCEPTED, PacketFate.ACCEPTED]
         assert router.store.direct.packet_count() == 1
@@ -113,9 +113,8 @@ async def test_a_dead_router_holds_up_no_other() -> None:
     async with (
         fake_ntf_forwardee(Trouble.SILENCE) as dead,
         fake_ntf_forwardee() as alive,
-        smp_router(direct=settings) as router,
+        direct_router(settings) as (_, client),
     ):
-        client = await connect_direct(router)
         fates = await associated(
             client, Wish(dead.location), Wish(alive.location), Wish(dead.location), Wish(alive.location)
         )
@@ -124,12 +123,8 @@ async def test_a_dead_router_holds_up_no_other() -> None:
 
 
 async def test_many_packets_share_a_connection_and_few_are_under_way_at_a_time() -> None:
-    async with (
-        fake_ntf_forwardee() as forwardee,
-        smp_router(direct=direct_settings(answer_wait=0.0)) as router,
-    ):
+    async with both_routers(settings=direct_settings(answer_wait=0.0)) as (forwardee, router, client):
         forwardee.gate = asyncio.Event()
-        client = await connect_direct(router)
         count = 3 * packet_line.UNDER_WAY
         await associated(client, *(Wish(forwardee.location) for _ in range(count)))
         await until(lambda: len(forwardee.packets) == packet_line.UNDER_WAY)
@@ -142,8 +137,7 @@ async def test_many_packets_share_a_connection_and_few_are_under_way_at_a_time()
 
 
 async def test_an_unused_connection_is_closed_and_another_made_when_needed() -> None:
-    async with fake_ntf_forwardee() as forwardee, smp_router(direct=direct_settings(idle=0.05)) as router:
-        client = await connect_direct(router)
+    async with both_routers(settings=direct_settings(idle=0.05)) as (forwardee, router, client):
         for connections in (1, 2):
             assert await associated(client, Wish(forwardee.location)) == [PacketFate.ACCEPTED]
             assert forwardee.connections == connections
@@ -152,8 +146,8 @@ async def test_an_unused_connection_is_closed_and_another_made_when_needed() -> 
 
 
 async def test_an_unused_connection_that_was_lost_is_no_failure() -> None:
-    async with smp_router(direct=direct_settings(retry_initial=3600.0, retry_maximum=3600.0)) as router:
-        client, port = await connect_direct(router), 0
+    async with direct_router(direct_settings(retry_initial=3600.0, retry_maximum=3600.0)) as (router, client):
+        port = 0
         for _ in range(2):
             async with fake_ntf_forwardee(credentials=ntf_credentials(), port=port) as forwardee:
                 assert await associated(client, Wish(forwardee.location)) == [PacketFate.ACCEPTED]
@@ -165,9 +159,8 @@ async def test_an_unused_connection_makes_room_for_another_router() -> None:
     async with (
         fake_ntf_forwardee() as one,
         fake_ntf_forwardee() as other,
-        smp_router(direct=direct_settings(max_ntf_routers=1)) as router,
+        direct_router(direct_settings(max_ntf_routers=1)) as (_, client),
     ):
-        client = await connect_direct(router)
         assert await associated(client, Wish(one.location), Wish(other.location)) == [PacketFate.ACCEPTED] * 2
         await until(lambda: one.open == 0)
         assert other.open == 1
@@ -177,17 +170,11 @@ async def test_each_router_that_needs_room_gets_that_of_another() -> None:
     async with AsyncExitStack() as stack:
         routers = [await stack.enter_async_context(fake_ntf_forwardee()) for _ in range(4)]
         settings = direct_settings(max_ntf_routers=2, answer_wait=0.0)
-        router = await stack.enter_async_context(smp_router(direct=settings))
-        client = await connect_direct(router)
+        router, client = await stack.enter_async_context(direct_router(settings))
         for pair in (routers[:2], routers[2:]):
             queues = [await client.new_queue() for _ in pair]
             wishes = [Wish(each.location) for each in pair]
-            await client.send(
-                *(
-                    Asked(AssociateQueue(wish.subscription), queue.recipient_id, queue.key, wish.corr_id)
-                    for wish, queue in zip(wishes, queues, strict=True)
-                )
-            )
+            await client.send(*(association(wish, queue) for wish, queue in zip(wishes, queues, strict=True)))
             for _ in pair:
                 await client.block()
             await until(lambda: router.store.direct.packet_count() == 0)
@@ -198,12 +185,12 @@ async def test_without_room_a_packet_waits_for_a_connection_in_use() -> None:
     async with (
         fake_ntf_forwardee() as busy,
         fake_ntf_forwardee() as other,
-        smp_router(
-            direct=direct_settings(max_ntf_routers=1, answer_wait=0.0, response_timeout=60.0)
-        ) as router,
+        direct_router(direct_settings(max_ntf_routers=1, answer_wait=0.0, response_timeout=60.0)) as (
+            router,
+            client,
+        ),
     ):
         busy.gate = asyncio.Event()
-        client = await connect_direct(router)
         await associated(client, Wish(busy.location))
         await until(lambda: len(busy.packets) == 1)
         await associated(client, Wish(other.location))
@@ -215,8 +202,7 @@ async def test_without_room_a_packet_waits_for_a_connection_in_use() -> None:
 
 async def test_old_packets_are_dropped() -> None:
     clock = HeldClock()
-    async with smp_router(direct=direct_settings(keep_packets=100.0), clock=clock) as router:
-        client = await connect_direct(router)
+    async with direct_router(direct_settings(keep_packets=100.0), clock=clock) as (router, client):
         queue, wish = await client.new_queue(), Wish(NOWHERE)
         await wish.associate(client, queue)
         clock.time += 100
@@ -231,8 +217,7 @@ async def test_old_packets_are_dropped() -> None:
 
 async def test_remembered_refusals_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packet_outbox, "REMEMBERED_REFUSALS", 2)
-    async with fake_ntf_forwardee(PacketFate.BAD_TOKEN) as forwardee, smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with both_routers(PacketFate.BAD_TOKEN) as (forwardee, _, client):
         queues = [await client.new_queue() for _ in range(3)]
         for queue in queues:
             await Wish(forwardee.location).associate(client, queue)
@@ -243,9 +228,9 @@ async def test_remembered_refusals_are_bounded(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_client_that_goes_away_does_not_take_its_packet_along() -> None:
-    async with fake_ntf_forwardee() as forwardee, smp_router(direct=DIRECT) as router:
+    async with both_routers() as (forwardee, router, client):
         forwardee.gate = asyncio.Event()
-        client, other = await connect_direct(router), await connect_direct(router)
+        other = await connect_direct(router)
         queue, wish = await client.new_queue(), Wish(forwardee.location)
         asking = asyncio.create_task(wish.ask(client, queue))
         await until(lambda: len(forwardee.packets) == 1)
@@ -259,8 +244,7 @@ async def test_a_client_that_goes_away_does_not_take_its_packet_along() -> None:
 
 async def test_logs_tell_nothing_but_the_ntf_routers_host(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with fake_ntf_forwardee(Trouble.CLOSED) as forwardee, smp_router(direct=DIRECT) as router:
-        client = await connect_direct(router)
+    async with both_routers(Trouble.CLOSED) as (forwardee, router, client):
         queue, wish = await client.new_queue(), Wish(forwardee.location)
         await wish.associate(client, queue)
         await until(lambda: router.running.state.counters.packet_attempts_failed > 1)
@@ -320,8 +304,7 @@ async def test_a_restart_loses_nothing(stored_in: SmpSettings) -> None:
         assert await send_with_priority(client, kept, 1) == OK
         await subscriber.notification(notifier)
         await subscriber.nothing()
-        port = away.port_number(Scheme.NTF)
-        async with fake_ntf_forwardee(credentials=away_credentials, port=port) as back:
+        async with router_back(away, credentials=away_credentials) as back:
             await until(lambda: store.direct.packet_count() == 0)
             assert sorted(back.packets) == sorted([wish.packet, proof])
         assert await fate_of(client, waiting) is PacketFate.ACCEPTED
@@ -348,12 +331,10 @@ async def test_a_replaced_key_stays_replaced_after_a_restart(stored_in: SmpSetti
 
 async def test_packets_wait_while_direct_notifications_are_off(tmp_path: Path) -> None:
     settings = SmpSettings(store=tmp_path)
-    async with fake_ntf_forwardee(credentials=ntf_credentials()) as gone:
-        location = gone.location
+    location = await router_away()
     async with opened_store(settings) as (store, _), smp_router(store, direct=DIRECT) as router:
         await associated(await connect_direct(router), Wish(location))
-    port = location.port_number(Scheme.NTF)
-    async with fake_ntf_forwardee(credentials=ntf_credentials(), port=port) as forwardee:
+    async with router_back(location) as forwardee:
         async with opened_store(settings) as (store, _), smp_router(store) as router:
             await (await router.connect()).new_queue()
             assert store.direct.packet_count() == 1

@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from tocsin.cli.fanout_parts import CampaignParts, CampaignToken
 from tocsin.routers.ntf.handover_key import read_handover_key
-from tocsin.stores.postgres.ntf_pools import BACKGROUND_TIMEOUT, NtfPool
+
+if TYPE_CHECKING:
+    from tocsin.stores.postgres.ntf_pools import NtfPool
 
 PAGE: Final = 10_000
 PREFIXES: Final = 1 << 16
@@ -47,7 +49,7 @@ class TokenSource(msgspec.Struct, frozen=True, array_like=True):
 
     async def counts(self) -> dict[str, int]:
         """By provider. Raises StoreError."""
-        pool = await NtfPool.open(self.url, self.schema, 1, BACKGROUND_TIMEOUT)
+        pool = await self._pool()
         try:
             return {row[0]: row[1] for row in await pool.fetch(_COUNT, list(self.providers), self.due_at)}
         finally:
@@ -56,7 +58,7 @@ class TokenSource(msgspec.Struct, frozen=True, array_like=True):
     async def pages(self, shard: int, shards: int) -> AsyncIterator[Sequence[CampaignToken]]:
         """The shard's share, by id. Raises StoreError."""
         low, high = _bound(shard, shards), _bound(shard + 1, shards) if shard + 1 < shards else None
-        pool = await NtfPool.open(self.url, self.schema, 1, BACKGROUND_TIMEOUT)
+        pool = await self._pool()
         try:
             after = b""
             while rows := await pool.fetch(_PAGE, list(self.providers), self.due_at, low, high, after, PAGE):
@@ -64,6 +66,11 @@ class TokenSource(msgspec.Struct, frozen=True, array_like=True):
                 after = rows[-1]["token_id"]
         finally:
             await pool.close()
+
+    async def _pool(self) -> NtfPool:
+        from tocsin.stores.postgres.ntf_pools import BACKGROUND_TIMEOUT, NtfPool  # needs asyncpg
+
+        return await NtfPool.open(self.url, self.schema, 1, BACKGROUND_TIMEOUT)
 
 
 def _bound(shard: int, shards: int) -> bytes:

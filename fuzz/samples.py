@@ -6,6 +6,7 @@ from typing import Final
 
 from fuzz import fixed_parties as fixed
 from tocsin.crypto.signed_keys import SignedKey
+from tocsin.crypto.web_push import WebPushSecret
 from tocsin.protocol import error_codes as errors
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.agent import agent_messages
@@ -24,6 +25,7 @@ from tocsin.protocol.ntf import statuses, subscription_commands, token_commands
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.ntf.pushes import CheckMessagesPush, PushedNotification, seal_code, seal_notifications
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.smp import (
@@ -78,6 +80,10 @@ NOTIFIER_QUEUES: Final = tuple(
     subscription_commands.NotifierQueue(location.with_legacy_onion(), ID) for location in LOCATIONS
 )
 TOKEN: Final = DeviceToken(PushProvider.APNS_TEST, b"0123456789abcdef")
+WEB_PUSH_TOKEN: Final = DeviceToken(
+    PushProvider.WEBPUSH,
+    WebPushAddress.from_url("https://[2001:db8::1]:8443/up?a", WebPushSecret(b"\x07" * 48).receiver).token(),
+)
 
 NTF_KEY_OFFER: Final = NtfKeyOffer(_DH, 1_900_000_000)
 STATEMENTS: Final = tuple(
@@ -176,6 +182,7 @@ NTF_COMMANDS: Final[tuple[Command, ...]] = (
     token_commands.VerifyToken(b"code"),
     token_commands.CheckToken(),
     token_commands.ReplaceToken(TOKEN),
+    token_commands.ReplaceToken(WEB_PUSH_TOKEN),
     token_commands.DeleteToken(),
     token_commands.SetPeriodicPush(20),
     *(

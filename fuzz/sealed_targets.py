@@ -13,9 +13,11 @@ from fuzz.fixed_parties import BOX_KEY, NONCE
 from tocsin.crypto.block_chains import BlockChain
 from tocsin.crypto.boxes import BoxKey, box_key, seal
 from tocsin.crypto.keys import Ed25519PrivateKey, X25519PrivateKey
+from tocsin.crypto.web_push import MAX_PADDED_BYTES, WebPushSecret, seal_web_push
 from tocsin.errors import BadBox, DecodeError, LocalProtocolError
 from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
 from tocsin.protocol.direct.packets import PADDED_BYTES, open_packet, packet_nonce, seal_packet
+from tocsin.protocol.ntf.web_push_contents import parse_web_push_content, web_push_content
 from tocsin.protocol.smp.delivered_messages import (
     NotificationMeta,
     decode_delivered,
@@ -40,6 +42,7 @@ _REVERSED: Final = NONCE[::-1]
 NTF_KEY: Final = X25519PrivateKey(b"\x05" * 32)
 EPHEMERAL: Final = X25519PrivateKey(b"\x06" * 32)
 OFFER: Final = NtfKeyOffer(NTF_KEY.public, 1_900_000_000)
+DEVICE: Final = WebPushSecret(b"\x07" * 48)
 
 
 def direct_packet(data: bytes) -> None:
@@ -153,3 +156,15 @@ def delivered_message(data: bytes) -> None:
     """The bodies of MSG and NMSG, and encrypted blocks."""
     check, data = choose(data, SEALED)
     check(data)
+
+
+def web_push(data: bytes) -> None:
+    """The body of a Web Push, and its content."""
+    attempt(lambda: DEVICE.open(data), BadBox)
+    push = attempt(lambda: parse_web_push_content(data), DecodeError)
+    if push is not None:
+        demand_equal(web_push_content(push), data, "the content of a Web Push has one form")
+    if len(data) < MAX_PADDED_BYTES:
+        padded_to = min(len(data) + 9, MAX_PADDED_BYTES)
+        body = seal_web_push(data, DEVICE.receiver, EPHEMERAL.raw, NONCE[:16], padded_to=padded_to)
+        demand_equal(DEVICE.open(body), data, "a body is opened")

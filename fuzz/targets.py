@@ -35,6 +35,7 @@ TARGETS: Final = {
         Target("proxy_envelope", sealed_targets.proxy_envelope, longest=1024),
         Target("delivered_message", sealed_targets.delivered_message, longest=1024),
         Target("direct_packet", sealed_targets.direct_packet, longest=512),
+        Target("web_push", sealed_targets.web_push, longest=4200),
         Target("agent_message", agent_targets.agent_message, longest=1024),
         Target("router_session", session_targets.router_session),
         Target("client_session", session_targets.client_session),

@@ -25,6 +25,7 @@ from tocsin.crypto.keys import (
     is_low_order,
 )
 from tocsin.crypto.signed_keys import SignedKey
+from tocsin.crypto.web_push import SECRET_BYTES, WebPushSecret
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.certificate_keys import CertificateChainKey
 from tocsin.protocol.error_codes import (
@@ -62,6 +63,7 @@ from tocsin.protocol.ntf.statuses import (
 )
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.ntf.versions import INVALID_REASON_VERSION
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp import (
@@ -343,8 +345,18 @@ _SMP_RESPONSES: Final[dict[type[Message], Callable[[int], SearchStrategy[Message
 device_tokens: Final = st.builds(DeviceToken, st.sampled_from(PushProvider), short_octets)
 hex_device_tokens: Final = st.builds(
     DeviceToken,
-    st.sampled_from(PushProvider),
+    st.sampled_from([provider for provider in PushProvider if provider is not PushProvider.WEBPUSH]),
     st.binary(min_size=1, max_size=32).map(lambda data: data.hex().encode()),
+)
+web_push_addresses: Final = st.builds(
+    WebPushAddress,
+    st.sampled_from([WebPushSecret(bytes((seed,)) * SECRET_BYTES).receiver for seed in range(1, 9)]),
+    st.sampled_from(["push.example.net", "a", "x-1.example", "192.0.2.7", "2001:db8::1"]),
+    st.sampled_from([443, 1, 80, 8443, 65535]),
+    st.from_regex(r"/[A-Za-z0-9._~/?=&:-]{0,80}", fullmatch=True),
+)
+web_push_device_tokens: Final = web_push_addresses.map(
+    lambda address: DeviceToken(PushProvider.WEBPUSH, address.token())
 )
 notifier_queues: Final = st.builds(NotifierQueue, locations, st.binary(min_size=1, max_size=40))
 

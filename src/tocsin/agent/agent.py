@@ -26,6 +26,7 @@ from tocsin.agent.tokens import Tokens
 from tocsin.agent.wake import Fetched, ToFetch, WakeResult, Waking
 from tocsin.clients import Event, NtfClient, SmpClient
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
+from tocsin.protocol.ntf.pushes import Push
 from tocsin.stores.agent_store import AgentStore
 
 
@@ -100,6 +101,14 @@ class Agent:
     async def wake(self, payload: bytes) -> WakeResult:
         """A push has come: verifies the token with it, or says what to fetch; see `Waking.wake`."""
         return await self._waking.wake(payload)
+
+    async def wake_by_web_push(self, body: bytes) -> WakeResult:
+        """`wake` by the body of a Web Push, as the distributor delivered it; see `Waking.wake_by_web_push`."""
+        return await self._waking.wake_by_web_push(body)
+
+    async def open_web_push(self, body: bytes) -> Push:
+        """What the body of a Web Push carries, without acting upon it; see `Waking.open_web_push`."""
+        return await self._waking.open_web_push(body)
 
     async def fetch(self, items: Sequence[ToFetch]) -> list[Fetched]:
         """Messages of the queues that a push told of, which the app settles; see `Waking.fetch`."""

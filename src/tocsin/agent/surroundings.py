@@ -9,6 +9,7 @@ import time
 from typing import Protocol
 
 from tocsin.crypto.keys import Ed25519PrivateKey, X25519PrivateKey
+from tocsin.crypto.web_push import SECRET_BYTES, WebPushSecret
 from tocsin.wire.base64url import encode_base64url
 
 
@@ -33,6 +34,10 @@ def new_key() -> Ed25519PrivateKey:
 
 def new_dh_key() -> X25519PrivateKey:
     return X25519PrivateKey(os.urandom(32))
+
+
+def new_web_push_secret() -> WebPushSecret:
+    return WebPushSecret(os.urandom(SECRET_BYTES))
 
 
 def new_connection_id() -> str:

@@ -26,18 +26,23 @@ from tocsin.agent.decisions.registration import (
 from tocsin.agent.events import TokenRecreated, TokenStatusChanged
 from tocsin.agent.parts import AgentParts
 from tocsin.agent.supervisor import Supervisor
-from tocsin.agent.surroundings import chance, new_dh_key, new_key
+from tocsin.agent.surroundings import chance, new_dh_key, new_key, new_web_push_secret
 from tocsin.crypto.boxes import box_key
 from tocsin.crypto.keys import X25519PrivateKey, private_key_from_der
+from tocsin.crypto.web_push import WebPushSecret
 from tocsin.errors import AgentError, StoreError, TocsinError
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
 from tocsin.protocol.direct.ntf_messages import TokenRegisteredWithKey
-from tocsin.protocol.ntf.device_tokens import DeviceToken
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.pushes import VerificationPush, unseal_code
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.token_commands import RegisterToken
-from tocsin.stores.agent_records import AgentToken, NotificationMode, Register, Verify
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.stores.agent_records import AgentToken, EndpointSecret, NotificationMode, Register, Verify
+
+KEPT_ENDPOINTS: Final = 4
+"""Web Push endpoints whose pushes can be opened: the present one, and former ones whose pushes come late."""
 
 
 class Tokens:
@@ -73,16 +78,41 @@ class Tokens:
         has changed, and the next call goes on. Raises AgentError without an NTF router.
         """
         async with self._lock:
-            saved = await self._store.token()
-            step = step_for(saved, device_token)
-            if saved is None:
-                return await self._create(device_token, mode)
-            try:
-                token = await _STEPS[step](self, saved, device_token, mode)
-            except TocsinError as error:
-                return await self._after_error(step, error, saved, device_token, mode)
-            await self._follow(token)
-            return token.status
+            return await self._next_step(device_token, mode)
+
+    async def register_endpoint(self, endpoint: str, mode: NotificationMode) -> TokenStatus:
+        """`register` for the https address that a distributor of Web Push gave out, with a secret of its own.
+
+        The secret is kept before the router hears of it, and those of former endpoints for pushes that come late.
+        Raises DecodeError for what is no endpoint.
+        """
+        async with self._lock:
+            return await self._next_step(await self._endpoint_token(endpoint), mode)
+
+    async def _endpoint_token(self, endpoint: str) -> DeviceToken:
+        """The same for the same endpoint while its secret is kept, so that the registration goes on."""
+        for kept in await self._store.endpoint_secrets():
+            address = WebPushAddress.from_url(endpoint, WebPushSecret(kept.secret).receiver)
+            if kept.device_token.token == address.token():
+                break
+        else:
+            secret = new_web_push_secret()
+            token = WebPushAddress.from_url(endpoint, secret.receiver).token()
+            kept = EndpointSecret(DeviceToken(PushProvider.WEBPUSH, token), secret.raw)
+        await self._store.keep_endpoint_secret(kept, KEPT_ENDPOINTS)
+        return kept.device_token
+
+    async def _next_step(self, device_token: DeviceToken, mode: NotificationMode) -> TokenStatus:
+        saved = await self._store.token()
+        step = step_for(saved, device_token)
+        if saved is None:
+            return await self._create(device_token, mode)
+        try:
+            token = await _STEPS[step](self, saved, device_token, mode)
+        except TocsinError as error:
+            return await self._after_error(step, error, saved, device_token, mode)
+        await self._follow(token)
+        return token.status
 
     async def verify(self, push: VerificationPush) -> TokenStatus:
         """Sends the code of a verification push back. Raises BadBox or DecodeError for a push of another token."""
@@ -127,6 +157,7 @@ class Tokens:
             token = await self.current()
             if await self._store.remove_token(delete_at_router=True, now=int(self._clock.now())):
                 self._supervisor.kick_deletion(token.router)
+            await self._store.forget_endpoint_secrets()
             await self._supervisor.remove_all()
 
     def suspect(self) -> None:

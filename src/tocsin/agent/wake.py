@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tocsin.agent.decisions.registration import is_active
 from tocsin.agent.events import MessageEvent
@@ -15,18 +15,21 @@ from tocsin.agent.listening import Listening
 from tocsin.agent.parts import AgentParts
 from tocsin.agent.tokens import Tokens
 from tocsin.crypto.boxes import box_key
-from tocsin.errors import AgentError, CryptoError, DecodeError, RemoteProtocolError, TocsinError
+from tocsin.crypto.web_push import WebPushSecret
+from tocsin.errors import AgentError, BadBox, CryptoError, DecodeError, RemoteProtocolError, TocsinError
 from tocsin.protocol.agent.push_contents import open_notifications
 from tocsin.protocol.ntf.pushes import (
     CheckMessagesPush,
     MessagePush,
+    Push,
     PushedNotification,
     VerificationPush,
     parse_push_json,
 )
 from tocsin.protocol.ntf.statuses import TokenStatus
+from tocsin.protocol.ntf.web_push_contents import parse_web_push_content
 from tocsin.protocol.smp.delivered_messages import NotificationMeta, unseal_meta
-from tocsin.stores.agent_records import NotifiedQueue
+from tocsin.stores.agent_records import EndpointSecret, NotifiedQueue
 
 
 class Unreadable(Enum):
@@ -100,13 +103,50 @@ class Waking:
         Raises DecodeError for what is no push, BadBox for one of another token or altered on its way, AgentError
         without an active token; and for a verification what `Tokens.verify` raises.
         """
-        match parse_push_json(payload):
-            case VerificationPush() as push:
+        return await self._woken_by(parse_push_json(payload))
+
+    async def wake_by_web_push(self, body: bytes) -> WakeResult:
+        """`wake` by the body of a Web Push. Raises also what `open_web_push` raises."""
+        endpoint, push = await self._opened(body)
+        if isinstance(push, VerificationPush):
+            token = await self._tokens.current()
+            # Its code is that of a former registration: the router would refuse it, and the token be made anew.
+            if token.device_token != endpoint.device_token:
+                raise AgentError("the verification came to a former Web Push endpoint of the token")
+        return await self._woken_by(push)
+
+    async def open_web_push(self, body: bytes) -> Push:
+        """What the body of a Web Push carries, whichever of the last endpoints it came to.
+
+        Raises BadBox if it is for none of them, DecodeError if it is no push of an NTF router, AgentError without
+        an endpoint.
+        """
+        return (await self._opened(body))[1]
+
+    async def _opened(self, body: bytes) -> tuple[EndpointSecret, Push]:
+        endpoints = await self._store.endpoint_secrets()
+        if not endpoints:
+            raise AgentError("there is no Web Push endpoint that this push could have come to")
+        faults: list[BadBox] = []
+        for endpoint in endpoints:
+            try:
+                content = WebPushSecret(endpoint.secret).open(body)
+            except BadBox as fault:
+                faults.append(fault)
+            else:
+                return endpoint, parse_web_push_content(content)
+        raise faults[0]
+
+    async def _woken_by(self, push: Push) -> WakeResult:
+        match push:
+            case VerificationPush():
                 return TokenVerified(await self._tokens.verify(push))
             case CheckMessagesPush():
                 return await self._everything()
-            case MessagePush() as push:
+            case MessagePush():
                 return await self._notified(push)
+            case _:
+                assert_never(push)
 
     async def _everything(self) -> Woken:
         names = [connection.connection_id for connection in await self._store.connections()]

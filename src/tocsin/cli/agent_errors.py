@@ -29,6 +29,12 @@ _STEPS: Final[tuple[tuple[type[TocsinError], str, str], ...]] = (
     (StoreError, "not encrypted", f"leave out --passphrase-file and {PASSPHRASE_VARIABLE}"),
     (StoreError, "", "check the folder, its owner and the space on its disk"),
     (AgentError, "no token", "run `tocsin agent register` first"),
+    (AgentError, "no Web Push endpoint", "run `tocsin agent register --web-push ENDPOINT` first"),
+    (
+        AgentError,
+        "former Web Push endpoint",
+        "use the push that came to the endpoint that was registered last",
+    ),
     (AgentError, "no active token", "run `tocsin agent register`, then `verify` with the push that comes"),
     (AgentError, "no SMP router", "give --smp-server, or write smp_servers into agent.ini"),
     (AgentError, "no NTF router", "give --ntf-server, or write ntf_servers into agent.ini"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tocsin.cli.agent_files import agent_folder, read_agent_file, server_addresses, write_agent_file
@@ -10,8 +11,9 @@ from tocsin.cli.agent_output import Output, address_text, event_fields, token_st
 from tocsin.cli.agent_session import add_common_arguments, opened_session, run_command
 from tocsin.errors import ConfigError, DecodeError
 from tocsin.protocol.addresses import Scheme
-from tocsin.protocol.ntf.device_tokens import DeviceToken
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import TokenState
+from tocsin.protocol.ntf.web_push_tokens import endpoint_location
 from tocsin.stores.agent_records import NotificationMode
 
 NAME = "register"
@@ -25,11 +27,18 @@ EXAMPLE = "tocsin agent register 'apns_test abcd1234' --mode instant --ntf-serve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument(
         "device_token",
-        nargs="+",
+        nargs="*",
+        default=[],
         metavar="DEVICE_TOKEN",
         help="provider and token in hex, for example: apns_test abcd1234",
+    )
+    given.add_argument(
+        "--web-push",
+        metavar="ENDPOINT",
+        help="the https address that a distributor of Web Push, such as UnifiedPush, gave out",
     )
     parser.add_argument(
         "--mode",
@@ -52,16 +61,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _register(options: argparse.Namespace, output: Output) -> int:
-    try:
-        device_token = DeviceToken.parse(" ".join(options.device_token))
-    except DecodeError as error:
-        raise ConfigError(f"DEVICE_TOKEN: {error}, for example: apns_test abcd1234") from error
+    device_token = None
+    if options.web_push is None:
+        device_token = _device_token(options.device_token)
+    else:
+        _require_endpoint(options.web_push)
     if options.ntf_server:
         folder = agent_folder(options)
         chosen = server_addresses(options.ntf_server, Scheme.NTF, "--ntf-server")
         write_agent_file(folder, replace(read_agent_file(folder), ntf_servers=chosen))
     async with opened_session(options) as session:
-        status = await session.agent.tokens.register(device_token, NotificationMode(options.mode.upper()))
+        mode = NotificationMode(options.mode.upper())
+        if device_token is None:
+            status = await session.agent.tokens.register_endpoint(options.web_push, mode)
+        else:
+            status = await session.agent.tokens.register(device_token, mode)
         finished = await session.at_rest()
         token = await session.agent.tokens.current()
     router = address_text(Scheme.NTF, token.router)
@@ -84,6 +98,26 @@ async def _register(options: argparse.Namespace, output: Output) -> int:
         case _:
             output.say("Next: `tocsin agent verify` with the push that comes.")
     return 0
+
+
+def _device_token(words: Sequence[str]) -> DeviceToken:
+    try:
+        token = DeviceToken.parse(" ".join(words))
+    except DecodeError as error:
+        raise ConfigError(f"DEVICE_TOKEN: {error}, for example: apns_test abcd1234") from error
+    if token.provider is PushProvider.WEBPUSH:
+        raise ConfigError(
+            "DEVICE_TOKEN: give a Web Push endpoint with --web-push, so that its pushes can be opened"
+        )
+    return token
+
+
+def _require_endpoint(url: str) -> None:
+    """Before anything is written."""
+    try:
+        endpoint_location(url)
+    except DecodeError as error:
+        raise ConfigError(f"--web-push: {error}") from error
 
 
 _GOES_ON = "Not all routers could be reached: the rest goes on with the next command, or while `listen` runs."

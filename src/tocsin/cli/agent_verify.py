@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 
 from tocsin.agent import TokenVerified
 from tocsin.cli.agent_output import Output, event_fields, token_status
-from tocsin.cli.agent_pushes import PUSH_HELP, read_push
+from tocsin.cli.agent_pushes import PUSH_HELP, WEB_PUSH_HELP, read_push, read_web_push
 from tocsin.cli.agent_session import AgentSession, add_common_arguments, opened_session, run_command
 from tocsin.crypto.boxes import NONCE_BYTES, box_key
 from tocsin.errors import AgentError, ConfigError, DecodeError
-from tocsin.protocol.ntf.pushes import VerificationPush, parse_push_json, seal_code
+from tocsin.protocol.ntf.pushes import Push, VerificationPush, parse_push_json, seal_code
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.wire.base64url import decode_base64url
 
@@ -28,6 +29,7 @@ EXAMPLE = "tocsin agent verify push.json"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     given = parser.add_mutually_exclusive_group(required=True)
     given.add_argument("push", nargs="?", metavar="PUSH_JSON", help=PUSH_HELP)
+    given.add_argument("--web-push", metavar="FILE", help=WEB_PUSH_HELP)
     given.add_argument("--code", help="the decrypted code in base64url, instead of the push: --code=…")
     add_common_arguments(parser)
 
@@ -37,16 +39,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _verify(options: argparse.Namespace, output: Output) -> int:
-    payload = None if options.push is None else await asyncio.to_thread(read_push, options.push)
-    if payload is not None and not isinstance(parse_push_json(payload), VerificationPush):
-        raise AgentError("the push is not a verification: give it to `tocsin agent wake`")
+    verify = await _given(options)
     async with opened_session(options) as session:
-        if payload is None:
-            status = await _with_code(session, options.code)
-        else:
-            woken = await session.agent.wake(payload)
-            assert isinstance(woken, TokenVerified)
-            status = woken.status
+        status = await verify(session)
         finished = await session.at_rest()
     output.result(
         {
@@ -62,6 +57,30 @@ async def _verify(options: argparse.Namespace, output: Output) -> int:
         return 0
     output.say("Next: `tocsin agent verify` with the push that comes for the new registration.")
     return 1
+
+
+async def _given(options: argparse.Namespace) -> Callable[[AgentSession], Awaitable[TokenStatus]]:
+    """Read before the agent is opened; verifies the token."""
+    if options.push is not None:
+        push = _required(parse_push_json(await asyncio.to_thread(read_push, options.push)))
+        return lambda session: session.agent.tokens.verify(push)
+    if options.web_push is not None:
+        body = await asyncio.to_thread(read_web_push, options.web_push)
+        return lambda session: _by_web_push(session, body)
+    return lambda session: _with_code(session, options.code)
+
+
+def _required(push: Push) -> VerificationPush:
+    if not isinstance(push, VerificationPush):
+        raise AgentError("the push is not a verification: give it to `tocsin agent wake`")
+    return push
+
+
+async def _by_web_push(session: AgentSession, body: bytes) -> TokenStatus:
+    _required(await session.agent.open_web_push(body))
+    woken = await session.agent.wake_by_web_push(body)
+    assert isinstance(woken, TokenVerified)
+    return woken.status
 
 
 async def _with_code(session: AgentSession, text: str) -> TokenStatus:

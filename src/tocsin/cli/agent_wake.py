@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from tocsin.agent import Fetched, ToFetch, TokenVerified, Woken
+from tocsin.agent import Fetched, ToFetch, TokenVerified, WakeResult, Woken
 from tocsin.agent.events import AgentEvent, MessageEvent
 from tocsin.cli.agent_errors import sentence
 from tocsin.cli.agent_output import Output, event_fields, time_text, token_status
-from tocsin.cli.agent_pushes import PUSH_HELP, read_push
-from tocsin.cli.agent_session import add_common_arguments, opened_session, run_command
+from tocsin.cli.agent_pushes import PUSH_HELP, WEB_PUSH_HELP, read_push, read_web_push
+from tocsin.cli.agent_session import AgentSession, add_common_arguments, opened_session, run_command
 
 NAME = "wake"
 SUMMARY = "open a push and fetch the messages it tells of"
@@ -24,7 +24,9 @@ EXAMPLE = "tocsin agent wake push.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("push", metavar="PUSH_JSON", help=PUSH_HELP)
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument("push", nargs="?", metavar="PUSH_JSON", help=PUSH_HELP)
+    given.add_argument("--web-push", metavar="FILE", help=WEB_PUSH_HELP)
     parser.add_argument(
         "--no-fetch", action="store_true", help="tell what there is to fetch, and leave it there"
     )
@@ -36,10 +38,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _wake(options: argparse.Namespace, output: Output) -> int:
-    payload = await asyncio.to_thread(read_push, options.push)
+    wake = await _given_push(options)
     fetched: list[Fetched] = []
     async with opened_session(options) as session:
-        result = await session.agent.wake(payload)
+        result = await wake(session)
         if isinstance(result, Woken) and not options.no_fetch:
             fetched = await session.agent.fetch(result.to_fetch)
         await session.at_rest()
@@ -53,6 +55,15 @@ async def _wake(options: argparse.Namespace, output: Output) -> int:
             _report(output, result, fetched, session.events)
             await session.settle(*(message for each in fetched for message in each.messages))
     return 1 if any(each.failure is not None for each in fetched) else 0
+
+
+async def _given_push(options: argparse.Namespace) -> Callable[[AgentSession], Awaitable[WakeResult]]:
+    """Read before the agent is opened; wakes it."""
+    if options.web_push is not None:
+        body = await asyncio.to_thread(read_web_push, options.web_push)
+        return lambda session: session.agent.wake_by_web_push(body)
+    payload = await asyncio.to_thread(read_push, options.push)
+    return lambda session: session.agent.wake(payload)
 
 
 def _report(output: Output, woken: Woken, fetched: Sequence[Fetched], events: Sequence[AgentEvent]) -> None:

@@ -196,6 +196,16 @@ class TokenToDelete:
     created_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class EndpointSecret:
+    """Opens the bodies that come to a Web Push endpoint."""
+
+    device_token: DeviceToken
+    """Made of the endpoint and the public half of the secret."""
+    secret: bytes = field(repr=False)
+    """As `WebPushSecret` takes it."""
+
+
 # Notification subscriptions
 
 

@@ -17,6 +17,7 @@ from tocsin.stores.agent_records import (
     AgentConnection,
     AgentSubscription,
     AgentToken,
+    EndpointSecret,
     KeptMessage,
     NotifiedQueue,
     PriorityChange,
@@ -139,6 +140,18 @@ class TokenRecords(Protocol):
     async def forget_tokens_to_delete(self, before: int) -> int: ...
 
 
+class EndpointRecords(Protocol):
+    """Secrets of Web Push endpoints: of the one in use, and of former ones whose pushes may come late."""
+
+    async def keep_endpoint_secret(self, kept: EndpointSecret, most: int) -> None:
+        """As the newest, in place of one for the same device token. Only `most` stay, and that of the token."""
+
+    async def endpoint_secrets(self) -> list[EndpointSecret]:
+        """Newest first."""
+
+    async def forget_endpoint_secrets(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """An action that a worker has finished."""
@@ -188,7 +201,13 @@ class SubscriptionRecords(Protocol):
 
 
 class AgentStore(
-    ConnectionStore, PriorityRecords, MessageRecords, TokenRecords, SubscriptionRecords, Protocol
+    ConnectionStore,
+    PriorityRecords,
+    MessageRecords,
+    TokenRecords,
+    EndpointRecords,
+    SubscriptionRecords,
+    Protocol,
 ):
     async def change_passphrase(self, passphrase: str | None) -> None:
         """Sets, changes or, with None, removes it. Atomic: after a crash the store is readable with one of the two."""

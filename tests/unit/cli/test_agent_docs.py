@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from tests.doubles.agent_commands import AgentCommands, connected_commands
-from tests.doubles.agent_harness import INSTANT, connected, ntf_address, running_agent, smp_address
+from tests.doubles.agent_harness import INSTANT, NtfPlace, connected, ntf_address, running_agent, smp_address
 from tests.doubles.ntf_harness import ntf_router
 from tests.doubles.smp_harness import smp_router
+from tests.doubles.web_push_bodies import endpoint_token, next_body, running_with_web_push
 from tocsin.agent import Agent
 from tocsin.cli import agent
 from tocsin.cli.agent_output import EVENT_NAMES
@@ -24,7 +25,7 @@ from tocsin.wire.base64url import encode_base64url
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "agent.md"
 TEXT = DOCS.read_text(encoding="utf-8")
-PROGRAM, ON_PUSH = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+PROGRAM, ON_PUSH, ON_WEB_PUSH = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 async def test_the_program_runs(
@@ -56,6 +57,27 @@ async def test_the_handler_of_pushes_verifies_and_fetches(tmp_path: Path) -> Non
         await alice.agent.connections.unsubscribe()
         await bob.agent.connections.send(at_bob, b"by push")
         assert await on_push(alice.agent, await alice.push()) == [b"by push"]
+
+
+async def test_the_handlers_of_an_endpoint_register_verify_and_fetch(tmp_path: Path) -> None:
+    namespace: dict[str, Any] = {}
+    exec(compile(ON_WEB_PUSH, "docs/agent.md", "exec"), namespace)  # noqa: S102 - the example is what is tested
+    endpoint, place = "https://push.example.net/up/alice", NtfPlace()
+    async with (
+        smp_router() as smp,
+        running_with_web_push(place) as ntf,
+        running_agent(tmp_path / "alice", [smp], [ntf], place.provider) as alice,
+        running_agent(tmp_path / "bob", [smp], [ntf], place.provider) as bob,
+    ):
+        _, at_bob = await connected(alice, bob)
+        await namespace["on_new_endpoint"](alice.agent, endpoint)
+        token = await endpoint_token(alice.store, endpoint)
+        assert await namespace["on_message"](alice.agent, await next_body(place.provider, token)) == 0
+        await alice.subscribed(1)
+        await ntf.subscribed_queues(1)
+        await alice.agent.connections.unsubscribe()
+        await bob.agent.connections.send(at_bob, b"by Web Push")
+        assert await namespace["on_message"](alice.agent, await next_body(place.provider, token)) == 1
 
 
 @pytest.mark.parametrize("command", [module.NAME for module in agent.SUBCOMMANDS])

@@ -14,6 +14,7 @@ from tocsin.stores.agent_records import (
     AgentSubscription,
     AgentToken,
     Check,
+    EndpointSecret,
     NextAction,
     NotificationMode,
     QueueNotifier,
@@ -28,6 +29,7 @@ NTF = RouterLocation(("ntf.example.com",), "", bytes(31) + b"\2")
 OTHER_NTF = RouterLocation(("ntf2.example.com",), "8443", bytes(31) + b"\3")
 DEVICE = DeviceToken(PushProvider.APNS_TEST, b"0123abcd")
 NOTIFIER = QueueNotifier(b"n" * 24, b"notifier key", b"notifier secret")
+ENDPOINT = EndpointSecret(DeviceToken(PushProvider.WEBPUSH, b"keys and endpoint"), b"endpoint secret")
 
 
 def receive_queue(connection_id: str, number: int = 1, **changes: Any) -> ReceiveQueue:

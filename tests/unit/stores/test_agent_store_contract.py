@@ -25,6 +25,7 @@ from tocsin.errors import StoreError
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
 from tocsin.protocol.direct.priorities import MinimumPriority
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import (
     InvalidReason,
     SubscriptionFailed,
@@ -35,6 +36,7 @@ from tocsin.protocol.ntf.statuses import (
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.stores.agent_records import (
     AgentConnection,
+    EndpointSecret,
     KeptMessage,
     NextAction,
     NotificationMode,
@@ -368,6 +370,51 @@ async def test_tokens_to_delete_are_forgotten_with_time(store: AgentStore) -> No
         await store.remove_token(delete_at_router=True, now=now)
     assert await store.forget_tokens_to_delete(20) == 1
     assert [token.created_at for token in await store.tokens_to_delete()] == [20]
+
+
+# Web Push endpoints
+
+
+def endpoint(name: str) -> EndpointSecret:
+    device = DeviceToken(PushProvider.WEBPUSH, b"keys and endpoint " + name.encode())
+    return EndpointSecret(device, b"secret " + name.encode())
+
+
+async def test_secrets_of_endpoints_come_back_newest_first(store: AgentStore) -> None:
+    assert await store.endpoint_secrets() == []
+    for name in "abc":
+        await store.keep_endpoint_secret(endpoint(name), most=9)
+    assert await store.endpoint_secrets() == [endpoint("c"), endpoint("b"), endpoint("a")]
+    await store.forget_endpoint_secrets()
+    assert await store.endpoint_secrets() == []
+    await store.keep_endpoint_secret(endpoint("d"), most=9)
+    assert await store.endpoint_secrets() == [endpoint("d")]
+
+
+async def test_endpoint_that_is_used_again_is_the_newest_and_there_once(store: AgentStore) -> None:
+    for name in ("a", "b", "c", "a"):
+        await store.keep_endpoint_secret(endpoint(name), most=3)
+    assert await store.endpoint_secrets() == [endpoint("a"), endpoint("c"), endpoint("b")]
+    other = replace(endpoint("a"), secret=b"another")
+    await store.keep_endpoint_secret(other, most=3)
+    assert await store.endpoint_secrets() == [other, endpoint("c"), endpoint("b")]
+
+
+async def test_oldest_secrets_go_but_not_that_of_the_token(store: AgentStore) -> None:
+    await store.save_token(agent_token(device_token=endpoint("b").device_token))
+    for name in "abcdef":
+        await store.keep_endpoint_secret(endpoint(name), most=3)
+    assert await store.endpoint_secrets() == [endpoint(name) for name in "fedb"]
+    await store.save_token(agent_token(device_token=endpoint("f").device_token))
+    await store.keep_endpoint_secret(endpoint("g"), most=3)
+    assert await store.endpoint_secrets() == [endpoint(name) for name in "gfe"]
+
+
+async def test_secrets_of_endpoints_outlive_the_token(store: AgentStore) -> None:
+    await store.save_token(agent_token(device_token=endpoint("a").device_token))
+    await store.keep_endpoint_secret(endpoint("a"), most=3)
+    await store.remove_token(delete_at_router=True, now=1)
+    assert await store.endpoint_secrets() == [endpoint("a")], "it may be registered anew"
 
 
 # Subscriptions

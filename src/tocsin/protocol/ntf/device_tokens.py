@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final, Self
 
 from tocsin.errors import DecodeError
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.wire.reader import WireReader
 from tocsin.wire.writer import WireWriter
 
@@ -19,6 +20,7 @@ class PushProvider(Enum):
     APNS_PROD = b"AP"
     APNS_TEST = b"AT"
     APNS_NULL = b"AN"
+    WEBPUSH = b"WP"
 
     @property
     def text(self) -> str:
@@ -32,13 +34,20 @@ NULL_TOKEN_TEXT: Final = "apns_null test_ntf_token"  # noqa: S105 - everybody kn
 
 @dataclass(frozen=True, slots=True)
 class DeviceToken:
-    """deviceToken = provider (2 bytes, no length) bs(token). What is in the token is checked by the router."""
+    """deviceToken = provider (2 bytes, no length) bs(token); large(token) for Web Push, whose tokens are longer.
+
+    What is in the token is checked by the router.
+    """
 
     provider: PushProvider
     token: bytes = field(repr=False)
 
     def encode(self, out: WireWriter) -> None:
-        out.raw(self.provider.value).short_bytes(self.token)
+        out.raw(self.provider.value)
+        if self.provider is PushProvider.WEBPUSH:
+            out.large_bytes(self.token)
+        else:
+            out.short_bytes(self.token)
 
     @classmethod
     def decode(cls, body: WireReader) -> Self:
@@ -47,7 +56,8 @@ class DeviceToken:
             provider = PushProvider(name)
         except ValueError as error:
             raise DecodeError(f"unknown push provider {name!r}") from error
-        return cls(provider, body.short_bytes())
+        is_large = provider is PushProvider.WEBPUSH
+        return cls(provider, body.large_bytes() if is_large else body.short_bytes())
 
     def text(self) -> str:
         """Store logs and databases: `apns_prod 0123…`."""
@@ -55,8 +65,10 @@ class DeviceToken:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Stricter than the wire: hex, as providers give it out, or the one token of the null provider."""
+        """Stricter than the wire: hex, as providers give it out, the null provider's one token, a Web Push address."""
         name, _, token = text.partition(" ")
+        if name == PushProvider.WEBPUSH.text:
+            return cls(PushProvider.WEBPUSH, WebPushAddress.parse(token.encode()).token())
         if text != NULL_TOKEN_TEXT and (name not in _BY_TEXT or not _HEX.fullmatch(token)):
             raise DecodeError("not a device token: a provider and a token in hex are expected")
         return cls(_BY_TEXT[name], token.encode("ascii"))

@@ -16,6 +16,7 @@ from tocsin.stores.agent_records import (
     AgentConnection,
     AgentSubscription,
     AgentToken,
+    EndpointSecret,
     KeptMessage,
     NotifiedQueue,
     PriorityChange,
@@ -27,6 +28,7 @@ from tocsin.stores.agent_records import (
 from tocsin.stores.agent_store import Completion
 from tocsin.stores.sqlite import (
     connection_tables,
+    endpoint_table,
     message_table,
     priority_table,
     subscription_table,
@@ -197,6 +199,15 @@ class AgentSqliteStore:
 
     async def forget_tokens_to_delete(self, before: int) -> int:
         return await self._run(lambda session: token_tables.forget_tokens_to_delete(session, before))
+
+    async def keep_endpoint_secret(self, kept: EndpointSecret, most: int) -> None:
+        await self._run(lambda session: endpoint_table.keep_endpoint_secret(session, kept, most))
+
+    async def endpoint_secrets(self) -> list[EndpointSecret]:
+        return await self._run(endpoint_table.endpoint_secrets)
+
+    async def forget_endpoint_secrets(self) -> None:
+        await self._run(endpoint_table.forget_endpoint_secrets)
 
     # Subscriptions
 

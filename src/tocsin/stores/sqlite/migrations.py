@@ -169,6 +169,16 @@ MIGRATIONS: Final = (
             ) STRICT, WITHOUT ROWID""",
         ),
     ),
+    Migration(
+        "0008_endpoint_secrets",
+        (
+            """CREATE TABLE endpoint_secrets (
+                number INTEGER PRIMARY KEY,
+                device_token_sealed BLOB NOT NULL,
+                secret_sealed BLOB NOT NULL
+            ) STRICT""",
+        ),
+    ),
 )
 
 _RECORD: Final = """CREATE TABLE IF NOT EXISTS migrations (

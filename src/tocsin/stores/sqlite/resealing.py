@@ -14,6 +14,7 @@ ROW_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "tokens": (),
     "tokens_to_delete": ("token_id",),
     "kept_messages": ("connection_id", "queue_number", "message_id"),
+    "endpoint_secrets": ("number",),
 }
 """By table, the columns that name a row in the place for which its values are sealed."""
 _SUFFIX: Final = "_sealed"

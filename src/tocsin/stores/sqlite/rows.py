@@ -20,6 +20,7 @@ from tocsin.stores.agent_records import (
     AgentSubscription,
     AgentToken,
     Check,
+    EndpointSecret,
     KeptMessage,
     NextAction,
     NotificationMode,
@@ -52,6 +53,7 @@ TOKEN: Final = ", ".join(
     )
 )
 TOKEN_TO_DELETE: Final = "number, router, token_id, key_sealed, created_at"  # noqa: S105 - the names of columns
+ENDPOINT_SECRET: Final = "number, device_token_sealed, secret_sealed"  # noqa: S105 - the names of columns
 SUBSCRIPTION: Final = (
     "connection_id, smp_router, ntf_router, phase, action, due_at, notifier_id, subscription_id, token_id, "
     "status, version"
@@ -195,9 +197,8 @@ _ACTIONS: Final[dict[type[TokenAction], str]] = {Register: "R", Verify: "V", Che
 
 
 def token_row(token: AgentToken, vault: Vault) -> Row:
-    device = token.device_token
     return (
-        vault.seal(device.provider.value + device.token, "tokens/device_token"),
+        vault.seal(_device_bytes(token.device_token), "tokens/device_token"),
         location_text(token.router, Scheme.NTF),
         vault.seal(token.key, "tokens/key"),
         vault.seal(token.dh_key, "tokens/dh_key"),
@@ -214,10 +215,9 @@ def token_row(token: AgentToken, vault: Vault) -> Row:
 
 def token(row: Row, vault: Vault) -> AgentToken:
     device, router, key, dh_key, status, action, code, mode, token_id, secret, ntf_key, expires_at = row
-    device = vault.unseal(device, "tokens/device_token")
     actions: dict[str | None, TokenAction | None] = {None: None, "R": Register(), "C": Check()}
     return AgentToken(
-        DeviceToken(PushProvider(device[:2]), device[2:]),
+        _device_token(vault.unseal(device, "tokens/device_token")),
         location(router),
         vault.unseal(key, "tokens/key"),
         vault.unseal(dh_key, "tokens/dh_key"),
@@ -239,6 +239,32 @@ def token_to_delete(row: Row, vault: Vault) -> TokenToDelete:
     number, router, token_id, key, created_at = row
     key = vault.unseal(key, token_to_delete_place(token_id))
     return TokenToDelete(number, location(router), token_id, key, created_at)
+
+
+def endpoint_secret_row(number: int, kept: EndpointSecret, vault: Vault) -> Row:
+    place = f"endpoint_secrets/{number}"
+    return (
+        number,
+        vault.seal(_device_bytes(kept.device_token), f"{place}/device_token"),
+        vault.seal(kept.secret, f"{place}/secret"),
+    )
+
+
+def endpoint_secret(row: Row, vault: Vault) -> EndpointSecret:
+    number, device, secret = row
+    place = f"endpoint_secrets/{number}"
+    return EndpointSecret(
+        _device_token(vault.unseal(device, f"{place}/device_token")),
+        vault.unseal(secret, f"{place}/secret"),
+    )
+
+
+def _device_bytes(token: DeviceToken) -> bytes:
+    return token.provider.value + token.token
+
+
+def _device_token(kept: bytes) -> DeviceToken:
+    return DeviceToken(PushProvider(kept[:2]), kept[2:])
 
 
 def subscription_row(subscription: AgentSubscription) -> Row:

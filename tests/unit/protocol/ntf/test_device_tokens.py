@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from tests.strategies import device_tokens, hex_device_tokens
+from tests.strategies import device_tokens, hex_device_tokens, web_push_device_tokens
 from tocsin.errors import DecodeError
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.wire.reader import WireReader
@@ -17,7 +17,7 @@ def test_tokens_are_read_back(token: DeviceToken) -> None:
     assert DeviceToken.decode(WireReader(out.done())) == token
 
 
-@given(hex_device_tokens)
+@given(hex_device_tokens | web_push_device_tokens)
 def test_the_text_of_a_token_is_read_back(token: DeviceToken) -> None:
     assert DeviceToken.parse(token.text()) == token
 
@@ -38,7 +38,17 @@ def test_providers_have_two_names(provider: PushProvider, wire: bytes, text: str
     assert DeviceToken(provider, b"ab").text() == f"{text} ab"
 
 
-@pytest.mark.parametrize("data", [b"", b"A", b"XX\x02ab", b"ad\x02ab", b"AD", b"AD\x05ab"])
+def test_tokens_of_web_push_have_a_long_length() -> None:
+    token = DeviceToken(PushProvider.WEBPUSH, b"x" * 300)
+    out = WireWriter()
+    token.encode(out)
+    assert out.done() == b"WP\x01\x2c" + b"x" * 300
+    assert token.text() == f"webpush {'x' * 300}"
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"A", b"XX\x02ab", b"ad\x02ab", b"AD", b"AD\x05ab", b"WP", b"WP\x02ab", b"WP\x00\x03ab"]
+)
 def test_malformed_tokens_are_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         DeviceToken.decode(WireReader(data))
@@ -68,4 +78,12 @@ def test_the_null_provider_has_one_token_that_is_not_hex() -> None:
 )
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(DecodeError, match="device token"):
+        DeviceToken.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["webpush", "webpush ", "webpush abcd", "webpush \u20ac", "webpush  https://a/"]
+)
+def test_texts_that_are_no_tokens_of_web_push_are_refused(text: str) -> None:
+    with pytest.raises(DecodeError, match="Web Push token"):
         DeviceToken.parse(text)

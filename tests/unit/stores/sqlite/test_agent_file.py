@@ -17,6 +17,7 @@ import pytest
 
 from tests.unit.stores.agent_samples import (
     DEVICE,
+    ENDPOINT,
     NOTIFIER,
     agent_token,
     receive_queue,
@@ -26,8 +27,9 @@ from tests.unit.stores.agent_samples import (
 from tests.unit.stores.test_agent_store_contract import WEAK
 from tocsin.errors import StoreError
 from tocsin.stores.agent_records import AgentConnection, KeptMessage, NextAction, Verify
-from tocsin.stores.sqlite import migrations
+from tocsin.stores.sqlite import migrations, token_tables
 from tocsin.stores.sqlite.agent_sqlite_store import opened_agent_store
+from tocsin.stores.sqlite.database import Session
 from tocsin.stores.sqlite.migrations import MIGRATIONS, Migration, migrate
 from tocsin.stores.sqlite.vault import Vault
 
@@ -136,6 +138,7 @@ async def fill(path: Path, passphrase: str | None) -> None:
         await store.save_token(agent_token(action=Verify(b"the code")))
         await store.remove_token(delete_at_router=True, now=1)
         await store.save_token(agent_token(action=Verify(b"the code")))
+        await store.keep_endpoint_secret(ENDPOINT, most=4)
 
 
 SECRETS = (
@@ -151,6 +154,8 @@ SECRETS = (
     b"the code",
     b"body of a message",
     DEVICE.token,
+    ENDPOINT.device_token.token,
+    ENDPOINT.secret,
 )
 
 
@@ -282,6 +287,22 @@ async def test_file_of_a_newer_version_is_refused(path: Path, monkeypatch: pytes
 def test_names_of_steps_are_sorted_and_unique() -> None:
     names = [step.name for step in MIGRATIONS]
     assert names == sorted(set(names))
+
+
+BEFORE_WEB_PUSH = 7
+"""Steps that there were before endpoints had secrets."""
+
+
+async def test_file_from_before_web_push_keeps_its_token_and_takes_endpoints(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        migrate(database, MIGRATIONS[:BEFORE_WEB_PUSH])
+        token_tables.save_token(Session(database, Vault()), agent_token())
+    async with opened_agent_store(path) as store:
+        assert await store.token() == agent_token()
+        assert await store.endpoint_secrets() == []
+        await store.keep_endpoint_secret(ENDPOINT, most=1)
+    async with opened_agent_store(path) as store:
+        assert await store.endpoint_secrets() == [ENDPOINT]
 
 
 # Crashes

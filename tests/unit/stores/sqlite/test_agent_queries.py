@@ -133,7 +133,7 @@ def test_file_from_before_direct_notifications_keeps_its_queues_token_and_checks
             f"INSERT INTO subscriptions ({SUBSCRIPTION}) VALUES ({marks(SUBSCRIPTION)})",  # noqa: S608
             subscription_row(row),
         )
-        assert migrate(database) == ["0006_direct_notifications", "0007_priorities"]
+        assert migrate(database) == [step.name for step in MIGRATIONS[BEFORE_DIRECT:]]
         session = Session(database, Vault())
         assert connection_tables.connections(session) == [AgentConnection("a"), AgentConnection("b", False)]
         [with_notifier] = connection_tables.receive_queues(session, "a")

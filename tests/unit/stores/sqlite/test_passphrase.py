@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.stores.agent_samples import NOTIFIER, agent_token, receive_queue, send_queue
+from tests.unit.stores.agent_samples import ENDPOINT, NOTIFIER, agent_token, receive_queue, send_queue
 from tests.unit.stores.sqlite.test_agent_file import SECRETS
 from tests.unit.stores.test_agent_store_contract import WEAK
 from tocsin.errors import StoreError
@@ -42,6 +42,7 @@ async def fill(store: AgentStore) -> None:
     await store.save_token(agent_token(action=Verify(b"the code")))
     await store.remove_token(delete_at_router=True, now=1)
     await store.save_token(agent_token(action=Verify(b"the code")))
+    await store.keep_endpoint_secret(ENDPOINT, most=4)
 
 
 async def everything(store: AgentStore) -> list[object]:
@@ -51,6 +52,7 @@ async def everything(store: AgentStore) -> list[object]:
         await store.token(),
         await store.tokens_to_delete(),
         await store.kept_messages(),
+        await store.endpoint_secrets(),
     ]
 
 

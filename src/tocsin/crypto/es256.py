@@ -1,0 +1,48 @@
+"""Tokens signed with ES256, by which a push provider knows who asks (RFC 7515; APNs, RFC 8292).
+
+The signature has the form that JOSE prescribes (RFC 7518, 3.4): two numbers of 32 bytes, not DER.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+from tocsin.errors import BadKey
+
+_NUMBER_BYTES: Final = 32
+
+
+def es256_key_from_pem(pem: bytes, name: str) -> ec.EllipticCurvePrivateKey:
+    """Raises `BadKey` for anything but an unencrypted P-256 key; `name` is what the text calls it."""
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError) as error:
+        raise BadKey(f"the {name} key file holds no unencrypted private key in PEM form") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise BadKey(f"the {name} key must be one for ES256, on the curve P-256")
+    return key
+
+
+def signed_token(
+    key: ec.EllipticCurvePrivateKey, header: Mapping[str, object], claims: Mapping[str, object]
+) -> bytes:
+    """A JWT: header, claims and signature."""
+    signing_input = b".".join(unpadded_base64url(_json(part)) for part in (header, claims))
+    r, s = decode_dss_signature(key.sign(signing_input, ec.ECDSA(hashes.SHA256())))
+    signature = r.to_bytes(_NUMBER_BYTES, "big") + s.to_bytes(_NUMBER_BYTES, "big")
+    return signing_input + b"." + unpadded_base64url(signature)
+
+
+def unpadded_base64url(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+def _json(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

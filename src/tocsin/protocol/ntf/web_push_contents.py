@@ -1,0 +1,54 @@
+"""What a Web Push body carries once it is opened: a push without JSON, so that it fits 4096 bytes.
+
+content = %s"V" nonce sealedCode / %s"M" nonce sealedList / %s"C"
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from tocsin.crypto.boxes import NONCE_BYTES, TAG_BYTES
+from tocsin.errors import DecodeError
+from tocsin.protocol.ntf.pushes import (
+    PADDED_PUSH_BYTES,
+    CheckMessagesPush,
+    MessagePush,
+    Push,
+    VerificationPush,
+)
+
+_VERIFICATION: Final = b"V"
+_MESSAGE: Final = b"M"
+_CHECK_MESSAGES: Final = b"C"
+_SEALED_KINDS: Final[dict[bytes, type[VerificationPush] | type[MessagePush]]] = {
+    _VERIFICATION: VerificationPush,
+    _MESSAGE: MessagePush,
+}
+
+MAX_CONTENT_BYTES: Final = 1 + NONCE_BYTES + TAG_BYTES + PADDED_PUSH_BYTES
+PADDED_CONTENT_BYTES: Final = MAX_CONTENT_BYTES + 1
+"""What contents of every kind are padded to, with the delimiter, so that all bodies have one size."""
+
+
+def web_push_content(push: Push) -> bytes:
+    match push:
+        case VerificationPush(nonce, sealed):
+            return _VERIFICATION + nonce + sealed
+        case MessagePush(nonce, sealed):
+            return _MESSAGE + nonce + sealed
+        case CheckMessagesPush():
+            return _CHECK_MESSAGES
+        case _:
+            assert_never(push)
+
+
+def parse_web_push_content(content: bytes) -> Push:
+    """What a device makes of a content. Raises `DecodeError`."""
+    if content == _CHECK_MESSAGES:
+        return CheckMessagesPush()
+    kind = _SEALED_KINDS.get(content[:1])
+    if kind is None:
+        raise DecodeError("a Web Push of an unknown kind: V, M or C is expected")
+    if not 1 + NONCE_BYTES + TAG_BYTES <= len(content) <= MAX_CONTENT_BYTES:
+        raise DecodeError(f"a Web Push with a content of {len(content)} bytes")
+    return kind(content[1 : 1 + NONCE_BYTES], content[1 + NONCE_BYTES :])

@@ -1,0 +1,44 @@
+"""Bodies of Web Push as they reach a device, made of what an NTF router gives to its provider."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractAsyncContextManager
+
+from tests.doubles.agent_harness import NtfPlace
+from tests.doubles.ntf_harness import NtfHarness
+from tests.doubles.push_provider import RecordingProvider
+from tocsin.config.ntf_settings import WebPushSettings
+from tocsin.crypto.web_push import WebPushReceiver, seal_web_push
+from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.ntf.pushes import Push, parse_push_json
+from tocsin.protocol.ntf.web_push_contents import PADDED_CONTENT_BYTES, web_push_content
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.stores.agent_store import AgentStore
+
+
+def running_with_web_push(place: NtfPlace) -> AbstractAsyncContextManager[NtfHarness]:
+    return place.running(
+        providers={PushProvider.WEBPUSH: place.provider}, webpush=WebPushSettings(enabled=True)
+    )
+
+
+def web_push_body(push: Push, to: WebPushReceiver) -> bytes:
+    return sealed_body(web_push_content(push), to)
+
+
+def sealed_body(content: bytes, to: WebPushReceiver) -> bytes:
+    return seal_web_push(content, to, os.urandom(32), os.urandom(16), padded_to=PADDED_CONTENT_BYTES)
+
+
+async def endpoint_token(store: AgentStore, endpoint: str) -> bytes:
+    """The device token that the agent made of the endpoint."""
+    tokens = [kept.device_token.token for kept in await store.endpoint_secrets()]
+    [token] = [token for token in tokens if WebPushAddress.parse(token).url == endpoint]
+    return token
+
+
+async def next_body(provider: RecordingProvider, token: bytes) -> bytes:
+    """Of the next push to this device token."""
+    request = await provider.next_request(token)
+    return web_push_body(parse_push_json(request.payload), WebPushAddress.parse(token).receiver)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final, assert_never
 
 from tocsin.cli.doctor_findings import Finding, Surroundings, bad, ok, skipped, warn
-from tocsin.cli.ntf_providers import opened_providers, served_settings
-from tocsin.config.ntf_settings import ApnsSettings, NtfSettings
+from tocsin.cli.ntf_providers import opened_providers, served_settings, vapid_key
+from tocsin.config.ntf_settings import ApnsSettings, NtfSettings, WebPushSettings
 from tocsin.errors import ConfigError
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.provider import (
@@ -26,6 +27,7 @@ NO_DEVICE: Final = b"0" * 64
 """In place of a device token: Apple checks the key first, and then finds that there is no such device."""
 SUBJECT: Final = "push provider"
 KEY: Final = "key for Apple"
+WEB_PUSH_KEY: Final = "key for Web Push"
 _EMPTY: Final = b'{"aps":{"content-available":1}}'
 
 
@@ -34,7 +36,7 @@ async def push_findings(settings: NtfSettings, around: Surroundings) -> list[Fin
         served, warning = served_settings(settings)
     except ConfigError as error:
         return [bad(KEY, str(error), "put the key file from Apple there, with its key id beside it")]
-    findings = list(_key_findings(settings.apns))
+    findings = [*_key_findings(settings.apns), *_web_push_findings(settings.webpush)]
     if warning is not None:
         step = "get a key at developer.apple.com, set apns_key_file and apns_key_id; or set the hosts to off"
         findings.append(warn(SUBJECT, warning, step))
@@ -48,15 +50,35 @@ async def push_findings(settings: NtfSettings, around: Surroundings) -> list[Fin
 
 def _key_findings(apns: ApnsSettings) -> Iterator[Finding]:
     """The file has been read by now, and is a key."""
-    if apns.key_file is None:
+    if apns.key_file is not None:
+        yield _file_finding(KEY, apns.key_file)
+
+
+def _web_push_findings(webpush: WebPushSettings) -> Iterator[Finding]:
+    if not webpush.enabled:
         return
-    mode = apns.key_file.stat().st_mode & 0o777
-    if mode & 0o007:
-        yield bad(KEY, f"every user of this machine may read it ({mode:03o})", f"chmod 600 {apns.key_file}")
-    elif mode & 0o070:
-        yield warn(KEY, f"its group may read it ({mode:03o})", f"chmod 600 {apns.key_file}")
+    try:
+        key = vapid_key(webpush)
+    except ConfigError as error:
+        yield bad(
+            WEB_PUSH_KEY,
+            str(error),
+            "remove the file, and the next start makes a key; devices register again",
+        )
+        return
+    if key is None:
+        yield ok(WEB_PUSH_KEY, "it is made at the first start")
     else:
-        yield ok(KEY, "it is a key for ES256, and only its owner may read it")
+        yield _file_finding(WEB_PUSH_KEY, webpush.key_file)
+
+
+def _file_finding(subject: str, path: Path) -> Finding:
+    mode = path.stat().st_mode & 0o777
+    if mode & 0o007:
+        return bad(subject, f"every user of this machine may read it ({mode:03o})", f"chmod 600 {path}")
+    if mode & 0o070:
+        return warn(subject, f"its group may read it ({mode:03o})", f"chmod 600 {path}")
+    return ok(subject, "it is a key for ES256, and only its owner may read it")
 
 
 async def _asked(apns: ApnsSettings) -> list[Finding]:

@@ -14,12 +14,13 @@ from tocsin.cli.ntf_files import (
     settings_of,
 )
 from tocsin.config.ntf_ini import describe
+from tocsin.crypto.es256 import unpadded_base64url
 
 NAME = "config"
 SUMMARY = "check or show the router's settings"
 DESCRIPTION = (
     "`check` reads the settings file, the environment (TOCSIN_NTF_…, APNS_KEY_FILE, APNS_KEY_ID), the certificates "
-    "and the key for Apple's service, and says everything that is wrong, with an exit code of 1. `show` lists every "
+    "and the keys for push services, and says everything that is wrong, with an exit code of 1. `show` lists every "
     "setting with its value and where it comes from; passwords are not shown. `show --format toml` is also the way "
     "from an INI file to a TOML file."
 )
@@ -42,13 +43,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> ExitCode:
-    from tocsin.cli.ntf_providers import served_settings  # other commands start faster without it
+    # Other commands start faster without it.
+    from tocsin.cli.ntf_providers import served_names, served_settings, vapid_key
 
     check = Check()
     settings = check.step(lambda: settings_of(options))
     if settings is not None:
         credentials = check.step(lambda: credentials_of(settings))
         served = check.step(lambda: served_settings(settings))
+        key = check.step(lambda: vapid_key(settings.webpush))
         fingerprint = credentials.fingerprint if credentials else bytes(32)
         address = check.step(lambda: router_address(settings, fingerprint))
     if check.tell() or served is None:
@@ -56,6 +59,9 @@ def _check(options: argparse.Namespace) -> ExitCode:
     print("Settings and certificates are in order.")
     if served[1] is not None:
         print(f"Note: {served[1]}")
-    print(f"Device tokens of: {', '.join(served[0].apns.endpoints) or 'no provider'}")
+    print(f"Device tokens of: {', '.join(served_names(served[0])) or 'no provider'}")
+    if served[0].webpush.enabled:
+        made = "made at the first start" if key is None else unpadded_base64url(key.public).decode()
+        print(f"Key for Web Push: {made}")
     print(f"Address: {address}")
     return ExitCode.OK

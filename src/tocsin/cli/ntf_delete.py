@@ -105,6 +105,9 @@ def _files(settings: NtfSettings, ini: Path) -> Iterator[Path]:
     for name in CREDENTIAL_FILES:
         if (settings.credentials / name).exists():
             yield settings.credentials / name
+    key_file = settings.webpush.key_file
+    if key_file.parent in (ini.parent, settings.store) and key_file.exists():
+        yield key_file
     yield ini
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from tocsin.config.ntf_keys import NtfKey
-from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings
+from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, WebPushSettings
+from tocsin.crypto.web_push import SCALAR_BYTES, VapidKey
 from tocsin.errors import BadKey, ConfigError
+from tocsin.observability.private_files import private_draft
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.apns.provider_token import ProviderToken
 from tocsin.push.null import NullProvider
 from tocsin.push.provider import Provider
+from tocsin.push.webpush.client import WebPushProvider
+from tocsin.transport.dialer import find_addresses
 
 TEST: Final = PushProvider.APNS_TEST.text
 _HOW_TO_GET_A_KEY: Final = (
@@ -50,6 +56,40 @@ def served_settings(settings: NtfSettings) -> tuple[NtfSettings, str | None]:
     return replace(settings, apns=replace(apns, endpoints=others)), warning
 
 
+def served_names(settings: NtfSettings) -> list[str]:
+    """Of the providers whose device tokens are accepted, besides the null provider."""
+    web_push = [PushProvider.WEBPUSH.text] if settings.webpush.enabled else []
+    return [*settings.apns.endpoints, *web_push]
+
+
+def vapid_key(webpush: WebPushSettings) -> VapidKey | None:
+    """None if it is not wanted, or not made yet. Raises ConfigError that names the file."""
+    path = webpush.key_file
+    if not webpush.enabled:
+        return None
+    try:
+        return VapidKey.from_pem(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"webpush_key_file {path} cannot be read: {error.strerror}") from error
+    except BadKey as error:
+        raise ConfigError(f"webpush_key_file {path}: {error}") from error
+
+
+def _new_vapid_key(webpush: WebPushSettings) -> VapidKey:
+    """For its owner alone. Raises ConfigError."""
+    key = VapidKey.from_scalar(secrets.token_bytes(SCALAR_BYTES))
+    try:
+        with private_draft(webpush.key_file) as draft:
+            draft.write_bytes(key.pem)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}: set [TOCSIN] webpush_key_file to a place where the router may"
+        ) from error
+    return key
+
+
 def _provider_token(apns: ApnsSettings) -> ProviderToken | None:
     """Raises ConfigError that names the file."""
     if apns.key_file is None or apns.key_id is None:
@@ -65,8 +105,13 @@ def _provider_token(apns: ApnsSettings) -> ProviderToken | None:
 
 
 @asynccontextmanager
-async def opened_providers(apns: ApnsSettings) -> AsyncIterator[dict[PushProvider, Provider]]:
-    """One for each endpoint, and the null provider; closed at the end. Raises ConfigError."""
+async def opened_providers(
+    apns: ApnsSettings, webpush: WebPushSettings | None = None, *, public_only: bool = True
+) -> AsyncIterator[dict[PushProvider, Provider]]:
+    """One for each endpoint, for Web Push if it is wanted, and the null provider; closed at the end.
+
+    `public_only`: Web Push services at private addresses are not connected to. Raises ConfigError.
+    """
     token = _provider_token(apns)
     async with AsyncExitStack() as stack:
         providers: dict[PushProvider, Provider] = {PushProvider.APNS_NULL: NullProvider()}
@@ -74,6 +119,10 @@ async def opened_providers(apns: ApnsSettings) -> AsyncIterator[dict[PushProvide
             provider = _apns_provider(name, endpoint, apns, token)
             stack.push_async_callback(provider.close)
             providers[PushProvider[name.upper()]] = provider
+        if webpush is not None and webpush.enabled:
+            web_push = _web_push_provider(webpush, public_only=public_only)
+            stack.push_async_callback(web_push.close)
+            providers[PushProvider.WEBPUSH] = web_push
         yield providers
 
 
@@ -85,4 +134,14 @@ def _apns_provider(
     except OSError as error:
         raise ConfigError(
             f"{name}_ca_file {endpoint.ca_file} cannot be used: {error.strerror or error}"
+        ) from error
+
+
+def _web_push_provider(webpush: WebPushSettings, *, public_only: bool) -> WebPushProvider:
+    key = vapid_key(webpush) or _new_vapid_key(webpush)
+    try:
+        return WebPushProvider(webpush, key, partial(find_addresses, public_only=public_only))
+    except OSError as error:
+        raise ConfigError(
+            f"webpush_ca_file {webpush.ca_file} cannot be used: {error.strerror or error}"
         ) from error

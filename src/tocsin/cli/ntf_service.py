@@ -107,7 +107,13 @@ async def running(
         instance = encode_base64url(credentials.fingerprint)[:8]
         log = await stack.enter_async_context(opened_event_log(settings))
         recorder = EventRecorder(log and log.log, log and log.keys, instance, counters.latencies)
-        providers = await stack.enter_async_context(opened_providers(settings.apns))
+        providers = await stack.enter_async_context(
+            opened_providers(
+                settings.apns,
+                settings.webpush,
+                public_only=not settings.subscriber.allow_private_hosts,
+            )
+        )
         router = await stack.enter_async_context(
             running_ntf_router(
                 settings,

@@ -46,6 +46,8 @@ TTL: Final = 3600
 NOTICE_TTL: Final = 86_400
 """A notice is for people: it may reach a phone that was off for a while."""
 REMINDER: Final = "reminder"
+PROVIDERS: Final = tuple(each.text for each in PushProvider if each is not PushProvider.WEBPUSH)
+"""Web Push is left to the router, which reminds its devices by itself."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--provider",
         action="append",
-        choices=[each.text for each in PushProvider],
+        choices=PROVIDERS,
         metavar="NAME",
         help="only tokens of this provider, e.g. apns_prod; may be repeated (default: all)",
     )
@@ -115,7 +117,7 @@ def source_of(
 ) -> TokenSource:
     """A reminder is for tokens whose periodic push is due, a notice for all."""
     assert settings.database_url is not None
-    chosen = tuple(sorted(set(providers or [each.text for each in PushProvider])))
+    chosen = tuple(sorted(set(providers or PROVIDERS)))
     due_at = now if notice is None else None
     return TokenSource(settings.database_url, settings.database_schema, chosen, due_at)
 

@@ -80,6 +80,11 @@ def _with_paths_from(folder: Path, settings: NtfSettings) -> NtfSettings:
         event_log=here(settings.event_log),
         event_log_keys=here(settings.event_log_keys),
         apns=replace(settings.apns, key_file=here(settings.apns.key_file), endpoints=endpoints),
+        webpush=replace(
+            settings.webpush,
+            key_file=folder / settings.webpush.key_file,
+            ca_file=here(settings.webpush.ca_file),
+        ),
         delivery=replace(
             settings.delivery,
             handover=here(settings.delivery.handover),
@@ -107,6 +112,11 @@ def _problems_together(settings: NtfSettings) -> Iterator[str]:
         yield "[TOCSIN] private_key_file is set, but certificate_file is not"
     if settings.delivery.engine is DeliveryEngine.SPARK and settings.delivery.handover is None:
         yield "[TOCSIN] delivery_engine is spark, but [TOCSIN] delivery_handover is not set: to which folder?"
+    if settings.webpush.enabled and settings.webpush.subject is None:
+        yield (
+            "[TOCSIN] webpush is on, but [TOCSIN] webpush_subject is not set: "
+            "where do push services find you if something is wrong?"
+        )
     if settings.direct.enabled and not settings.public_hosts:
         yield "[TOCSIN] direct_notifications is on, but [TRANSPORT] host is not set: which one is it?"
     if not settings.direct.key_rotation < settings.direct.key_lifetime:

@@ -5,6 +5,7 @@ Sections and keys outside `[TOCSIN]` are the reference's (`ntfServerCLI` in Noti
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -215,6 +216,8 @@ def _own(
 _VERSION: Final = whole_number(LOWEST_VERSION, HIGHEST_VERSION)
 _COUNT: Final = whole_number(1, 1_000_000)
 _RELATIVE: Final = "a relative path counts from this file's folder"
+_CONTACT_FORM: Final = re.compile(r"mailto:[!-~]+@[!-~]+|https://[!-~]+")
+MAX_CONTACT_CHARACTERS: Final = 200
 
 _PLACES: Final = (
     _own("listen", HOSTS, "Addresses to listen on.", "hosts"),
@@ -255,6 +258,15 @@ NO_HOST: Final = ""
 _HOST_OR_OFF: Final = replace(
     or_off(HOST), read=lambda text: NO_HOST if text == "off" else HOST.read(text), write=str
 )
+
+
+def _read_contact(text: str) -> str:
+    if len(text) > MAX_CONTACT_CHARACTERS or not _CONTACT_FORM.fullmatch(text):
+        raise ValueError
+    return text
+
+
+_CONTACT: Final = ValueKind("an address like mailto:you@example.com or https://example.com", _read_contact)
 
 _PUSHES: Final = (
     _own("periodic_interval", duration(), "Seconds between looks for tokens whose periodic push is due."),
@@ -337,6 +349,37 @@ _PUSHES: Final = (
     ),
 )
 
+_WEB_PUSH: Final = (
+    _own(
+        "webpush",
+        ON_OFF,
+        "Push through Web Push services, which UnifiedPush uses; off: device tokens of webpush are refused.",
+        "webpush.enabled",
+    ),
+    _own(
+        "webpush_key_file",
+        PATH,
+        f"Key by which they know this router, made at the first start; {_RELATIVE}.",
+        "webpush.key_file",
+    ),
+    _own(
+        "webpush_subject",
+        or_off(_CONTACT),
+        "Where they find you: mailto:you@example.com or an https address.",
+        "webpush.subject",
+    ),
+    _own(
+        "webpush_ca_file",
+        or_off(PATH),
+        "Certificates that vouch for them (PEM), besides the system's.",
+        "webpush.ca_file",
+    ),
+    _own("webpush_connections", whole_number(1, 100), "Connections to each host.", "webpush.connections"),
+    _own("webpush_hosts", whole_number(1, 10_000), "Hosts that are connected at a time.", "webpush.hosts"),
+    _own("webpush_timeout", duration(), "Seconds for an answer.", "webpush.timeout"),
+    _own("webpush_rate", whole_number(1, 100_000), "Most pushes a second to one host.", "webpush.rate"),
+)
+
 _SMP_ROUTERS: Final = (
     _own("smp_connect_timeout", duration(), "Seconds to reach an SMP router.", "subscriber.connect_timeout"),
     _own("smp_response_timeout", duration(), "Seconds for its answers.", "subscriber.response_timeout"),
@@ -359,7 +402,8 @@ _SMP_ROUTERS: Final = (
     _own(
         "allow_private_hosts",
         ON_OFF,
-        "Also connect to SMP routers at loopback and private addresses: devices could probe your network.",
+        "Also connect to SMP routers and Web Push services at loopback and private addresses: devices could probe "
+        "your network.",
         "subscriber.allow_private_hosts",
     ),
     _own(
@@ -418,6 +462,7 @@ NTF_KEYS: Final = (
     *_INACTIVE_CLIENTS,
     *_PLACES,
     *_PUSHES,
+    *_WEB_PUSH,
     *_SMP_ROUTERS,
     *_DIRECT,
     *_OPERATION,

@@ -67,6 +67,28 @@ class ApnsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WebPushSettings:
+    """Web Push services, whichever devices name (RFC 8030); what UnifiedPush distributors are."""
+
+    enabled: bool = False
+    """Device tokens of `webpush` are refused otherwise."""
+    key_file: Path = Path("webpush-vapid.pem")
+    """PEM of the P-256 key by which push services know this router (RFC 8292); made at the first start."""
+    subject: str | None = None
+    """Where they find its operator: a `mailto:` or `https:` address."""
+    ca_file: Path | None = None
+    """Certificates that may vouch for them, besides the system's."""
+    connections: int = 4
+    """To each host."""
+    hosts: int = 256
+    """Hosts that are connected at a time."""
+    timeout: float = 15.0
+    """For a push to be answered, from when it is due."""
+    rate: int = 100
+    """Pushes a second to one host."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeliverySettings:
     """From a notification to its push."""
 
@@ -181,6 +203,7 @@ class NtfSettings:
     periodic_interval: float = 300.0
     """Between looks for tokens whose periodic push is due."""
     apns: ApnsSettings = field(default_factory=ApnsSettings)
+    webpush: WebPushSettings = field(default_factory=WebPushSettings)
     delivery: DeliverySettings = field(default_factory=DeliverySettings)
     subscriber: SubscriberSettings = field(default_factory=SubscriberSettings)
     direct: NtfDirectSettings = field(default_factory=NtfDirectSettings)

@@ -22,6 +22,7 @@ from tocsin.transport.block_connection import (
     DEFAULT_WRITE_LIMIT,
     BlockConnection,
 )
+from tocsin.transport.public_hosts import is_public_address
 from tocsin.transport.socket_options import keep_alive, send_without_delay
 from tocsin.transport.socks5 import SocksProxy, connect_through
 from tocsin.transport.tls_handshake import TlsHandshake, describe_failure, wrap
@@ -111,13 +112,9 @@ async def _reach(
     deadline = asyncio.get_running_loop().time() + limit
     try:
         async with asyncio.timeout(limit):
-            addresses = await resolve(*target)
+            addresses = await find_addresses(*target, public_only=public_only and route.socks is None)
     except TimeoutError:
         raise ConnectFailed(f"the name {target[0]} was not resolved in {limit:.1f} s") from None
-    if public_only and route.socks is None:
-        addresses = [each for each in addresses if ipaddress.ip_address(each[1][0]).is_global]
-        if not addresses:
-            raise ConnectFailed("only addresses that are not public")
     failures = []
     for index, address in enumerate(addresses):
         share = _share(deadline, len(addresses) - index)
@@ -151,6 +148,18 @@ async def _connect(
         sock.close()
         raise
     return tls
+
+
+async def find_addresses(
+    host: str, port: int, *, public_only: bool
+) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+    """As `resolve`, perhaps only those that are public. Raises ConnectFailed if there are none."""
+    addresses = await resolve(host, port)
+    if public_only:
+        addresses = [each for each in addresses if is_public_address(each[1][0])]
+        if not addresses:
+            raise ConnectFailed("only addresses that are not public")
+    return addresses
 
 
 async def resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:

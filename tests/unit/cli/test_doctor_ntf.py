@@ -259,3 +259,20 @@ def test_every_answer_of_a_provider_says_something(outcome: PushOutcome, status:
     found = outcome_finding("apns_prod", outcome, with_key=True)
     assert found.status == status
     assert bool(found.next_step) is (status == "bad")
+
+
+async def test_the_key_for_web_push_is_looked_at(ntf: NtfFolders) -> None:
+    alone: dict[str, Any] = {"webpush": "on", "webpush_subject": "https://op.test"}
+    alone |= {"apns_prod_host": "off", "apns_dev_host": "off"}
+    found = await look_at(ntf, **alone)
+    assert found["key for Web Push"].text == "it is made at the first start"
+    assert "push provider" not in found
+    path = key_file(ntf.config)
+    found = await look_at(ntf, webpush_key_file=path, **alone)
+    assert found["key for Web Push"].status is Status.OK
+    path.chmod(0o644)
+    found = await look_at(ntf, webpush_key_file=path, **alone)
+    assert found["key for Web Push"].status is Status.BAD
+    path.write_text("no key")
+    found = await look_at(ntf, webpush_key_file=path, **alone)
+    assert "holds no unencrypted private key" in found["key for Web Push"].text

@@ -13,6 +13,8 @@ from tocsin.cli.main import build_parser, run
 from tocsin.config.ini_files import read_ini
 from tocsin.config.ntf_ini import load_ntf_settings
 from tocsin.config.ntf_settings import StoreKind
+from tocsin.crypto.es256 import unpadded_base64url
+from tocsin.crypto.web_push import VapidKey
 from tocsin.protocol.addresses import RouterAddress
 from tocsin.stores.memory.log_files import FolderLock
 from tocsin.stores.memory.ntf_store_folder import LOCK
@@ -175,6 +177,24 @@ def test_check_says_which_device_tokens_are_served(
     assert "Device tokens of: apns_test" in capsys.readouterr().out
 
 
+def test_check_says_the_key_for_web_push(
+    router: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOCSIN_NTF_WEBPUSH", "on")
+    monkeypatch.setenv("TOCSIN_NTF_WEBPUSH_SUBJECT", "https://op.test")
+    assert run(["ntf", "config", "check", *config(router)]) == 0
+    shown = capsys.readouterr().out
+    assert "Device tokens of: webpush" in shown
+    assert "Key for Web Push: made at the first start" in shown
+    key = VapidKey.from_scalar(bytes(range(1, 33)))
+    (router / "webpush-vapid.pem").write_bytes(key.pem)
+    assert run(["ntf", "config", "check", *config(router)]) == 0
+    assert f"Key for Web Push: {unpadded_base64url(key.public).decode()}\n" in capsys.readouterr().out
+    (router / "webpush-vapid.pem").write_text("no key")
+    assert run(["ntf", "config", "check", *config(router)]) == 1
+    assert "the VAPID key file holds no" in capsys.readouterr().err
+
+
 def test_show_hides_passwords(
     router: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +216,7 @@ def test_delete_asks_and_removes_both_folders(
 ) -> None:
     (router.parent / "var" / "ntf-server-store.log").write_text("")
     (router.parent / "var" / "postgres").mkdir()
+    (router / "webpush-vapid.pem").write_text("")  # made by the first start
     answer(monkeypatch, "Y\n")
     assert run(["ntf", "delete", *config(router)]) == 0
     shown = capsys.readouterr().out

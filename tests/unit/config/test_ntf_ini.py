@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields as dataclass_fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tocsin.config.ntf_settings import (
     NtfSettings,
     StoreKind,
     SubscriberSettings,
+    WebPushSettings,
 )
 from tocsin.errors import ConfigError
 from tocsin.protocol.ntf.versions import SUPPORTED
@@ -102,6 +104,14 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "apns_test_host", "localhost", "apns.endpoints.apns_test.host", "localhost", "a b"),
     ("TOCSIN", "apns_test_port", "6010", "apns.endpoints.apns_test.port", 6010, "x"),
     ("TOCSIN", "apns_test_ca_file", "/cc.pem", "apns.endpoints.apns_test.ca_file", Path("/cc.pem"), ""),
+    ("TOCSIN", "webpush", "on", "webpush.enabled", True, "yes"),
+    ("TOCSIN", "webpush_key_file", "/v.pem", "webpush.key_file", Path("/v.pem"), ""),
+    ("TOCSIN", "webpush_subject", "mailto:a@b.test", "webpush.subject", "mailto:a@b.test", "a@b.test"),
+    ("TOCSIN", "webpush_ca_file", "/w.pem", "webpush.ca_file", Path("/w.pem"), ""),
+    ("TOCSIN", "webpush_connections", "2", "webpush.connections", 2, "0"),
+    ("TOCSIN", "webpush_hosts", "3", "webpush.hosts", 3, "0"),
+    ("TOCSIN", "webpush_timeout", "3", "webpush.timeout", 3.0, "0"),
+    ("TOCSIN", "webpush_rate", "7", "webpush.rate", 7, "0"),
     ("TOCSIN", "smp_connect_timeout", "3", "subscriber.connect_timeout", 3.0, "0"),
     ("TOCSIN", "smp_response_timeout", "3", "subscriber.response_timeout", 3.0, "0"),
     ("TOCSIN", "smp_reconnect_initial", "0.1", "subscriber.reconnect_initial", 0.1, "0"),
@@ -138,6 +148,7 @@ TOGETHER = {
     "private_key_file": {"TOCSIN_NTF_CERTIFICATE_FILE": "/c.crt"},
     "direct_notifications": {"TOCSIN_NTF_HOST": "ntf.example"},
     "delivery_engine": {"TOCSIN_NTF_DELIVERY_HANDOVER": "/handover"},
+    "webpush": {"TOCSIN_NTF_WEBPUSH_SUBJECT": "https://operator.test"},
     "apns_test_port": {"TOCSIN_NTF_APNS_TEST_HOST": "localhost"},
     "apns_test_ca_file": {"TOCSIN_NTF_APNS_TEST_HOST": "localhost"},
 }
@@ -151,6 +162,12 @@ def load(tmp_path: Path) -> Load:
         return load_ntf_settings(path, {"HOME": "/", **environment})
 
     return load_text
+
+
+def defaults_in(folder: Path) -> NtfSettings:
+    """Of a file in this folder."""
+    key_file = folder / "webpush-vapid.pem"
+    return NtfSettings(credentials=folder, webpush=WebPushSettings(key_file=key_file))
 
 
 def setting_of(settings: Any, name: str) -> Any:
@@ -171,6 +188,7 @@ def test_every_setting_can_be_set() -> None:
         "delivery": DeliverySettings,
         "subscriber": SubscriberSettings,
         "direct": NtfDirectSettings,
+        "webpush": WebPushSettings,
     }
     fields = {*NtfSettings.__slots__} - {"sources", *parts}
     for name, kind in parts.items():
@@ -247,6 +265,7 @@ def test_unknown_variable_is_refused_and_others_are_not_looked_at(load: Load) ->
         ("[TOCSIN]\nstore: url\n", "db_connection is not set"),
         ("[TOCSIN]\napns_test_port: 6010\n", "apns_test_host is not set"),
         ("[TOCSIN]\nprivate_key_file: x\n", "certificate_file is not"),
+        ("[TOCSIN]\nwebpush: on\n", "webpush_subject is not set"),
         ("[TOCSIN]\ndelivery_engine: spark\n", "delivery_handover is not set"),
     ],
 )
@@ -304,6 +323,11 @@ def test_a_file_of_the_reference_is_read_unchanged(load: Load) -> None:
     assert settings.subscriber.own_server_domains == ("example.im", "example.chat")
     assert settings.subscriber.use_service_credentials
     assert (settings.inactive_ttl, settings.inactive_check_interval) == (43_200.0, 3600.0)
+
+
+def test_the_key_for_web_push_is_in_the_folder_of_the_settings(load: Load, tmp_path: Path) -> None:
+    assert load().webpush.key_file == tmp_path / "webpush-vapid.pem"
+    assert load("[TOCSIN]\nwebpush_ca_file: ca.pem\n").webpush.ca_file == tmp_path / "ca.pem"
 
 
 def test_inactive_clients_stay_unless_their_disconnection_is_asked_for(load: Load) -> None:
@@ -369,7 +393,7 @@ def test_a_relative_path_of_the_file_serves_too(
 
 
 def test_an_empty_file_gives_the_defaults(load: Load, tmp_path: Path) -> None:
-    assert load() == NtfSettings(credentials=tmp_path)
+    assert load() == defaults_in(tmp_path)
 
 
 def test_versions_are_those_of_the_protocol() -> None:
@@ -399,10 +423,10 @@ def test_described_value_can_be_set_again(key: NtfKey, load: Load) -> None:
 
 
 def test_new_file_changes_nothing_but_what_was_chosen(load: Load, tmp_path: Path) -> None:
-    assert load(new_ini({})) == NtfSettings(credentials=tmp_path)
+    assert load(new_ini({})) == defaults_in(tmp_path)
     settings = load(new_ini({"host": "a.example", "store": "embedded"}))
-    assert settings == NtfSettings(
-        credentials=tmp_path, public_hosts=("a.example",), store_kind=StoreKind.EMBEDDED
+    assert settings == replace(
+        defaults_in(tmp_path), public_hosts=("a.example",), store_kind=StoreKind.EMBEDDED
     )
 
 

@@ -20,10 +20,10 @@ from tocsin.push.provider import (
     RetryScope,
     TokenInvalid,
 )
+from tocsin.push.retry_after import retry_after_seconds
 
 EXPIRED_PROVIDER_TOKEN: Final = "ExpiredProviderToken"  # noqa: S105
 PROVIDER_TOKEN_RETRY_SECONDS: Final = 60.0
-MAX_RETRY_AFTER_SECONDS: Final = 3600.0
 MAX_MILLISECONDS: Final = 1e14
 ACCEPTED: Final = Accepted()
 _WORD: Final = re.compile("[A-Za-z0-9_]{1,64}")
@@ -44,7 +44,7 @@ def apns_outcome(answer: Answer) -> PushOutcome:
     if invalid := _INVALID.get((answer.status, reason)):
         return TokenInvalid(invalid, since if answer.status == 410 else None)
     name = reason or str(answer.status)
-    after = _retry_after(answer.headers.get(b"retry-after"))
+    after = retry_after_seconds(answer.headers.get(b"retry-after"))
     match answer.status:
         case 400 if reason == "IdleTimeout":  # of the connection
             return RetryLater(name, RetryScope.TOKEN, after)
@@ -80,10 +80,3 @@ def _is_time(milliseconds: object) -> TypeGuard[int | float]:
     if not isinstance(milliseconds, int | float) or isinstance(milliseconds, bool):
         return False
     return 0 <= milliseconds < MAX_MILLISECONDS
-
-
-def _retry_after(value: bytes | None) -> float | None:
-    """Seconds; a date is not understood and counts as none, and so does 0: it would have us try for ever at once."""
-    if value is None or not value.isdigit() or len(value) > 9:
-        return None
-    return min(float(value), MAX_RETRY_AFTER_SECONDS) or None

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from tocsin.errors import ConnectFailed
 
 RECORD_BYTES: Final = 16_384
 MAX_UNSENT_BYTES: Final = 16_777_216
 """More than all streams of a connection can hold: a peer that lets it come to this does not read."""
 _READS_PER_WAKE_UP: Final = 16
+
+Address: TypeAlias = tuple[socket.AddressFamily, tuple[Any, ...]]
+FindAddresses: TypeAlias = Callable[[str, int], Awaitable[Sequence[Address]]]
+"""From host and port to what may be connected to. Raises ConnectFailed."""
 
 
 class StreamFailed(OSError):
@@ -34,14 +40,21 @@ class TlsStream:
         self._on_lost: Callable[[str], None] | None = None
 
     @classmethod
-    async def connect(cls, host: str, port: int, context: ssl.SSLContext, limit: float) -> TlsStream:
-        """Raises StreamFailed, saying why, within `limit` seconds."""
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        context: ssl.SSLContext,
+        limit: float,
+        find: FindAddresses | None = None,
+    ) -> TlsStream:
+        """Raises StreamFailed, saying why, within `limit` seconds. `find` chooses among addresses of the host."""
         try:
             async with asyncio.timeout(limit):
-                return cls(await _connected(host, port, context, limit))
+                return cls(await _connected(host, port, context, limit, find or _all_addresses))
         except TimeoutError:
             raise StreamFailed(f"no connection to {host} port {port} within {limit:g} s") from None
-        except (OSError, ValueError, UnicodeError) as error:
+        except (OSError, ValueError, UnicodeError, ConnectFailed) as error:
             raise StreamFailed(f"no connection to {host} port {port}: {_reason(error)}") from error
 
     def start(self, on_data: Callable[[bytes], None], on_lost: Callable[[str], None]) -> None:
@@ -131,15 +144,21 @@ class TlsStream:
         self._loop.call_soon(self._readable)
 
 
-async def _connected(host: str, port: int, context: ssl.SSLContext, limit: float) -> ssl.SSLSocket:
+async def _all_addresses(host: str, port: int) -> Sequence[Address]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(family, address) for family, _, _, _, address in found]
+
+
+async def _connected(
+    host: str, port: int, context: ssl.SSLContext, limit: float, find: FindAddresses
+) -> ssl.SSLSocket:
     """Tries each address in its turn and for its share of the time: one that swallows packets leaves some to others."""
-    loop = asyncio.get_running_loop()
     failure: Exception = OSError("the name has no address")
-    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    for family, kind, protocol, _, address in addresses:
+    addresses = await find(host, port)
+    for family, address in addresses:
         try:
             async with asyncio.timeout(limit / len(addresses)):
-                return await _connected_to(socket.socket(family, kind, protocol), address, host, context)
+                return await _connected_to(socket.socket(family, socket.SOCK_STREAM), address, host, context)
         except OSError as error:
             failure = error
     raise failure

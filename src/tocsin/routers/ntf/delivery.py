@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 from tocsin.config.ntf_settings import DeliverySettings
 from tocsin.errors import StoreError
@@ -35,6 +36,8 @@ from tocsin.stores.ntf_store import NtfStore
 RECOVERY_PAGE = 10_000
 RESTART_SECONDS = 1.0
 """After a failure that nobody thought of."""
+_PUSHED_HERE = frozenset({PushProvider.WEBPUSH})
+"""Messages too, with a job: these go to many hosts, one by one, and a job would gain nothing."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +66,11 @@ class PushDelivery:
         parts = LaneParts(
             store, self._outcomes, settings, counters, clock, randomness, events, self.notify, job
         )
-        self.lanes = {name: DeliveryLane(name, provider, parts) for name, provider in providers.items()}
+        here = replace(parts, job=None)
+        self.lanes = {
+            name: DeliveryLane(name, provider, here if name in _PUSHED_HERE else parts)
+            for name, provider in providers.items()
+        }
         self._reminders: dict[bytes, tuple[int, float]] = {}
         """Of which token a periodic push was due when, and until when (loop time) it is tried; oldest first."""
         self._tasks: list[asyncio.Task[None]] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Coroutine
 from typing import Final
@@ -13,11 +12,11 @@ from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.routers.ntf.smp_subscriber import SmpSubscriber
 from tocsin.routers.ntf.subscriber_parts import SubscriberParts
+from tocsin.transport.public_hosts import is_public_host
 
 STORE_RETRY_SECONDS: Final = 1.0
 STARTS_PER_SECOND: Final = 50
 """New connections at the start, so that a router with thousands of SMP routers does not dial them at once."""
-_LOCAL_NAMES: Final = ("localhost", ".localhost", ".local", ".internal", ".home.arpa")
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ class SmpSubscribers:
         """
         if self._parts.settings.allow_private_hosts:
             return True
-        return all(_is_public(host) for host in queue.router.hosts)
+        return all(is_public_host(host) for host in queue.router.hosts)
 
     def subscribe(self, queue: NotifierQueue, notifier_key: bytes) -> None:
         """The queue is in the store already."""
@@ -103,11 +102,3 @@ class SmpSubscribers:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.critical("a connection to an SMP router ended for good; this is a bug", exc_info=error)
-
-
-def _is_public(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_global
-    except ValueError:
-        name = host.lower().rstrip(".")
-        return "." in name and not name.endswith(_LOCAL_NAMES)

@@ -7,17 +7,20 @@ import re
 from typing import Final
 
 from tocsin.crypto.keys import X25519PrivateKey
-from tocsin.errors import BadKey
+from tocsin.errors import BadKey, DecodeError
 from tocsin.protocol.error_codes import CommandFault, ErrorCode, StoreFault
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.lifecycles import VERIFIABLE
 from tocsin.protocol.ntf.responses import TokenChecked, TokenRegistered
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.token_commands import RegisterToken, ReplaceToken, SetPeriodicPush, VerifyToken
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.routers.ntf.work import RouterState, counts
 from tocsin.stores.ntf_records import TokenRecord
 from tocsin.stores.ntf_store import Replaced
+from tocsin.transport.public_hosts import is_public_host
 
 SHORTEST_CRON_MINUTES: Final = 20
 MAX_DEVICE_TOKEN_BYTES: Final = 200
@@ -27,7 +30,6 @@ _HEX: Final = re.compile(rb"(?:[0-9a-f]{2})+")
 _WORD: Final = re.compile(rb"[0-9A-Za-z_-]+")
 _REGISTERED: Final = TokenStatus(TokenState.REGISTERED)
 _ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
-_VERIFIABLE: Final = (TokenState.REGISTERED, TokenState.CONFIRMED, TokenState.ACTIVE)
 _AUTH: Final = Refused(ErrorCode.AUTH)
 
 
@@ -76,7 +78,7 @@ class Tokens:
             return _AUTH
         if not hmac.compare_digest(secret, token.dh_secret):
             return _AUTH
-        if token.status.state not in _VERIFIABLE:
+        if token.status.state not in VERIFIABLE:
             if not await self._state.store.register_again(token.token_id, self._state.clock.now()):
                 return _AUTH
             self._state.events.token_changed(token, token.status, _REGISTERED, "TNEW")
@@ -86,7 +88,7 @@ class Tokens:
     async def verify(self, token: TokenRecord, command: VerifyToken) -> Response:
         """TVFY: rivals for the device token go, for this device has proved that it is its own."""
         right = hmac.compare_digest(command.code, token.code)
-        if not right or token.status.state not in _VERIFIABLE:
+        if not right or token.status.state not in VERIFIABLE:
             return _AUTH
         if await self._state.store.activate_token(token.token_id, token.code) is None:
             return _AUTH
@@ -142,6 +144,8 @@ class Tokens:
     def _device_token_fault(self, token: DeviceToken) -> CommandFault | None:
         """A device token becomes a part of the provider's URL, so it is checked, unlike by the reference."""
         provider = token.provider
+        if provider is PushProvider.WEBPUSH:
+            return self._web_push_fault(token.token)
         if provider is PushProvider.APNS_NULL:
             return None if token.token == NULL_TOKEN else CommandFault.SYNTAX
         if provider.text not in self._state.settings.apns.endpoints:
@@ -149,3 +153,15 @@ class Tokens:
         allowed = _WORD if provider is PushProvider.APNS_TEST else _HEX
         fine = len(token.token) <= MAX_DEVICE_TOKEN_BYTES and allowed.fullmatch(token.token)
         return None if fine else CommandFault.SYNTAX
+
+    def _web_push_fault(self, token: bytes) -> CommandFault | None:
+        """Its host is dialled, so the rule for SMP routers that devices name applies."""
+        settings = self._state.settings
+        if not settings.webpush.enabled:
+            return CommandFault.PROHIBITED
+        try:
+            address = WebPushAddress.parse(token)
+        except DecodeError:
+            return CommandFault.SYNTAX
+        allowed = settings.subscriber.allow_private_hosts or is_public_host(address.host)
+        return None if allowed else CommandFault.PROHIBITED

@@ -97,8 +97,8 @@ def test_a_notification_that_came(recording: Recording) -> None:
 def test_lines_are_those_of_the_schema_and_counted(recording: Recording, at: float) -> None:
     """Also those that are put together for many notifications at a time."""
     queue = NotifierQueue(LOCATION, NOTIFIER)
-    nonces = [b"%024d" % number for number in range(5)]
-    sizes = (144, 144, 0, 10, 144)
+    nonces = [b"%024d" % number for number in range(6)]
+    sizes = (144, 144, 0, 10, 144, 144)
     came = [
         ReceivedNotification(NOTIFIER, nonce, b"m" * size, at)
         for nonce, size in zip(nonces, sizes, strict=True)
@@ -111,18 +111,21 @@ def test_lines_are_those_of_the_schema_and_counted(recording: Recording, at: flo
         [
             Settled(TOKEN_ID, b"s" * 24, nonce, outcome, queue, PushProvider.APNS_PROD, at, attempt)
             for nonce, outcome, attempt in zip(
-                nonces, ("accepted", "accepted", "Forbidden", "accepted", "no"), (0, 0, 0, 2, 2), strict=True
+                nonces,
+                ("accepted", "accepted", "Forbidden", "accepted", "no", "no"),
+                (0, 0, 0, 2, 2, 2),
+                strict=True,
             )
         ]
     )
     events = recording.events()
     [segment] = (recording.folder / "events").glob(PUBLISHED)
     assert segment.read_bytes() == encode_events(events)
-    assert len(events) == recording.log.written == 15
-    assert [event.attempt for event in events] == [0] * 8 + [2, 2] + [0, 0, 0, 2, 2]
-    assert len({event.id for event in events}) == 15
-    assert tuple(event.size for event in events[:5]) == sizes
-    assert [event.provider for event in events[:5]] == [each.text for each in PushProvider] + ["apns_prod"]
+    assert len(events) == recording.log.written == 18
+    assert [event.attempt for event in events] == [0] * 9 + [2, 2, 2] + [0, 0, 0, 2, 2, 2]
+    assert len({event.id for event in events}) == 18
+    assert tuple(event.size for event in events[:6]) == sizes
+    assert [event.provider for event in events[:6]] == [each.text for each in PushProvider] + ["apns_prod"]
     assert sum(recording.latencies.received_to_accepted.counts) == 3
 
 

@@ -1,0 +1,1 @@
+"""Web Push services, which UnifiedPush distributors are."""

@@ -1,0 +1,179 @@
+"""Web Push services (RFC 8030), whichever devices name.
+
+Theory of operation. Every host has a lane (`host_lane`), so that one that is slow or hostile delays no other's pushes.
+There are so many lanes at a time; an idle one makes room for another. Hosts that have not accepted a push yet get at
+most half of them: whoever names thousands of slow ones leaves the other half to those that work. What finds no lane is
+tried again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from tocsin.config.ntf_settings import WebPushSettings
+from tocsin.crypto.web_push import VapidKey
+from tocsin.errors import DecodeError
+from tocsin.protocol.ntf.statuses import InvalidReason
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.push.http2.tls_stream import FindAddresses
+from tocsin.push.provider import PushOutcome, PushRequest, Refused, TokenInvalid
+from tocsin.push.webpush.host_lane import (
+    BUSY,
+    CLOSED,
+    COME_BACK_SECONDS,
+    CONNECTION,
+    HostLane,
+    LaneParts,
+    Sending,
+    later,
+)
+from tocsin.push.webpush.reputations import Reputations
+from tocsin.push.webpush.request import pushed_content
+
+ROOM: Final = 1000
+"""Always: what a service has no room for is answered at once and waits for its turn in the delivery."""
+NEWCOMERS_AT_ONCE: Final = 16
+"""Services that are connected to for the first time; half of the threads that resolve names."""
+CLOSE_SECONDS: Final = 5.0
+NOT_A_PUSH: Final = "not_a_push"
+
+logger = logging.getLogger(__name__)
+
+
+class WebPushProvider:
+    """Implements `push.provider.Provider`."""
+
+    room = ROOM
+
+    def __init__(
+        self,
+        settings: WebPushSettings,
+        key: VapidKey,
+        find: FindAddresses,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`find` decides which addresses are connected to. Raises OSError if the CA file cannot be read."""
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._reputations = Reputations()
+        self._lanes: dict[str, HostLane] = {}
+        """By origin, the one used longest ago first."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._parts = LaneParts(
+            settings,
+            key,
+            tls_context(settings.ca_file),
+            find,
+            now,
+            self._reputations,
+            asyncio.Semaphore(NEWCOMERS_AT_ONCE),
+            self._spawn,
+            self._ended,
+        )
+
+    @property
+    def under_way(self) -> int:
+        return sum(lane.under_way for lane in self._lanes.values())
+
+    @property
+    def hosts(self) -> int:
+        """How many have a lane."""
+        return len(self._lanes)
+
+    async def wait_for_room(self) -> None:
+        pass
+
+    def submit(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> None:
+        refusal = self._submitted(push, answered)
+        if refusal is not None:
+            self._loop.call_soon(answered, refusal)
+
+    async def close(self) -> None:
+        self._closed = True
+        lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.drain()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        for lane in lanes:
+            lane.stop()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _submitted(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> PushOutcome | None:
+        """None if it is on its way."""
+        if self._closed:
+            return later(CLOSED)
+        try:
+            address = WebPushAddress.parse(push.device_token)
+        except DecodeError:
+            return TokenInvalid(InvalidReason.BAD)
+        try:
+            content = pushed_content(push.payload)
+        except DecodeError:
+            return Refused(NOT_A_PUSH)
+        now = self._loop.time()
+        pause = self._reputations.pause(address.origin, now)
+        if pause is not None:
+            return later(CONNECTION, pause)
+        lane = self._lane(address)
+        if lane is None:
+            return later(BUSY, COME_BACK_SECONDS)
+        deadline = now + self._settings.timeout
+        lane.submit(Sending(address, content, push.urgency, push.expires_at, answered, deadline))
+        return None
+
+    def _lane(self, address: WebPushAddress) -> HostLane | None:
+        """None if all are in use."""
+        origin = address.origin
+        lane = self._lanes.pop(origin, None)
+        if lane is None:
+            if not self._make_room(self._reputations.is_proven(origin)):
+                return None
+            lane = HostLane(address, self._parts)
+        self._lanes[origin] = lane
+        return lane
+
+    def _make_room(self, proven: bool) -> bool:
+        """Whether there is room for another lane; one that is idle may have to go."""
+        most = self._settings.hosts
+        rivals = list(self._lanes.values())
+        if not proven:
+            newcomers = [each for each in rivals if not self._reputations.is_proven(each.origin)]
+            if len(newcomers) >= max(1, most // 2):
+                rivals, most = newcomers, len(newcomers)
+        if len(rivals) < most:
+            return True
+        for lane in rivals:
+            if lane.is_idle:
+                del self._lanes[lane.origin]
+                lane.stop()
+                return True
+        return False
+
+    def _ended(self, lane: HostLane) -> None:
+        if self._lanes.get(lane.origin) is lane:
+            del self._lanes[lane.origin]
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def tls_context(ca_file: Path | None) -> ssl.SSLContext:
+    """Certificates and names are verified; those of the file count beside the system's. Raises OSError."""
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        context.load_verify_locations(str(ca_file))
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(["http/1.1"])
+    return context

@@ -1,0 +1,265 @@
+"""The pushes to one push service: a bounded queue, a few connections, a bounded rate.
+
+Theory of operation. Each connection has a task that takes push after push from the queue and ends when there was none
+for a while. What finds the queue full, or comes too fast, is answered at once with a time to come back, each with a
+later one, so that they do not come back together. A service that cannot be connected to is left alone for a while
+(`reputations`), with all that waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import ssl
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tocsin.config.ntf_settings import WebPushSettings
+from tocsin.crypto.web_push import SALT_BYTES, SCALAR_BYTES, VapidKey
+from tocsin.errors import ConnectionLost, DecodeError
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.push.http2.tls_stream import FindAddresses, StreamFailed, TlsStream
+from tocsin.push.provider import Accepted, PushOutcome, RetryLater, RetryScope, Urgency
+from tocsin.push.webpush.http1_connection import Http1Client
+from tocsin.push.webpush.outcome import web_push_outcome
+from tocsin.push.webpush.reputations import Reputations
+from tocsin.push.webpush.request import request_bytes, sealed_body
+
+QUEUE_LIMIT: Final = 128
+"""Pushes that wait for one service."""
+IDLE_SECONDS: Final = 45.0
+"""An unused connection is kept for so long; many services close theirs after a minute."""
+COME_BACK_SECONDS: Final = 1.0
+NEWCOMER_RATE: Final = 10
+"""Pushes a second to a host that has accepted none: it may be somebody's who never asked for them."""
+AUTHORIZATION_SECONDS: Final = 12 * 3600
+"""RFC 8292, 2, allows 24 hours."""
+AUTHORIZATION_REUSE_SECONDS: Final = 6 * 3600
+
+CONNECTION: Final = "connection"
+TIMEOUT: Final = "timeout"
+BUSY: Final = "busy"
+CLOSED: Final = "closed"
+BAD_ANSWER: Final = "bad_answer"
+FAILED: Final = "failed"
+
+logger = logging.getLogger(__name__)
+
+
+def later(reason: str, after: float | None = None) -> RetryLater:
+    return RetryLater(reason, RetryScope.TOKEN, after)
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A push on its way."""
+
+    address: WebPushAddress
+    content: bytes
+    urgency: Urgency
+    expires_at: int
+    answered: Callable[[PushOutcome], None]
+    deadline: float
+    """Loop time: by then it is answered."""
+
+    def __repr__(self) -> str:
+        """Without the device token and what is pushed to it."""
+        return f"Sending({self.urgency})"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneParts:
+    """What the lanes of all services share."""
+
+    settings: WebPushSettings
+    key: VapidKey
+    context: ssl.SSLContext
+    find: FindAddresses
+    now: Callable[[], float]
+    reputations: Reputations
+    newcomers: asyncio.Semaphore
+    """Services that have proved nothing yet share some turns to be connected to: whoever names slow ones waits."""
+    spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    ended: Callable[[HostLane], None]
+    """The lane has no connections any more."""
+
+
+class HostLane:
+    def __init__(self, address: WebPushAddress, parts: LaneParts) -> None:
+        self.origin = address.origin
+        self._host, self._port = address.host, address.port
+        self._parts = parts
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Sending] = deque()
+        self._workers: set[asyncio.Task[None]] = set()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._busy = 0
+        """Workers with a push."""
+        self._draining = False
+        self._free_at = 0.0
+        self._come_back_at = 0.0
+        self._authorization = ""
+        self._authorized_at: float | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._waiting and not self._busy
+
+    @property
+    def under_way(self) -> int:
+        return len(self._waiting) + self._busy
+
+    def submit(self, sending: Sending) -> None:
+        now = self._loop.time()
+        if len(self._waiting) >= QUEUE_LIMIT or not self._take_turn(now):
+            self._loop.call_soon(sending.answered, later(BUSY, self._come_back(now)))
+            return
+        self._waiting.append(sending)
+        while self._idle:
+            idle = self._idle.popleft()
+            if not idle.done():
+                idle.set_result(None)
+                return
+        if len(self._workers) < self._parts.settings.connections:
+            self._workers.add(self._parts.spawn(self._work()))
+
+    def fail_waiting(self, outcome: PushOutcome) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for sending in waiting:
+            sending.answered(outcome)
+
+    def drain(self) -> None:
+        """Takes nothing more, and ends when the pushes under way are answered."""
+        self._draining = True
+        self.fail_waiting(later(CLOSED))
+        for idle in self._idle:
+            if not idle.done():
+                idle.set_result(None)
+
+    def stop(self) -> None:
+        """Ends it at once."""
+        self.fail_waiting(later(CLOSED))
+        for worker in self._workers:
+            worker.cancel()
+
+    @property
+    def _rate(self) -> int:
+        """Pushes a second."""
+        most = self._parts.settings.rate
+        return most if self._parts.reputations.is_proven(self.origin) else min(most, NEWCOMER_RATE)
+
+    def _take_turn(self, now: float) -> bool:
+        """Whether the rate allows another push; those of a second may come at once."""
+        free_at = max(self._free_at, now - 1.0)
+        if free_at > now:
+            return False
+        self._free_at = free_at + 1.0 / self._rate
+        return True
+
+    def _come_back(self, now: float) -> float:
+        """In so many seconds; each one that is sent away gets a later turn."""
+        self._come_back_at = max(self._come_back_at, now + COME_BACK_SECONDS) + 1.0 / self._rate
+        return self._come_back_at - now
+
+    # Each connection
+
+    async def _work(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        client = Http1Client(self._connect)
+        try:
+            while (sending := await self._next()) is not None:
+                self._busy += 1
+                try:
+                    await self._send(client, sending)
+                finally:
+                    self._busy -= 1
+        finally:
+            client.close()
+            self._workers.discard(task)
+            if not self._workers:
+                self._parts.ended(self)
+
+    async def _next(self) -> Sending | None:
+        """None if nothing came for a while."""
+        while not self._waiting:
+            if self._draining:
+                return None
+            idle = self._loop.create_future()
+            self._idle.append(idle)
+            try:
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await idle
+            except TimeoutError:
+                if not self._waiting:
+                    return None
+        return self._waiting.popleft()
+
+    async def _send(self, client: Http1Client, sending: Sending) -> None:
+        try:
+            outcome = await self._outcome(client, sending)
+        except asyncio.CancelledError:
+            sending.answered(later(CLOSED))
+            raise
+        except Exception as error:
+            # Not its text, which may have parts of the device token.
+            logger.error("a push to a Web Push service failed (%s); it is tried again", type(error).__name__)
+            client.close()
+            outcome = later(FAILED)
+        sending.answered(outcome)
+        await client.finish()
+
+    async def _outcome(self, client: Http1Client, sending: Sending) -> PushOutcome:
+        reputations = self._parts.reputations
+        try:
+            async with asyncio.timeout_at(sending.deadline):
+                answer = await client.post(self._request(sending))
+        except TimeoutError:
+            return later(TIMEOUT)
+        except StreamFailed:
+            # Its text names the service, which may be one person's own: it is not logged.
+            unreachable = later(CONNECTION, reputations.unreachable(self.origin, self._loop.time()))
+            self.fail_waiting(unreachable)
+            return unreachable
+        except ConnectionLost:
+            return later(CONNECTION)
+        except DecodeError:
+            return later(BAD_ANSWER)
+        outcome = web_push_outcome(answer.status, answer.retry_after)
+        reputations.reached(self.origin, accepted=isinstance(outcome, Accepted))
+        return outcome
+
+    async def _connect(self) -> TlsStream:
+        """Half of the time is for it, so that a service that cannot be reached is told from one that is slow."""
+        parts = self._parts
+        proven = parts.reputations.is_proven(self.origin)
+        async with nullcontext() if proven else parts.newcomers:
+            return await TlsStream.connect(
+                self._host, self._port, parts.context, parts.settings.timeout / 2, parts.find
+            )
+
+    def _request(self, sending: Sending) -> bytes:
+        now = self._parts.now()
+        body = sealed_body(
+            sending.content,
+            sending.address.receiver,
+            secrets.token_bytes(SCALAR_BYTES),
+            secrets.token_bytes(SALT_BYTES),
+        )
+        authorization = self._authorized(now)
+        ttl = sending.expires_at - now
+        return request_bytes(sending.address, sending.urgency, authorization, body, ttl=ttl)
+
+    def _authorized(self, now: float) -> str:
+        """The same for hours: signing is work for the service too."""
+        made_at = self._authorized_at
+        if made_at is None or not 0 <= now - made_at < AUTHORIZATION_REUSE_SECONDS:
+            subject = self._parts.settings.subject or ""
+            expires_at = int(now) + AUTHORIZATION_SECONDS
+            self._authorization = self._parts.key.authorization(self.origin, subject, expires_at)
+            self._authorized_at = now
+        return self._authorization

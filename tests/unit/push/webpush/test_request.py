@@ -1,0 +1,71 @@
+"""A push as a Web Push service gets it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.unit.push.webpush.stage import CHECK, MESSAGES, VERIFICATION
+from tocsin.crypto.web_push import MAX_BODY_BYTES, WebPushSecret
+from tocsin.errors import DecodeError
+from tocsin.protocol.ntf.pushes import Push, push_json
+from tocsin.protocol.ntf.web_push_contents import parse_web_push_content
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.push.provider import Urgency
+from tocsin.push.webpush.request import (
+    LONGEST_TTL_SECONDS,
+    pushed_content,
+    request_bytes,
+    sealed_body,
+)
+
+SECRET = WebPushSecret(bytes(range(1, 49)))
+ADDRESS = WebPushAddress(SECRET.receiver, "push.test", 8443, "/up/a?b=c")
+
+
+def body_of(push: Push) -> bytes:
+    content = pushed_content(push_json(push))
+    return sealed_body(content, SECRET.receiver, os.urandom(32), os.urandom(16))
+
+
+@pytest.mark.parametrize("push", [MESSAGES, VERIFICATION, CHECK], ids=lambda push: type(push).__name__)
+def test_the_device_gets_what_the_json_carried(push: Push) -> None:
+    assert parse_web_push_content(SECRET.open(body_of(push))) == push
+
+
+def test_bodies_of_all_kinds_have_one_size_that_every_service_takes() -> None:
+    [size] = {len(body_of(push)) for push in (MESSAGES, VERIFICATION, CHECK)}
+    assert size <= MAX_BODY_BYTES
+
+
+def test_a_payload_that_is_no_push_is_refused() -> None:
+    with pytest.raises(DecodeError):
+        pushed_content(b'{"aps":{"alert":"a notice"}}')
+
+
+def test_the_request_has_the_headers_of_the_standards() -> None:
+    head, _, body = request_bytes(ADDRESS, Urgency.ALERT, "vapid t=x, k=y", b"sealed", ttl=60.9).partition(
+        b"\r\n\r\n"
+    )
+    assert body == b"sealed"
+    assert head.decode().split("\r\n") == [
+        "POST /up/a?b=c HTTP/1.1",
+        "Host: push.test:8443",
+        "User-Agent: tocsin",
+        "Authorization: vapid t=x, k=y",
+        "TTL: 60",
+        "Urgency: high",
+        "Content-Encoding: aes128gcm",
+        "Content-Type: application/octet-stream",
+        "Content-Length: 6",
+    ]
+
+
+@pytest.mark.parametrize(("ttl", "told"), [(-5.0, 0), (0.5, 0), (1e12, LONGEST_TTL_SECONDS)])
+def test_the_time_to_live_is_one_that_services_take(ttl: float, told: int) -> None:
+    assert f"\r\nTTL: {told}\r\n".encode() in request_bytes(ADDRESS, Urgency.ALERT, "", b"", ttl=ttl)
+
+
+def test_a_push_in_the_background_is_not_urgent() -> None:
+    assert b"\r\nUrgency: normal\r\n" in request_bytes(ADDRESS, Urgency.BACKGROUND, "", b"", ttl=0)

@@ -105,7 +105,9 @@ def test_a_muted_chat_wakes_nobody_and_a_mention_does(page: Tab) -> None:
     want(page, "Bob", "Alice", "mentions")
     plain, mention = send(page), send(page, mention=True)
     page.until(f"/^fetched after [^,]*$/.test({row(mention)}.querySelector('.state').innerText)", 30.0)
-    assert page.evaluate(f"{row(plain)}.querySelector('.state').innerText").endswith("without a push of its own")
+    assert page.evaluate(f"{row(plain)}.querySelector('.state').innerText").endswith(
+        "without a push of its own"
+    )
     want(page, "Bob", "Alice", "all")
     until_state(page, send(page), "fetched after")
 

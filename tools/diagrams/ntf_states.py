@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from tocsin.protocol.ntf.lifecycles import SUBSCRIPTION_CHANGES, TOKEN_CHANGES, WANTED
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState
 from tools.diagrams.ladders import Column, Row, changes, ladder
 from tools.diagrams.markdown import made_from, picture, table
+
+E = TypeVar("E", bound=StrEnum)
+S = TypeVar("S", bound=StrEnum)
 
 NOTHING: Final = "–"
 _TOKENS: Final = ("ntf-token", "States of a device token and what leads from one to another")
@@ -72,16 +75,14 @@ def pictures() -> dict[str, str]:
     }
 
 
-def _rows(tables: Mapping[StrEnum, Mapping[StrEnum, StrEnum]]) -> Iterator[Row]:
+def _rows(tables: Mapping[E, Mapping[S, S]]) -> Iterator[Row]:
     for event, after in tables.items():
         yield from changes(
             event, ((source, target) for source, target in after.items() if source is not target)
         )
 
 
-def _table(
-    head: str, states: Iterable[StrEnum], tables: Mapping[StrEnum, Mapping[StrEnum, StrEnum]]
-) -> list[str]:
+def _table(head: str, states: Iterable[S], tables: Mapping[E, Mapping[S, S]]) -> list[str]:
     names = list(states)
     return table(
         (f"{head}, before", *(f"`{state}`" for state in names)),

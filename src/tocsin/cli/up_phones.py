@@ -154,7 +154,7 @@ async def phones(
     observer: Observer,
 ) -> AsyncIterator[list[Phone]]:
     """Each with its store; those of an earlier start go on."""
-    # People look: a router that was killed and is back is used at once, and a mute does not wait for others to hide among.
+    # People look: a router that is back is used at once, and a mute does not wait for others to hide among.
     settings = AgentSettings(
         smp_routers=(smp,), ntf_routers=(ntf,), direct=True, priority_delay=0.0, remember_failure=0.0
     )

@@ -54,7 +54,6 @@ async def test_pushes_go_on_after_the_smp_router_was_killed(world: AgentWorld) -
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("database_server", ["postgres"], indirect=True)
 async def test_50_connections_push_before_and_after_both_smp_routers_were_killed(world: AgentWorld) -> None:
     """Row "SMP restart batched"."""
     await world.start(smp=2)

@@ -1,6 +1,6 @@
 """The NTF router goes from subscriptions one by one to a service and back, with agents connected.
 
-ntf.md 8.3, row "migrate to service subscriptions", on PostgreSQL.
+ntf.md 8.3, row "migrate to service subscriptions", on logs and on PostgreSQL.
 
 Between the phases routers are killed; the agents stay open and connect again.
 """
@@ -38,7 +38,6 @@ PHASES = (
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("database_server", ["postgres"], indirect=True)
 async def test_agents_stay_connected_and_notified_while_routers_migrate_to_service_subscriptions_and_back(
     world: AgentWorld,
 ) -> None:

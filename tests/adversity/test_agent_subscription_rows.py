@@ -1,4 +1,4 @@
-"""Subscriptions, rows of ntf.md 8.3: routers as processes, real PostgreSQL, a fake APNs.
+"""Subscriptions, rows of ntf.md 8.3: routers as processes, on logs and on PostgreSQL, and a fake APNs.
 
 The rows about restarts are in `test_agent_restarts.py`, those about service subscriptions in
 `test_agent_service_migration.py`.
@@ -25,8 +25,6 @@ from tests.doubles.agent_world import AgentWorld, connected, notified, pushed, s
 from tocsin.agent.events import MessageArrived, NotificationsReady, NotificationsRemoved, QueueRotated
 from tocsin.errors import AgentError
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
-
-pytestmark = pytest.mark.parametrize("database_server", ["postgres"], indirect=True)
 
 ACTIVE = TokenStatus(TokenState.ACTIVE)
 PREVIOUS_SMP, PREVIOUS_NTF = {"highest_version": 16}, {"highest_version": 2}

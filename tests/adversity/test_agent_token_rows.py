@@ -1,4 +1,6 @@
-"""Managing tokens, rows of ntf.md 8.3: routers as processes, real PostgreSQL, a fake APNs. Routers are killed.
+"""Managing tokens, rows of ntf.md 8.3: routers as processes, a fake APNs. Routers are killed.
+
+With the NTF routers on logs and on PostgreSQL.
 
 The rows about restarts are in `test_agent_restarts.py`.
 """
@@ -23,8 +25,6 @@ from tocsin.protocol.ntf.pushes import VerificationPush, parse_push_json, unseal
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState, TokenStatus
 from tocsin.push.fake.behaviours import Respond
 from tocsin.stores.agent_records import AgentToken, Register, Verify
-
-pytestmark = pytest.mark.parametrize("database_server", ["postgres"], indirect=True)
 
 ACTIVE = TokenStatus(TokenState.ACTIVE)
 CONFIRMED = TokenStatus(TokenState.CONFIRMED)

@@ -12,21 +12,22 @@ from tocsin.stores.memory.log_fields import BadLogLine
 _OPTION = "--skip-broken-lines"
 
 
-def add_broken_lines_argument(parser: argparse.ArgumentParser) -> None:
+def add_broken_lines_argument(parser: argparse.ArgumentParser, *, copied: bool = True) -> None:
+    where = "are copied to files that end in .broken" if copied else "stay where they are"
     parser.add_argument(
         _OPTION,
         action="store_true",
-        help="go on without lines of the logs that cannot be read; they are copied to files that end in .broken",
+        help=f"go on without lines of the logs that cannot be read; they {where}",
     )
 
 
 @contextmanager
-def hint_at_broken_lines() -> Iterator[None]:
+def hint_at_broken_lines(*, copied: bool = True) -> Iterator[None]:
     """Whoever is stopped by a broken line is told what can be done."""
     try:
         yield
     except BadLogLine as error:
+        where = f"are copied to {error.file}.broken" if copied else f"stay in {error.file}"
         raise StoreError(
-            f"{error}. {_OPTION} goes on without such lines, and what they say is lost: they are copied to "
-            f"{error.file}.broken"
+            f"{error}. {_OPTION} goes on without such lines, and what they say is lost: they {where}"
         ) from error

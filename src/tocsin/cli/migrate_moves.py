@@ -74,7 +74,7 @@ class Move(ABC, Generic[S, W]):
 
     def run(self) -> ExitCode:
         """Raises ConfigError and StoreError."""
-        with hint_at_broken_lines():
+        with hint_at_broken_lines(copied=False):
             if self.options.back:
                 self._back()
             else:

@@ -43,7 +43,8 @@ EXAMPLE = "tocsin migrate ntf --dry-run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_migrate_arguments(parser, config_folder(), store_folder())
+    data = f"{store_folder()}; with --back that of the settings, if they name one"
+    add_migrate_arguments(parser, config_folder(), data)
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--database", metavar="URL", help="from logs into this PostgreSQL; goes with --to, not with --back"
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--embedded", action="store_true", help="from logs into a PostgreSQL of our own; goes with --to"
     )
-    add_broken_lines_argument(parser)
+    add_broken_lines_argument(parser, copied=False)
 
 
 def run(options: argparse.Namespace) -> int:

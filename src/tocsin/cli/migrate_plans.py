@@ -61,7 +61,8 @@ def _print(title: str, lines: Iterable[str]) -> None:
             print(f"  {line}")
 
 
-def add_migrate_arguments(parser: argparse.ArgumentParser, folder: Path, data: Path) -> None:
+def add_migrate_arguments(parser: argparse.ArgumentParser, folder: Path, data: str) -> None:
+    """`data` says which folder of the store is taken if none is named."""
     parser.add_argument(
         "--from",
         dest="source",
@@ -75,7 +76,7 @@ def add_migrate_arguments(parser: argparse.ArgumentParser, folder: Path, data: P
         dest="source_data",
         type=Path,
         metavar="DIR",
-        help=f"folder of the store (default: that of the settings, or {data})",
+        help=f"folder of the store (default {data})",
     )
     parser.add_argument(
         "--to",

@@ -19,6 +19,7 @@ from tocsin.config.smp_keys import SMP_KEYS
 from tocsin.config.smp_settings import SmpSettings
 from tocsin.errors import StoreError
 from tocsin.protocol.addresses import RouterAddress
+from tocsin.stores.memory.log_fields import BadLogLine
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.memory.smp_store_files import read_smp_store
 from tocsin.stores.memory.store_export import fill_folder
@@ -38,13 +39,14 @@ EXAMPLE = "tocsin migrate smp --to /srv/smp --to-data /srv/smp-data --dry-run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_migrate_arguments(parser, DEFAULT_FOLDER, DEFAULT_STORE)
+    data = f"{DEFAULT_STORE}; in place and with --back that of the settings, if they name one"
+    add_migrate_arguments(parser, DEFAULT_FOLDER, data)
     parser.add_argument(
         "--database",
         metavar="URL",
         help="keep queues and messages in this PostgreSQL; goes with --to, not with --back",
     )
-    add_broken_lines_argument(parser)
+    add_broken_lines_argument(parser, copied=False)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -100,18 +102,28 @@ class SmpMove(Move[SmpSettings, SmpMemoryStore]):
         return StorePlace(folder, settings.database_url, "tocsin_smp")
 
     def open(self, place: StorePlace, *, skip_broken_lines: bool) -> OpenedStore[SmpMemoryStore]:
-        """On the way back a router that never ran has no folder, and the reference would stumble over broken lines."""
-        notes, back = [], self.options.back
+        """In place nothing is written, so the reference would find broken lines where they were."""
+        notes = []
+        back_in_place = self.options.back and self.options.target is None
         if place.url is not None:
             from tocsin.stores.postgres.store_transfer import read_whole_database  # needs asyncpg
 
             store = asyncio.run(read_whole_database(place.url, SmpMemoryStore()))
         else:
-            if not back:
-                place.require_folder()
-            store, report = read_smp_store(
-                place.folder, skip_broken_lines=skip_broken_lines and not back, keep_broken_lines=False
-            )
+            place.require_folder()
+            try:
+                store, report = read_smp_store(
+                    place.folder,
+                    skip_broken_lines=skip_broken_lines and not back_in_place,
+                    keep_broken_lines=False,
+                )
+            except BadLogLine as error:
+                if not back_in_place:
+                    raise
+                raise StoreError(
+                    f"{error}. The reference would find it there, too: --skip-broken-lines with --to and --to-data "
+                    "writes logs without such lines, and what they say is lost"
+                ) from error
             if report.skipped or report.broken:
                 notes.append(
                     f"left out: {report.skipped} records without a queue, {report.broken} lines that cannot be read"

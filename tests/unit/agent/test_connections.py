@@ -41,6 +41,32 @@ async def test_messages_go_both_ways(tmp_path: Path, version: int) -> None:
         bob.no_trouble()
 
 
+async def test_connection_is_made_and_used_by_fetching_alone(tmp_path: Path) -> None:
+    """ntf.md 8.4, "create-only + GET": neither side ever subscribes, as an app that is woken only."""
+    async with (
+        smp_router() as smp,
+        running_agent(tmp_path / "alice", [smp], [], PROVIDER) as alice,
+        running_agent(tmp_path / "bob", [smp], [], PROVIDER) as bob,
+    ):
+        invitation = await alice.agent.connections.create(subscribe=False)
+        at_alice = [ToFetch(invitation.connection_id, 1)]
+        at_bob = [ToFetch(await bob.agent.connections.join(invitation.text, subscribe=False), 1)]
+        ready = asyncio.gather(alice.event(ConnectionReady), bob.event(ConnectionReady))
+        while not ready.done():
+            await alice.agent.fetch(at_alice)
+            await bob.agent.fetch(at_bob)
+        await ready
+        await bob.agent.connections.send(at_bob[0].connection_id, b"1")
+        await bob.agent.connections.send(at_bob[0].connection_id, b"2")
+        [fetched] = await alice.agent.fetch(at_alice)
+        assert [each.body for each in fetched.messages if isinstance(each, MessageArrived)] == [b"1", b"2"]
+        assert (await alice.agent.fetch(at_alice))[0].messages == ()
+        await alice.agent.connections.send(invitation.connection_id, b"3")
+        [fetched] = await bob.agent.fetch(at_bob)
+        assert [each.body for each in fetched.messages if isinstance(each, MessageArrived)] == [b"3"]
+        assert smp.running.state.counters.subscriptions == 0
+
+
 async def test_nothing_can_be_sent_before_the_other_side_has_joined(tmp_path: Path) -> None:
     async with smp_router() as smp, running_agent(tmp_path / "alice", [smp], [], PROVIDER) as alice:
         invitation = await alice.agent.connections.create()

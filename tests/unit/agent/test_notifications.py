@@ -53,6 +53,7 @@ from tocsin.stores.agent_records import (
     SendQueue,
     SubscriptionPhase,
 )
+from tocsin.wire.base64url import base64url_bytes
 
 DAY = 86_400.0
 
@@ -118,6 +119,7 @@ async def subscribed_at_router(ntf: NtfHarness, count: int) -> None:
 
 
 async def test_existing_connection_gets_a_subscription_when_the_token_is_active(scene: Scene) -> None:
+    """D9: the activation of the token is a writer of the supervisor's queue."""
     async with all_running(scene) as (_, ntf, alice, bob):
         at_alice, at_bob = await connected(alice, bob)
         assert await alice.store.subscriptions() == []
@@ -182,6 +184,7 @@ def _first_row_written(alice: RunningAgent) -> asyncio.Future[AgentSubscription]
 
 
 async def test_D02_without_an_active_token_in_instant_mode_nothing_is_set_up(scene: Scene) -> None:
+    """D2: neither by a toggle nor by the activation in periodic mode."""
     async with all_running(scene) as (_, _ntf, alice, bob):
         at_alice, _ = await connected(alice, bob)
         await alice.agent.connections.set_notifications(at_alice, False)
@@ -194,6 +197,7 @@ async def test_D02_without_an_active_token_in_instant_mode_nothing_is_set_up(sce
 
 
 async def test_D03_deleting_resets_credentials_then_the_notifier_then_the_row(scene: Scene) -> None:
+    """D3: nothing is left at the agent nor at the SMP router."""
     async with all_running(scene) as (smp, _ntf, alice, bob):
         at_alice, _ = await connected(alice, bob)
         await alice.activate()
@@ -209,6 +213,7 @@ async def test_D03_deleting_resets_credentials_then_the_notifier_then_the_row(sc
 
 
 async def test_D09_toggle_stops_and_starts_pushes(scene: Scene) -> None:
+    """D9: a toggled connection."""
     async with all_running(scene) as (_, ntf, alice, bob):
         at_alice, at_bob = await connected(alice, bob)
         await alice.activate()
@@ -228,6 +233,7 @@ async def test_D09_toggle_stops_and_starts_pushes(scene: Scene) -> None:
 async def test_D06_periodic_mode_deletes_all_subscriptions_and_instant_mode_makes_them_again(
     scene: Scene,
 ) -> None:
+    """D6: by way of the pipeline; also when the token is deleted."""
     async with all_running(scene) as (_, ntf, alice, bob):
         at_alice, at_bob = await connected(alice, bob)
         await alice.activate()
@@ -250,7 +256,39 @@ async def test_D06_periodic_mode_deletes_all_subscriptions_and_instant_mode_make
         await pushed(alice, at_alice, bob, at_bob, b"heard again")
 
 
+async def test_D09_subscribing_brings_connections_to_their_settings(scene: Scene) -> None:
+    """D9: each connection that is subscribed gets or loses notifications by its own setting."""
+    async with all_running(scene) as (_, ntf, alice, bob):
+        at_alice, at_bob = await connected(alice, bob)
+        await alice.activate()
+        await alice.event(NotificationsReady)
+        # As if the agent were killed between the setting and what follows from it.
+        assert await alice.store.set_notifications(at_alice, False)
+        await alice.agent.connections.subscribe([at_alice])
+        await alice.event(NotificationsRemoved)
+        assert await alice.store.subscriptions() == []
+        assert await alice.store.set_notifications(at_alice, True)
+        await alice.agent.connections.subscribe([at_alice])
+        await alice.event(NotificationsReady)
+        await subscribed_at_router(ntf, 2)
+        await pushed(alice, at_alice, bob, at_bob, b"again")
+
+
+async def test_D09_joined_connection_has_a_subscription(scene: Scene) -> None:
+    """D9: whoever joins is notified of what the other side writes."""
+    async with all_running(scene) as (_, ntf, alice, bob):
+        await alice.activate()
+        at_bob, at_alice = await connected(bob, alice)
+        assert (await alice.event(NotificationsReady)).connection_id == at_alice
+        await subscribed_at_router(ntf, 1)
+        await bob.agent.connections.send(at_bob, b"welcome")
+        while (await alice.woken()).to_fetch[-1].connection_id != at_alice:
+            pass
+        await alice.event(MessageArrived, lambda event: event.body == b"welcome")
+
+
 async def test_D09_deleted_connection_leaves_no_row(scene: Scene) -> None:
+    """D9: a deleted connection."""
     async with all_running(scene) as (_, _ntf, alice, bob):
         at_alice, _ = await connected(alice, bob)
         await alice.activate()
@@ -265,11 +303,13 @@ async def test_D09_deleted_connection_leaves_no_row(scene: Scene) -> None:
 
 
 async def test_D01_list_is_for_the_token_and_metadata_for_the_queue(scene: Scene) -> None:
-    async with all_running(scene) as (_, ntf, alice, bob):
+    """D1: two layers, each for the one that may open it."""
+    async with all_running(scene) as (smp, ntf, alice, bob):
         at_alice, at_bob = await connected(alice, bob)
         await alice.activate()
         await alice.event(NotificationsReady)
         await subscribed_at_router(ntf, 1)
+        await alice.agent.connections.unsubscribe()
         await bob.agent.connections.send(at_bob, b"secret words")
         payload = await alice.push()
         push = parse_push_json(payload)
@@ -279,12 +319,19 @@ async def test_D01_list_is_for_the_token_and_metadata_for_the_queue(scene: Scene
         [item] = unseal_notifications(box_key(token.secret), push)
         [queue] = await alice.store.primary_queues([at_alice])
         assert queue.notifier is not None
-        assert queue.notifier.notifier_id not in payload
-        with pytest.raises(BadBox):  # the NTF router and the provider get no further
+        assert item.queue.notifier_id == queue.notifier.notifier_id
+        for text in (push.sealed, payload):  # all that the provider gets
+            assert queue.notifier.notifier_id not in text
+            assert base64url_bytes(queue.notifier.notifier_id) not in text
+        [stored] = smp.store.messages(queue.recipient_id)
+        assert stored.body is not None
+        assert b"secret words" not in stored.body
+        with pytest.raises(BadBox):  # the NTF router gets no further
             unseal(box_key(token.secret), item.nonce, item.sealed_meta)
         plain = unseal(box_key(queue.notifier.secret), item.nonce, item.sealed_meta)
         assert b"secret words" not in plain
-        arrived = await alice.event(MessageArrived)
+        await alice.agent.connections.subscribe()
+        arrived = await alice.event(MessageArrived, lambda event: event.body == b"secret words")
         assert arrived.message_id in plain
 
 
@@ -292,6 +339,7 @@ async def test_D01_list_is_for_the_token_and_metadata_for_the_queue(scene: Scene
 
 
 async def test_D05_pipeline_goes_on_after_a_restart_where_it_was(scene: Scene) -> None:
+    """D5: from the row that was stored before anything was done."""
     async with scene.smp.running() as smp, scene.bob(smp) as bob, scene.ntf.running():
         async with scene.alice(smp) as alice:
             at_alice, _ = await connected(alice, bob)
@@ -308,6 +356,7 @@ async def test_D05_pipeline_goes_on_after_a_restart_where_it_was(scene: Scene) -
 
 
 async def test_D05_row_waits_for_the_ntf_router_over_a_restart_of_the_agent(scene: Scene) -> None:
+    """D5: the next action is in the store."""
     async with scene.smp.running() as smp, scene.bob(smp) as bob:
         async with scene.ntf.running(), scene.alice(smp) as alice:
             at_alice, at_bob = await connected(alice, bob)
@@ -388,7 +437,7 @@ async def test_changed_device_token_is_pushed_to(scene: Scene) -> None:
 
 
 async def test_D11_connections_get_pushes_at_once_after_the_token_was_lost(scene: Scene) -> None:
-    """Appendix B item 29."""
+    """D11: not at the next check, days later (Appendix B item 29)."""
     async with scene.smp.running() as smp, scene.bob(smp) as bob:
         async with scene.ntf.running(), scene.alice(smp) as alice:
             at_alice, at_bob = await connected(alice, bob)
@@ -409,6 +458,7 @@ async def test_D11_connections_get_pushes_at_once_after_the_token_was_lost(scene
 
 
 async def test_D10_refused_subscription_makes_the_agent_check_its_token(scene: Scene) -> None:
+    """D10: without a call of the app, which is told."""
     async with scene.smp.running() as smp, scene.bob(smp) as bob:
         async with scene.ntf.running(), scene.alice(smp) as alice:
             await alice.activate()
@@ -445,6 +495,7 @@ async def test_new_token_at_another_ntf_router_takes_the_connections_along(scene
 
 @pytest.mark.parametrize("routers", [1, 2])
 async def test_rotated_queue_is_notified_of(scene: Scene, routers: int) -> None:
+    """D9: a queue that took the place of another."""
     other = SmpPlace()
     async with other.running() as second, all_running(scene) as (smp, ntf, alice, bob):
         at_alice, at_bob = await connected(alice, bob)
@@ -482,6 +533,7 @@ async def test_50_connections_at_two_smp_routers(scene: Scene) -> None:
 
 
 async def test_D04_subscription_is_checked_after_a_day_and_then_every_three(scene: Scene) -> None:
+    """D4: SNEW, then a check later; one that is in order is kept."""
     async with all_running(scene) as (_, ntf, alice, bob):
         await connected(alice, bob)
         await alice.activate()
@@ -497,7 +549,7 @@ async def test_D04_subscription_is_checked_after_a_day_and_then_every_three(scen
 
 @pytest.mark.parametrize("lost", ["notifier", "subscription"])
 async def test_D04_lost_subscription_is_made_again_by_the_next_check(scene: Scene, lost: str) -> None:
-    """With new credentials, because SNEW alone would return the dead one (Appendix B item 14)."""
+    """D4: with new credentials, because SNEW alone would return the dead one (Appendix B item 14)."""
     async with all_running(scene) as (smp, ntf, alice, bob):
         at_alice, at_bob = await connected(alice, bob)
         await alice.activate()

@@ -219,6 +219,7 @@ async def test_invalid_token_is_registered_again(place: NtfPlace, tmp_path: Path
 async def test_D10_second_agent_with_the_device_token_makes_the_first_register_again(
     place: NtfPlace, tmp_path: Path
 ) -> None:
+    """D10: where the reference gets AUTH for ever."""
     async with (
         place.running(),
         agent_at(place, tmp_path / "a") as first,
@@ -237,7 +238,7 @@ async def test_D10_second_agent_with_the_device_token_makes_the_first_register_a
 async def test_D10_token_that_the_router_forgot_is_registered_again(
     place: NtfPlace, tmp_path: Path, how: str
 ) -> None:
-    """Appendix B item 28."""
+    """D10: and the app is told (Appendix B item 28)."""
     async with place.running(), agent_at(place, tmp_path / "a") as device:
         await device.agent.tokens.register(device.device, PERIODIC)
         push = await device.push()

@@ -87,6 +87,7 @@ async def test_items_become_connections_with_metadata(tmp_path: Path) -> None:
 async def test_D07_items_that_are_not_newer_than_the_last_message_are_dropped_but_for_the_last(
     tmp_path: Path,
 ) -> None:
+    """D7: and those of a queue without a last time pass."""
     async with device(tmp_path) as alice:
         await alice.store.message_received("a", 1, 5)
         await alice.store.message_received("c", 1, 5)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.doubles.agent_harness import INSTANT, RunningAgent
-from tests.doubles.fake_routers import FakeWorld, Fault
+from tests.doubles.fake_routers import FakeNtfClient, FakeWorld, Fault
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import until
 from tests.unit.stores.agent_samples import NTF, SMP
 from tocsin.agent import Agent, AgentSettings
-from tocsin.agent.events import NotificationsFailed, NotificationsReady, NotificationsRemoved
+from tocsin.agent.events import (
+    NotificationsFailed,
+    NotificationsReady,
+    NotificationsRemoved,
+    TokenRecreated,
+)
 from tocsin.clients import Backoff
+from tocsin.clients.requests import Answer, Request
 from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.protocol.ntf.statuses import TokenState
 from tocsin.stores.agent_records import NextAction, SubscriptionPhase
@@ -96,6 +104,7 @@ async def test_delays_between_retries_grow_to_their_maximum(tmp_path: Path) -> N
 
 
 async def test_D02_row_waits_for_an_active_token_and_then_goes_on(tmp_path: Path) -> None:
+    """D2: a token that is no longer active stops what is under way."""
     world = FakeWorld()
     async with agent_in(world, tmp_path / "a") as alice:
         connection_id = await waiting(world, alice)
@@ -185,6 +194,53 @@ async def test_action_that_the_supervisor_replaced_while_it_ran_stays_replaced(t
         assert await alice.store.subscriptions() == []
         assert await notifier_of(world, alice, connection_id) is None
         assert not [event for event in alice.events if isinstance(event, NotificationsReady)]
+
+
+async def test_D06_commands_that_wait_are_forgotten_with_the_instant_mode(tmp_path: Path) -> None:
+    """D6: nothing is set up for a connection whose command came before."""
+    world = FakeWorld()
+    async with agent_in(world, tmp_path / "a") as alice:
+        connection_id = (await alice.agent.connections.create(subscribe=False)).connection_id
+        await activated(world, alice)
+        await alice.event(NotificationsReady)
+        await alice.agent.connections.set_notifications(connection_id, False)
+        await alice.event(NotificationsRemoved)
+        await alice.agent.supervisor.create([connection_id])
+        await alice.agent.supervisor.remove_all()
+        await alice.agent.supervisor.settled()
+        await alice.at_rest()
+        assert await alice.store.subscriptions() == []
+        assert await notifier_of(world, alice, connection_id) is None
+
+
+async def test_D11_subscriptions_of_a_lost_token_are_made_again_batch_by_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D11: all of them at once after the new token is active, paced."""
+    sizes: list[int] = []
+    request_all = FakeNtfClient.request_all
+
+    def counting(client: FakeNtfClient, requests: Iterable[Request]) -> AsyncIterator[Answer]:
+        asked = list(requests)
+        sizes.append(len(asked))
+        return request_all(client, asked)
+
+    monkeypatch.setattr(FakeNtfClient, "request_all", counting)
+    world = FakeWorld()
+    async with agent_in(world, tmp_path / "a", batch_size=3) as alice:
+        for _ in range(10):
+            await alice.agent.connections.create(subscribe=False)
+        await activated(world, alice)
+        await alice.subscribed(10)
+        world.tokens.clear()
+        sizes.clear()
+        await activated(world, alice)
+        await alice.event(TokenRecreated)
+        [(token_id, token)] = world.tokens.items()
+        await until(lambda: len(token.subscriptions) == 10)
+        await alice.at_rest()
+        assert {row.token_id for row in await alice.store.subscriptions()} == {token_id}
+        assert (sum(sizes), max(sizes)) == (10, 3)
 
 
 async def test_many_agents_live_in_one_process(tmp_path: Path) -> None:

@@ -264,3 +264,21 @@ async def test_what_cannot_be_moved_is_told(
     reference.ini.write_text(INI.replace("enable: on", "enable: off").replace("websockets: 443", ""))
     assert await command(reference.arguments()) == 1
     assert "nothing to move" in capsys.readouterr().err
+
+
+async def test_the_default_of_the_store_is_as_the_help_says(
+    reference: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the environment on the way there, whatever the settings say; of the settings on the way back."""
+    monkeypatch.setenv("NTF_SERVER_LOG_PATH", str(reference.data))
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit):
+        run(["migrate", "ntf", "--help"])
+    assert f"default {reference.data}; with --back that of the settings" in capsys.readouterr().out
+    elsewhere = INI.replace("websockets: 443", "") + f"\n[TOCSIN]\nstore_path: {tmp_path / 'nowhere'}\n"
+    reference.ini.write_text(elsewhere)
+    source = ["migrate", "ntf", "--from", str(reference.config)]
+    assert await command(source) == 0
+    assert f"store in logs in {reference.data}: {TOTALS}" in capsys.readouterr().out
+    assert await command([*source, "--back"]) == 1
+    assert f"{tmp_path / 'nowhere'} is not there" in capsys.readouterr().err

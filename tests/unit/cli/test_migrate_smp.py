@@ -263,6 +263,7 @@ def test_what_cannot_be_moved_is_told_with_the_next_step(
 def test_wrong_calls_are_told(
     reference: Reference, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    use_memory_web(reference)
     full = tmp_path / "full"
     full.mkdir()
     (full / "x").write_text("")
@@ -272,6 +273,8 @@ def test_wrong_calls_are_told(
         (["--database", "postgresql://x"], "goes with --to"),
         (["--back", "--database", "postgresql://x"], "the settings name the store"),
         (["--from-data", tmp_path / "nowhere", *to(tmp_path / "c")], "is not there"),
+        (["--back", "--from-data", tmp_path / "nowhere"], "is not there"),
+        (["--back", "--from-data", tmp_path / "nowhere", *to(tmp_path / "c")], "is not there"),
     ):
         assert run(reference.arguments(*more)) == 1
         assert says in capsys.readouterr().err
@@ -298,7 +301,29 @@ def test_broken_lines_stop_a_move_unless_they_are_left_out(
         file.write("NONSENSE x\n")
     before = reference.files()
     assert run(reference.arguments(*to(tmp_path / "ours"))) == 1
-    assert "--skip-broken-lines" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "--skip-broken-lines" in error
+    assert f"they stay in {reference.data / STORE_LOG}" in error
     assert run(reference.arguments(*to(tmp_path / "ours"), "--skip-broken-lines")) == 0
     assert "1 lines that cannot be read" in capsys.readouterr().out
+    assert reference.files() == before
+
+
+def test_broken_lines_are_left_out_on_the_way_back_but_not_in_place(
+    reference: Reference, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In place nothing is written: the reference would find the lines where they were."""
+    use_memory_web(reference)
+    with (reference.data / STORE_LOG).open("a") as file:
+        file.write("NONSENSE x\n")
+    before, back = reference.files(), tmp_path / "back"
+    for more in ([], ["--skip-broken-lines"]):
+        assert run(reference.arguments("--back", *more)) == 1
+        assert "--skip-broken-lines with --to and --to-data" in capsys.readouterr().err
+    assert run(reference.arguments("--back", *to(back))) == 1
+    assert "--skip-broken-lines goes on" in capsys.readouterr().err
+    assert run(reference.arguments("--back", *to(back), "--skip-broken-lines")) == 0
+    shown = capsys.readouterr().out
+    assert "1 lines that cannot be read" in shown
+    assert f"the same identity, {TOTALS} in the reference's logs" in shown
     assert reference.files() == before

@@ -6,14 +6,22 @@ import asyncio
 import socket
 from pathlib import Path
 
+import asyncpg
 import pytest
 
+from tests.doubles.hostile_smp import hostile_smp
 from tests.doubles.ntf_process import ADMIN_PASSWORD, NtfFolders
 from tests.doubles.routers import HOST
-from tests.doubles.smp_harness import ed25519, x25519
+from tests.doubles.smp_harness import ed25519, until, x25519
+from tests.unit.stores.ntf_samples import filled, subscription
+from tests.unit.stores.opened_ntf_stores import abandon
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.responses import TokenRegistered
 from tocsin.protocol.ntf.token_commands import RegisterToken
+from tocsin.stores.memory.ntf_store_files import open_ntf_store
+from tocsin.stores.memory.ntf_store_folder import STORE_LOG, change_logs
+from tocsin.stores.memory.store_folder import has_content
+from tocsin.wire.base64url import encode_base64url
 
 STATISTICS = "ntf-server-stats.log"
 
@@ -61,7 +69,7 @@ async def test_without_a_store_log_it_says_so(tmp_path: Path) -> None:
 
 
 async def test_N12_maintenance_restores_and_saves_and_serves_nothing(folders: NtfFolders) -> None:
-    """N12"""
+    """N12: the statistics of before are kept, in the format of today."""
     content = "\n".join(
         [
             "fromTime=2026-01-01T00:00:00Z",
@@ -78,6 +86,40 @@ async def test_N12_maintenance_restores_and_saves_and_serves_nothing(folders: Nt
     saved = (folders.store / STATISTICS).read_text()
     assert "fromTime=2026-01-01T00:00:00.000000Z\ntknCreated=7\n" in saved
     assert "ntfVrfInvalidTkn=0\n" in saved
+
+
+async def test_N12_maintenance_brings_the_store_up_to_date_and_dials_nobody(folders: NtfFolders) -> None:
+    """N12: what a killed router left is in the store log afterwards; its subscriptions wait for a real start."""
+    async with hostile_smp() as smp:
+        store = open_ntf_store(folders.store)
+        owner = await filled(store, "a")
+        subscribed = subscription("a1", owner, smp.location)
+        assert await store.add_subscription(subscribed)
+        abandon(store)
+        assert any(map(has_content, change_logs(folders.store).values()))
+        code, output = await folders.outcome("--maintenance", allow_private_hosts="on")
+        assert code == 0, output
+        assert not any(map(has_content, change_logs(folders.store).values()))
+        log = (folders.store / STORE_LOG).read_text()
+        assert encode_base64url(subscribed.subscription_id) in log
+        assert smp.accepted == 0
+        router = await folders.start(allow_private_hosts="on")
+        try:
+            await until(lambda: smp.accepted == 1)
+        finally:
+            assert await router.stop() == 0
+
+
+async def test_N12_maintenance_makes_the_tables(folders: NtfFolders, url: str) -> None:
+    """N12: migrations of the database are done."""
+    code, output = await folders.outcome("--maintenance", store="url", db_connection=url)
+    assert code == 0, output
+    connection = await asyncpg.connect(url)
+    try:
+        assert await connection.fetchval("SELECT count(*) FROM ntf_server.migrations") > 0
+        assert await connection.fetchval("SELECT count(*) FROM ntf_server.tokens") == 0
+    finally:
+        await connection.close()
 
 
 async def test_statistics_that_cannot_be_read_are_set_aside_and_it_starts(folders: NtfFolders) -> None:

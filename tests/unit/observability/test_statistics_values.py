@@ -25,9 +25,10 @@ DAY = 86_400.0
 def test_the_first_line_is_due_at_its_time_of_day_or_on_the_next_day(
     now: float, start: float, at: float
 ) -> None:
+    """N21: on the next day if its time is past."""
     assert first_line_at(now, start) == at
 
 
 def test_N21_further_lines_come_at_exact_intervals() -> None:
-    """N21"""
+    """N21: from the first one on."""
     assert list(islice(line_times(DAY + 7200.0, 3600.0, DAY), 3)) == [n * DAY + 3600.0 for n in (2, 3, 4)]

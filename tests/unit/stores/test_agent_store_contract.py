@@ -520,6 +520,7 @@ async def test_completed_deletion_removes_the_row(store: AgentStore) -> None:
 async def test_D05_supervisors_action_stays_when_a_worker_finishes_the_one_it_replaced(
     store: AgentStore,
 ) -> None:
+    """D5: what was stored last is done."""
     await subscribed(store, "a")
     [done] = await store.put_subscriptions([subscription("a")])
     await store.put_subscriptions([replace(done, action=NextAction.DELETE_KEYS, due_at=200.0)])

@@ -120,6 +120,7 @@ async def test_a_token_of_each_provider_is_kept(store: NtfStore, provider: PushP
 
 
 async def test_S01_several_keys_register_one_device_token_side_by_side(store: NtfStore) -> None:
+    """S1: none harms another, and no key finds the registration of another."""
     owners = [token(name, device=device_token("same")) for name in "abc"]
     for owner in owners:
         assert await store.add_token(owner)
@@ -196,6 +197,7 @@ async def test_activating_depends_on_the_status(store: NtfStore, status: TokenSt
 
 
 async def test_S02_activating_removes_all_rivals_with_all_that_is_theirs(store: NtfStore) -> None:
+    """S2, S8: and tells their queues, as a deletion does."""
     rivals = [
         await filled(store, name, f"{name}1", f"{name}2", device=device_token("same")) for name in ("r", "s")
     ]
@@ -258,6 +260,7 @@ async def test_a_refusal_of_another_device_token_changes_nothing(store: NtfStore
 
 
 async def test_N16_replacing_keeps_keys_subscriptions_and_pending_notifications(store: NtfStore) -> None:
+    """N16: what waits is due when the new code was verified."""
     owner = await filled(store, "a", "a1", cron_minutes=20)
     await store.add_notifications(ROUTER, [received("a1")])
     new = device_token("new", PushProvider.APNS_DEV)
@@ -292,6 +295,7 @@ async def test_replacing_with_a_taken_registration_leaves_both_as_they_were(stor
 
 
 async def test_S06_only_the_registration_of_this_very_token_is_removed(store: NtfStore) -> None:
+    """S6: somebody else has registered what this token had before."""
     owner = await filled(store, "a")
     await store.replace_token(owner.token_id, device_token("new"), b"n" * 32, 99)
     heir = await filled(store, "b", device=owner.device_token, verify_key=owner.verify_key)
@@ -301,6 +305,7 @@ async def test_S06_only_the_registration_of_this_very_token_is_removed(store: Nt
 
 
 async def test_S05_a_deleted_registration_can_be_made_again(store: NtfStore) -> None:
+    """S5: nothing of it is left, whether others have the device token or not."""
     owner = await filled(store, "a", device=device_token("same"))
     other = await filled(store, "b", device=device_token("same"))
     await store.delete_token(owner.token_id)
@@ -313,6 +318,7 @@ async def test_S05_a_deleted_registration_can_be_made_again(store: NtfStore) -> 
 
 
 async def test_S08_deleting_a_token_tells_its_queues(store: NtfStore) -> None:
+    """S8: so that the router can leave them."""
     owner = await filled(store, "a", "a1", "a2")
     other = await filled(store, "b", "b1")
     await store.add_notifications(ROUTER, [received("a1"), received("b1", 1)])
@@ -327,7 +333,7 @@ async def test_S08_deleting_a_token_tells_its_queues(store: NtfStore) -> None:
 
 
 async def test_S07_deleting_an_unknown_token_is_told_apart(store: NtfStore) -> None:
-    """The router answers AUTH to it, as the reference's database does; nothing is there to unsubscribe."""
+    """S7: the router answers AUTH to it, as the reference's database does; nothing is there to unsubscribe."""
     assert await store.delete_token(filler("nobody", 24)) is None
 
 
@@ -405,6 +411,7 @@ async def test_unusual_ids_and_keys_are_kept(store: NtfStore, key: bytes, notifi
 
 
 async def test_S09_a_conflicting_subscription_is_refused(store: NtfStore) -> None:
+    """S9: by queue, by id and without a token; nothing is overwritten."""
     owner = await filled(store, "a", "a1")
     other = await filled(store, "b")
     same_queue = subscription("a1", other, subscription_id=filler("x", 24))
@@ -418,6 +425,7 @@ async def test_S09_a_conflicting_subscription_is_refused(store: NtfStore) -> Non
 
 
 async def test_S10_S12_a_deleted_subscription_is_gone_everywhere(store: NtfStore) -> None:
+    """S10, S12: by id, by queue and by token, also the last one."""
     owner = await filled(store, "a", "a1", "a2")
     await store.add_notifications(ROUTER, [received("a1"), received("a2", 1)])
     gone = subscription("a1", owner)
@@ -462,6 +470,7 @@ async def test_the_last_of_several_statuses_of_one_queue_counts(store: NtfStore)
 
 
 async def test_subscribed_queues_are_active_and_perhaps_associated(store: NtfStore) -> None:
+    """S11: the service of a router is set with its queues, and not unset by one that is subscribed without it."""
     owner = await filled(store, "a", "a1", "a2", "a3")
     ids = [queue(name).notifier_id for name in ("a1", "a2", "a3")]
     assert await store.subscribed(ROUTER, ids[:1], None) == 1
@@ -521,7 +530,7 @@ async def test_a_lost_connection_makes_queues_inactive(store: NtfStore) -> None:
 
 
 async def test_S11_a_void_service_is_forgotten_and_ends_are_not_revived(store: NtfStore) -> None:
-    """Appendix B 11 of ntf.md: the reference makes them INACTIVE."""
+    """S11: the same in every store. Appendix B 11 of ntf.md: the reference makes ends INACTIVE."""
     owner = await filled(store, "a", "ours", "alone")
     await store.subscribed(ROUTER, [queue("ours").notifier_id], SERVICE)
     await store.subscribed(ROUTER, [queue("alone").notifier_id], None)
@@ -602,6 +611,7 @@ async def test_a_notification_is_recorded_and_due(store: NtfStore) -> None:
 
 
 async def test_N22_S03_nothing_is_recorded_for_what_is_unknown_or_not_active(store: NtfStore) -> None:
+    """S3, N22: the token is looked at when the notification is written."""
     await filled(store, "a", "a1", status=REGISTERED)
     await filled(store, "b", "b1", status=INVALID)
     owner = await filled(store, "c", "c1")
@@ -626,6 +636,7 @@ async def test_a_repeated_nonce_is_a_duplicate(store: NtfStore) -> None:
 
 
 async def test_S04_a_newer_notification_of_a_queue_takes_the_place_of_the_older(store: NtfStore) -> None:
+    """S4: there is one for each queue."""
     owner = await filled(store, "a", "a1")
     await store.add_notifications(ROUTER, [received("a1", 1)])
     [result] = await store.add_notifications(ROUTER, [received("a1", 2, at=2000)])
@@ -665,6 +676,7 @@ async def test_several_of_one_queue_in_one_batch(store: NtfStore) -> None:
 
 
 async def test_more_than_six_pending_queues_are_all_kept(store: NtfStore) -> None:
+    """S4: until they have an outcome; then the store keeps no more than a push carries."""
     owner = await filled(store, "a", *range(10))
     for number in range(10):
         await store.add_notifications(ROUTER, [received(number, number, at=100.0 + number)])

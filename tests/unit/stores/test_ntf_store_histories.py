@@ -243,6 +243,7 @@ def check_indices(store: NtfMemoryStore, model: ModelStore) -> None:
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 300))
 @settings(max_examples=60)
 async def test_memory_does_as_the_model(seed: int, steps: int) -> None:
+    """S12: and its indices agree, whatever was done; S5, S10: nothing empty stays behind."""
     store = NtfMemoryStore()
     history = History(store, seed)
     for _ in range(steps):
@@ -254,6 +255,7 @@ async def test_memory_does_as_the_model(seed: int, steps: int) -> None:
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 120))
 @settings(max_examples=25)
 async def test_a_folder_does_as_the_model_however_often_it_is_left(seed: int, steps: int) -> None:
+    """S12: its indices agree, whatever was read from its logs."""
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ntf_snapshots, "PAUSE_AFTER", 1)
         folder = Path(name)
@@ -285,6 +287,7 @@ async def test_a_folder_does_as_the_model_however_often_it_is_left(seed: int, st
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_postgres_does_as_the_model(server_url: str, seed: int) -> None:
+    """S11, S12: by every way of asking the same is found."""
     async with postgres_store(server_url) as store:
         history = History(store, seed)
         for _ in range(150):

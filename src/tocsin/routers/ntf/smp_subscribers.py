@@ -85,6 +85,7 @@ class SmpSubscribers:
                 used = await self._parts.store.used_routers()
                 break
             except StoreError as error:
+                self._parts.counters.store_errors += 1
                 logger.error("the SMP routers cannot be read, trying again: %s", error)
                 await asyncio.sleep(STORE_RETRY_SECONDS)
         for number, router in enumerate(used, 1):

@@ -94,6 +94,7 @@ class Tokens:
             return _AUTH
         self._state.counters.tokens_verified += counts(token.device_token.provider)
         self._state.events.token_changed(token, token.status, _ACTIVE, "TVFY")
+        self._state.pushes.notify(token.token_id, token.device_token.provider)  # what came before TRPL
         return Done()
 
     async def check(self, token: TokenRecord) -> Response:

@@ -22,6 +22,9 @@ class Pushes(Protocol):
     def verify(self, token: TokenRecord) -> None:
         """Push the token's code to its device."""
 
+    def notify(self, token_id: bytes, provider: PushProvider) -> None:
+        """Push what is pending for the token."""
+
 
 class Subscriber(Protocol):
     """What commands ask of the connections to SMP routers. Neither waits: the store says what is wanted."""

@@ -51,6 +51,7 @@ PERIODIC = NotificationMode.PERIODIC
 def test_D08_step_follows_from_token_id_action_and_device_token(
     token_id: bytes | None, action: TokenAction | None, same: bool, step: Step
 ) -> None:
+    """D8: re-register, replace, verify or check."""
     saved = agent_token(token_id=token_id, action=action)
     assert step_for(saved, DEVICE if same else OTHER_DEVICE) is step
 
@@ -64,6 +65,7 @@ def test_no_saved_state_is_without_a_step_that_asks_the_router() -> None:
 
 
 def test_D08_changed_device_token_always_reaches_the_router() -> None:
+    """D8: whatever is saved."""
     assert {step for (_, _, same), step in STEPS.items() if not same} == {Step.RETARGET, Step.REPLACE}
 
 
@@ -74,6 +76,7 @@ def test_every_step_knows_what_follows_every_error() -> None:
 
 @pytest.mark.parametrize("step", [Step.CHECK, Step.VERIFY, Step.REPLACE])
 def test_D10_token_that_the_router_does_not_know_is_created_again(step: Step) -> None:
+    """D10: AUTH to a token that is saved."""
     assert after_error(step, ErrorKind.AUTH) is AfterError.RECREATE
 
 
@@ -131,6 +134,7 @@ def test_active_token_is_checked_next_time() -> None:
 
 
 def test_D02_subscriptions_need_an_active_token_in_instant_mode() -> None:
+    """D2: in no other state of it."""
     assert notifies_instantly(agent_token())
     assert not notifies_instantly(agent_token(mode=PERIODIC))
     assert not notifies_instantly(registered(agent_token(), b"id", b"secret", NotificationMode.INSTANT))

@@ -87,6 +87,7 @@ def test_row_that_waits_at_the_router_of_the_queue_before_a_rotation_is_reset() 
 
 @pytest.mark.parametrize("action", [NextAction.CHECK, NextAction.SUBSCRIBE, NextAction.CREATE_KEYS])
 def test_D11_row_of_a_former_token_is_reset(action: NextAction) -> None:
+    """D11: it is nothing at the new token."""
     row = replace(CHECKED, action=action)
     assert create_step(row, QUEUE, agent_token(token_id=b"another")) is CreateStep.RESET
     assert create_step(row, QUEUE, agent_token(router=OTHER_NTF)) is CreateStep.RESET

@@ -51,10 +51,12 @@ ROW = subscription("a", version=3)
     ],
 )
 def test_D03_D04_stages_follow_each_other(action: NextAction, answer: Success, follow: Follow) -> None:
+    """D3, D4: credentials, subscription, checks; a deletion ends the row."""
     assert FOLLOWS[action][answer] is follow
 
 
 def test_D04_AUTH_to_a_check_recreates_at_once() -> None:
+    """D4: the subscription is gone."""
     assert FOLLOWS[NextAction.CHECK][ErrorKind.AUTH] is Follow.RECREATE
 
 
@@ -90,6 +92,7 @@ def test_every_action_retries_temporary_errors_and_ends_with_permanent_ones() ->
     ],
 )
 def test_D04_status_says_whether_a_subscription_is_kept(status: SubscriptionStatus, result: Success) -> None:
+    """D4: or is made anew."""
     assert check_result(status) is result
 
 

@@ -172,6 +172,7 @@ RETRIED: list[PushOutcome] = [
 
 @pytest.mark.parametrize("outcome", RETRIED)
 async def test_N08_a_failure_that_may_pass_is_tried_again(outcome: PushOutcome) -> None:
+    """N8: the same push, sealed anew."""
     async with routers() as (smp, ntf):
         device = await ntf.active_device()
         chat = await conversation(smp, ntf, device)
@@ -244,6 +245,7 @@ async def test_a_refusal_from_before_the_registration_is_void() -> None:
 
 
 async def test_N22_a_message_for_a_deleted_token_is_counted_only() -> None:
+    """N22: nothing else happens."""
     async with routers() as (smp, ntf):
         device = await ntf.active_device()
         chat = await conversation(smp, ntf, device)
@@ -325,7 +327,10 @@ async def test_the_outage_of_one_provider_does_not_slow_another() -> None:
 
 
 async def test_N17_only_message_pushes_need_an_active_token() -> None:
-    """The periodic push of a token that was never sent one is due at once: the reference never sends it."""
+    """N17: periodic pushes are chosen by the store.
+
+    That of a token that was never sent one is due at once: the reference never sends it.
+    """
     clock = HeldFineClock()
     async with routers(clock=clock, periodic_interval=0.05) as (_, ntf):
         device = await ntf.active_device()
@@ -344,6 +349,7 @@ async def test_N17_only_message_pushes_need_an_active_token() -> None:
 
 
 async def test_a_token_that_is_not_active_gets_no_periodic_push() -> None:
+    """N17: the store does not choose it; its code came all the same."""
     async with routers(periodic_interval=0.05) as (_, ntf):
         device = await ntf.device()
         await device.register()

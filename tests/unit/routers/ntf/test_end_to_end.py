@@ -6,9 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from tests.doubles.ntf_harness import TEST_PROVIDER, Device, NtfHarness
+from tests.doubles.ntf_harness import TEST_PROVIDER, Asked, Device, NtfHarness, Received
 from tests.doubles.ntf_world import Chat, SmpPlace, World, becomes, chat_at
-from tests.doubles.smp_harness import AUTH, OK, SmpTestClient, ed25519
+from tests.doubles.smp_harness import (
+    AUTH,
+    HAS_AUTH,
+    NO_AUTH,
+    OK,
+    SIG0,
+    SYNTAX,
+    UNKNOWN,
+    Raw,
+    SmpTestClient,
+    ed25519,
+)
+from tocsin.crypto.keys import AuthPrivateKey
+from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.token_commands import ReplaceToken, VerifyToken
@@ -37,10 +50,31 @@ async def told(
     assert await recipient.acknowledge(chat.queue, message) == OK
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_commands_that_are_refused(world: World, version: int) -> None:
+    """The rows "syntax" and "NEW", with their ids; both are repeated. Nothing is stored, nothing is pushed."""
+    async with world.ntf() as ntf:
+        device = await device_of(ntf, world, b"abcd", version)
+        new = device.register_command()
+        rows: list[tuple[bytes, bytes, AuthPrivateKey | None, Command, Response]] = [
+            (b"abcd", b"1234", None, Raw(b"HELLO"), UNKNOWN),
+            (b"bcda", b"", SIG0, Raw(b"TNEW"), SYNTAX),
+            (b"cdab", b"", SIG0, Raw(b"TNEW \x01A" + new.encode(version)[5:]), SYNTAX),
+            (b"dabc", b"", None, new, NO_AUTH),
+            (b"abcd", b"12345678", SIG0, new, HAS_AUTH),
+        ]
+        for corr_id, entity_id, key, command, answer in rows:
+            [sent] = await device.client.send(Asked(command, entity_id, key, corr_id))
+            assert await device.client.block() == [Received(sent, entity_id, answer)]
+        assert (await ntf.store.counts()).tokens == 0
+        await world.apns.nothing()
+        await device.activate()  # the connection goes on
+
+
 @pytest.mark.parametrize("creds_in_new", [False, True], ids=["NKEY", "NEW"])
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_create_and_notify(world: World, version: int, creds_in_new: bool) -> None:
-    """All eleven steps, in their order."""
+    """The rows "subscription create + notify": all eleven steps, in their order."""
     place = SmpPlace()
     async with world.ntf() as ntf:
         async with place.running() as smp:
@@ -80,6 +114,7 @@ async def test_create_and_notify(world: World, version: int, creds_in_new: bool)
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_retried_subscription(world: World, version: int) -> None:
+    """The row "retried subscription"."""
     async with SmpPlace().running() as smp, world.ntf() as ntf:
         chat = await chat_at(smp, await smp.connect())
         device = await device_of(ntf, world, b"abcd", version)

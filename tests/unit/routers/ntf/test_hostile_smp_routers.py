@@ -178,7 +178,7 @@ async def test_ends_of_queues_that_are_not_its_own_end_nothing(memory_world: Wor
 
 
 async def test_N05_an_end_of_an_old_session_ends_nothing() -> None:
-    """It comes too late: the connection that it belongs to is lost."""
+    """N5: it comes too late: the connection that it belongs to is lost."""
     async with hostile_smp() as smp, ntf_router(subscriber=subscriber()) as ntf:
         device = await ntf.active_device()
         subscription_id = await smp.subscribe(device, b"q" * 24)

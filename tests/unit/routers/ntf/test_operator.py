@@ -215,7 +215,7 @@ async def test_own_routers_are_named_to_the_administrator_only() -> None:
 
 
 async def test_tokens_of_the_null_provider_touch_no_statistics() -> None:
-    """N4"""
+    """N4: with a subscription and a message, none of the counters changes."""
     null = RecordingProvider()
     providers = {PushProvider.APNS_NULL: null}
     async with watched(providers=providers, own=True) as seen:

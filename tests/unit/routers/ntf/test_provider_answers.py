@@ -94,6 +94,7 @@ PASSING: list[Behaviour] = [
 async def test_N08_a_push_comes_at_last_whatever_happens_to_it_first(
     memory_world: World, behaviour: Behaviour, times: int
 ) -> None:
+    """N8: over a new connection if the old one is no good."""
     world = memory_world
     async with SmpPlace().running() as smp, world.ntf() as ntf:
         device = await ntf.active_device(b"abcd")
@@ -111,6 +112,7 @@ async def test_N08_a_push_comes_at_last_whatever_happens_to_it_first(
 
 
 async def test_N08_an_invalid_token_is_recorded_on_the_second_try(memory_world: World) -> None:
+    """N8: as on the first."""
     world = memory_world
     async with SmpPlace().running() as smp, world.ntf() as ntf:
         device = await ntf.active_device(b"abcd")
@@ -122,7 +124,7 @@ async def test_N08_an_invalid_token_is_recorded_on_the_second_try(memory_world: 
 
 
 async def test_N23_an_accepted_verification_push_confirms_a_token(world: World) -> None:
-    """Unless it is CONFIRMED or ACTIVE already."""
+    """N23: unless it is CONFIRMED or ACTIVE already."""
     async with world.ntf() as ntf:
         device = await ntf.device(b"abcd")
         world.apns.behave(Respond(400, "BadTopic"))

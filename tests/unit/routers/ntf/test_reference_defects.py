@@ -156,6 +156,7 @@ async def test_B08_B26_pushes_come_by_themselves_after_an_outage(world: World) -
 
 
 async def test_B11_a_forgotten_service_revives_no_ended_queue(world: World) -> None:
+    """N7: NSUBS is refused; rows that are at their end stay there."""
     refuses = False
 
     def answer(received: ReceivedCommand) -> Response:
@@ -187,6 +188,7 @@ async def test_B11_a_forgotten_service_revives_no_ended_queue(world: World) -> N
 
 
 async def test_B13_notifications_of_a_rival_that_was_removed_are_counted_only(world: World) -> None:
+    """N22: deletions race with messages."""
     async with SmpPlace().running() as smp, world.ntf() as ntf:
         first = await ntf.active_device(b"abcd")
         chat = await subscribed_chat(smp, first, await smp.connect(), SubscriptionState.ACTIVE)

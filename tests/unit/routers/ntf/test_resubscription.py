@@ -61,7 +61,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_N10_all_routers_are_resubscribed_concurrently_and_none_waits_for_another(
     open_store: StoreOpening,
 ) -> None:
-    """One is down, one does not answer for long, the store fails at first; in the end nothing is left out."""
+    """N10: one is down, one does not answer for long, the store fails at first; in the end nothing is left out."""
     provider = RecordingProvider()
     async with AsyncExitStack() as stack:
         slow, quick, also = [await stack.enter_async_context(hostile_smp()) for _ in range(3)]
@@ -109,6 +109,7 @@ async def opened_failing(open_store: StoreOpening) -> AsyncIterator[NtfStore]:
 
 
 def test_N19_a_page_is_a_hundred_batches() -> None:
+    """N19: as the reference's."""
     settings = SubscriberSettings()
     assert (settings.page, settings.batch) == (100 * settings.batch, 900)
 
@@ -128,6 +129,7 @@ class Paging(NtfMemoryStore):
 
 
 async def test_N19_queues_are_read_page_by_page_and_subscribed_batch_by_batch() -> None:
+    """N19: each page goes on where the one before ended (N10)."""
     store = Paging()
     async with hostile_smp() as smp:
         async with ntf_router(store, subscriber=small()) as ntf:
@@ -147,6 +149,7 @@ async def test_N19_queues_are_read_page_by_page_and_subscribed_batch_by_batch() 
 
 
 async def test_N06_queues_that_come_during_a_round_are_subscribed(open_store: StoreOpening) -> None:
+    """N6: none of them stays NEW."""
     async with hostile_smp() as smp:
         async with open_store() as store, ntf_router(store, subscriber=small()) as ntf:
             device = await ntf.active_device(b"abcd")
@@ -165,7 +168,7 @@ async def test_N06_queues_that_come_during_a_round_are_subscribed(open_store: St
 async def test_N06_too_many_new_queues_are_found_by_another_round(
     open_store: StoreOpening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a router does not answer no more than so many wait in memory."""
+    """N6: while a router does not answer no more than so many wait in memory."""
     monkeypatch.setattr(queue_subscriptions, "NEW_QUEUES", 5)
     async with (
         hostile_smp() as smp,
@@ -185,7 +188,7 @@ async def test_N06_too_many_new_queues_are_found_by_another_round(
 
 
 async def test_N06_queues_of_a_router_that_is_down_wait_for_it(open_store: StoreOpening) -> None:
-    """However many, and whatever is deleted meanwhile."""
+    """N6: however many, and whatever is deleted meanwhile."""
     place = SmpPlace()
     async with open_store() as store, ntf_router(store, subscriber=small()) as ntf:
         device = await ntf.active_device(b"abcd")
@@ -206,7 +209,7 @@ async def notifiers_at(smp: SmpHarness, count: int) -> list[Any]:
 async def test_N10_rounds_take_turns_when_there_are_more_routers_than_places(
     open_store: StoreOpening,
 ) -> None:
-    """Paced, but none is forgotten."""
+    """N10: paced, but none is forgotten."""
     settings = small(concurrent_resubscriptions=1)
     async with AsyncExitStack() as stack:
         routers = [await stack.enter_async_context(hostile_smp()) for _ in range(5)]
@@ -222,7 +225,7 @@ async def test_N10_rounds_take_turns_when_there_are_more_routers_than_places(
 
 @pytest.mark.usefixtures("quick_retries")
 async def test_N20_a_store_that_is_away_at_the_start_is_waited_for() -> None:
-    """The reference exits. Devices are answered meanwhile, with an error of the store."""
+    """N20: the reference exits. Devices are answered meanwhile, with an error of the store."""
 
     class Away(NtfMemoryStore):
         def __init__(self) -> None:

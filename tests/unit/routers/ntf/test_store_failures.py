@@ -237,7 +237,7 @@ def failing(world: World, life: Life, methods: tuple[str, ...], times: int, afte
 async def test_N13_a_method_that_fails_five_times(
     memory_world: World, method: str, after_the_work: bool
 ) -> None:
-    """Before its work, or after it: then the router does not know that it is done."""
+    """N13: before its work, or after it: then the router does not know that it is done."""
     life = Life(memory_world)
     life.world = failing(memory_world, life, (method,), 5, after_the_work)
     await life.live()
@@ -246,6 +246,7 @@ async def test_N13_a_method_that_fails_five_times(
 
 @pytest.mark.parametrize("after_the_work", [False, True], ids=["before", "after"])
 async def test_N20_every_method_fails_twice(world: World, after_the_work: bool) -> None:
+    """N20: with each kind of store; the router stays up and everything is done."""
     life = Life(world)
     life.world = failing(world, life, METHODS, 2, after_the_work)
     await life.live()

@@ -79,6 +79,7 @@ async def test_only_an_active_token_can_subscribe() -> None:
 
 
 async def test_N03_subscribing_twice_gives_the_same_id() -> None:
+    """N3: with the same notifier key; another one is refused."""
     async with both_routers() as (smp, ntf):
         _, notifier = await notified_queue(smp)
         device = await ntf.active_device()
@@ -137,6 +138,7 @@ async def test_a_wrong_notifier_key_ends_as_auth() -> None:
 
 @pytest.mark.parametrize("command", [DeleteQueue(), DisableNotifications()])
 async def test_N15_a_deleted_queue_is_told_as_deleted(command: DeleteQueue | DisableNotifications) -> None:
+    """N15: DELD, whether the queue or its notifier went."""
     async with both_routers() as (smp, ntf):
         queue, notifier = await notified_queue(smp)
         device = await ntf.active_device()
@@ -147,6 +149,7 @@ async def test_N15_a_deleted_queue_is_told_as_deleted(command: DeleteQueue | Dis
 
 
 async def test_N05_another_subscriber_ends_a_subscription() -> None:
+    """N5: an END of the current session counts."""
     async with smp_router() as smp, ntf_router(subscriber=individually()) as ntf:
         _, notifier = await notified_queue(smp)
         device = await ntf.active_device()
@@ -177,7 +180,7 @@ async def test_a_lost_connection_makes_subscriptions_inactive_until_it_is_back()
 
 
 async def test_N06_a_queue_is_subscribed_when_its_router_comes_up() -> None:
-    """SNEW while the SMP router is down is answered at once; nothing is left NEW for good."""
+    """N6: SNEW while the SMP router is down is answered at once; nothing is left NEW for good."""
     async with ntf_router() as ntf:
         async with smp_router() as smp:
             _, notifier = await notified_queue(smp)
@@ -256,6 +259,7 @@ async def test_many_subscriptions_at_once_do_not_hang() -> None:
 
 
 async def test_N07_a_router_that_no_longer_knows_services_is_subscribed_one_by_one() -> None:
+    """N7: it takes our certificate no longer, so the association goes and every queue gets an NSUB of its own."""
     async with ntf_router() as ntf:
         async with smp_router() as smp:
             _, notifier = await notified_queue(smp)
@@ -294,6 +298,7 @@ async def test_a_service_is_resubscribed_with_one_command() -> None:
 
 
 async def test_N18_another_number_of_queues_than_expected_is_drift() -> None:
+    """N18: counted, and repaired by `reconcile` (tests/adversity/test_drift_end_to_end.py)."""
     async with ntf_router() as ntf:
         async with smp_router() as smp:
             device = await ntf.active_device()

@@ -90,7 +90,7 @@ async def test_a_malformed_command_is_refused_with_its_own_error(
     ],
 )
 async def test_N01_an_unknown_entity_is_answered_with_auth(command: Command, key: AuthPrivateKey) -> None:
-    """With each kind of authorization."""
+    """N1: with each kind of authorization."""
     async with ntf_router() as router:
         client = await router.connect()
         assert await client.ask(command, os.urandom(24), key) == AUTH
@@ -111,7 +111,7 @@ async def test_a_bad_authorization_length_is_a_bad_block() -> None:
 
 
 async def test_N11_errors_of_a_block_come_first_in_command_order() -> None:
-    """And the connection goes on."""
+    """N11: in a block of their own, and the connection goes on."""
     async with ntf_router() as router:
         client = await router.connect()
         missing = os.urandom(24)
@@ -126,6 +126,7 @@ async def test_N11_errors_of_a_block_come_first_in_command_order() -> None:
 
 
 async def test_N24_a_silent_client_is_disconnected() -> None:
+    """N24: also one that has only said hello."""
     async with ntf_router(inactive_ttl=0.0, inactive_check_interval=0.05) as router:
         client = await router.connect()
         with pytest.raises(ConnectionLost):

@@ -59,6 +59,7 @@ async def test_a_token_is_registered_confirmed_and_active(key: AuthPrivateKey) -
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 async def test_N02_a_repeated_registration_gets_the_same_answer_and_code(version: int) -> None:
+    """N2: device token, verify key and DH secret are the same, so are the ids; the code is pushed again."""
     async with ntf_router() as router:
         device = await router.device(version=version)
         first = await device.register()
@@ -70,6 +71,7 @@ async def test_N02_a_repeated_registration_gets_the_same_answer_and_code(version
 
 
 async def test_N02_another_dh_key_with_the_same_credentials_is_refused() -> None:
+    """N2: the secret would be another one."""
     async with ntf_router() as router:
         device = await router.device()
         await device.register()
@@ -78,7 +80,7 @@ async def test_N02_another_dh_key_with_the_same_credentials_is_refused() -> None
 
 
 async def test_N02_another_key_makes_a_registration_of_its_own() -> None:
-    """The first stays active until the second proves that it has the device; then it is gone."""
+    """N2: the first stays active until the second proves that it has the device; then it is gone."""
     async with ntf_router() as router:
         first = await router.active_device(b"abcd")
         second = await router.device(b"abcd")
@@ -103,7 +105,7 @@ async def test_a_wrong_code_activates_nothing() -> None:
 
 @pytest.mark.parametrize("status", ["INVALID", "INVALID,BAD", "EXPIRED", "NEW"])
 async def test_N14_registering_again_repairs_a_token(status: str) -> None:
-    """What an operator sets in the store is seen by the next command."""
+    """N14: and its code is pushed. What an operator sets in the store is seen by the next command."""
     async with ntf_router() as router:
         device = await router.active_device()
         record = await router.store.token(device.token_id)
@@ -130,6 +132,7 @@ async def test_a_reason_is_told_from_version_3_on() -> None:
 
 
 async def test_N16_replacing_a_token_keeps_its_secret() -> None:
+    """N16: there is a new code, and the device can read it."""
     async with ntf_router() as router:
         device = await router.active_device(b"abcd")
         old_code = (await stored_code(router, device))[:]
@@ -189,6 +192,7 @@ async def test_a_deleted_token_is_gone() -> None:
 
 @pytest.mark.parametrize(("minutes", "answer"), [(0, OK), (1, QUOTA), (19, QUOTA), (20, OK), (65535, OK)])
 async def test_N09_periods_of_less_than_20_minutes_are_refused(minutes: int, answer: object) -> None:
+    """N9: 0 is none."""
     async with ntf_router() as router:
         device = await router.device()
         await device.register()
@@ -262,6 +266,7 @@ async def test_a_dh_key_of_low_order_is_refused(point: bytes) -> None:
 
 
 async def test_N04_tokens_of_the_null_provider_touch_no_statistics() -> None:
+    """N4: from TNEW to TDEL."""
     async with ntf_router() as router:
         client, key = await router.connect(), ed25519()
         token = DeviceToken(PushProvider.APNS_NULL, b"test_ntf_token")

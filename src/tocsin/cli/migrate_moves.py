@@ -231,6 +231,11 @@ class Move(ABC, Generic[S, W]):
         fingerprint = self.fingerprint(settings)
         ours = self.our_place(settings, settings.store or self.default_data())
         opened = self._opened(file, settings, fingerprint, ours)
+        if opened.foreign_tokens:
+            raise StoreError(
+                f"{opened.foreign_tokens} of the device tokens are of Web Push, and the reference reads no store with "
+                "such tokens: delete them first, as docs/howto/unifiedpush.md says; their devices get no pushes there"
+            )
         if opened.direct:
             plan.notes.append(self.direct_note(opened.direct))
         if targets is None:

@@ -14,6 +14,7 @@ from tocsin.cli.migrate_stores import OpenedStore, StorePlace
 from tocsin.cli.ntf_store import EMBEDDED_FOLDER
 from tocsin.config.ntf_settings import NtfSettings, StoreKind
 from tocsin.errors import StoreError
+from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 from tocsin.stores.memory.ntf_store_files import read_ntf_store
 from tocsin.stores.ntf_transfers import NtfTotals, ntf_totals_of
@@ -68,7 +69,8 @@ def open_place(place: StorePlace, *, skip_broken_lines: bool) -> OpenedStore[Ntf
 
 def _whole(store: NtfMemoryStore, *notes: str) -> OpenedStore[NtfMemoryStore]:
     direct = sum(not each.notifier_key for each in store.all_subscriptions())
-    return OpenedStore(ntf_totals_of(store), store, notes, direct)
+    foreign = sum(each.device_token.provider is PushProvider.WEBPUSH for each in store.all_tokens())
+    return OpenedStore(ntf_totals_of(store), store, notes, direct, foreign)
 
 
 async def _read_embedded(place: StorePlace) -> NtfMemoryStore:
@@ -83,6 +85,7 @@ async def _counted(place: StorePlace, url: str) -> OpenedStore[NtfMemoryStore]:
     import asyncpg
 
     from tocsin.stores.postgres.database_errors import translated
+    from tocsin.stores.postgres.ntf_rows import NO_KEY
     from tocsin.stores.postgres.ntf_schema import has_store, search_path
 
     path = search_path(place.schema)
@@ -98,12 +101,15 @@ async def _counted(place: StorePlace, url: str) -> OpenedStore[NtfMemoryStore]:
             row = await connection.fetchrow(_totals_statement(await _has_services(connection)))
             assert row is not None
             direct = await connection.fetchval(
-                "SELECT count(*) FROM subscriptions WHERE smp_notifier_key = ''"
+                "SELECT count(*) FROM subscriptions WHERE smp_notifier_key = $1", NO_KEY
+            )
+            foreign = await connection.fetchval(
+                "SELECT count(*) FROM tokens WHERE push_provider = $1", PushProvider.WEBPUSH.text
             )
         finally:
             connection.terminate()
     notes = () if current else (_MIGRATION_NOTE.format(schema=place.schema),)
-    return OpenedStore(NtfTotals(*row), None, notes, direct)
+    return OpenedStore(NtfTotals(*row), None, notes, direct, foreign)
 
 
 async def _has_services(connection: Connection[Record]) -> bool:

@@ -45,3 +45,5 @@ class OpenedStore(Generic[W]):
     notes: tuple[str, ...] = ()
     direct: int = 0
     """What direct notifications have among the totals."""
+    foreign_tokens: int = 0
+    """Device tokens among them that the reference cannot read."""

@@ -11,10 +11,22 @@ from tempfile import TemporaryDirectory
 import asyncpg
 import pytest
 
-from tests.unit.stores.ntf_samples import OTHER_ROUTER, ROUTER, filled, filler, queue, received, subscription
+from tests.unit.stores.ntf_samples import (
+    OTHER_ROUTER,
+    ROUTER,
+    filled,
+    filler,
+    queue,
+    received,
+    subscription,
+    token,
+)
 from tocsin.cli.main import run
 from tocsin.config.ntf_ini import load_ntf_settings
 from tocsin.config.ntf_settings import StoreKind
+from tocsin.crypto.web_push import WebPushSecret
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.stores.memory.ntf_store_files import open_ntf_store, read_ntf_store
 from tocsin.stores.memory.ntf_store_folder import (
     LAST_NOTIFICATIONS,
@@ -24,6 +36,7 @@ from tocsin.stores.memory.ntf_store_folder import (
     change_log,
     change_logs,
 )
+from tocsin.stores.ntf_records import Associated
 from tocsin.stores.ntf_store import NtfStore
 from tocsin.stores.ntf_transfers import ntf_totals_of
 from tocsin.stores.postgres.ntf_postgres_store import open_ntf_postgres_store
@@ -248,6 +261,35 @@ async def test_back_in_place_needs_a_stop_that_was_graceful(
     change_log(reference.data, 1).write_bytes(b"x\n")
     assert await command(reference.arguments("--back", "--skip-broken-lines")) == 1
     assert "--maintenance" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kept_in", ["logs", "PostgreSQL"])
+async def test_what_the_reference_does_not_know_is_told_on_the_way_back(
+    reference: Reference, kept_in: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Direct notifications mean nothing to it; a token of Web Push would stop it."""
+    ini = INI.replace("websockets: 443", "websockets: off")
+    if kept_in == "PostgreSQL":
+        ini = ini.replace("# db_connection: postgresql://ntf@/ntf_server_store", f"db_connection: {url}")
+    reference.ini.write_text(ini)
+
+    async def opened() -> NtfStore:
+        logs = kept_in == "logs"
+        return open_ntf_store(reference.data) if logs else await open_ntf_postgres_store(url)
+
+    store = await opened()
+    owner = await filled(store, "d")
+    assert await store.associate(owner.token_id, queue("direct"), 1_700_000_000) is Associated.ADDED
+    await store.close()
+    assert await command(reference.arguments("--back")) == 0
+    assert "1 of the subscriptions are direct notifications" in capsys.readouterr().out
+    store = await opened()
+    secret = WebPushSecret(b"x" * 48)
+    endpoint = WebPushAddress.from_url("https://push.example/a", secret.receiver).token()
+    assert await store.add_token(token("w", DeviceToken(PushProvider.WEBPUSH, endpoint)))
+    await store.close()
+    assert await command(reference.arguments("--back")) == 1
+    assert "1 of the device tokens are of Web Push" in capsys.readouterr().err
 
 
 async def test_what_cannot_be_moved_is_told(

@@ -146,7 +146,5 @@ def _is(stage: Stage) -> Column:
     return F.col(STAGE_CODE) == F.xxhash64(F.lit(str(stage)))
 
 
-def _code(text: Column, words: Collection[str] = ()) -> Column:
-    """`words`: those that occur, if known. A single one, as periods and providers often are, need not be hashed."""
-    hashed = F.xxhash64(F.lit(*words)) if len(words) == 1 else F.xxhash64(text)
-    return F.when(text.isNotNull(), hashed)
+def _code(text: Column) -> Column:
+    return F.when(text.isNotNull(), F.xxhash64(text))

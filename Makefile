@@ -52,7 +52,7 @@ bench-wire: venv ## Commands per second over TLS next to the bare cost of crypto
 bench-smp: venv ## What the SMP router costs: sending, delivering, holding queues, restarting
 	@$(PY) -m bench.smp $(ARGS)
 
-bench-auth: venv ## Does the time of ERR AUTH tell whether a queue exists? Every kind of key, limit 0.30
+bench-auth: venv ## Does the time of ERR AUTH tell whether a queue or token exists? Every kind of key, limit 0.30
 	@$(PY) -m bench.auth_timing $(ARGS)
 
 bench-ntf: venv ## What the NTF router costs: from NMSG to push, holding and renewing subscriptions, its store

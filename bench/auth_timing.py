@@ -1,11 +1,13 @@
-"""`make bench-auth`: does the time of `ERR AUTH` tell whether a queue exists? (smp-tests.md 7)
+"""`make bench-auth`: does the time of `ERR AUTH` tell whether a queue, token or subscription exists? (smp-tests.md 7)
 
 For each pair (key of the queue, key that is used) and for SUB, SEND and NSUB, three kinds of refused commands take
 turns over one TLS connection: a wrong key for a queue that exists, an id that does not exist, and an id of another
-kind (a sender id where a recipient id belongs, and so on). The ratio is 1 - least / greatest of the three medians.
-All commands are signed beforehand: the client's work is not measured.
+kind (a sender id where a recipient id belongs, and so on). At the NTF router the same with TCHK and SCHK (N1).
+The ratio is 1 - least / greatest of the three medians. All commands are signed beforehand: the client's work is not
+measured.
 
-Each row is measured twice: over TLS, as a stranger sees it, and inside the router, where nothing covers a difference.
+Rows of the SMP router are measured twice: over TLS, as a stranger sees it, and inside the router, where nothing covers
+a difference.
 
 python -m bench.auth_timing              the whole table, about half a minute
 python -m bench.auth_timing --quick      a smoke run; its figures mean little
@@ -27,11 +29,16 @@ from rich.progress import track
 
 from bench.results import Result, show
 from bench.wire import make_credentials
+from tocsin.config.ntf_settings import NtfSettings
 from tocsin.config.smp_settings import SmpSettings
 from tocsin.crypto.keys import AuthPrivateKey, Ed448PrivateKey, Ed25519PrivateKey, X25519PrivateKey
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.error_codes import ErrorCode
 from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
+from tocsin.protocol.ntf.subscription_commands import CheckSubscription, NotifierQueue
+from tocsin.protocol.ntf.token_commands import CheckToken
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.sessions import ReceivedCommand
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
@@ -39,10 +46,13 @@ from tocsin.protocol.smp.queue_modes import NotifierIds, NotifierKeys
 from tocsin.protocol.smp.recipient_commands import CreateQueue, EnableNotifications, SecureQueue, Subscribe
 from tocsin.protocol.smp.responses import NotificationsEnabled, QueueCreated
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
+from tocsin.routers.ntf.service import running_ntf_router
 from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router
 from tocsin.routers.smp.verification import verify
+from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
-from tocsin.transport.client_sessions import ClientConnection, DialSettings, dial_smp
+from tocsin.stores.ntf_records import SubscriptionRecord, TokenRecord
+from tocsin.transport.client_sessions import ClientConnection, DialSettings, dial_ntf, dial_smp
 from tocsin.wire.versions import VersionRange
 
 R = TypeVar("R", bound=Response)
@@ -67,7 +77,7 @@ PAIRS: Final = (
     ("X25519", "Ed448"),
     ("X25519", "X25519"),
 )
-"""Key of the queue, key that is used."""
+"""Key of the queue or token, key that is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,9 @@ async def measure(*, quick: bool) -> list[Result]:
         for of_queue, used in track(PAIRS, "Refusing", transient=True):
             count = 3 if quick else 150 if used == "Ed448" else 200
             results += await _measure_pair(running, address, of_queue, used, count)
+    for of_token, used in track(PAIRS, "Refusing at the NTF router", transient=True):
+        count = 3 if quick else 150 if used == "Ed448" else 200
+        results += await _measure_ntf_pair(of_token, used, count)
     return results
 
 
@@ -144,6 +157,43 @@ async def _own_queue(connection: ClientConnection, key: AuthPrivateKey) -> list[
         Refusals("SUB", Subscribe(), ids.recipient_id, ids.sender_id),
         Refusals("SEND", send, ids.sender_id, ids.recipient_id),
         Refusals("NSUB", SubscribeNotifications(), notifier.notifier_id, ids.sender_id),
+    ]
+
+
+async def _measure_ntf_pair(of_token: str, used: str, count: int) -> list[Result]:
+    credentials, store = make_credentials(), NtfMemoryStore()
+    settings = NtfSettings(hosts=("127.0.0.1",), ports=(0,), store=None)
+    key = KEYS[of_token]()
+    refusals = await _own_token(store, key)
+    async with running_ntf_router(settings, credentials, store, {}) as running:
+        location = RouterLocation(("127.0.0.1",), str(running.ports[0]), credentials.fingerprint)
+        connection = await dial_ntf(RouterAddress(Scheme.NTF, location), DialSettings())
+        try:
+            results = []
+            for each in refusals:
+                await _ask(connection, Response, each.command, each.existing, key)  # its key is known
+                cases = _cases(connection, each, KEYS[used], count)
+                name = f"{each.name}, token {of_token}, used {used}: over TLS"
+                results.append(_result(name, await _over_tls(connection, cases)))
+            return results
+        finally:
+            await connection.close(1.0)
+
+
+async def _own_token(store: NtfMemoryStore, key: AuthPrivateKey) -> list[Refusals]:
+    token_id, subscription_id = os.urandom(24), os.urandom(24)
+    device = DeviceToken(PushProvider.APNS_TEST, os.urandom(32).hex().encode())
+    secrets = (os.urandom(32), os.urandom(32), os.urandom(32))
+    active = TokenStatus(TokenState.ACTIVE)
+    await store.add_token(TokenRecord(token_id, device, active, key.public.der, *secrets))
+    queue = NotifierQueue(RouterLocation(("smp.example.com",), "", bytes(32)), os.urandom(24))
+    notifier_key = Ed25519PrivateKey.der_prefix + os.urandom(32)
+    await store.add_subscription(
+        SubscriptionRecord(subscription_id, token_id, queue, notifier_key, SubscriptionState.END)
+    )
+    return [
+        Refusals("TCHK", CheckToken(), token_id, subscription_id),
+        Refusals("SCHK", CheckSubscription(), subscription_id, token_id),
     ]
 
 

@@ -54,12 +54,18 @@ def test_bench_auth_ends_in_one_json_line_with_every_command_and_pair_of_keys() 
         ("Ed25519", "Ed448"),
         ("Ed25519", "X25519"),
     }
-    assert {result["name"] for result in results} == {
+    at_smp = {
         f"{command}, queue {queue}, used {used}: {where}"
         for command in ("SUB", "SEND", "NSUB")
         for queue, used in pairs
         for where in ("over TLS", "in the router")
     }
+    at_ntf = {
+        f"{command}, token {token}, used {used}: over TLS"
+        for command in ("TCHK", "SCHK")
+        for token, used in pairs
+    }
+    assert {result["name"] for result in results} == at_smp | at_ntf
 
 
 @pytest.mark.timeout(120)

@@ -48,6 +48,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chro
 BROWSER_VARIABLE = "TOCSIN_BROWSER"
 NO_BROWSER_VARIABLE = "TOCSIN_NO_BROWSER"
 REQUIRE_BROWSER_VARIABLE = "TOCSIN_REQUIRE_BROWSER"
+ROOM = 2 * 1024**3
+"""Bytes that the packages and what pip unpacks beside them need."""
 STAMP_INPUTS = (*PIN_FILES, "pyproject.toml", "tools/setup_venv.py")
 
 
@@ -113,6 +115,15 @@ def refuse_without_ensurepip() -> None:
         fail(
             "this Python cannot make virtual environments because the module ensurepip is missing: "
             "install it (Debian, Ubuntu: apt install python3-venv) and run the same command again."
+        )
+
+
+def refuse_without_room(root: Path) -> None:
+    free = shutil.disk_usage(root).free
+    if free < ROOM:
+        fail(
+            f"{free // 1024**2} MB are free where .venv goes, and its packages need {ROOM // 1024**2} MB: free some "
+            "space, or move the checkout, and run the same command again."
         )
 
 
@@ -190,6 +201,7 @@ def set_up(root: Path) -> None:
         reason = why_not_reusable(root, note_file.read())
         if reason:
             refuse_without_ensurepip()
+            refuse_without_room(root)
         note_file.truncate(0)
         note_file.write("set-up in progress\n")
         note_file.flush()
@@ -205,7 +217,11 @@ def set_up(root: Path) -> None:
         except subprocess.CalledProcessError:
             # pip changes nothing when it cannot resolve or download, so what is there may stay.
             note_file.truncate(0)
-            fail("pip failed, see above. Is a package index reachable? Run the same command again to retry.")
+            fail(
+                "pip failed, see above. Is a package index reachable? If it asked for a compiler, there is no "
+                "ready-made package for this Python or machine: try Python 3.11 to 3.13 "
+                "(make test PYTHON=python3.12), or install gcc. Run the same command again to retry."
+            )
         stamp_file(root).write_text(stamp_for(root, version))
         note_file.truncate(0)
     say(f"done in {time.monotonic() - started:.1f} s")
@@ -231,6 +247,10 @@ def main() -> None:
         sys.exit(130)
     except subprocess.CalledProcessError as error:
         fail(f"could not make .venv: {error.cmd[0]} exited with {error.returncode}")
+    except OSError as error:
+        fail(
+            f"could not write {error.filename or 'into .venv'}: {error.strerror}. Make room, or make it writable."
+        )
 
 
 if __name__ == "__main__":

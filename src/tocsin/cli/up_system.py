@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +23,8 @@ from tocsin.push.fake.server import FakeApns, running_fake_apns
 PATIENCE: Final = 60.0
 PHONES: Final = "phones"
 PUSHES_KEPT: Final = 1000
+ROOM: Final = 500 * 1024**2
+"""Bytes for a PostgreSQL, logs, and the tables of some hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,18 @@ def make_folder(folder: Path) -> None:
         (folder / PHONES).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{folder} cannot be made ({error.strerror}): choose another --folder") from error
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} cannot be written ({error.strerror}): choose another --folder"
+        ) from error
+    if free < ROOM:
+        raise ConfigError(
+            f"{free // 1024**2} MB are free for {folder}, and {ROOM // 1024**2} MB are needed: "
+            "free some space, or choose another --folder"
+        )
 
 
 @asynccontextmanager

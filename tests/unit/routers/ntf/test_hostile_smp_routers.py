@@ -177,27 +177,6 @@ async def test_ends_of_queues_that_are_not_its_own_end_nothing(memory_world: Wor
         assert await device.subscription_status(chat.subscription_id) == SubscriptionState.ACTIVE
 
 
-async def test_N05_an_end_of_an_old_session_ends_nothing() -> None:
-    """N5: it comes too late: the connection that it belongs to is lost."""
-    async with hostile_smp() as smp, ntf_router(subscriber=subscriber()) as ntf:
-        device = await ntf.active_device()
-        subscription_id = await smp.subscribe(device, b"q" * 24)
-        await becomes(device, subscription_id, SubscriptionState.ACTIVE)
-        old = smp.sessions[-1]
-        ended = [old.session.response(b"", b"q" * 24, SubscriptionEnded())]
-        old.connection.abort()
-        await until(lambda: smp.accepted == 2 and old not in smp.sessions)
-        assert not await sent(old, ended)
-        await becomes(device, subscription_id, SubscriptionState.ACTIVE)
-
-
-async def sent(session: Any, transmissions: list[bytes]) -> bool:
-    try:
-        return bool(session.try_send(transmissions))
-    except Exception:
-        return False
-
-
 async def test_the_largest_metadata_is_pushed_and_the_next_ones_too(memory_world: World) -> None:
     """Metadata of 255 bytes, the most that NMSG can carry, for seven queues: lists are cut, not dropped."""
     async with hostile_smp() as smp, memory_world.ntf(subscriber=subscriber()) as ntf:

@@ -107,6 +107,8 @@ class SmpSubscriber:
             except (TransportError, RemoteProtocolError) as error:
                 self.state.last_error = str(error)
                 logger.info("%s: %s", self._router.address.name, error)
+            if _is_cancelled():  # in the same moment: a task group tells of its errors only
+                raise asyncio.CancelledError
             if not self._told_disconnected:  # a killed router left its queues ACTIVE
                 await self._disconnected()
             chance = random.random()  # noqa: S311 - so that not all come back at once
@@ -145,8 +147,7 @@ class SmpSubscriber:
 
     async def _disconnected(self) -> None:
         self._told_disconnected = True
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():  # the router stops, also if the store is away
+        if _is_cancelled():  # the router stops, also if the store is away
             with suppress(StoreError):
                 await self._router.store.disconnected(self._router.location)
         else:
@@ -202,6 +203,11 @@ class SmpSubscriber:
             lambda: self._router.store.note_alive(self._router.location, list(alive))
         )
         self._parts.counters.direct_queues_alive += back
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _hosts_to_dial(location: RouterLocation, settings: SubscriberSettings) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ from tocsin.protocol.smp.responses import (
 )
 from tocsin.protocol.smp.router_handshake import SmpRouterHandshake
 from tocsin.routers.ntf import queue_subscriptions
+from tocsin.routers.ntf.smp_subscriber import SmpSubscriber
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterIdentity, accept_smp
 
@@ -175,6 +176,28 @@ async def test_ends_of_queues_that_are_not_its_own_end_nothing(memory_world: Wor
         await hostile.tell((b"h" * 24, SubscriptionEnded()))
         await becomes(device, own, SubscriptionState.END)  # after all of the above
         assert await device.subscription_status(chat.subscription_id) == SubscriptionState.ACTIVE
+
+
+async def test_a_router_told_to_stop_while_an_smp_router_goes_away_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both in one turn of the loop, as when a machine shuts down: it went on dialling for ever."""
+    goes_away = asyncio.Event()
+
+    async def receive(_self: SmpSubscriber, _client: object) -> None:
+        await goes_away.wait()
+        raise ConnectionLost("it went away")
+
+    monkeypatch.setattr(SmpSubscriber, "_receive", receive)
+    async with hostile_smp() as smp, asyncio.timeout(10), ntf_router(subscriber=subscriber()) as ntf:
+        device = await ntf.active_device()
+        await becomes(device, await smp.subscribe(device, b"q" * 24), SubscriptionState.ACTIVE)
+        tasks = list(ntf.running.subscribers._tasks)
+        goes_away.set()
+        for task in tasks:
+            task.cancel()
+        _, running = await asyncio.wait(tasks, timeout=5)
+        assert not running
 
 
 async def test_the_largest_metadata_is_pushed_and_the_next_ones_too(memory_world: World) -> None:

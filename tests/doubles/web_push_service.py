@@ -119,6 +119,7 @@ class WebPushService:
             for handler in self._handlers:
                 handler.cancel()
             await asyncio.gather(*self._handlers, return_exceptions=True)
+            await asyncio.sleep(0.05)  # connections whose handshake was under way learn that nobody is there
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tocsin.push.http2.frames import END_HEADERS, END_STREAM, Frame, unpadded
-from tocsin.push.http2.hpack import HPACKError, OversizedHeaderListError, new_decoder
+from tocsin.push.http2.hpack import HPACKError, OversizedHeaderListError, is_panic, new_decoder
 
 MAX_BLOCK_BYTES: Final = 32_768
 MAX_CONTINUATIONS: Final = 16
@@ -58,4 +58,8 @@ class HeaderBlocks:
             headers = {name: value for name, value, _ in self._decoder.decode(block, True)}
         except (HPACKError, OversizedHeaderListError) as error:
             raise ValueError(f"headers that cannot be read: {error}") from error
+        except BaseException as error:
+            if is_panic(error):
+                raise ValueError("headers that cannot be read") from error
+            raise
         return HeaderBlock(frame.stream_id, bool(frame.flags & END_STREAM), headers)

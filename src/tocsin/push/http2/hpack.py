@@ -14,6 +14,14 @@ HPACKError: type[Exception] = jh2._hazmat.HPACKError
 OversizedHeaderListError: type[Exception] = jh2._hazmat.OversizedHeaderListError
 
 
+def is_panic(error: BaseException) -> bool:
+    """Whether the native code met what it does not expect: its exception is no `Exception`, and cannot be imported.
+
+    Seen with a header block of the one byte 07.
+    """
+    return type(error).__name__ == "PanicException"
+
+
 class HeaderEncoder(Protocol):
     header_table_size: int
 
@@ -22,7 +30,7 @@ class HeaderEncoder(Protocol):
 
 class HeaderDecoder(Protocol):
     def decode(self, data: bytes, raw: bool) -> Sequence[Header]:
-        """Raises HPACKError, or OversizedHeaderListError, which is not one."""
+        """Raises HPACKError, or OversizedHeaderListError, which is not one; or panics (`is_panic`)."""
 
 
 def new_encoder() -> HeaderEncoder:

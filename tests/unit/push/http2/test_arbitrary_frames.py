@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tocsin.push.http2.connection import Http2Connection
@@ -59,6 +59,7 @@ LIKELY_FRAMES = st.one_of(
 )
 
 
+@example([frame(1, 4, 1, b"\x07")], True)  # the decoder panics
 @given(st.lists(st.one_of(FRAMES, LIKELY_FRAMES), max_size=12), st.booleans())
 def test_any_frames_leave_a_connection_that_works_or_is_lost(frames: list[bytes], greeted: bool) -> None:
     async def converse() -> None:

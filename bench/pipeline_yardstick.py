@@ -14,7 +14,7 @@ from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.schemas.events import HASHES
 from tocsin.pipeline.schemas.notifications import IDENTITY, STAGES, TEXTS, moment
 from tocsin.pipeline.tables import EVENTS_TABLE
-from tocsin.pipeline.transforms.host_hours import LEGS
+from tocsin.pipeline.transforms.legs import LEGS
 
 RANKS: Final = "[0.5, 0.9, 0.99]"
 

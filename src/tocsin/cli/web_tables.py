@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tocsin.pipeline.kll_sketches import weighted_quantiles
 from tocsin.pipeline.table_files import rows_of_days
-from tocsin.pipeline.transforms.host_hours import LEGS
+from tocsin.pipeline.transforms.legs import LEGS
 from tocsin.web.operate_view import ENDS, TableReadings
 
 DAYS: Final = 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,10 +22,13 @@ from tocsin.pipeline.tables import (
     Table,
 )
 from tocsin.pipeline.transforms.funnel import funnel_hourly, outcomes_hourly
-from tocsin.pipeline.transforms.host_hours import host_hours, large_hosts
+from tocsin.pipeline.transforms.groups import large_hosts
+from tocsin.pipeline.transforms.host_hours import host_hours
 from tocsin.pipeline.transforms.latencies import latency_hourly
 from tocsin.pipeline.transforms.servers import servers_hourly
-from tocsin.pipeline.transforms.tokens import tokens_daily
+from tocsin.pipeline.transforms.tokens import NAMED, tokens_daily
+from tocsin.pipeline.transforms.ways import ways
+from tocsin.pipeline.words import words_of
 
 THRESHOLD: Final = "smallest_group"
 """Recorded like a source: with another threshold a table is made anew."""
@@ -35,7 +39,7 @@ class Rows:
     """Of some partitions: what their tables are made of."""
 
     events: DataFrame
-    notifications: DataFrame
+    ways: DataFrame
     hours: DataFrame
     sizes: DataFrame
 
@@ -44,13 +48,13 @@ HOURLY: Final[Mapping[str, tuple[Table, Callable[[Rows], DataFrame]]]] = {
     table.name: (table, rows)
     for table, rows in (
         (FUNNEL_TABLE, lambda of: funnel_hourly(of.hours, of.sizes)),
-        (OUTCOMES_TABLE, lambda of: outcomes_hourly(of.notifications, of.sizes)),
+        (OUTCOMES_TABLE, lambda of: outcomes_hourly(of.ways, of.sizes)),
         (LATENCY_TABLE, lambda of: latency_hourly(of.hours, of.sizes)),
         (SERVERS_TABLE, lambda of: servers_hourly(of.events, of.hours, of.sizes)),
     )
 }
-OF_FEW_ROWS: Final = frozenset({FUNNEL_TABLE.name, LATENCY_TABLE.name})
-"""Made of the counted hours alone."""
+OF_FEW_ROWS: Final = frozenset({FUNNEL_TABLE.name, OUTCOMES_TABLE.name, LATENCY_TABLE.name})
+"""Made of what is counted already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +88,16 @@ class DerivedTables:
             events, notifications = (
                 self._read(table, news.partitions) for table in (EVENTS_TABLE, NOTIFICATIONS_TABLE)
             )
-            found = tokens_daily(events, notifications, smallest=self._smallest)
+            words = words_of(self._paths(NOTIFICATIONS_TABLE, news.partitions), texts=NAMED)
+            found = tokens_daily(
+                events, notifications, names=words.frames(self._spark, NAMED), smallest=self._smallest
+            )
             with settings(self._spark, FOR_MANY_GROUPS):
                 written = self._replace(TOKENS_TABLE, news, found)
             yield TOKENS_TABLE.name, written
         for counted in self._counted.values():
             counted.hours.unpersist()
+            counted.ways.unpersist()
 
     def _news(self, table: Table) -> _News | None:
         done = self._lake.table(table).snapshot().sources
@@ -105,17 +113,21 @@ class DerivedTables:
     def _rows(self, partitions: frozenset[Partition]) -> Rows:
         if partitions not in self._counted:
             notifications = self._read(NOTIFICATIONS_TABLE, partitions)
-            hours = host_hours(notifications).persist()
+            stages = words_of(self._paths(NOTIFICATIONS_TABLE, partitions), texts=()).stages
+            went = ways(notifications, stages=stages).persist()
+            hours = host_hours(went).persist()
             # Few rows, which every table is joined with: asked for once. This is also what fills `hours`.
             sizes = self._spark.createDataFrame(large_hosts(hours, smallest=self._smallest).toArrow())
-            self._counted[partitions] = Rows(
-                self._read(EVENTS_TABLE, partitions), notifications, hours, sizes
-            )
+            self._counted[partitions] = Rows(self._read(EVENTS_TABLE, partitions), went, hours, sizes)
         return self._counted[partitions]
 
     def _read(self, table: Table, partitions: frozenset[Partition]) -> DataFrame:
         found = self._lake.table(table)
         return found.read(self._spark, found.snapshot().of_partitions(partitions))
+
+    def _paths(self, table: Table, partitions: frozenset[Partition]) -> list[Path]:
+        found = self._lake.table(table)
+        return found.paths(found.snapshot().of_partitions(partitions))
 
     def _replace(self, table: Table, news: _News, rows: DataFrame) -> int:
         target = self._lake.table(table)

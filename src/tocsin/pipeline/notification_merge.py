@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.pipeline.lake import Lake, LakeTable, Partition
@@ -34,7 +33,7 @@ def merge_new_events(spark: SparkSession, lake: Lake) -> int | None:
         coded = transform.merged(coded).persist()
         coded, replaced, words = _with_earlier_rows(spark, notifications, coded, words)
     commit = notifications.publish(
-        transform.decoded(transform.merged(coded), names=frames(spark, words)),
+        transform.decoded(transform.merged(coded), names=words.frames(spark)),
         key=f"build-{before.number + 1}",
         replacing=replaced,
         sources={EVENTS_TABLE.name: new.number},
@@ -50,23 +49,17 @@ def _with_earlier_rows(
     since = _first_day(words).isoformat()
     near = [each for each in snapshot.partitions if each[0] >= since]
     earlier = notifications.read(spark, snapshot.of_partitions(near))
-    known = earlier.join(fresh.select(*IDENTITY), on=list(IDENTITY), how="left_semi")
+    old = earlier.join(fresh.select(*IDENTITY), on=list(IDENTITY), how="left_semi")
     touched = frozenset(
-        (str(row["day"]), str(row["hour"])) for row in known.select("day", "hour").distinct().collect()
+        (str(row["day"]), str(row["hour"])) for row in old.select("day", "hour").distinct().collect()
     )
     if not touched:
         return fresh, touched, words
     files = snapshot.of_partitions(touched)
     kept = notifications.read(spark, files)
-    both = transform.coded_rows(kept).unionByName(fresh, allowMissingColumns=True)
-    return both, touched, words | words_of(notifications.paths(files))
-
-
-def frames(spark: SparkSession, words: Words) -> dict[str, DataFrame]:
-    """The texts by column. From Arrow: the rows are in the plan, and no Python process is started to hand them over."""
-    return {
-        name: spark.createDataFrame(pa.table({"text": sorted(known)})) for name, known in words.texts.items()
-    }
+    known = words_of(notifications.paths(files))
+    coded = transform.coded_rows(kept, stages=known.stages, texts=known.texts)
+    return coded.unionByName(fresh, allowMissingColumns=True), touched, words | known
 
 
 def _first_day(words: Words) -> date:

@@ -17,12 +17,15 @@ from tocsin.pipeline.java import java_home
 
 LOCAL: Final = "local[*]"
 LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+COMPILER_DIRECTIVES: Final = Path(__file__).with_name("compiler_directives.json")
 
 # The same answers on every machine, and no listening to the world.
 ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
+    # A tenth more bytes than level 3, for half of its time.
+    "spark.hadoop.parquet.compression.codec.zstd.level": "1",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Partitions are written side by side instead of sorted first; sketches are not sorted either.
@@ -30,6 +33,8 @@ ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
     # Files are named by our commits: looking for partitions needs no job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+    # Files of sums beside every file are of no use to anybody here: the lake does not keep them.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
@@ -40,8 +45,14 @@ ALWAYS: Final[Mapping[str, str]] = {
     ),
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
-# On one machine bytes that pass from stage to stage cost less than making them fewer.
-LOCAL_ONLY: Final[Mapping[str, str]] = {"spark.shuffle.compress": "false"}
+# On one machine bytes that pass from stage to stage cost less than making them fewer, and a task that fails is not
+# tried again, which is when sums over the bytes are compared.
+LOCAL_ONLY: Final[Mapping[str, str]] = {
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.checksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
+}
 
 # For jobs of a minute. Java's better compiler is called five to ten times later than usual: most of Spark's code runs
 # too briefly to be worth its time, and what does run long gets there anyway. The collector is the one that costs least
@@ -53,6 +64,12 @@ FOR_MANY_ROWS: Final = (
     "-XX:Tier4MinInvocationThreshold=20000",
     "-XX:Tier4CompileThreshold=80000",
     "-XX:Tier4BackEdgeThreshold=400000",
+)
+# Of the driver only: executors may run where the file is not.
+NOT_COMPILED_WELL: Final = (
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-DisplayVMOutput",  # it would tell how many directives it has
+    f'-XX:CompilerDirectivesFile="{COMPILER_DIRECTIVES}"',
 )
 CLUSTERS_OWN: Final = ("spark.driver.host", "spark.driver.bindAddress")
 """Executors elsewhere must reach the driver by an address that the operator or Spark chooses."""
@@ -101,7 +118,7 @@ def options_of(settings: SparkSettings) -> dict[str, str]:
     if settings.short:
         java.append("-XX:TieredStopAtLevel=1")
     if settings.many_rows:
-        java += FOR_MANY_ROWS
+        java += [*FOR_MANY_ROWS, *NOT_COMPILED_WELL]
     local = settings.master.startswith("local")
     options = {
         **ALWAYS,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tocsin.observability.delivery_events import DeliveryEvent, encode_events
 from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
-from tocsin.pipeline.notification_merge import frames
-from tocsin.pipeline.schemas.notifications import TEXTS
+from tocsin.pipeline.schemas.notifications import NOTIFICATIONS, STAGES, TEXTS, moment
 from tocsin.pipeline.transforms import notifications as transform
 from tocsin.pipeline.transforms.event_lines import events_of, read_lines
+from tocsin.pipeline.transforms.ways import ways
 from tocsin.pipeline.words import Words
 
 
@@ -31,10 +32,27 @@ def notifications(spark: SparkSession, written: Sequence[DeliveryEvent]) -> Data
 
 
 def notifications_of(spark: SparkSession, events: DataFrame) -> DataFrame:
-    """One row for each notification of the events, in the table's form."""
+    """One row for each notification of the events, as they are read from the table."""
     words = words_of_rows(events)
     coded = transform.coded_events(events, stages=words.stages, texts=words.texts)
-    return transform.decoded(transform.merged(coded), names=frames(spark, words))
+    return as_read(transform.decoded(transform.merged(coded), names=words.frames(spark)))
+
+
+def as_read(rows: DataFrame) -> DataFrame:
+    """With the columns that were not written, since they would be null."""
+    return rows.select(
+        *(
+            F.col(field.name)
+            if field.name in rows.columns
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in NOTIFICATIONS.fields
+        )
+    )
+
+
+def ways_of(spark: SparkSession, events: DataFrame) -> DataFrame:
+    """As `build` counts them."""
+    return ways(notifications_of(spark, events), stages=set(STAGES))
 
 
 def words_of_rows(rows: DataFrame) -> Words:
@@ -42,4 +60,5 @@ def words_of_rows(rows: DataFrame) -> Words:
     found = [row.asDict() for row in rows.collect()]
     texts = {name: frozenset(row[name] for row in found if row[name] is not None) for name in TEXTS}
     stages = frozenset(row["stage"] for row in found if "stage" in row)
+    stages |= {stage for stage in STAGES if moment(stage) in rows.columns}
     return Words(stages, {name: known for name, known in texts.items() if known})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.pipeline.session import SparkSettings, options_of
+from tocsin.pipeline.session import COMPILER_DIRECTIVES, SparkSettings, options_of
 
 CLUSTER = "spark://host:7077"
 OF_DRIVER, OF_EXECUTORS = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
@@ -15,6 +15,14 @@ def test_a_job_of_many_rows_is_compiled_late_on_driver_and_executors() -> None:
     others = options_of(SparkSettings("x"))
     assert "Tier4" not in others[OF_DRIVER]
     assert OF_EXECUTORS not in others
+
+
+def test_only_the_driver_is_told_what_not_to_compile_well() -> None:
+    """Executors may be on machines without the file, where Java would not start."""
+    options = options_of(SparkSettings("x", master=CLUSTER, many_rows=True))
+    assert str(COMPILER_DIRECTIVES) in options[OF_DRIVER]
+    assert COMPILER_DIRECTIVES.is_file()
+    assert "Directives" not in options[OF_EXECUTORS]
 
 
 def test_what_passes_over_a_network_is_compressed() -> None:

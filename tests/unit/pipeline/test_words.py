@@ -35,9 +35,15 @@ def test_words_of_all_files_and_row_groups_are_found_once(tmp_path: Path) -> Non
     )
 
 
-def test_rows_of_notifications_have_texts_and_no_stages(tmp_path: Path) -> None:
-    found = words_of([write(tmp_path / "1.parquet", period=["20772-x"])])
-    assert found == Words(frozenset(), {"period": frozenset({"20772-x"})})
+def test_rows_of_notifications_have_texts_and_columns_of_stages(tmp_path: Path) -> None:
+    found = words_of([write(tmp_path / "1.parquet", period=["20772-x"], shed_at=["1"], other_at=["2"])])
+    assert found == Words(frozenset({"shed"}), {"period": frozenset({"20772-x"})})
     assert found | Words(frozenset({"sent"}), {"reason": frozenset({"503"})}) == Words(
-        frozenset({"sent"}), {"period": frozenset({"20772-x"}), "reason": frozenset({"503"})}
+        frozenset({"sent", "shed"}), {"period": frozenset({"20772-x"}), "reason": frozenset({"503"})}
     )
+
+
+def test_only_the_texts_that_are_asked_for_are_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "1.parquet", period=["20772-x"], reason=["503"])
+    assert words_of([path], texts=("reason",)) == Words(frozenset(), {"reason": frozenset({"503"})})
+    assert words_of([path], texts=()) == Words()

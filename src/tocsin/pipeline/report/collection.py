@@ -40,8 +40,8 @@ from tocsin.pipeline.tables import (
     Table,
 )
 from tocsin.pipeline.transforms import report_sums
-from tocsin.pipeline.transforms.host_hours import LEGS
 from tocsin.pipeline.transforms.latencies import quantiles
+from tocsin.pipeline.transforms.legs import LEGS
 
 ACCOUNTS: Final = tuple(Accounting.__dataclass_fields__)
 

@@ -38,7 +38,7 @@ MOMENTS: Final = tuple(moment(stage) for stage in STAGES)
 TEXTS: Final = ("period", "smp_host", "provider", "priority", "reason")
 """Of few different values. Like the hashes the same in all events of a notification, or missing."""
 NUMBERS: Final = ("size", "attempts", "last_received_at")
-"""The last: later than `received_at` if the SMP router sent the notification again, since it was not sure."""
+"""The last only if the SMP router sent the notification again, since it was not sure: later than `received_at`."""
 
 NOTIFICATIONS: Final = StructType(
     [

@@ -7,26 +7,25 @@ from pyspark.sql import functions as F
 
 from tocsin.observability.delivery_events import ENDS, Stage
 from tocsin.pipeline.schemas.hourly import FUNNEL_HOURLY, OUTCOMES_HOURLY
-from tocsin.pipeline.schemas.notifications import STAGES
-from tocsin.pipeline.transforms.host_hours import GROUP, with_large_hosts
-from tocsin.pipeline.transforms.notifications import outcome
+from tocsin.pipeline.transforms.groups import GROUP, with_large_hosts
+from tocsin.pipeline.transforms.host_hours import COUNTS
+from tocsin.pipeline.transforms.ways import outcome
 
-COUNTS = (*STAGES, "pending", "redelivered", "ends_twice", "ends_unreceived", "tokens")
+SHOWN = (*COUNTS, "tokens")
 
 
 def funnel_hourly(hours: DataFrame, sizes: DataFrame) -> DataFrame:
     """received = accepted + superseded + failed + shed + pending + difference."""
-    shown = with_large_hosts(hours.select(*GROUP, *COUNTS), sizes)
-    counted = shown.groupBy(*GROUP).agg(*(F.sum(name).alias(name) for name in COUNTS))
+    shown = with_large_hosts(hours.select(*GROUP, *SHOWN), sizes)
+    counted = shown.groupBy(*GROUP).agg(*(F.sum(name).alias(name) for name in SHOWN))
     return counted.withColumn("difference", _difference()).select(*FUNNEL_HOURLY.names)
 
 
-def outcomes_hourly(notifications: DataFrame, sizes: DataFrame) -> DataFrame:
+def outcomes_hourly(ways: DataFrame, sizes: DataFrame) -> DataFrame:
     """Every end with its reason."""
     reason = F.when(outcome() != Stage.ACCEPTED, F.col("reason")).alias("reason")
-    ended = notifications.select(*GROUP, outcome().alias("outcome"), reason).where("outcome IS NOT NULL")
-    counted = ended.groupBy(*GROUP, "outcome", "reason").agg(F.count("*").alias("n"))
-    shown = with_large_hosts(counted, sizes).groupBy(*GROUP, "outcome", "reason")
+    ended = ways.select(*GROUP, outcome().alias("outcome"), reason, "n").where("outcome IS NOT NULL")
+    shown = with_large_hosts(ended, sizes).groupBy(*GROUP, "outcome", "reason")
     return shown.agg(F.sum("n").alias("n")).select(*OUTCOMES_HOURLY.names)
 
 

@@ -6,18 +6,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.pipeline.schemas.hourly import LATENCY_HOURLY
-from tocsin.pipeline.transforms.host_hours import GROUP, LEGS, with_large_hosts
+from tocsin.pipeline.transforms.groups import GROUP, with_large_hosts
+from tocsin.pipeline.transforms.legs import LEGS, negative, times
 
 
 def latency_hourly(hours: DataFrame, sizes: DataFrame) -> DataFrame:
     """One row per hour, group and leg that anything went."""
     legs = [
         F.struct(
-            F.lit(name).alias("leg"),
-            F.col(f"negative_{number}").alias("negative"),
-            F.col(f"sketch_{number}").alias("sketch"),
+            F.lit(leg).alias("leg"),
+            F.col(negative(leg)).alias("negative"),
+            F.col(times(leg)).alias("sketch"),
         )
-        for number, name in enumerate(LEGS)
+        for leg in LEGS
+        if times(leg) in hours.columns
     ]
     each = hours.select(*GROUP, F.inline(F.array(*legs)))
     gone = each.where(F.kll_sketch_get_n_bigint("sketch") > 0)

@@ -25,6 +25,7 @@ from tocsin.pipeline.schemas.notifications import (
 )
 
 BEST_END_FIRST = (Stage.ACCEPTED, Stage.FAILED, Stage.SHED, Stage.SUPERSEDED)
+"""The end that counts is the best one, if it came twice and ended twice."""
 assert set(BEST_END_FIRST) == ENDS
 BAD_ENDS = (Stage.FAILED, Stage.SHED, Stage.DROPPED)
 DAY = 86_400_000_000
@@ -50,7 +51,9 @@ def coded_events(
         "last_received_at": F.when(_is(Stage.RECEIVED), F.col("at")),
     }
     codes = {
-        name: _code(column) for name, column in zip(TEXTS, _texts_of_events(), strict=True) if name in texts
+        name: code(column, texts[name])
+        for name, column in zip(TEXTS, _texts_of_events(), strict=True)
+        if name in texts
     }
     coded = {**{name: F.col(name) for name in (*IDENTITY, *HASHES)}, **codes, **numbers, **at}
     others = sorted(set(stages) - set(map(str, STAGES)))
@@ -59,11 +62,17 @@ def coded_events(
     return numbered.select(*(coded[name].alias(name) for name in CODED if name in coded))
 
 
-def coded_rows(notifications: DataFrame) -> DataFrame:
-    """Rows of the table, to be merged with others."""
-    return notifications.select(
-        *(_code(F.col(name)).alias(name) if name in TEXTS else F.col(name) for name in CODED)
-    )
+def coded_rows(
+    notifications: DataFrame, *, stages: Collection[str], texts: Mapping[str, Collection[str]]
+) -> DataFrame:
+    """Rows of the table, to be merged with others. As above, there are no columns of other stages and texts."""
+    last = F.coalesce("last_received_at", moment(Stage.RECEIVED)).alias("last_received_at")
+    other = {
+        "last_received_at": last,
+        **{name: code(F.col(name), known).alias(name) for name, known in texts.items()},
+    }
+    absent = {*(moment(stage) for stage in STAGES if stage not in stages), *TEXTS} - other.keys()
+    return notifications.select(*(other.get(name, F.col(name)) for name in CODED if name not in absent))
 
 
 def merged(coded: DataFrame) -> DataFrame:
@@ -79,25 +88,25 @@ def merged(coded: DataFrame) -> DataFrame:
 
 
 def decoded(rows: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
-    """Merged rows in the table's form. `names`: the texts of a column (`text`)."""
-    found = [name for name in MOMENTS if name in rows.columns]
-    for column in TEXTS:
-        if column in names:
-            known = names[column].select(
-                _code(F.col("text")).alias(column), F.col("text").alias(f"_{column}")
-            )
-            rows = rows.join(F.broadcast(known), on=column, how="left")  # codes are unique
-    first = F.least(*found)
-    texts = {column: F.col(f"_{column}") for column in TEXTS if column in names}
-    hours = {"day": day_of(first), "hour": hour_of(first)}
-    other = {**texts, **hours}
-    missing = {
-        field.name: F.lit(None).cast(field.dataType)
-        for field in NOTIFICATIONS.fields
-        if field.name not in rows.columns or (field.name in TEXTS and field.name not in names)
+    """Merged rows in the table's form, without columns that would be null everywhere. `names`: as for `with_texts`."""
+    first = F.least(*(name for name in MOMENTS if name in rows.columns))
+    other = {
+        "day": day_of(first),
+        "hour": hour_of(first),
+        "last_received_at": F.when(redelivered(), F.col("last_received_at")),
     }
-    columns = {**missing, **other}
-    return rows.select(*(columns.get(name, F.col(name)).alias(name) for name in NOTIFICATIONS.names))
+    found = with_texts(rows, names=names)
+    columns = [name for name in NOTIFICATIONS.names if name in other or name in found.columns]
+    return found.select(*(other.get(name, F.col(name)).alias(name) for name in columns))
+
+
+def with_texts(rows: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
+    """Texts in place of their codes, by column. `names`: all texts (`text`) that a column can have."""
+    for column, texts in names.items():
+        known = texts.select(code(F.col("text")).alias(column), F.col("text").alias("_text"))
+        joined = rows.join(F.broadcast(known), on=column, how="left")  # codes are unique
+        rows = joined.withColumn(column, F.col("_text")).drop("_text")
+    return rows
 
 
 def day_of(at: Column) -> Column:
@@ -117,13 +126,8 @@ def ends() -> Column:
     return total
 
 
-def outcome() -> Column:
-    """The end that counts: the best one, if it came twice and ended twice."""
-    return F.coalesce(*(F.when(reached(stage), F.lit(str(stage))) for stage in BEST_END_FIRST))
-
-
 def redelivered() -> Column:
-    return F.col("last_received_at") > F.col(moment(Stage.RECEIVED))
+    return F.coalesce(F.col("last_received_at") > F.col(moment(Stage.RECEIVED)), F.lit(False))
 
 
 def reached(stage: Stage) -> Column:
@@ -146,5 +150,7 @@ def _is(stage: Stage) -> Column:
     return F.col(STAGE_CODE) == F.xxhash64(F.lit(str(stage)))
 
 
-def _code(text: Column) -> Column:
-    return F.when(text.isNotNull(), F.xxhash64(text))
+def code(text: Column, known: Collection[str] = ()) -> Column:
+    """A number in place of a text. `known`: all texts it can be; if there is only one it is not even looked at."""
+    only = next(iter(known)) if len(known) == 1 else None
+    return F.when(text.isNotNull(), F.xxhash64(text if only is None else F.lit(only)))

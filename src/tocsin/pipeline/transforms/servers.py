@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tocsin.observability.delivery_events import Stage
 from tocsin.pipeline.schemas.hourly import SERVERS_HOURLY
 from tocsin.pipeline.tables import BY_HOUR
-from tocsin.pipeline.transforms.host_hours import with_large_hosts
+from tocsin.pipeline.transforms.groups import with_large_hosts
 
 SUBSCRIBED: Final = "ACTIVE"
 UNSUBSCRIBED: Final = ("INACTIVE", "END", "DELETED", "SERVICE")

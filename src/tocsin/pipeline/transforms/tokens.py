@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.observability.delivery_events import Stage
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS, TOKENS_DAILY
-from tocsin.pipeline.transforms.notifications import reached
+from tocsin.pipeline.transforms.notifications import code, reached, with_texts
 
 DELETED = "DELETED"
 PUSHED = "pushed"
 DEAD = "dead"
+NAMED = ("provider", "reason")
+"""Texts of notifications that tokens are counted by."""
 
 
-def tokens_daily(events: DataFrame, notifications: DataFrame, *, smallest: int) -> DataFrame:
-    """Both kinds, and reasons of few tokens counted together."""
-    both = token_changes_daily(events).unionByName(token_pushes_daily(notifications))
+def tokens_daily(
+    events: DataFrame, notifications: DataFrame, *, names: Mapping[str, DataFrame], smallest: int
+) -> DataFrame:
+    """Both kinds, and reasons of few tokens counted together. `names`: the texts of notifications, by column."""
+    both = token_changes_daily(events).unionByName(token_pushes_daily(notifications, names=names))
     return with_large_counts(both, smallest=smallest)
 
 
@@ -36,24 +42,21 @@ def token_changes_daily(events: DataFrame) -> DataFrame:
     return counted.agg(F.count_distinct("token").alias("tokens")).select(*TOKENS_DAILY.names)
 
 
-def token_pushes_daily(notifications: DataFrame) -> DataFrame:
+def token_pushes_daily(notifications: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
     """`pushed`: a push of theirs was accepted. `dead`: some were tried, none was accepted; for one of the reasons.
 
-    Reasons are codes while tokens are counted (see `transforms.notifications`).
+    Texts are codes while tokens are counted (see `transforms.notifications`).
     """
     tried = reached(Stage.ATTEMPTED) | reached(Stage.FAILED)
-    code = F.when(tried & F.col("reason").isNotNull(), F.xxhash64("reason"))
-    by_token = (
-        notifications.where(F.col("token").isNotNull() & (tried | reached(Stage.ACCEPTED)))
-        .groupBy("day", "provider", "token")
-        .agg(F.max(reached(Stage.ACCEPTED)).alias("accepted"), F.max(code).alias("code"))
+    pushed = notifications.where(F.col("token").isNotNull() & (tried | reached(Stage.ACCEPTED)))
+    by_token = pushed.groupBy("day", code(F.col("provider")).alias("provider"), "token").agg(
+        F.max(reached(Stage.ACCEPTED)).alias("accepted"),
+        F.max(F.when(tried, code(F.col("reason")))).alias("reason"),
     )
     change = F.when(F.col("accepted"), F.lit(PUSHED)).otherwise(F.lit(DEAD)).alias("change")
-    why = F.when(~F.col("accepted"), F.col("code")).alias("code")
+    why = F.when(~F.col("accepted"), F.col("reason")).alias("reason")
     counted = by_token.groupBy("day", "provider", change, why).agg(F.count("*").alias("tokens"))
-    reasons = notifications.where(F.col("reason").isNotNull()).select("reason").distinct()
-    texts = F.broadcast(reasons.select(F.xxhash64("reason").alias("code"), "reason"))  # unique by code
-    return counted.join(texts, on="code", how="left").select(*TOKENS_DAILY.names)
+    return with_texts(counted, names={name: names[name] for name in NAMED}).select(*TOKENS_DAILY.names)
 
 
 def with_large_counts(tokens: DataFrame, *, smallest: int) -> DataFrame:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.testing import assertDataFrameEqual
 
 from tests.doubles.delivery_lines import NOON, SECOND, event, subscription_change
-from tests.unit.pipeline.rows import events, notifications
+from tests.unit.pipeline.rows import events, notifications, ways_of
 from tocsin.observability.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.schemas.hourly import (
     FUNNEL_HOURLY,
@@ -16,16 +17,20 @@ from tocsin.pipeline.schemas.hourly import (
     SERVERS_HOURLY,
     SMALL_GROUPS,
 )
+from tocsin.pipeline.schemas.notifications import STAGES
 from tocsin.pipeline.transforms.funnel import funnel_hourly, outcomes_hourly
-from tocsin.pipeline.transforms.host_hours import host_hours, large_hosts
+from tocsin.pipeline.transforms.groups import large_hosts
+from tocsin.pipeline.transforms.host_hours import host_hours
 from tocsin.pipeline.transforms.latencies import latency_hourly, quantiles
+from tocsin.pipeline.transforms.legs import LEGS, times
 from tocsin.pipeline.transforms.servers import servers_hourly
+from tocsin.pipeline.transforms.ways import ways
 
 
 def hours_of(
     spark: SparkSession, written: Sequence[DeliveryEvent], smallest: int = 1
 ) -> tuple[DataFrame, DataFrame]:
-    hours = host_hours(notifications(spark, written))
+    hours = host_hours(ways_of(spark, events(spark, written)))
     return hours, large_hosts(hours, smallest=smallest)
 
 
@@ -91,7 +96,7 @@ def test_outcomes_have_their_reasons(spark: SparkSession) -> None:
         event(Stage.RECEIVED, 4),
     ]
     _, sizes = hours_of(spark, written)
-    rows = outcomes_hourly(notifications(spark, written), sizes)
+    rows = outcomes_hourly(ways_of(spark, events(spark, written)), sizes)
     assert rows.columns == OUTCOMES_HOURLY.names
     assert {(row.outcome, row.reason, row.n) for row in rows.collect()} == {
         ("failed", "410", 1),
@@ -121,6 +126,20 @@ def test_clocks_that_disagree_are_counted(spark: SparkSession) -> None:
     written = [event(Stage.SENT, at=NOON + 500), event(Stage.RECEIVED, at=NOON)]
     [leg] = latency_hourly(*hours_of(spark, written)).collect()
     assert (leg.leg, leg.n, leg.negative) == ("between routers", 1, 1)
+
+
+def test_stages_where_no_notification_was_need_not_be_looked_at(spark: SparkSession) -> None:
+    written = [event(Stage.SENT), event(Stage.RECEIVED), event(Stage.ACCEPTED), event(Stage.RECEIVED, 2)]
+    rows = notifications(spark, written)
+    here = {Stage.SENT, Stage.RECEIVED, Stage.ACCEPTED}
+    few, all_of_them = (host_hours(ways(rows, stages=stages)) for stages in (here, set(STAGES)))
+    assert [leg for leg in LEGS if times(leg) in few.columns] == [
+        "between routers",
+        "NTF router and provider",
+    ]
+    sizes = large_hosts(few, smallest=1)
+    assertDataFrameEqual(funnel_hourly(few, sizes), funnel_hourly(all_of_them, sizes))
+    assertDataFrameEqual(latency_hourly(few, sizes), latency_hourly(all_of_them, sizes))
 
 
 def test_a_server_has_its_longest_gap_and_its_skew(spark: SparkSession) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 from tests.doubles.delivery_lines import NOON, PERIOD, SECOND, event, subscription_change
-from tests.unit.pipeline.rows import notifications, words_of_rows
+from tests.unit.pipeline.rows import events, notifications, words_of_rows
 from tocsin.observability.delivery_events import Stage
-from tocsin.pipeline.notification_merge import frames
 from tocsin.pipeline.schemas.notifications import NOTIFICATIONS
 from tocsin.pipeline.transforms import notifications as transform
 
@@ -21,6 +21,13 @@ WAY = [
     event(Stage.ATTEMPTED, at=NOON + 4, attempt=2),
     event(Stage.FAILED, at=NOON + 5, reason="503"),
 ]
+
+
+def rows_merged(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    """As a later build merges them."""
+    words = words_of_rows(rows)
+    coded = transform.coded_rows(rows, stages=words.stages, texts=words.texts)
+    return transform.decoded(transform.merged(coded), names=words.frames(spark))
 
 
 def test_a_row_has_the_first_time_of_every_stage(spark: SparkSession) -> None:
@@ -41,10 +48,32 @@ def test_order_and_repeats_do_not_matter(spark: SparkSession) -> None:
 
 def test_rows_merge_with_rows_as_events_do(spark: SparkSession) -> None:
     early, late = notifications(spark, WAY[:3]), notifications(spark, WAY[3:])
-    both = early.unionByName(late)
-    merged = transform.merged(transform.coded_rows(both))
-    [row] = transform.decoded(merged, names=frames(spark, words_of_rows(both))).collect()
+    [row] = rows_merged(spark, early.unionByName(late)).collect()
     assert (row.enqueued_at, row.failed_at, row.smp_host) == (NOON, NOON + 5, "smp.example")
+
+
+def test_a_notification_that_comes_again_after_a_build_was_redelivered(spark: SparkSession) -> None:
+    first, again = (notifications(spark, [event(Stage.RECEIVED, at=NOON + at)]) for at in (0, 20))
+    assert [row.last_received_at for row in first.collect()] == [None]
+    [row] = rows_merged(spark, first.unionByName(again)).collect()
+    assert (row.received_at, row.last_received_at) == (NOON, NOON + 20)
+
+
+def test_columns_of_stages_and_texts_that_no_notification_has_are_not_written(spark: SparkSession) -> None:
+    written = events(spark, [event(Stage.RECEIVED), event(Stage.ACCEPTED)])
+    words = words_of_rows(written)
+    coded = transform.coded_events(written, stages=words.stages, texts=words.texts)
+    rows = transform.decoded(transform.merged(coded), names=words.frames(spark))
+    assert {"received_at", "accepted_at", "provider"} <= set(rows.columns) <= set(NOTIFICATIONS.names)
+    assert not {"woken_at", "failed_at", "reason"} & set(rows.columns)
+
+
+def test_a_text_has_the_same_code_if_it_is_the_only_one(spark: SparkSession) -> None:
+    text = F.col("text")
+    codes = [transform.code(text), transform.code(text, ["a", "b"]), transform.code(text, ["a"])]
+    rows = spark.createDataFrame([("a",), (None,)], "text string").select(*codes).collect()
+    assert [len(set(row)) for row in rows] == [1, 1]
+    assert [row[0] is None for row in rows] == [False, True]
 
 
 def test_the_hour_is_that_of_the_first_event(spark: SparkSession) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from tests.doubles.delivery_lines import event, token_change
-from tests.unit.pipeline.rows import events, notifications
-from tocsin.observability.delivery_events import Stage
+from tests.unit.pipeline.rows import events, notifications, words_of_rows
+from tocsin.observability.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS, TOKENS_DAILY
-from tocsin.pipeline.transforms.tokens import tokens_daily
+from tocsin.pipeline.transforms.tokens import NAMED, tokens_daily
 
 
 def counted(
-    spark: SparkSession, written: list[object], smallest: int = 1
+    spark: SparkSession, written: list[DeliveryEvent], smallest: int = 1
 ) -> dict[tuple[str, str | None], int]:
-    rows = tokens_daily(events(spark, written), notifications(spark, written), smallest=smallest)  # type: ignore[arg-type]
+    pushed = notifications(spark, written)
+    names = words_of_rows(pushed).frames(spark, NAMED)
+    rows = tokens_daily(events(spark, written), pushed, names=names, smallest=smallest)
     assert rows.columns == TOKENS_DAILY.names
     return {(row.change, row.reason): row.tokens for row in rows.collect()}
 

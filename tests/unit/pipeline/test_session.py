@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tocsin.pipeline.java import java_home
 from tocsin.pipeline.session import COMPILER_DIRECTIVES, SparkSettings, options_of
 
 CLUSTER = "spark://host:7077"
@@ -23,6 +31,14 @@ def test_only_the_driver_is_told_what_not_to_compile_well() -> None:
     assert str(COMPILER_DIRECTIVES) in options[OF_DRIVER]
     assert COMPILER_DIRECTIVES.is_file()
     assert "Directives" not in options[OF_EXECUTORS]
+
+
+@pytest.mark.parametrize("path", ["", os.environ["PATH"]], ids=["of the package", "of this machine"])
+def test_java_starts_with_what_it_is_told(tmp_path: Path, path: str) -> None:
+    home = java_home({"PATH": path}, tmp_path)
+    options = shlex.split(options_of(SparkSettings("x", many_rows=True))[OF_DRIVER])
+    told = subprocess.run([home / "bin" / "java", *options, "-version"], capture_output=True, text=True)
+    assert (told.returncode, told.stdout) == (0, "")
 
 
 def test_what_passes_over_a_network_is_compressed() -> None:

@@ -18,6 +18,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from bench.pipeline_deliver import measure_deliver
+from bench.pipeline_events import make_events
 from bench.pipeline_ingest import measure_ingest
 from bench.pipeline_reconcile import measure_reconcile
 from bench.pipeline_scaling import measure_scaling
@@ -27,9 +28,6 @@ from bench.results import Result, show
 from tocsin.pipeline.jobs.build import build
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.session import SparkSettings, spark_session
-from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
-from tocsin.pipeline.tables import EVENTS_TABLE
-from tocsin.pipeline.transforms.event_lines import as_table
 
 EVENTS: Final = 20_000_000
 QUICK_EVENTS: Final = 100_000
@@ -38,16 +36,6 @@ LEAST_IDS: Final = 1_000_000
 BUILD_CPU: Final = 60.0
 SECONDS: Final = 60
 QUICK_SECONDS: Final = 6
-
-
-def make_events(spark: SparkSession, lake: Lake, events: int, seed: int = 1) -> int:
-    """Into the table; returns how many."""
-    notifications = int(events / EVENTS_EACH)
-    traffic = Traffic(seed=seed, tokens=max(notifications // 40, 10))
-    rows = as_table(delivery_events(spark.range(notifications), traffic))
-    commit = lake.table(EVENTS_TABLE).publish(rows.repartition(8, "day", "hour"), key="synthetic")
-    assert commit is not None
-    return sum(file.rows for file in commit.adds)
 
 
 def measure_build(spark: SparkSession, lake: Lake, events: int) -> list[Result]:

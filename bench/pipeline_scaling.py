@@ -1,15 +1,26 @@
-"""`build` with one executor and with two, each a process with one core, as a cluster has them."""
+"""`build` with one executor and with two, each a process with one core, as a cluster has them.
+
+python -m bench.pipeline_scaling                       60 million events: what Spark does anyway matters less
+python -m bench.pipeline_scaling --events 2000000
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Final
 
-from bench.results import Result
+from bench.pipeline_events import make_events
+from bench.results import Result, show
 from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.session import SparkSettings, spark_session
+
+EVENTS: Final = 60_000_000
 
 
 def measure_scaling(lake: Lake, folder: Path) -> list[Result]:
@@ -43,3 +54,18 @@ def _build(lake: Path, master: str) -> float:
     done = subprocess.run([*command, *memory], capture_output=True, text=True, check=True)
     summary: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return summary["seconds"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.pipeline_scaling", description=__doc__)
+    parser.add_argument("--events", type=int, default=EVENTS, help="how many (default: %(default)s)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        lake = Lake(Path(name) / "lake")
+        with spark_session(SparkSettings("bench", master="local[2]", memory="6g", many_rows=True)) as spark:
+            make_events(spark, lake, options.events)
+        show("scaling", measure_scaling(lake, Path(name)))
+
+
+if __name__ == "__main__":
+    main()

@@ -34,6 +34,8 @@ QUICK_EVENTS: Final = 100_000
 LEAST_IDS: Final = 1_000_000
 """Of 2,000 SMP routers: with fewer some have none that could drift."""
 BUILD_CPU: Final = 60.0
+SCALING_TIMES: Final = 3
+"""So many times the events: of a minute's work much is done by every Java alone."""
 SECONDS: Final = 60
 QUICK_SECONDS: Final = 6
 
@@ -76,8 +78,9 @@ def main() -> None:
             results += measure_reconcile(spark, max(events, LEAST_IDS))
             results += measure_ingest(spark, folder, QUICK_SECONDS if options.quick else SECONDS)
         if not options.quick:
-            results += measure_scaling(lake, folder)
-            (folder / "delivery").mkdir()
+            for part in ("scaling", "delivery"):
+                (folder / part).mkdir()
+            results += measure_scaling(folder / "scaling", SCALING_TIMES * wanted)
             results += measure_deliver(folder / "delivery")
     show("pipeline", results)
 

@@ -73,9 +73,17 @@ async def metrics_with(router: NtfProcess, line: str) -> str:
     return metrics
 
 
-def stages(folder: Path) -> Counter[str]:
-    lines = [line for path in folder.glob(PUBLISHED) for line in path.read_bytes().splitlines()]
-    return Counter(decode_event(line).stage for line in lines)
+def stages(folder: Path, pattern: str = PUBLISHED) -> Counter[str]:
+    """Of whole lines."""
+    text = b"".join(path.read_bytes() for path in folder.glob(pattern))
+    return Counter(decode_event(line).stage for line in text.split(b"\n")[:-1])
+
+
+async def accepted_in_open_segment(folder: Path) -> None:
+    """Waits: that a push was tried is written only together with what became of it."""
+    async with asyncio.timeout(PATIENCE):
+        while not stages(folder, f"{OPEN_PREFIX}*")[Stage.ACCEPTED]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def test_messages_reach_the_device_before_and_after_a_kill_and_every_stage_is_written_down(
@@ -106,6 +114,7 @@ async def test_messages_reach_the_device_before_and_after_a_kill_and_every_stage
             queue = await subscribed_queue(smp, device)
             await send(smp, queue)
             assert len(await device.notifications()) == 1
+            await accepted_in_open_segment(events)
             device.client.connection.abort()
         finally:
             await router.kill()

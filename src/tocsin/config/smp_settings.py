@@ -109,7 +109,7 @@ class SmpSettings:
     notification_interval: float = 1.5
     """Between delivery passes; 0 delivers at once."""
 
-    notification_confirm_after: float = 1.0
+    notification_confirm_after: float = 5.0
     """A notification whose bytes the notifier's system has acknowledged is kept for so long nevertheless."""
 
     # Connections

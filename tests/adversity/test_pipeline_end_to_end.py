@@ -59,17 +59,22 @@ async def under_faults(parts: Everything) -> dict[str, int]:
         elif fault == "410":
             device = parts.chats[0].device.device_token
             parts.apns.behave(Respond(410, "Unregistered"), device_token=device, times=None)
+            parts.unreachable.add(device)
         else:
             parts.apns.behave(Respond(int(fault), "TooManyRequests"), times=5)
         await asyncio.sleep(SECONDS_OF_TRAFFIC)
         traffic.cancel()
         await asyncio.gather(traffic, return_exceptions=True)
-        if fault != "410":
-            await parts.compare()
+        await parts.compare()
     async with asyncio.timeout(30):
-        while (account := await parts.accounting())["pending"]:  # noqa: ASYNC110 - nobody tells
+        while not ended(account := await parts.accounting()):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.1)
     return {name: int(value) for name, value in account.items()}
+
+
+def ended(account: dict[str, float]) -> bool:
+    """Nothing waits, and nothing more will for the token that the provider refuses."""
+    return not account["pending"] and any(account[name] for name in account if name.startswith("failed"))
 
 
 async def tocsin(*arguments: object, code: int = 0) -> str:

@@ -168,7 +168,7 @@ async def test_notifications_survive_a_restart_and_go_to_the_next_subscriber(fol
         first = await recipient.message(queue)
     assert len(folders.lines(NOTIFICATION_LOG)) == 2
     assert folders.names() == REFERENCE_FILES
-    async with folders.run() as router:
+    async with folders.run(notification_confirm_after=0) as router:
         subscriber = await router.connect()
         answer = await subscriber.ask(SubscribeNotifications(), notifier.notifier_id, notifier.key)
         assert answer == NOT_SUBSCRIBED_AS_SERVICE

@@ -2,10 +2,11 @@
 
 Theory of operation. A notification is stored with its message. A pass looks at every notifier with stored
 notifications and sends those of each connection together. NMSG has no acknowledgement: what was sent stays in the
-store, marked as under way, until the peer has it: its system has acknowledged the bytes and has had a moment to hand
-them over (a process that is killed right then loses them), or, where our system does not tell that, the peer has sent
-something since. A connection that breaks before that leaves its notifications to the next subscriber: they may arrive
-twice, with the same nonce, but they are never lost.
+store, marked as under way, until it has reached the peer (its system has acknowledged the bytes; where ours does not
+tell that, the peer has sent something since) and the peer has had some seconds to store it: a process that is killed
+before loses it. Commands that come meanwhile prove nothing, they may have crossed it on the way. A connection that
+breaks leaves its notifications to the next subscriber: they may arrive twice, with the same nonce, but they are never
+lost.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class _UnderWay:
     """When the connection last heard of the peer, at the time of sending."""
     sent_at: float
     """Loop time."""
+    reached_at: float | None = None
+    """When the peer was first seen to have them."""
 
 
 class NotificationDelivery:
@@ -60,16 +63,21 @@ class NotificationDelivery:
         self._under_way: dict[Peer, list[_UnderWay]] = {}
         self._nonces: dict[bytes, set[bytes]] = {}
         """Nonces under way, by notifier id."""
+        self._all_sent: set[bytes] = set()
+        """Notifiers of which everything stored is under way: passes need not look at them."""
 
     def added(self, notifier_id: bytes) -> None:
         """There is something to deliver: at once if passes are not paced."""
+        self._all_sent.discard(notifier_id)
         if self._state.settings.notification_interval == 0:
             self._deliver([notifier_id])
 
     def deliver(self) -> None:
         """One pass."""
         self.confirm()
-        self._deliver(self._state.store.notifiers_with_notifications())
+        all_sent = self._all_sent
+        stored = self._state.store.notifiers_with_notifications()
+        self._deliver([each for each in stored if each not in all_sent])
 
     def _deliver(self, notifier_ids: Sequence[bytes]) -> None:
         groups: dict[Peer, list[tuple[bytes, StoredNotification]]] = {}
@@ -81,25 +89,46 @@ class NotificationDelivery:
             waiting = [
                 each for each in self._state.store.notifications(notifier_id) if each.nonce not in sent
             ]
-            groups.setdefault(peer, []).extend((notifier_id, each) for each in waiting)
+            if waiting:
+                groups.setdefault(peer, []).extend((notifier_id, each) for each in waiting)
+            else:
+                self._all_sent.add(notifier_id)
         self._state.counters.notification_passes += bool(groups)
         for peer, waiting_for_peer in groups.items():
             self._send(peer, waiting_for_peer)
 
     def confirm(self, *, patience: float | None = None) -> None:
-        """Forget what peers have proved to have: at least so many seconds ago, as set if not given."""
-        for peer, batches in list(self._under_way.items()):
-            while batches and self._has(peer, batches[0], patience):
-                self._forget(batches.pop(0))
-            if not batches:
-                del self._under_way[peer]
+        """Forget what has reached peers at least so many seconds ago, as set if not given."""
+        for peer in list(self._under_way):
+            self._confirm(peer, patience)
+
+    def _confirm(self, peer: Peer, patience: float | None = None) -> None:
+        if patience is None:
+            patience = self._state.settings.notification_confirm_after
+        batches, now = self._under_way[peer], _now()
+        self._note_reached(peer, batches, now)
+        for count, batch in enumerate(batches):
+            if batch.reached_at is None or now < batch.reached_at + patience:
+                del batches[:count]
+                return
+            self._forget(batch)
+        del self._under_way[peer]
+
+    @staticmethod
+    def _note_reached(peer: Peer, batches: Sequence[_UnderWay], now: float) -> None:
+        connection = peer.connection.connection
+        acknowledged, received_at = connection.blocks_acknowledged, connection.received_at
+        for batch in reversed(batches):
+            if batch.reached_at is not None:
+                break  # and so have those before
+            if received_at > batch.received_at if acknowledged is None else acknowledged >= batch.upto:
+                batch.reached_at = now
 
     def drop(self, peer: Peer) -> None:
-        """The connection is gone: what it has not proved to have until its end is to be sent again."""
+        """The connection is gone: what the peer has not had for long enough is to be sent again."""
+        if peer in self._under_way:
+            self._confirm(peer)
         for batch in self._under_way.pop(peer, []):
-            if self._has(peer, batch):
-                self._forget(batch)
-                continue
             for notifier_id, nonce, _ in batch.sent:
                 self._discard_nonce(notifier_id, nonce)
                 self._state.counters.notifications_repeated += 1
@@ -126,7 +155,7 @@ class NotificationDelivery:
     def _send(self, peer: Peer, waiting: Sequence[tuple[bytes, StoredNotification]]) -> None:
         """As much as the connection takes now; the rest waits for the next pass."""
         connection = peer.connection.connection
-        received_at = connection.received_at
+        received_at, now = connection.received_at, _now()
         for start in range(0, len(waiting), NOTIFICATIONS_PER_BLOCK):
             part = waiting[start : start + NOTIFICATIONS_PER_BLOCK]
             events: list[Event] = [
@@ -136,41 +165,30 @@ class NotificationDelivery:
             if not peer.try_send(events):
                 return
             sent = [Named(notifier_id, each.nonce, each.sent_at) for notifier_id, each in part]
-            self._under_way.setdefault(peer, []).append(
-                _UnderWay(sent, connection.blocks_written, received_at, self._now())
-            )
+            batch = _UnderWay(sent, connection.blocks_written, received_at, now)
+            self._under_way.setdefault(peer, []).append(batch)
             for notifier_id, nonce, _ in sent:
                 self._nonces.setdefault(notifier_id, set()).add(nonce)
             self._state.counters.notifications_sent += len(part)
 
     def _forget(self, batch: _UnderWay) -> None:
-        self._state.events.sent(batch.sent)
+        self._state.events.sent(batch.sent, _now() - batch.sent_at)
         for notifier_id, nonce, _ in batch.sent:
             removed = self._state.store.remove_notification(notifier_id, nonce)
             self._state.counters.notifications_confirmed += removed
             self._discard_nonce(notifier_id, nonce)
 
-    def _has(self, peer: Peer, batch: _UnderWay, patience: float | None = None) -> bool:
-        connection = peer.connection.connection
-        acknowledged = connection.blocks_acknowledged
-        if acknowledged is None:
-            return connection.received_at > batch.received_at
-        if patience is None:
-            patience = self._state.settings.notification_confirm_after
-        if connection.received_at <= batch.sent_at and self._now() < batch.sent_at + patience:
-            return False
-        return acknowledged >= batch.upto
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
-
     def _discard_nonce(self, notifier_id: bytes, nonce: bytes) -> None:
+        self._all_sent.discard(notifier_id)
         nonces = self._nonces.get(notifier_id)
         if nonces is not None:
             nonces.discard(nonce)
             if not nonces:
                 del self._nonces[notifier_id]
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class Notifiers:

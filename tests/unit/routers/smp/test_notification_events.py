@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.doubles.smp_harness import OK, HeldClock, smp_router
+import pytest
+
+from tests.doubles.smp_harness import OK, HeldClock, smp_router, until
 from tocsin.observability.delivery_events import Stage, decode_event
 from tocsin.observability.event_log import PUBLISHED, EventLog
 from tocsin.observability.pseudonyms import PseudonymKeys
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotifications
 from tocsin.routers.smp.event_recorder import SmpEventRecorder
 from tocsin.routers.smp.events import Named
+from tocsin.transport.block_connection import BlockConnection
 
 
 class Told:
@@ -20,11 +23,13 @@ class Told:
 
     def __init__(self) -> None:
         self.stages: list[tuple[str, Named]] = []
+        self.seconds_ago = 0.0
 
     def enqueued(self, notification: Named) -> None:
         self.stages.append(("enqueued", notification))
 
-    def sent(self, notifications: Sequence[Named]) -> None:
+    def sent(self, notifications: Sequence[Named], seconds_ago: float) -> None:
+        self.seconds_ago = seconds_ago
         self.stages += [("sent", each) for each in notifications]
 
     def expired(self, notifications: Sequence[Named]) -> None:
@@ -105,18 +110,67 @@ async def test_a_notifier_that_is_killed_right_after_receiving_gets_them_again()
         assert await again.event() == first
 
 
-async def test_a_notifier_that_says_something_has_them() -> None:
-    async with smp_router(notification_confirm_after=3600.0) as router:
+async def test_what_a_notifier_says_does_not_prove_that_it_has_stored_them() -> None:
+    """While it subscribes to many queues it says something all the time, and stores what came in between."""
+    async with smp_router(notification_confirm_after=3600.0, notification_interval=3600.0) as router:
         client, notifier_client = await router.connect(), await router.connect()
         queue = await client.secured_queue()
         notifier = await client.enable_notifications(queue)
         await notifier_client.subscribe_notifier(notifier)
         await client.send_message(queue, b"hello", notify=True)
-        await notifier_client.event()
+        notifications = router.running.router.notifications
+        notifications.deliver()
+        first = await notifier_client.event()
         await notifier_client.subscribe_notifier(notifier)
-        async with asyncio.timeout(5):
-            while not router.running.state.counters.notifications_confirmed:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        notifications.confirm()
+        notifier_client.connection.abort()
+        again = await router.connect()
+        await again.subscribe_notifier(notifier)
+        await until(lambda: router.running.state.counters.notifications_repeated == 1)
+        notifications.deliver()
+        assert await again.event() == first
+
+
+async def test_time_to_store_begins_when_a_notification_has_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when it was sent: a slow notifier's window may be full for long."""
+    monkeypatch.setattr(BlockConnection, "blocks_acknowledged", property(lambda _connection: 0))
+    told = Told()
+    async with smp_router(
+        events=told, notification_confirm_after=0.05, notification_interval=3600.0
+    ) as router:
+        client, notifier_client = await router.connect(), await router.connect()
+        queue = await client.secured_queue()
+        notifier = await client.enable_notifications(queue)
+        await notifier_client.subscribe_notifier(notifier)
+        await client.send_message(queue, b"hello", notify=True)
+        notifications = router.running.router.notifications
+        notifications.deliver()
+        await notifier_client.event()
+        await asyncio.sleep(0.1)
+        monkeypatch.setattr(BlockConnection, "blocks_acknowledged", property(lambda _connection: 1_000))
+        notifications.confirm()
+        assert router.store.notifications(notifier.notifier_id)
+        await asyncio.sleep(0.1)
+        notifications.confirm()
+        assert not router.store.notifications(notifier.notifier_id)
+    assert told.seconds_ago >= 0.2  # the log has the moment in which it left
+
+
+async def test_what_comes_while_others_are_kept_is_delivered() -> None:
+    async with smp_router(notification_confirm_after=3600.0, notification_interval=3600.0) as router:
+        client, notifier_client = await router.connect(), await router.connect()
+        queue = await client.secured_queue()
+        notifier = await client.enable_notifications(queue)
+        await notifier_client.subscribe_notifier(notifier)
+        notifications = router.running.router.notifications
+        for _ in range(2):
+            await client.send_message(queue, b"hello", notify=True)
+            for _ in range(3):
+                notifications.deliver()
+            await notifier_client.event()
+            await notifier_client.nothing()
+        assert len(router.store.notifications(notifier.notifier_id)) == 2
+        assert router.running.state.counters.notification_passes == 2
 
 
 def test_the_log_has_no_identifier_in_clear(tmp_path: Path) -> None:
@@ -124,7 +178,7 @@ def test_the_log_has_no_identifier_in_clear(tmp_path: Path) -> None:
     recorder = SmpEventRecorder(log, keys, "smp-1", "smp.example.com")
     named = Named(b"n" * 24, b"o" * 24, 1_699_999_000)
     recorder.enqueued(named)
-    recorder.sent([named])
+    recorder.sent([named], 3600.0)
     recorder.expired([named])
     recorder.dropped([])
     log.close()
@@ -134,4 +188,6 @@ def test_the_log_has_no_identifier_in_clear(tmp_path: Path) -> None:
     assert len({event.notification for event in events}) == 1
     assert len({event.id for event in events}) == 3
     assert b"nnnn" not in segment.read_bytes()
+    assert events[1].at < events[0].at  # it was sent an hour before anybody was sure
+    assert events[1].mono < events[0].mono
     assert events[0].notification == keys.at(named.sent_at).notification(named.notifier_id, named.nonce)

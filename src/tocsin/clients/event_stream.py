@@ -23,12 +23,12 @@ class EventStream:
         self._error: ConnectionLost | None = None
 
     async def put(self, events: Sequence[Event]) -> None:
-        """The events of one block."""
+        """The events of one block, which are there at once; waits for room for the next ones."""
+        self._blocks.append(events)
+        _wake(self._waiter)
         while len(self._blocks) >= self._limit:
             self._room = asyncio.get_running_loop().create_future()
             await self._room
-        self._blocks.append(events)
-        _wake(self._waiter)
 
     def end(self, error: ConnectionLost) -> None:
         """No more will come; what is there can still be read."""

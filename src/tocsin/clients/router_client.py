@@ -159,6 +159,11 @@ class RouterClient:
         """From now on PING the router when it is silent for long: for connections that wait for events."""
         self._probes = True
 
+    def abort(self, reason: str) -> None:
+        """Ends the session now. Events that have arrived can still be read."""
+        self._end(ConnectionLost(reason), None)
+        self._connection.abort()
+
     async def _outcome(self, request: Request, timeout: float | None) -> Outcome:
         limit = self._settings.response_timeout if timeout is None else timeout
         deadline = asyncio.get_running_loop().time() + limit

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.doubles.routers import SERVICE_ID, make_credentials, running_router
+from tests.doubles.smp_harness import until
 from tocsin.clients import Answer, ClientSettings, Event, NtfClient, Request, RouterRefused, SmpClient
 from tocsin.crypto.keys import AuthPrivateKey, AuthPublicKey, Ed25519PrivateKey, X25519PrivateKey
 from tocsin.errors import (
@@ -327,6 +328,24 @@ async def test_events_come_in_order_and_end_with_the_connection() -> None:
         events = client.events()
         assert [(await anext(events)).entity_id for _ in range(2)] == [QUEUE, OTHER_QUEUE]
         with pytest.raises(ConnectionLost):
+            await anext(events)
+
+
+async def test_what_has_arrived_can_be_read_after_an_abort() -> None:
+    """Also what waited for room."""
+
+    async def serve(connection: RouterConnection) -> None:
+        for number in range(2):
+            await send_events(connection, (number.to_bytes(24, "big"), SubscriptionEnded()))
+        await never_answer(connection)
+
+    settings = ClientSettings(event_blocks=2)
+    async with running_router(serve) as router, SmpClient.connect(router.address, settings) as client:
+        await until(lambda: len(client._events._blocks) == 2)
+        client.abort("for a test")
+        [first, second] = await anext(events := client.event_batches())
+        assert [int.from_bytes(each.entity_id, "big") for each in (first, second)] == [0, 1]
+        with pytest.raises(ConnectionLost, match="for a test"):
             await anext(events)
 
 

@@ -4,7 +4,10 @@ Theory of operation. In each session all wanted queues are subscribed (`queue_su
 received. When the session ends the store is told that its queues are inactive, and the next session begins anew,
 unless the store wants nothing of this router any more.
 
-Events count only while their session lasts, so an END that belongs to an older one cannot end anything.
+What has arrived is handled to its end, also when its session is over: the reference's SMP router sends no notification
+twice. The next session begins after that, so an END that belongs to an older one cannot end anything. Our SMP router
+sends what was lost within some seconds again; a session whose events cannot be stored in time is therefore broken off,
+and the SMP router keeps what comes until the store is back.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from contextlib import suppress
 from typing import Final
 
 from tocsin.clients import SmpClient
+from tocsin.clients.requests import Event
 from tocsin.clients.settings import Backoff
 from tocsin.config.ntf_settings import SubscriberSettings
 from tocsin.errors import (
@@ -41,6 +45,10 @@ from tocsin.transport.client_sessions import ServiceIdentity
 
 STEADY_SECONDS: Final = 10.0
 """A session that ended sooner does not shorten the delays: some routers accept everybody and close."""
+STORED_WITHIN: Final = 2.0
+"""Seconds: less than our SMP router keeps notifications after their arrival (decision 0009)."""
+STOP_SECONDS: Final = 2.0
+"""How long a router that stops waits for what has arrived to be stored."""
 
 logger = logging.getLogger(__name__)
 
@@ -131,11 +139,12 @@ class SmpSubscriber:
         self.state.connected = True
         self.state.last_error = ""
         self.state.subscribed = self.state.service_count = 0
+        receiving = asyncio.create_task(self._receive(client))
         try:
             async with asyncio.TaskGroup() as tasks:
-                receiving = tasks.create_task(self._receive(client))
+                over = tasks.create_task(_result_of(receiving))
                 await self._queues.run(client)
-                receiving.cancel()
+                over.cancel()
         except* (TransportError, RemoteProtocolError) as errors:
             raise _first(errors) from None
         finally:
@@ -143,7 +152,18 @@ class SmpSubscriber:
             self.state.pending += self.state.subscribed
             self.state.pending_service = max(self.state.pending_service, self.state.service_count)
             self.state.subscribed = self.state.service_count = 0
+            await self._finish(client, receiving)
             await self._disconnected()
+
+    @staticmethod
+    async def _finish(client: SmpClient, receiving: asyncio.Task[None]) -> None:
+        """Handles what has arrived. If the router stops, it does not wait long for it."""
+        client.abort("the session is over")
+        try:
+            await asyncio.wait([receiving], timeout=STOP_SECONDS if _is_cancelled() else None)
+        finally:
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
 
     async def _disconnected(self) -> None:
         self._told_disconnected = True
@@ -156,29 +176,43 @@ class SmpSubscriber:
     # Events
 
     async def _receive(self, client: SmpClient) -> None:
+        later = asyncio.get_running_loop().call_later
         async for events in client.event_batches():
-            notifications = []
-            ended: list[tuple[bytes, SubscriptionStatus]] = []
-            for entity_id, event, late in events:
-                if late:
-                    continue
-                match event:
-                    case NotificationReceived():
-                        notifications.append((entity_id, event))
-                    case SubscriptionEnded():
-                        ended.append((entity_id, SubscriptionState.END))
-                    case QueueDeleted():
-                        ended.append((entity_id, SubscriptionState.DELETED))
-                    case ServiceSubscriptionEnded():
-                        self._queues.service.ended(entity_id)
-                    case _:
-                        logger.info("%s sent %s", self._router.address.name, event.tag.decode())
-            if notifications:
-                await self._parts.sink.receive(self._router.address, notifications)
-                if self._gone:
-                    await self._not_gone([notifier_id for notifier_id, _ in notifications])
-            if ended:
-                await self._end(ended)
+            late = later(STORED_WITHIN, self._break_off, client)
+            try:
+                await self._handle(events)
+            finally:
+                late.cancel()
+
+    def _break_off(self, client: SmpClient) -> None:
+        self.state.connected = False
+        self.state.last_error = "the store is away or slow: connected again when it is back"
+        logger.warning("%s: disconnected, its events cannot be stored", self._router.address.name)
+        client.abort(self.state.last_error)
+
+    async def _handle(self, events: Sequence[Event]) -> None:
+        notifications = []
+        ended: list[tuple[bytes, SubscriptionStatus]] = []
+        for entity_id, event, late in events:
+            if late:
+                continue
+            match event:
+                case NotificationReceived():
+                    notifications.append((entity_id, event))
+                case SubscriptionEnded():
+                    ended.append((entity_id, SubscriptionState.END))
+                case QueueDeleted():
+                    ended.append((entity_id, SubscriptionState.DELETED))
+                case ServiceSubscriptionEnded():
+                    self._queues.service.ended(entity_id)
+                case _:
+                    logger.info("%s sent %s", self._router.address.name, event.tag.decode())
+        if notifications:
+            await self._parts.sink.receive(self._router.address, notifications)
+            if self._gone:
+                await self._not_gone([notifier_id for notifier_id, _ in notifications])
+        if ended:
+            await self._end(ended)
 
     async def _end(self, ended: Sequence[tuple[bytes, SubscriptionStatus]]) -> None:
         await self._router.until_stored(lambda: self._router.store.set_statuses(self._router.location, ended))
@@ -203,6 +237,11 @@ class SmpSubscriber:
             lambda: self._router.store.note_alive(self._router.location, list(alive))
         )
         self._parts.counters.direct_queues_alive += back
+
+
+async def _result_of(task: asyncio.Task[None]) -> None:
+    """Cancelling this does not cancel the task."""
+    await asyncio.shield(task)
 
 
 def _is_cancelled() -> bool:

@@ -16,7 +16,7 @@ from tests.doubles.ntf_world import ApnsPushes, Chat, SmpPlace, World, becomes, 
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import AUTH, OK, PATIENCE, SmpTestClient, smp_router, until
 from tocsin.crypto.keys import AuthPrivateKey
-from tocsin.errors import StoreError
+from tocsin.errors import ConnectionLost, StoreError
 from tocsin.protocol.error_codes import StoreFault
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ntf.device_tokens import DeviceToken
@@ -39,10 +39,13 @@ from tocsin.routers.ntf import (
     notifications,
     outcome_writer,
     service,
+    smp_subscriber,
     smp_subscribers,
     subscriber_parts,
 )
+from tocsin.routers.ntf.queue_subscriptions import QueueSubscriptions
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
+from tocsin.stores.ntf_records import NotRecorded, Recorded
 from tocsin.stores.ntf_store import NtfStore
 
 METHODS: Final = (
@@ -267,6 +270,88 @@ async def test_a_router_stops_although_its_store_is_away() -> None:
                     store.fail(method, 1_000_000)
                 await chat.send(await smp.connect())
                 await until(lambda: store.failed["add_notifications"] > 0)
+
+
+class HeldStore(NtfMemoryStore):
+    """Notifications are stored when it is let go; `begun` when they came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def add_notifications(self, *arguments: Any) -> list[Recorded | NotRecorded]:
+        self.begun.set()
+        await self.go_on.wait()
+        return await super().add_notifications(*arguments)
+
+
+async def test_a_router_that_stops_stores_what_has_arrived() -> None:
+    """The SMP router, as the reference's, sends it once."""
+    store = HeldStore()
+    async with (
+        smp_router(notification_interval=0.0, notification_confirm_after=0.0) as smp,
+        ntf_router(store) as ntf,
+    ):
+        device = await ntf.active_device()
+        chat = await subscribed_chat(smp, device, await smp.connect(), SubscriptionState.ACTIVE)
+        await chat.send(await smp.connect())
+        await store.begun.wait()
+        await until(lambda: not smp.store.notifiers_with_notifications())
+        asyncio.get_running_loop().call_later(0.1, store.go_on.set)
+    assert (await store.accounting()).received == 1
+
+
+async def test_what_has_arrived_is_stored_although_the_connection_is_lost_while_subscribing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def lost(*_: object) -> None:
+        raise ConnectionLost("for a test")
+
+    store = HeldStore()
+    async with (
+        smp_router(notification_interval=0.0, notification_confirm_after=0.0) as smp,
+        ntf_router(store) as ntf,
+    ):
+        device, recipient = await ntf.active_device(), await smp.connect()
+        chat = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
+        await chat.send(await smp.connect())
+        await store.begun.wait()
+        await until(lambda: not smp.store.notifiers_with_notifications())
+        [subscriber] = ntf.running.subscribers.routers.values()
+        with monkeypatch.context() as patch:
+            patch.setattr(QueueSubscriptions, "_subscribe_queues", lost)
+            other = await subscribed_chat(smp, device, recipient)
+            await until(lambda: not subscriber.state.connected)
+        store.go_on.set()
+        await ntf.settled(1)
+        await becomes(device, other, SubscriptionState.ACTIVE)
+
+
+async def test_smp_routers_keep_what_comes_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A router that is killed then has lost nothing: the SMP router has it, or sends it again."""
+    monkeypatch.setattr(smp_subscriber, "STORED_WITHIN", 0.1)
+    store = FailingStore(NtfMemoryStore(), ())
+    async with smp_router(notification_interval=0.0, notification_confirm_after=3600.0) as smp:
+        async with ntf_router(cast(NtfStore, store)) as ntf:
+            device, sender = await ntf.active_device(), await smp.connect()
+            chat = await subscribed_chat(smp, device, await smp.connect(), SubscriptionState.ACTIVE)
+            other = await subscribed_chat(smp, device, await smp.connect(), SubscriptionState.ACTIVE)
+            for method in METHODS:
+                store.fail(method, 1_000_000)
+            connected = len(smp.running.router.peers)
+            await chat.send(sender)
+            await until(lambda: len(smp.running.router.peers) < connected)
+            [subscriber] = ntf.running.subscribers.routers.values()
+            assert not subscriber.state.connected
+            assert subscriber.state.last_error.startswith("the store is away")
+            await other.send(sender)
+            assert smp.running.state.counters.notifications_sent == 1
+            monkeypatch.setattr(smp_subscriber, "STOP_SECONDS", 0.0)
+        for method in METHODS:
+            store.fail(method, 0)
+        async with ntf_router(cast(NtfStore, store)) as ntf:
+            accounting = await ntf.settled(2)
+            assert (accounting.received, accounting.accepted, accounting.difference) == (2, 2, 0)
 
 
 async def test_an_outcome_that_could_not_be_written_is_no_error_of_the_stop() -> None:

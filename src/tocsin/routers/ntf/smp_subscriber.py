@@ -47,6 +47,8 @@ STEADY_SECONDS: Final = 10.0
 """A session that ended sooner does not shorten the delays: some routers accept everybody and close."""
 STORED_WITHIN: Final = 2.0
 """Seconds: less than our SMP router keeps notifications after their arrival (decision 0009)."""
+AT_ONCE: Final = 2_000
+"""Events: a store that is slow, but works, has so many in time."""
 STOP_SECONDS: Final = 2.0
 """How long a router that stops waits for what has arrived to be stored."""
 
@@ -178,11 +180,12 @@ class SmpSubscriber:
     async def _receive(self, client: SmpClient) -> None:
         later = asyncio.get_running_loop().call_later
         async for events in client.event_batches():
-            late = later(STORED_WITHIN, self._break_off, client)
-            try:
-                await self._handle(events)
-            finally:
-                late.cancel()
+            for start in range(0, len(events), AT_ONCE):
+                late = later(STORED_WITHIN, self._break_off, client)
+                try:
+                    await self._handle(events[start : start + AT_ONCE])
+                finally:
+                    late.cancel()
 
     def _break_off(self, client: SmpClient) -> None:
         self.state.connected = False

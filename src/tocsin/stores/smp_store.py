@@ -86,6 +86,9 @@ class SmpStore(Protocol):
     def notifications(self, notifier_id: bytes) -> Sequence[StoredNotification]:
         """Oldest first."""
 
+    def newest_notifications(self, notifier_id: bytes) -> Iterator[StoredNotification]:
+        """Newest first, for those who do not need all; not to be changed while iterating."""
+
     def notifiers_with_notifications(self) -> Sequence[bytes]: ...
 
     def remove_notification(self, notifier_id: bytes, nonce: bytes) -> bool:

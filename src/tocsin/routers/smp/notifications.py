@@ -15,6 +15,7 @@ import asyncio
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Final
 
 from tocsin.protocol.direct.smp_commands import SubscribeNotificationsAs
@@ -65,6 +66,8 @@ class NotificationDelivery:
         """Nonces under way, by notifier id."""
         self._all_sent: set[bytes] = set()
         """Notifiers of which everything stored is under way: passes need not look at them."""
+        self._out_of_order: set[bytes] = set()
+        """Notifiers of which something may wait that is older than what is under way."""
 
     def added(self, notifier_id: bytes) -> None:
         """There is something to deliver: at once if passes are not paced."""
@@ -83,19 +86,29 @@ class NotificationDelivery:
         groups: dict[Peer, list[tuple[bytes, StoredNotification]]] = {}
         for notifier_id in notifier_ids:
             peer = self._recipient_of(notifier_id)
-            if peer is None:
+            if peer is None or not peer.connection.connection.write_room:
                 continue
-            sent = self._nonces.get(notifier_id, set())
-            waiting = [
-                each for each in self._state.store.notifications(notifier_id) if each.nonce not in sent
-            ]
-            if waiting:
+            if waiting := self._waiting(notifier_id):
                 groups.setdefault(peer, []).extend((notifier_id, each) for each in waiting)
             else:
                 self._all_sent.add(notifier_id)
         self._state.counters.notification_passes += bool(groups)
         for peer, waiting_for_peer in groups.items():
             self._send(peer, waiting_for_peer)
+
+    def _waiting(self, notifier_id: bytes) -> list[StoredNotification]:
+        """Oldest first. Of what is under way, which may be much, only the newest is looked at."""
+        sent = self._nonces.get(notifier_id, ())
+        if notifier_id in self._out_of_order:
+            stored = self._state.store.notifications(notifier_id)
+            waiting = [each for each in stored if each.nonce not in sent]
+            if not waiting:
+                self._out_of_order.discard(notifier_id)
+            return waiting
+        newest = self._state.store.newest_notifications(notifier_id)
+        waiting = list(takewhile(lambda each: each.nonce not in sent, newest))
+        waiting.reverse()
+        return waiting
 
     def confirm(self, *, patience: float | None = None) -> None:
         """Forget what has reached peers at least so many seconds ago, as set if not given."""
@@ -128,10 +141,11 @@ class NotificationDelivery:
         """The connection is gone: what the peer has not had for long enough is to be sent again."""
         if peer in self._under_way:
             self._confirm(peer)
-        for batch in self._under_way.pop(peer, []):
-            for notifier_id, nonce, _ in batch.sent:
-                self._discard_nonce(notifier_id, nonce)
-                self._state.counters.notifications_repeated += 1
+        again = [named for batch in self._under_way.pop(peer, []) for named in batch.sent]
+        self._state.counters.notifications_repeated += len(again)
+        for notifier_id, nonce, _ in again:
+            self._discard_nonce(notifier_id, nonce)
+        self._out_of_order.update(each.notifier_id for each in again if each.notifier_id in self._nonces)
 
     def expire(self) -> int:
         before = int(self._state.clock.now() - self._state.settings.notification_ttl)
@@ -185,6 +199,7 @@ class NotificationDelivery:
             nonces.discard(nonce)
             if not nonces:
                 del self._nonces[notifier_id]
+                self._out_of_order.discard(notifier_id)
 
 
 def _now() -> float:

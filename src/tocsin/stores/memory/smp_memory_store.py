@@ -240,6 +240,9 @@ class SmpMemoryStore:
     def notifications(self, notifier_id: bytes) -> Sequence[StoredNotification]:
         return tuple(self._notifications.get(notifier_id, {}).values())
 
+    def newest_notifications(self, notifier_id: bytes) -> Iterator[StoredNotification]:
+        return reversed(self._notifications.get(notifier_id, {}).values())
+
     def notifiers_with_notifications(self) -> Sequence[bytes]:
         return list(self._notifications)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,12 @@ from tests.doubles.smp_harness import OK, HeldClock, smp_router, until
 from tocsin.observability.delivery_events import Stage, decode_event
 from tocsin.observability.event_log import PUBLISHED, EventLog
 from tocsin.observability.pseudonyms import PseudonymKeys
+from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotifications
 from tocsin.routers.smp.event_recorder import SmpEventRecorder
 from tocsin.routers.smp.events import Named
+from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
+from tocsin.stores.smp_records import StoredNotification
 from tocsin.transport.block_connection import BlockConnection
 
 
@@ -171,6 +174,62 @@ async def test_what_comes_while_others_are_kept_is_delivered() -> None:
             await notifier_client.nothing()
         assert len(router.store.notifications(notifier.notifier_id)) == 2
         assert router.running.state.counters.notification_passes == 2
+
+
+async def test_the_work_for_one_does_not_grow_with_those_that_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = 0
+    newest = SmpMemoryStore.newest_notifications
+
+    def counting(store: SmpMemoryStore, notifier_id: bytes) -> Iterator[StoredNotification]:
+        nonlocal looked_at
+        for each in newest(store, notifier_id):
+            looked_at += 1
+            yield each
+
+    monkeypatch.setattr(SmpMemoryStore, "newest_notifications", counting)
+    async with smp_router(
+        notification_confirm_after=3600.0, notification_interval=0.0, message_quota=8
+    ) as router:
+        client, notifier_client = await router.connect(), await router.connect()
+        queue = await client.secured_queue(subscription=SubscriptionMode.CREATE_ONLY)
+        notifier = await client.enable_notifications(queue)
+        await notifier_client.subscribe_notifier(notifier)
+        for _ in range(4):
+            await client.send_message(queue, b"hello", notify=True)
+            await notifier_client.event()
+        assert len(router.store.notifications(notifier.notifier_id)) == 4
+        assert looked_at <= 1 + 3 * 2
+        monkeypatch.setattr(BlockConnection, "write_room", property(lambda _connection: 0))
+        looked_at = 0
+        for _ in range(4):
+            await client.send_message(queue, b"hello", notify=True)
+    assert looked_at == 0  # of a notifier that does not read
+
+
+async def test_what_is_older_than_others_under_way_is_sent_again_too() -> None:
+    """To two connections: the first breaks, the second has got a newer one."""
+    async with smp_router(notification_confirm_after=3600.0) as router:
+        client, first, second = await router.connect(), await router.connect(), await router.connect()
+        queue = await client.secured_queue()
+        notifier = await client.enable_notifications(queue)
+        await first.subscribe_notifier(notifier)
+        await client.send_message(queue, b"one", notify=True)
+        lost = await first.event()
+        await second.subscribe_notifier(notifier)
+        await client.send_message(queue, b"two", notify=True)
+        newer = await second.event()
+        assert newer != lost
+        first.connection.abort()
+        assert await second.event() == lost
+        await second.nothing()
+        delivery = router.running.router.notifications
+        delivery.confirm(patience=0.0)
+        assert not router.store.notifiers_with_notifications()
+        assert not delivery._nonces
+        assert not delivery._all_sent
+        assert not delivery._out_of_order
 
 
 def test_the_log_has_no_identifier_in_clear(tmp_path: Path) -> None:

@@ -16,14 +16,18 @@ import random
 from pathlib import Path
 from typing import Final
 
+import asyncpg
 import pytest
 
 from tests.doubles.whole_delivery import everything
+from tocsin.stores.postgres.ntf_schema import search_path
 
 KILLS: Final = int(os.environ.get("TOCSIN_DELIVERY_KILLS", "4"))
 SEED: Final = os.environ.get("TOCSIN_KILL_SEED", "tocsin")
 SHORTEST, LONGEST = 0.05, 0.5
 """Seconds of traffic before a kill."""
+KEPT_SECONDS: Final = 3.0
+"""By the SMP router, of what it has sent: longer than the NTF router waits for its store."""
 
 
 @pytest.fixture(params=["memory", "postgres"])
@@ -54,3 +58,28 @@ async def test_no_notification_is_lost_when_a_part_is_killed(
         assert accounting["received"] >= accounting["accepted"] > 0
         assert sum(chat.answered for chat in parts.chats) > 0
         print(store_settings["store"], parts.kills, accounting)
+
+
+@pytest.mark.timeout(60)
+async def test_no_notification_is_lost_when_the_router_is_killed_while_its_database_hangs(
+    tmp_path: Path, url: str
+) -> None:
+    """What it had received and not stored is with the SMP router still, although that was long before the kill."""
+    ntf = {"store": "url", "db_connection": url}
+    async with everything(tmp_path, ntf, {"notification_confirm_after": KEPT_SECONDS}) as parts:
+        assert parts.ntf is not None
+        database = await asyncpg.connect(url, server_settings={"search_path": search_path("ntf_server")})
+        try:
+            async with database.transaction():
+                await database.execute("LOCK TABLE pending_notifications IN ACCESS EXCLUSIVE MODE")
+                traffic = asyncio.create_task(parts.traffic(random.Random(SEED)))
+                await asyncio.sleep(LONGEST)
+                traffic.cancel()
+                await asyncio.gather(traffic, return_exceptions=True)
+                await asyncio.sleep(KEPT_SECONDS + 1)
+                await parts.ntf.kill()
+        finally:
+            await database.close()
+        assert sum(chat.answered for chat in parts.chats) > 0
+        await parts.start_ntf()
+        await parts.compare()

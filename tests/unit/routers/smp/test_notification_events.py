@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.smp_harness import OK, HeldClock, smp_router, until
+from tests.doubles.smp_harness import (
+    OK,
+    HeldClock,
+    Notifier,
+    Queue,
+    SmpHarness,
+    SmpTestClient,
+    smp_router,
+    until,
+)
 from tocsin.observability.delivery_events import Stage, decode_event
 from tocsin.observability.event_log import PUBLISHED, EventLog
 from tocsin.observability.pseudonyms import PseudonymKeys
@@ -19,6 +28,15 @@ from tocsin.routers.smp.events import Named
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.smp_records import StoredNotification
 from tocsin.transport.block_connection import BlockConnection
+
+
+async def notified(router: SmpHarness) -> tuple[SmpTestClient, Queue, SmpTestClient, Notifier]:
+    """A queue with a notifier, and connections for both."""
+    client, notifier_client = await router.connect(), await router.connect()
+    queue = await client.secured_queue(subscription=SubscriptionMode.CREATE_ONLY)
+    notifier = await client.enable_notifications(queue)
+    await notifier_client.subscribe_notifier(notifier)
+    return client, queue, notifier_client, notifier
 
 
 class Told:
@@ -101,10 +119,7 @@ async def test_what_nobody_fetches_expires() -> None:
 async def test_a_notifier_that_is_killed_right_after_receiving_gets_them_again() -> None:
     """Its system had acknowledged the bytes; whether the process had read them nobody knows."""
     async with smp_router(notification_confirm_after=3600.0) as router:
-        client, notifier_client = await router.connect(), await router.connect()
-        queue = await client.secured_queue()
-        notifier = await client.enable_notifications(queue)
-        await notifier_client.subscribe_notifier(notifier)
+        client, queue, notifier_client, notifier = await notified(router)
         await client.send_message(queue, b"hello", notify=True)
         first = await notifier_client.event()
         notifier_client.connection.abort()
@@ -116,10 +131,7 @@ async def test_a_notifier_that_is_killed_right_after_receiving_gets_them_again()
 async def test_what_a_notifier_says_does_not_prove_that_it_has_stored_them() -> None:
     """While it subscribes to many queues it says something all the time, and stores what came in between."""
     async with smp_router(notification_confirm_after=3600.0, notification_interval=3600.0) as router:
-        client, notifier_client = await router.connect(), await router.connect()
-        queue = await client.secured_queue()
-        notifier = await client.enable_notifications(queue)
-        await notifier_client.subscribe_notifier(notifier)
+        client, queue, notifier_client, notifier = await notified(router)
         await client.send_message(queue, b"hello", notify=True)
         notifications = router.running.router.notifications
         notifications.deliver()
@@ -141,10 +153,7 @@ async def test_time_to_store_begins_when_a_notification_has_arrived(monkeypatch:
     async with smp_router(
         events=told, notification_confirm_after=0.05, notification_interval=3600.0
     ) as router:
-        client, notifier_client = await router.connect(), await router.connect()
-        queue = await client.secured_queue()
-        notifier = await client.enable_notifications(queue)
-        await notifier_client.subscribe_notifier(notifier)
+        client, queue, notifier_client, notifier = await notified(router)
         await client.send_message(queue, b"hello", notify=True)
         notifications = router.running.router.notifications
         notifications.deliver()
@@ -161,10 +170,7 @@ async def test_time_to_store_begins_when_a_notification_has_arrived(monkeypatch:
 
 async def test_what_comes_while_others_are_kept_is_delivered() -> None:
     async with smp_router(notification_confirm_after=3600.0, notification_interval=3600.0) as router:
-        client, notifier_client = await router.connect(), await router.connect()
-        queue = await client.secured_queue()
-        notifier = await client.enable_notifications(queue)
-        await notifier_client.subscribe_notifier(notifier)
+        client, queue, notifier_client, notifier = await notified(router)
         notifications = router.running.router.notifications
         for _ in range(2):
             await client.send_message(queue, b"hello", notify=True)
@@ -192,10 +198,7 @@ async def test_the_work_for_one_does_not_grow_with_those_that_are_kept(
     async with smp_router(
         notification_confirm_after=3600.0, notification_interval=0.0, message_quota=8
     ) as router:
-        client, notifier_client = await router.connect(), await router.connect()
-        queue = await client.secured_queue(subscription=SubscriptionMode.CREATE_ONLY)
-        notifier = await client.enable_notifications(queue)
-        await notifier_client.subscribe_notifier(notifier)
+        client, queue, notifier_client, notifier = await notified(router)
         for _ in range(4):
             await client.send_message(queue, b"hello", notify=True)
             await notifier_client.event()

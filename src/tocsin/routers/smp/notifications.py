@@ -6,7 +6,8 @@ store, marked as under way, until it has reached the peer (its system has acknow
 tell that, the peer has sent something since) and the peer has had some seconds to store it: a process that is killed
 before loses it. Commands that come meanwhile prove nothing, they may have crossed it on the way. A connection that
 breaks leaves its notifications to the next subscriber: they may arrive twice, with the same nonce, but they are never
-lost.
+lost. What is sent again is kept for a shorter time, so that connections which break all the time do not bring
+everything each time.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from tocsin.routers.smp.work import Execute, RouterState, Task, tell_dropped
 from tocsin.stores.smp_records import StoredNotification
 
 NOTIFICATIONS_PER_BLOCK: Final = 80
+SHARES_OF_TIME: Final = (1.0, 0.5, 0.2)
+"""How much of the time to store it a peer has for a notification that was sent never, once, or more often before."""
 
 
 @dataclass(slots=True)
@@ -52,8 +55,14 @@ class _UnderWay:
     """When the connection last heard of the peer, at the time of sending."""
     sent_at: float
     """Loop time."""
+    times: int
+    """How often they reached a peer before."""
     reached_at: float | None = None
     """When the peer was first seen to have them."""
+
+    @property
+    def share(self) -> float:
+        return SHARES_OF_TIME[min(self.times, len(SHARES_OF_TIME) - 1)]
 
 
 class NotificationDelivery:
@@ -64,6 +73,8 @@ class NotificationDelivery:
         self._under_way: dict[Peer, list[_UnderWay]] = {}
         self._nonces: dict[bytes, set[bytes]] = {}
         """Nonces under way, by notifier id."""
+        self._times: dict[tuple[bytes, bytes], int] = {}
+        """How often notifications that have to be sent again have reached a peer, by notifier id and nonce."""
         self._all_sent: set[bytes] = set()
         """Notifiers of which everything stored is under way: passes need not look at them."""
         self._out_of_order: set[bytes] = set()
@@ -118,14 +129,16 @@ class NotificationDelivery:
     def _confirm(self, peer: Peer, patience: float | None = None) -> None:
         if patience is None:
             patience = self._state.settings.notification_confirm_after
-        batches, now = self._under_way[peer], _now()
+        batches, now = self._under_way.pop(peer), _now()
         self._note_reached(peer, batches, now)
-        for count, batch in enumerate(batches):
-            if batch.reached_at is None or now < batch.reached_at + patience:
-                del batches[:count]
-                return
-            self._forget(batch)
-        del self._under_way[peer]
+        kept = []
+        for batch in batches:
+            if batch.reached_at is None or now < batch.reached_at + patience * batch.share:
+                kept.append(batch)
+            else:
+                self._forget(batch)
+        if kept:
+            self._under_way[peer] = kept
 
     @staticmethod
     def _note_reached(peer: Peer, batches: Sequence[_UnderWay], now: float) -> None:
@@ -141,18 +154,32 @@ class NotificationDelivery:
         """The connection is gone: what the peer has not had for long enough is to be sent again."""
         if peer in self._under_way:
             self._confirm(peer)
-        again = [named for batch in self._under_way.pop(peer, []) for named in batch.sent]
-        self._state.counters.notifications_repeated += len(again)
-        for notifier_id, nonce, _ in again:
-            self._discard_nonce(notifier_id, nonce)
-        self._out_of_order.update(each.notifier_id for each in again if each.notifier_id in self._nonces)
+        again: set[bytes] = set()
+        for batch in self._under_way.pop(peer, []):
+            times = batch.times + (batch.reached_at is not None)
+            for notifier_id, nonce, _ in batch.sent:
+                if times:
+                    self._times[notifier_id, nonce] = times
+                self._discard_nonce(notifier_id, nonce)
+                again.add(notifier_id)
+            self._state.counters.notifications_repeated += len(batch.sent)
+        self._out_of_order |= again & self._nonces.keys()
 
     def expire(self) -> int:
         before = int(self._state.clock.now() - self._state.settings.notification_ttl)
         expired = self._state.store.expire_notifications(before)
         self._state.counters.notifications_expired += len(expired)
         self._state.events.expired([Named(*each) for each in expired])
+        self._forget_times()
         return len(expired)
+
+    def _forget_times(self) -> None:
+        """Of those that are gone, by whatever way."""
+        notifications = self._state.store.notifications
+        stored = {
+            notifier_id: {each.nonce for each in notifications(notifier_id)} for notifier_id, _ in self._times
+        }
+        self._times = {key: times for key, times in self._times.items() if key[1] in stored[key[0]]}
 
     def _recipient_of(self, notifier_id: bytes) -> Peer | None:
         subscriptions = self._state.subscriptions
@@ -178,11 +205,15 @@ class NotificationDelivery:
             ]
             if not peer.try_send(events):
                 return
-            sent = [Named(notifier_id, each.nonce, each.sent_at) for notifier_id, each in part]
-            batch = _UnderWay(sent, connection.blocks_written, received_at, now)
-            self._under_way.setdefault(peer, []).append(batch)
-            for notifier_id, nonce, _ in sent:
-                self._nonces.setdefault(notifier_id, set()).add(nonce)
+            groups: dict[int, list[Named]] = {}
+            for notifier_id, each in part:
+                times = self._times.get((notifier_id, each.nonce), 0) if self._times else 0
+                groups.setdefault(times, []).append(Named(notifier_id, each.nonce, each.sent_at))
+                self._nonces.setdefault(notifier_id, set()).add(each.nonce)
+            self._under_way.setdefault(peer, []).extend(
+                _UnderWay(sent, connection.blocks_written, received_at, now, times)
+                for times, sent in groups.items()
+            )
             self._state.counters.notifications_sent += len(part)
 
     def _forget(self, batch: _UnderWay) -> None:
@@ -190,6 +221,7 @@ class NotificationDelivery:
         for notifier_id, nonce, _ in batch.sent:
             removed = self._state.store.remove_notification(notifier_id, nonce)
             self._state.counters.notifications_confirmed += removed
+            self._times.pop((notifier_id, nonce), None)
             self._discard_nonce(notifier_id, nonce)
 
     def _discard_nonce(self, notifier_id: bytes, nonce: bytes) -> None:

@@ -23,6 +23,7 @@ from tocsin.observability.event_log import PUBLISHED, EventLog
 from tocsin.observability.pseudonyms import PseudonymKeys
 from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotifications
+from tocsin.routers.smp import notifications
 from tocsin.routers.smp.event_recorder import SmpEventRecorder
 from tocsin.routers.smp.events import Named
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
@@ -133,16 +134,16 @@ async def test_what_a_notifier_says_does_not_prove_that_it_has_stored_them() -> 
     async with smp_router(notification_confirm_after=3600.0, notification_interval=3600.0) as router:
         client, queue, notifier_client, notifier = await notified(router)
         await client.send_message(queue, b"hello", notify=True)
-        notifications = router.running.router.notifications
-        notifications.deliver()
+        delivery = router.running.router.notifications
+        delivery.deliver()
         first = await notifier_client.event()
         await notifier_client.subscribe_notifier(notifier)
-        notifications.confirm()
+        delivery.confirm()
         notifier_client.connection.abort()
         again = await router.connect()
         await again.subscribe_notifier(notifier)
         await until(lambda: router.running.state.counters.notifications_repeated == 1)
-        notifications.deliver()
+        delivery.deliver()
         assert await again.event() == first
 
 
@@ -155,27 +156,78 @@ async def test_time_to_store_begins_when_a_notification_has_arrived(monkeypatch:
     ) as router:
         client, queue, notifier_client, notifier = await notified(router)
         await client.send_message(queue, b"hello", notify=True)
-        notifications = router.running.router.notifications
-        notifications.deliver()
+        delivery = router.running.router.notifications
+        delivery.deliver()
         await notifier_client.event()
         await asyncio.sleep(0.1)
         monkeypatch.setattr(BlockConnection, "blocks_acknowledged", property(lambda _connection: 1_000))
-        notifications.confirm()
+        delivery.confirm()
         assert router.store.notifications(notifier.notifier_id)
         await asyncio.sleep(0.1)
-        notifications.confirm()
+        delivery.confirm()
         assert not router.store.notifications(notifier.notifier_id)
     assert told.seconds_ago >= 0.2  # the log has the moment in which it left
+
+
+@pytest.mark.parametrize(("breaks", "seconds"), [(0, 10.0), (1, 5.0), (2, 2.0), (3, 2.0)])
+async def test_what_is_sent_again_is_kept_for_a_shorter_time(
+    monkeypatch: pytest.MonkeyPatch, breaks: int, seconds: float
+) -> None:
+    """Or connections that break all the time would bring more each time."""
+    now = 1000.0
+    monkeypatch.setattr(notifications, "_now", lambda: now)
+    async with smp_router(notification_confirm_after=10.0, notification_interval=3600.0) as router:
+        client, queue, notifier_client, notifier = await notified(router)
+        delivery, counters = router.running.router.notifications, router.running.state.counters
+        await client.send_message(queue, b"hello", notify=True)
+        for number in range(breaks):
+            delivery.deliver()
+            await notifier_client.event()
+            notifier_client.connection.abort()
+            await until(lambda number=number: counters.notifications_repeated == number + 1)  # type: ignore[misc]
+            notifier_client = await router.connect()
+            await notifier_client.subscribe_notifier(notifier)
+        delivery.deliver()
+        await notifier_client.event()
+        await until(lambda: _is_reached(delivery))
+        now += seconds - 0.1
+        delivery.confirm()
+        assert router.store.notifications(notifier.notifier_id)
+        now += 0.2
+        delivery.confirm()
+        assert not router.store.notifications(notifier.notifier_id)
+        assert not delivery._times
+
+
+def _is_reached(delivery: notifications.NotificationDelivery) -> bool:
+    delivery.confirm()
+    [[batch]] = delivery._under_way.values()
+    return batch.reached_at is not None
+
+
+async def test_nothing_is_remembered_of_notifications_that_are_gone() -> None:
+    async with smp_router(notification_confirm_after=3600.0) as router:
+        client, queue, notifier_client, _ = await notified(router)
+        await client.send_message(queue, b"hello", notify=True)
+        await notifier_client.event()
+        notifier_client.connection.abort()
+        delivery = router.running.router.notifications
+        await until(lambda: len(delivery._times) == 1)
+        delivery.expire()
+        assert len(delivery._times) == 1
+        assert await client.ask(DisableNotifications(), queue.recipient_id, queue.key) == OK
+        delivery.expire()
+        assert not delivery._times
 
 
 async def test_what_comes_while_others_are_kept_is_delivered() -> None:
     async with smp_router(notification_confirm_after=3600.0, notification_interval=3600.0) as router:
         client, queue, notifier_client, notifier = await notified(router)
-        notifications = router.running.router.notifications
+        delivery = router.running.router.notifications
         for _ in range(2):
             await client.send_message(queue, b"hello", notify=True)
             for _ in range(3):
-                notifications.deliver()
+                delivery.deliver()
             await notifier_client.event()
             await notifier_client.nothing()
         assert len(router.store.notifications(notifier.notifier_id)) == 2

@@ -91,6 +91,7 @@ class WebPushService:
         self.connections = 0
         self._arrived: dict[str, asyncio.Queue[Received]] = {}
         self._handlers: set[asyncio.Task[None]] = set()
+        self._stopped = True
 
     async def next_received(self, path: str) -> Received:
         async with asyncio.timeout(PATIENCE):
@@ -112,9 +113,11 @@ class WebPushService:
         context.load_cert_chain(self.ca_file, self._key_file)
         server = await asyncio.start_server(self._handle, "127.0.0.1", self.port, ssl=context)
         self.port = server.sockets[0].getsockname()[1]
+        self._stopped = False
         try:
             yield self
         finally:
+            self._stopped = True
             server.close()
             for handler in self._handlers:
                 handler.cancel()
@@ -124,6 +127,9 @@ class WebPushService:
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if self._stopped:  # its handshake was under way
+            writer.transport.abort()
+            return
         self._handlers.add(task)
         self.connections += 1
         try:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from tocsin.push.fake.web_certificate import make_web_certificate
 CERTIFICATE_FILE: Final = "fake-apns.crt"
 KEY_FILE: Final = "fake-apns.key"
 NAMES: Final = ("localhost", "127.0.0.1")
+ARRIVAL_SECONDS: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -88,6 +90,9 @@ class FakeApns:
         self._now = now
         self._keep = keep
         self._listening: asyncio.Server | None = None
+        self._arriving: weakref.WeakSet[FakeSession] = weakref.WeakSet()
+        """Connections whose TLS handshake is under way."""
+        self._stopped = False
         self._open: dict[tuple[int, int], RecordedPush] = {}
         self._shown: set[tuple[int, int]] = set()
         """Of `requests`, by connection and stream; below the same of `pushes`."""
@@ -187,9 +192,12 @@ class FakeApns:
     # Receiver
 
     def session_begun(self, session: FakeSession) -> int:
+        self._arriving.discard(session)
         self.connections += 1
         self.sessions.append(session)
         self._news.set()
+        if self._stopped:
+            session.abort()
         return self.connections
 
     def request_received(self, session: FakeSession, stream_id: int, request: Request) -> Behaviour:
@@ -235,13 +243,19 @@ class FakeApns:
 
     def _new_session(self) -> FakeSession:
         options = SessionOptions(self.options.settings, self.options.return_windows, self.options.greeting)
-        return FakeSession(self, options)
+        session = FakeSession(self, options)
+        self._arriving.add(session)
+        return session
 
     async def stop(self) -> None:
+        """For good. What is just arriving has a moment to arrive, and is closed."""
+        self._stopped = True
         self.refuse_connections()
-        ends = [session.ended for session in self.sessions]
         self.close_connections()
-        await asyncio.gather(*ends)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ARRIVAL_SECONDS):
+                while self.sessions or self._arriving:  # noqa: ASYNC110 - a handshake that fails tells nobody
+                    await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

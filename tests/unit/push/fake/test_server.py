@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,29 @@ async def test_a_push_is_recorded_with_where_and_how_it_came(stage: Stage) -> No
     assert (refused.stream_id, refused.status, refused.delivered) == (3, 429, False)
     with pytest.raises(TimeoutError):
         await stage.apns.next_push(timeout=0)  # each is handed out once
+
+
+async def test_a_connection_that_is_just_arriving_when_it_stops_is_closed(tmp_path: Path) -> None:
+    """Or it would be left open for ever, by nobody."""
+    async with running_fake_apns(tmp_path) as apns:
+        context = ssl.create_default_context(cafile=apns.ca_file)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        reader, writer = await asyncio.open_connection("127.0.0.1", apns.port)
+        while True:
+            try:
+                client.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                writer.write(outgoing.read())
+                incoming.write(await reader.read(65_536))
+        stopping = asyncio.create_task(apns.stop())
+        await asyncio.sleep(0.05)
+        writer.write(outgoing.read())  # the client's last word of the handshake
+        await stopping
+        assert apns.connections == 1
+        assert apns.sessions == []
+        writer.close()
 
 
 async def test_only_about_as_many_pushes_are_remembered_as_wanted(tmp_path: Path) -> None:

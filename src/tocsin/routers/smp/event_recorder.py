@@ -23,8 +23,8 @@ class SmpEventRecorder:
     def enqueued(self, notification: Named) -> None:
         self._record(Stage.ENQUEUED, [notification])
 
-    def sent(self, notifications: Sequence[Named], seconds_ago: float) -> None:
-        self._record(Stage.SENT, notifications, seconds_ago)
+    def sent(self, notifications: Sequence[Named]) -> None:
+        self._record(Stage.SENT, notifications)
 
     def expired(self, notifications: Sequence[Named]) -> None:
         self._record(Stage.EXPIRED, notifications)
@@ -32,11 +32,10 @@ class SmpEventRecorder:
     def dropped(self, notifications: Sequence[Named]) -> None:
         self._record(Stage.DROPPED, notifications)
 
-    def _record(self, stage: Stage, notifications: Sequence[Named], seconds_ago: float = 0.0) -> None:
+    def _record(self, stage: Stage, notifications: Sequence[Named]) -> None:
         if not notifications:
             return
-        ago = int(seconds_ago * 1_000_000)
-        at, mono = int(time.time() * 1_000_000) - ago, time.monotonic_ns() // 1000 - ago
+        at, mono = int(time.time() * 1_000_000), time.monotonic_ns() // 1000
         events = []
         for notifier_id, nonce, sent_at in notifications:
             period = self._keys.at(sent_at)

@@ -21,8 +21,8 @@ class SmpEvents(Protocol):
     def enqueued(self, notification: Named) -> None:
         """Stored with its message."""
 
-    def sent(self, notifications: Sequence[Named], seconds_ago: float) -> None:
-        """The subscriber has them; they left so long ago."""
+    def sent(self, notifications: Sequence[Named]) -> None:
+        """They left for their subscriber; told again if they did not arrive and leave once more."""
 
     def expired(self, notifications: Sequence[Named]) -> None:
         """Nobody fetched them in time."""
@@ -37,7 +37,7 @@ class NoSmpEvents:
     def enqueued(self, notification: Named) -> None:
         pass
 
-    def sent(self, notifications: Sequence[Named], seconds_ago: float) -> None:
+    def sent(self, notifications: Sequence[Named]) -> None:
         pass
 
     def expired(self, notifications: Sequence[Named]) -> None:

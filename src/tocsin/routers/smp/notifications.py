@@ -53,12 +53,10 @@ class _UnderWay:
     """How many blocks the connection had been given, with the last of these."""
     received_at: float
     """When the connection last heard of the peer, at the time of sending."""
-    sent_at: float
-    """Loop time."""
     times: int
     """How often they reached a peer before."""
     reached_at: float | None = None
-    """When the peer was first seen to have them."""
+    """When the peer was first seen to have them, in loop time."""
 
     @property
     def share(self) -> float:
@@ -71,8 +69,7 @@ class NotificationDelivery:
     def __init__(self, state: RouterState) -> None:
         self._state = state
         self._under_way: dict[Peer, list[_UnderWay]] = {}
-        self._nonces: dict[bytes, set[bytes]] = {}
-        """Nonces under way, by notifier id."""
+        self._nonces = state.under_way
         self._times: dict[tuple[bytes, bytes], int] = {}
         """How often notifications that have to be sent again have reached a peer, by notifier id and nonce."""
         self._all_sent: set[bytes] = set()
@@ -196,7 +193,7 @@ class NotificationDelivery:
     def _send(self, peer: Peer, waiting: Sequence[tuple[bytes, StoredNotification]]) -> None:
         """As much as the connection takes now; the rest waits for the next pass."""
         connection = peer.connection.connection
-        received_at, now = connection.received_at, _now()
+        received_at = connection.received_at
         for start in range(0, len(waiting), NOTIFICATIONS_PER_BLOCK):
             part = waiting[start : start + NOTIFICATIONS_PER_BLOCK]
             events: list[Event] = [
@@ -211,13 +208,13 @@ class NotificationDelivery:
                 groups.setdefault(times, []).append(Named(notifier_id, each.nonce, each.sent_at))
                 self._nonces.setdefault(notifier_id, set()).add(each.nonce)
             self._under_way.setdefault(peer, []).extend(
-                _UnderWay(sent, connection.blocks_written, received_at, now, times)
+                _UnderWay(sent, connection.blocks_written, received_at, times)
                 for times, sent in groups.items()
             )
+            self._state.events.sent(groups.get(0, []))
             self._state.counters.notifications_sent += len(part)
 
     def _forget(self, batch: _UnderWay) -> None:
-        self._state.events.sent(batch.sent, _now() - batch.sent_at)
         for notifier_id, nonce, _ in batch.sent:
             removed = self._state.store.remove_notification(notifier_id, nonce)
             self._state.counters.notifications_confirmed += removed

@@ -33,6 +33,8 @@ class RouterState:
     subscriptions: Subscriptions
     counters: SmpCounters
     events: SmpEvents
+    under_way: dict[bytes, set[bytes]] = field(default_factory=dict)
+    """Nonces of the stored notifications that have left, by notifier id."""
 
 
 @dataclass(slots=True)
@@ -73,10 +75,12 @@ def deliver_head(state: RouterState, queue: QueueRecord, delivery: Delivery) -> 
 
 
 def tell_dropped(state: RouterState, notifier: NotifierRecord | None) -> None:
-    """To be called before a notifier goes: with it goes what is stored for it."""
+    """To be called before a notifier goes: with it goes what is stored for it. What has left is not dropped."""
     if notifier is not None:
-        waiting = state.store.notifications(notifier.notifier_id)
-        state.events.dropped([Named(notifier.notifier_id, each.nonce, each.sent_at) for each in waiting])
+        sent = state.under_way.get(notifier.notifier_id, ())
+        stored = state.store.notifications(notifier.notifier_id)
+        dropped = [each for each in stored if each.nonce not in sent]
+        state.events.dropped([Named(notifier.notifier_id, each.nonce, each.sent_at) for each in dropped])
 
 
 def sealed_message(queue: QueueRecord, message: StoredMessage) -> MessageReceived:

@@ -29,9 +29,9 @@ from bench.results import Result, show
 from bench.wire import make_credentials
 from tocsin.agent import Agent, AgentSettings, TokenVerified, Woken
 from tocsin.clients import NtfClient, SmpClient
+from tocsin.clients.client_metrics import ClientCounters
 from tocsin.crypto.boxes import box_key
 from tocsin.crypto.hsalsa20 import hsalsa20
-from tocsin.observability.client_metrics import ClientCounters
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.pushes import PushedNotification, push_json, seal_notifications

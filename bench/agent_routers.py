@@ -11,15 +11,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, SubscriberSettings
-from tocsin.config.smp_settings import SmpSettings
+from tocsin.ntf_router.running import running_ntf_router
+from tocsin.ntf_router.settings.settings import NtfSettings, SubscriberSettings
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.null import NullProvider
 from tocsin.push.provider import PushOutcome, PushRequest
-from tocsin.routers.ntf.service import running_ntf_router
-from tocsin.routers.smp.service import running_smp_router
-from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
+from tocsin.smp_router.running import running_smp_router
+from tocsin.smp_router.settings.settings import SmpSettings
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.transport.credential_files import read_credentials
 
 

@@ -29,9 +29,11 @@ from rich.progress import track
 
 from bench.results import Result, show
 from bench.wire import make_credentials
-from tocsin.config.ntf_settings import NtfSettings
-from tocsin.config.smp_settings import SmpSettings
 from tocsin.crypto.keys import AuthPrivateKey, Ed448PrivateKey, Ed25519PrivateKey, X25519PrivateKey
+from tocsin.ntf_router.running import running_ntf_router
+from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.error_codes import ErrorCode
 from tocsin.protocol.messages import Command, Response
@@ -46,12 +48,10 @@ from tocsin.protocol.smp.queue_modes import NotifierIds, NotifierKeys
 from tocsin.protocol.smp.recipient_commands import CreateQueue, EnableNotifications, SecureQueue, Subscribe
 from tocsin.protocol.smp.responses import NotificationsEnabled, QueueCreated
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
-from tocsin.routers.ntf.service import running_ntf_router
-from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router
-from tocsin.routers.smp.verification import verify
-from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
-from tocsin.stores.ntf_records import SubscriptionRecord, TokenRecord
+from tocsin.smp_router.running import RunningSmpRouter, running_smp_router
+from tocsin.smp_router.session.verification import verify
+from tocsin.smp_router.settings.settings import SmpSettings
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.transport.client_sessions import ClientConnection, DialSettings, dial_ntf, dial_smp
 from tocsin.wire.versions import VersionRange
 

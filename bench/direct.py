@@ -30,18 +30,18 @@ from bench.direct_smp import NOTIFIER_KEY, SERVICE_ID, notifier_ids
 from bench.idle_connections import resident_bytes
 from bench.results import Result, show
 from bench.wire import make_credentials
-from tocsin.config.ntf_settings import NtfDirectSettings, NtfSettings, SubscriberSettings
+from tocsin.clients.client_metrics import ClientCounters
 from tocsin.crypto.credentials import Credentials
-from tocsin.observability.client_metrics import ClientCounters
+from tocsin.ntf_router.running import RunningNtfRouter, running_ntf_router
+from tocsin.ntf_router.settings.settings import NtfDirectSettings, NtfSettings, SubscriberSettings
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.dialect import SMP_BLOCK_BYTES
 from tocsin.push.null import NullProvider
-from tocsin.routers.ntf.service import RunningNtfRouter, running_ntf_router
-from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.ntf_records import SubscriptionRecord, TokenRecord
 from tocsin.transport.credential_files import write_credentials
 
 SIZES: Final = (10_000, 100_000, 1_000_000)

@@ -12,12 +12,12 @@ import random
 import sys
 from pathlib import Path
 
-from tocsin.config.smp_settings import SmpDirectSettings, SmpSettings
 from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.protocol.sessions import ServiceRole
-from tocsin.routers.smp.service import running_smp_router
-from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
-from tocsin.stores.smp_records import NotifierRecord, QueueRecord, ServiceRecord
+from tocsin.smp_router.running import running_smp_router
+from tocsin.smp_router.settings.settings import SmpDirectSettings, SmpSettings
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+from tocsin.smp_router.store.records import NotifierRecord, QueueRecord, ServiceRecord
 from tocsin.transport.credential_files import read_credentials
 
 NOTIFIER_KEY = Ed25519PrivateKey(b"\x01" * 32)

@@ -28,27 +28,21 @@ from bench.idle_connections import resident_bytes
 from bench.ntf_floor import seconds_per_notification
 from bench.results import Result, show
 from bench.wire import make_credentials
-from tocsin.cli.embedded_database import embedded_database
-from tocsin.cli.long_life import prepare_for_a_long_life
-from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, SubscriberSettings
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import Ed25519PrivateKey
-from tocsin.observability.event_log import EventLog
-from tocsin.observability.ntf_latencies import NtfLatencies
-from tocsin.observability.pseudonyms import PseudonymKeys
-from tocsin.protocol.addresses import RouterAddress, RouterLocation
-from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
-from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
-from tocsin.protocol.ntf.subscription_commands import NotifierQueue
-from tocsin.push.apns.client import ApnsProvider
-from tocsin.push.fake.web_certificate import make_web_certificate
-from tocsin.push.null import NullProvider
-from tocsin.routers.ntf.event_recorder import EventRecorder
-from tocsin.routers.ntf.events import Attempt, NoEvents
-from tocsin.routers.ntf.service import RunningNtfRouter, running_ntf_router
-from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.memory.ntf_store_files import open_ntf_store
-from tocsin.stores.ntf_records import (
+from tocsin.durable.postgres.embedded_database import embedded_database
+from tocsin.events.event_log import EventLog
+from tocsin.events.pseudonyms import PseudonymKeys
+from tocsin.ntf_router.event_recorder import EventRecorder
+from tocsin.ntf_router.running import RunningNtfRouter, running_ntf_router
+from tocsin.ntf_router.session.events import Attempt, NoEvents
+from tocsin.ntf_router.settings.settings import NtfSettings, SubscriberSettings
+from tocsin.ntf_router.statistics.latencies import NtfLatencies
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.logs.store_files import open_ntf_store
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
+from tocsin.ntf_router.store.records import (
     NotRecorded,
     ReceivedNotification,
     Recorded,
@@ -56,8 +50,15 @@ from tocsin.stores.ntf_records import (
     SubscriptionRecord,
     TokenRecord,
 )
-from tocsin.stores.ntf_store import NtfStore
-from tocsin.stores.postgres.ntf_postgres_store import open_ntf_postgres_store
+from tocsin.operate.garbage_collection import prepare_for_a_long_life
+from tocsin.protocol.addresses import RouterAddress, RouterLocation
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.push.apns.client import ApnsProvider
+from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.fake.web_certificate import make_web_certificate
+from tocsin.push.null import NullProvider
 from tocsin.transport.credential_files import write_credentials
 
 ROUND_TRIPS_MS: Final = (0, 50, 200)

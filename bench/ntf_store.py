@@ -18,15 +18,15 @@ from typing import Final
 
 from bench.results import Result, show
 from tocsin.crypto.keys import Ed25519PrivateKey
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.logs.store_files import open_ntf_store
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
+from tocsin.ntf_router.store.records import ReceivedNotification, Settled, SubscriptionRecord, TokenRecord
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
-from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.memory.ntf_store_files import open_ntf_store
-from tocsin.stores.ntf_records import ReceivedNotification, Settled, SubscriptionRecord, TokenRecord
-from tocsin.stores.ntf_store import NtfStore
-from tocsin.stores.postgres.ntf_postgres_store import open_ntf_postgres_store
 
 ROUTER: Final = RouterLocation(("smp.example.com",), "", bytes(32))
 PER_BATCH: Final = 50

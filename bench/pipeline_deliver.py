@@ -25,6 +25,10 @@ from typing import Final
 
 from bench.process_tree import spent
 from bench.results import Result, show
+from tocsin.ntf_router.delivery.handover import HandOver
+from tocsin.ntf_router.delivery.handover_key import handover_key
+from tocsin.ntf_router.store.records import DuePush, PendingNotification, TokenRecord
+from tocsin.operate.surroundings import SystemRandomness
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.pushes import notification_text
@@ -32,10 +36,6 @@ from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.push.fake.web_certificate import make_web_certificate
 from tocsin.push.provider import Accepted, PushOutcome
-from tocsin.routers.ntf.handover import HandOver
-from tocsin.routers.ntf.handover_key import handover_key
-from tocsin.routers.surroundings import SystemRandomness
-from tocsin.stores.ntf_records import DuePush, PendingNotification, TokenRecord
 
 RATE: Final = 10_000
 SECONDS: Final = 20.0

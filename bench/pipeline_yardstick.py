@@ -9,7 +9,7 @@ import duckdb
 
 from bench.process_tree import spent
 from bench.results import Result
-from tocsin.observability.delivery_events import ENDS
+from tocsin.events.delivery_events import ENDS
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.schemas.events import HASHES
 from tocsin.pipeline.schemas.notifications import IDENTITY, STAGES, TEXTS, moment

@@ -28,7 +28,6 @@ from bench.idle_connections import growth, resident_bytes
 from bench.results import Result, show
 from bench.wire import AUTHORIZED_OVERHEAD, RATIO_LIMIT, SEND_BODY_BYTES, make_credentials
 from tocsin.clients import Request, SmpClient
-from tocsin.config.smp_settings import SmpSettings
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import AuthPrivateKey, Ed25519PrivateKey, X25519PrivateKey
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
@@ -38,10 +37,11 @@ from tocsin.protocol.smp.queue_modes import NotifierKeys, QueueMode, QueueReques
 from tocsin.protocol.smp.recipient_commands import CreateQueue, SecureQueue
 from tocsin.protocol.smp.responses import MessageReceived, NotificationReceived, QueueCreated
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
-from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router
-from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
-from tocsin.stores.memory.smp_store_files import open_smp_store
-from tocsin.stores.smp_records import NotifierRecord, QueueRecord
+from tocsin.smp_router.running import RunningSmpRouter, running_smp_router
+from tocsin.smp_router.settings.settings import SmpSettings
+from tocsin.smp_router.store.logs.store_files import open_smp_store
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
 
 QUEUES_LIMIT_BYTES: Final = 1 << 30
 RESTART_LIMIT_SECONDS: Final = 60.0

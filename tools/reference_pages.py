@@ -15,25 +15,25 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from tocsin.cli.main import build_parser
-from tocsin.cli.smp_service import Operator
-from tocsin.config.keyed_settings import default_text
-from tocsin.config.ntf_keys import NTF_KEYS
-from tocsin.config.ntf_settings import NtfSettings
-from tocsin.config.setting_keys import SettingKey
-from tocsin.config.smp_keys import SMP_KEYS
-from tocsin.config.smp_settings import SmpSettings
 from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
 from tocsin.crypto.credentials import CertificateAlgorithm, Credentials
-from tocsin.observability import delivery_events
-from tocsin.observability.ntf_statistics import NtfStatistics
+from tocsin.events import delivery_events
+from tocsin.ntf_router.operator import About, NtfOperator
+from tocsin.ntf_router.running import running_ntf_router
+from tocsin.ntf_router.settings.keys import NTF_KEYS
+from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.ntf_router.statistics.statistics import NtfStatistics
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.operate.settings.keyed_settings import default_text
+from tocsin.operate.settings.setting_keys import SettingKey
 from tocsin.pipeline import tables
 from tocsin.protocol import error_codes
 from tocsin.protocol.direct.packets import PacketFate
-from tocsin.routers.ntf.operator import About, NtfOperator
-from tocsin.routers.ntf.service import running_ntf_router
-from tocsin.routers.smp.service import running_smp_router
-from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
+from tocsin.smp_router.running import running_smp_router
+from tocsin.smp_router.service import Operator
+from tocsin.smp_router.settings.keys import SMP_KEYS
+from tocsin.smp_router.settings.settings import SmpSettings
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _MADE: Final = "Made by `python -m tools.reference_pages` from the code; a test keeps it current."

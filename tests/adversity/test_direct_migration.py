@@ -21,19 +21,19 @@ from tests.doubles.ntf_harness import NtfHarness, ntf_router
 from tests.doubles.routers import HOST
 from tests.doubles.smp_direct import direct_settings
 from tests.doubles.smp_harness import OK, SmpHarness, send_command, smp_router
-from tests.unit.stores.ntf_samples import token
-from tocsin.config.ntf_settings import NtfDirectSettings, SubscriberSettings
+from tests.unit.ntf_router.store.samples import token
 from tocsin.errors import TocsinError
+from tocsin.ntf_router.session.events import NoEvents
+from tocsin.ntf_router.settings.settings import NtfDirectSettings, SubscriberSettings
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.ntf_router.store.records import NotRecorded, ReceivedNotification, Recorded, SubscriptionRecord
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
-from tocsin.routers.ntf.events import NoEvents
-from tocsin.routers.smp.events import Named, NoSmpEvents
-from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
-from tocsin.stores.ntf_records import NotRecorded, ReceivedNotification, Recorded, SubscriptionRecord
-from tocsin.stores.smp_records import NotifierRecord, QueueRecord
+from tocsin.smp_router.session.events import Named, NoSmpEvents
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
 
 QUEUES = 10_000
 TOKENS = 200

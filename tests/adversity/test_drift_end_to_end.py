@@ -13,15 +13,15 @@ import pytest
 
 from tests.doubles.ntf_process import ADMIN_PASSWORD
 from tests.doubles.whole_delivery import Chat, Everything, everything
-from tocsin.config.ntf_ini import INI_FILE as NTF_INI
-from tocsin.config.smp_ini import INI_FILE as SMP_INI
-from tocsin.observability.queue_exports import id_text
-from tocsin.observability.repair_plans import read_plan
+from tocsin.events.queue_exports import id_text
+from tocsin.events.repair_plans import read_plan
+from tocsin.ntf_router.settings.files import INI_FILE as NTF_INI
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.push.fake.behaviours import Respond
-from tocsin.stores.memory.store_folder import STORE_LOG
-from tocsin.stores.memory.store_log_changes import DeleteNotifier, SetQueueService
+from tocsin.smp_router.settings.files import INI_FILE as SMP_INI
+from tocsin.smp_router.store.logs.store_folder import STORE_LOG
+from tocsin.smp_router.store.logs.store_log_changes import DeleteNotifier, SetQueueService
 
 pytestmark = pytest.mark.timeout(400)
 

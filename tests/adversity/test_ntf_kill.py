@@ -20,7 +20,7 @@ import asyncpg
 import pytest
 
 from tests.doubles.whole_delivery import everything
-from tocsin.stores.postgres.ntf_schema import search_path
+from tocsin.ntf_router.store.postgres.schema import search_path
 
 KILLS: Final = int(os.environ.get("TOCSIN_DELIVERY_KILLS", "4"))
 SEED: Final = os.environ.get("TOCSIN_KILL_SEED", "tocsin")

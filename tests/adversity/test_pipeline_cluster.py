@@ -24,17 +24,17 @@ from tests.doubles.postgres_server import new_database
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.spark_cluster import QUICK_JAVA, SparkCluster, spark_cluster
 from tests.doubles.spark_jobs import spark_jobs
+from tests.unit.ntf_router.store.samples import device_token, token
 from tests.unit.pipeline.jobs.test_deliver import deliver
 from tests.unit.pipeline.jobs.test_fanout import fill
-from tests.unit.stores.ntf_samples import device_token, token
-from tocsin.observability.delivery_events import DeliveryEvent, Stage
-from tocsin.observability.queue_exports import (
+from tocsin.events.delivery_events import DeliveryEvent, Stage
+from tocsin.events.queue_exports import (
     first_notifier_row,
     first_subscribed_row,
     notifier_queue,
     subscribed_queue,
 )
-from tocsin.observability.repair_plans import read_plan
+from tocsin.events.repair_plans import read_plan
 from tocsin.pipeline.lake import LakeTable
 from tocsin.pipeline.query_settings import FOR_FEW_ROWS
 from tocsin.pipeline.tables import TABLES

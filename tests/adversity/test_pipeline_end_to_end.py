@@ -24,8 +24,8 @@ import pytest
 
 from tests.doubles.spark_cluster import QUICK_JAVA
 from tests.doubles.whole_delivery import Everything, everything
-from tocsin.observability.delivery_events import Stage, decode_event, encode_events
-from tocsin.observability.pseudonyms import PERIOD_SECONDS
+from tocsin.events.delivery_events import Stage, decode_event, encode_events
+from tocsin.events.pseudonyms import PERIOD_SECONDS
 from tocsin.pipeline.lake import LakeTable
 from tocsin.pipeline.tables import TABLES
 from tocsin.push.fake.behaviours import Respond

@@ -14,7 +14,7 @@ import pytest
 
 from tests.doubles.delivery_lines import event, write_segment
 from tests.doubles.spark_cluster import QUICK_JAVA
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.lake import LakeTable
 from tocsin.pipeline.status_files import read_statuses
 from tocsin.pipeline.tables import EVENTS_TABLE

@@ -22,7 +22,7 @@ from tocsin.protocol.addresses import Scheme
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.direct.smp_commands import DeleteQueueProven
-from tocsin.stores.memory.smp_store_files import read_smp_store
+from tocsin.smp_router.store.logs.store_files import read_smp_store
 
 SETTINGS: Final[dict[str, Any]] = {
     "direct_notifications": "on",

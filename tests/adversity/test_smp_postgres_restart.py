@@ -10,11 +10,11 @@ import pytest
 
 from tests.doubles.smp_harness import AUTH, OK, QUOTA
 from tests.doubles.smp_process import SmpFolders
-from tocsin.observability.statistics_lines import StatisticsRecord, parse_statistics
 from tocsin.protocol.smp.delivered_messages import QuotaMarker
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, Subscribe
 from tocsin.protocol.smp.responses import MessageReceived, Subscribed
+from tocsin.smp_router.statistics.statistics_lines import StatisticsRecord, parse_statistics
 
 pytestmark = pytest.mark.timeout(120)  # the first test starts the server
 STATISTICS = "smp-server-stats.log"

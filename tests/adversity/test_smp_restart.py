@@ -9,13 +9,13 @@ import pytest
 
 from tests.doubles.smp_harness import AUTH, OK, QUOTA, until
 from tests.doubles.smp_process import SmpFolders
-from tocsin.observability.statistics_lines import StatisticsRecord, parse_statistics
 from tocsin.protocol.router_answers import Done
 from tocsin.protocol.smp.delivered_messages import QuotaMarker
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, Subscribe
 from tocsin.protocol.smp.responses import MessageReceived, Subscribed
-from tocsin.stores.memory.store_folder import LOCK, MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG
+from tocsin.smp_router.statistics.statistics_lines import StatisticsRecord, parse_statistics
+from tocsin.smp_router.store.logs.store_folder import LOCK, MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG
 
 STATISTICS = "smp-server-stats.log"
 REFERENCE_FILES = {STORE_LOG, MESSAGE_LOG, NOTIFICATION_LOG, LOCK, STATISTICS}

@@ -26,7 +26,7 @@ import pytest
 from tests.doubles import whole_delivery
 from tests.doubles.spark_cluster import QUICK_JAVA
 from tests.doubles.whole_delivery import Everything, everything
-from tocsin.config.ntf_ini import INI_FILE
+from tocsin.ntf_router.settings.files import INI_FILE
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.push.fake.server import FakeApns
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-OTHER_ROWS = "unit/routers/smp/"
+OTHER_ROWS = ("unit/smp_router/", "scenarios/smp_router/")
 """Named there are rows of another checklist, which have the same letters."""
-STORE_FOLDERS = ("unit/stores/", "unit/routers/ntf/")
+STORE_FOLDERS = ("unit/ntf_router/", "scenarios/ntf_router/")
 """Where S1 … are those of NTF stores."""
 NUMBERS = (
     *(f"N{number}" for number in range(1, 25)),

@@ -24,16 +24,16 @@ from tests.doubles.smp_direct import direct_settings
 from tests.doubles.smp_harness import PATIENCE, START, SmpHarness
 from tocsin.agent import Woken
 from tocsin.agent.events import ConnectionReady, MessageArrived
-from tocsin.config.ntf_settings import NtfDirectSettings
-from tocsin.config.smp_settings import SmpDirectSettings
 from tocsin.crypto.boxes import box_key
+from tocsin.ntf_router.settings.settings import NtfDirectSettings
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.delivered_messages import unseal_meta
 from tocsin.push.fake.server import FakeApns, running_fake_apns
+from tocsin.smp_router.settings.settings import SmpDirectSettings
 from tocsin.stores.agent_records import ReceiveQueue
-from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 
 
 class MovableClock:

@@ -17,11 +17,11 @@ from tocsin.agent.events import AgentEvent, AgentTrouble, ConnectionReady, Messa
 from tocsin.agent.router_clients import Connect
 from tocsin.agent.surroundings import AgentClock
 from tocsin.clients import Backoff, ClientSettings, NtfClient, SmpClient
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import TokenState
 from tocsin.stores.agent_records import NotificationMode
-from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 from tocsin.stores.sqlite.agent_sqlite_store import AgentSqliteStore, opened_agent_store
 from tocsin.transport.client_sessions import DialSettings
 from tocsin.wire.versions import VersionRange

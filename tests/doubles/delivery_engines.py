@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.doubles.push_provider import PATIENCE
-from tests.unit.stores.ntf_samples import ROUTER, device_token, filled
-from tocsin.config.ntf_settings import DeliverySettings
+from tests.unit.ntf_router.store.samples import ROUTER, device_token, filled
 from tocsin.crypto.boxes import BoxKey
-from tocsin.observability.handover_folders import SEGMENTS
-from tocsin.observability.ntf_counters import NtfCounters
+from tocsin.events.handover_folders import SEGMENTS
+from tocsin.ntf_router.delivery.delivery import PushDelivery
+from tocsin.ntf_router.delivery.handover import HandOver
+from tocsin.ntf_router.delivery.handover_key import handover_key
+from tocsin.ntf_router.session.events import NoEvents
+from tocsin.ntf_router.settings.settings import DeliverySettings
+from tocsin.ntf_router.statistics.counters import NtfCounters
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.ntf_router.store.records import Accounting, ReceivedNotification, Recorded, TokenRecord
+from tocsin.operate.surroundings import SystemClock, SystemRandomness
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.provider import Provider
-from tocsin.routers.ntf.delivery import PushDelivery
-from tocsin.routers.ntf.events import NoEvents
-from tocsin.routers.ntf.handover import HandOver
-from tocsin.routers.ntf.handover_key import handover_key
-from tocsin.routers.surroundings import SystemClock, SystemRandomness
-from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.ntf_records import Accounting, ReceivedNotification, Recorded, TokenRecord
 
 SETTINGS = DeliverySettings(retry_initial=0.02, retry_maximum=0.1)
 PROVIDER = PushProvider.APNS_TEST

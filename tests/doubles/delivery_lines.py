@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tocsin.observability.delivery_events import ENDS, DeliveryEvent, Stage, encode_events
+from tocsin.events.delivery_events import ENDS, DeliveryEvent, Stage, encode_events
 
 PERIOD = "20772-0123abcd"
 NOON = 1_794_744_000_000_000

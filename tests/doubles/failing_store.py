@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any
 
 from tocsin.errors import StoreError
-from tocsin.stores.ntf_store import NtfStore
+from tocsin.ntf_router.store.interface import NtfStore
 
 
 class FailingStore:

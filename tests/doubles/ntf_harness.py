@@ -25,16 +25,14 @@ from tests.doubles.smp_harness import (
     until,
     x25519,
 )
-from tocsin.config.ntf_settings import (
-    ApnsEndpoint,
-    ApnsSettings,
-    DeliverySettings,
-    NtfSettings,
-    SubscriberSettings,
-)
 from tocsin.crypto.boxes import BoxKey, box_key
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import AuthPrivateKey, X25519PrivateKey
+from tocsin.ntf_router.running import RunningNtfRouter, running_ntf_router
+from tocsin.ntf_router.settings.settings import DeliverySettings, NtfSettings, SubscriberSettings
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.ntf_router.store.records import Accounting
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
@@ -54,11 +52,8 @@ from tocsin.protocol.ntf.responses import (
 from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import CheckSubscription, NotifierQueue, SubscribeToQueue
 from tocsin.protocol.ntf.token_commands import CheckToken, RegisterToken, VerifyToken
+from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.provider import Provider
-from tocsin.routers.ntf.service import RunningNtfRouter, running_ntf_router
-from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.ntf_records import Accounting
-from tocsin.stores.ntf_store import NtfStore
 from tocsin.transport.client_sessions import DialSettings, dial_ntf
 from tocsin.wire.versions import VersionRange
 

@@ -14,7 +14,7 @@ from tests.doubles.ntf_harness import NtfTestClient
 from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import PATIENCE
 from tocsin.cli.main import run
-from tocsin.config.ntf_ini import INI_FILE
+from tocsin.ntf_router.settings.files import INI_FILE
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.transport.client_sessions import DialSettings, dial_ntf
 from tocsin.transport.credential_files import read_fingerprint

@@ -31,8 +31,8 @@ from tests.doubles.smp_harness import (
     smp_router,
     x25519,
 )
-from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
 from tocsin.crypto.boxes import box_key
+from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import Push, PushedNotification, parse_push_json
 from tocsin.protocol.ntf.statuses import SubscriptionStatus
@@ -42,9 +42,9 @@ from tocsin.protocol.smp.queue_modes import NotifierKeys
 from tocsin.protocol.smp.recipient_commands import SecureQueue
 from tocsin.protocol.smp.responses import QueueCreated
 from tocsin.push.apns.client import ApnsProvider
+from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.fake.server import FakeApns
-from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
-from tocsin.stores.ntf_store import NtfStore
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
 StoreOpening: TypeAlias = Callable[[], AbstractAsyncContextManager[NtfStore]]
 """Opens a store, each time the same; closes it at the end, as a router that stops."""

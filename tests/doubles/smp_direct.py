@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from tests.doubles.routers import HOST, make_credentials
 from tests.doubles.smp_harness import Notifier, Queue, SmpHarness, SmpTestClient, ed25519, x25519
-from tocsin.config.smp_settings import SmpDirectSettings
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import Ed25519PrivateKey, X25519PrivateKey, private_key_from_der
 from tocsin.protocol.addresses import RouterLocation
@@ -28,6 +27,7 @@ from tocsin.protocol.direct.smp_commands import (
 from tocsin.protocol.direct.smp_responses import NtfRouterRegistered, PacketStatus, QueueAssociated
 from tocsin.protocol.messages import Response
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
+from tocsin.smp_router.settings.settings import SmpDirectSettings
 
 DIRECT_ALPN: Final = (DIRECT_SMP.alpn,)
 ISSUED: Final = 1_700_000_000

@@ -17,7 +17,6 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from tests.doubles.routers import HOST, make_credentials
-from tocsin.config.smp_settings import SmpProxySettings, SmpSettings
 from tocsin.crypto.boxes import box_key
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import (
@@ -26,6 +25,7 @@ from tocsin.crypto.keys import (
     Ed25519PrivateKey,
     X25519PrivateKey,
 )
+from tocsin.operate.surroundings import Randomness
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.error_codes import CommandFault, ErrorCode
 from tocsin.protocol.messages import Command, Response
@@ -61,11 +61,11 @@ from tocsin.protocol.smp.responses import (
     QueueCreated,
 )
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
-from tocsin.routers.smp.events import SmpEvents
-from tocsin.routers.smp.peers import Peer
-from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router
-from tocsin.routers.surroundings import Randomness
-from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
+from tocsin.smp_router.running import RunningSmpRouter, running_smp_router
+from tocsin.smp_router.session.events import SmpEvents
+from tocsin.smp_router.session.peers import Peer
+from tocsin.smp_router.settings.settings import SmpProxySettings, SmpSettings
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.transport.client_sessions import ClientConnection, DialSettings, ServiceIdentity, dial_smp
 from tocsin.wire.versions import VersionRange
 

@@ -15,10 +15,10 @@ from typing import Any, Final
 from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import PATIENCE, SmpHarness, SmpTestClient
 from tocsin.cli.main import run
-from tocsin.cli.smp_service import opened_store, running
-from tocsin.config.smp_ini import INI_FILE, load_smp_settings
-from tocsin.config.smp_settings import SmpSettings
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.smp_router.service import opened_store, running
+from tocsin.smp_router.settings.files import INI_FILE, load_smp_settings
+from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.transport.client_sessions import DialSettings, dial_smp
 from tocsin.transport.credential_files import read_credentials, read_fingerprint
 from tocsin.wire.versions import VersionRange

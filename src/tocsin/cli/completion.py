@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tocsin.cli.exit_codes import ExitCode
+from tocsin.cli.terminal.exit_codes import ExitCode
 
 NAME = "completion"
 SUMMARY = "print a script for completion in bash, zsh or fish"

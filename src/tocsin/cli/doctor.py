@@ -10,11 +10,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tocsin.cli.exit_codes import ExitCode
+from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tocsin.cli.doctor_findings import Finding
+    from tocsin.doctor.findings import Finding
 
 NAME = "doctor"
 SUMMARY = "look at an installation and say what is wrong"
@@ -58,9 +58,9 @@ def run(options: argparse.Namespace) -> int:
     if options.routers < 0:
         raise ConfigError(f"--routers {options.routers}: 0 or more")
     # Other commands start faster without these.
-    from tocsin.cli.doctor_examination import examine
-    from tocsin.cli.doctor_findings import Status, Surroundings, worst
-    from tocsin.cli.doctor_installations import find_installation
+    from tocsin.doctor.examination import examine
+    from tocsin.doctor.findings import Status, Surroundings, worst
+    from tocsin.doctor.installations import find_installation
 
     logging.getLogger("tocsin").addHandler(logging.NullHandler())  # what is wrong is said by the findings
     installation = find_installation(options.smp_config, options.ntf_config, options.up, options.lake)

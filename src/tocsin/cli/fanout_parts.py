@@ -17,7 +17,7 @@ import msgspec
 
 from tocsin.crypto.boxes import NONCE_BYTES, BoxKey, seal, unseal
 from tocsin.errors import StoreError
-from tocsin.routers.ntf.handover_lines import HandedLine, read_line
+from tocsin.ntf_router.delivery.handover_lines import HandedLine, read_line
 
 PLANNED: Final = "planned.json"
 SOURCE: Final = "source.box"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from tocsin.cli.fanout_notice import Notice
 from tocsin.cli.fanout_parts import CampaignParts, CampaignToken
 from tocsin.cli.push_sender import Push, sender_of
-from tocsin.config.ntf_settings import ApnsSettings
+from tocsin.ntf_router.delivery.handover_key import read_handover_key
+from tocsin.ntf_router.delivery.handover_lines import Returned, returned
+from tocsin.ntf_router.delivery.push_requests import campaign_request
 from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.push.apns.settings import ApnsSettings
 from tocsin.push.provider import PushOutcome, TokenInvalid
-from tocsin.routers.ntf.handover_key import read_handover_key
-from tocsin.routers.ntf.handover_lines import Returned, returned
-from tocsin.routers.ntf.push_requests import campaign_request
 
 if TYPE_CHECKING:
     from tocsin.pipeline.jobs.fanout import Pushed

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tocsin.cli.fanout_parts import CampaignParts, CampaignToken
-from tocsin.routers.ntf.handover_key import read_handover_key
+from tocsin.ntf_router.delivery.handover_key import read_handover_key
 
 if TYPE_CHECKING:
-    from tocsin.stores.postgres.ntf_pools import NtfPool
+    from tocsin.ntf_router.store.postgres.pools import NtfPool
 
 PAGE: Final = 10_000
 PREFIXES: Final = 1 << 16
@@ -68,7 +68,7 @@ class TokenSource(msgspec.Struct, frozen=True, array_like=True):
             await pool.close()
 
     async def _pool(self) -> NtfPool:
-        from tocsin.stores.postgres.ntf_pools import BACKGROUND_TIMEOUT, NtfPool  # needs asyncpg
+        from tocsin.ntf_router.store.postgres.pools import BACKGROUND_TIMEOUT, NtfPool  # needs asyncpg
 
         return await NtfPool.open(self.url, self.schema, 1, BACKGROUND_TIMEOUT)
 

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tocsin.cli.push_sender import Push, counted, sender_of
-from tocsin.config.ntf_settings import ApnsSettings
 from tocsin.crypto.boxes import BoxKey
 from tocsin.errors import BadBox, DecodeError
-from tocsin.push.provider import PushOutcome, Refused, RetryLater, RetryScope
-from tocsin.routers.ntf.handover_key import read_handover_key
-from tocsin.routers.ntf.handover_lines import (
+from tocsin.ntf_router.delivery.handover_key import read_handover_key
+from tocsin.ntf_router.delivery.handover_lines import (
     TOO_LARGE,
     Composed,
     HandedLine,
@@ -24,6 +22,8 @@ from tocsin.routers.ntf.handover_lines import (
     read_line,
     returned,
 )
+from tocsin.push.apns.settings import ApnsSettings
+from tocsin.push.provider import PushOutcome, Refused, RetryLater, RetryScope
 
 if TYPE_CHECKING:
     from tocsin.pipeline.jobs.deliver import Answers

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tocsin.stores.memory.log_fields import BadLogLine
-from tocsin.stores.memory.ntf_restore import NtfRestorer
-from tocsin.stores.memory.ntf_snapshots import compact_lines as compact_ntf_lines
-from tocsin.stores.memory.ntf_store_log import (
+from tocsin.durable.log_fields import BadLogLine
+from tocsin.ntf_router.store.logs.restore import NtfRestorer
+from tocsin.ntf_router.store.logs.snapshots import compact_lines as compact_ntf_lines
+from tocsin.ntf_router.store.logs.store_log import (
     ServiceSet,
     SubscriptionAdded,
     TokenAdded,
     decode_ntf_store_line,
 )
-from tocsin.stores.memory.ntf_tables import NtfTables
-from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
-from tocsin.stores.memory.smp_store_log import AddService, CreateQueue, decode_store_log_line
-from tocsin.stores.memory.store_log_compaction import compact_lines as compact_smp_lines
+from tocsin.ntf_router.store.memory.tables import NtfTables
+from tocsin.smp_router.store.logs.store_files import compact_lines as compact_smp_lines
+from tocsin.smp_router.store.logs.store_log import AddService, CreateQueue, decode_store_log_line
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
 NTF_SECTIONS: Final = ("tokens", "subscriptions", "services")
 SMP_SECTIONS: Final = ("services", "queues")

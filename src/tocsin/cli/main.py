@@ -9,8 +9,10 @@ from types import ModuleType
 from typing import NoReturn
 
 from tocsin import __version__
-from tocsin.cli import agent, completion, doctor, fake_apns, migrate, ntf, ping, pipeline, self_check, smp, up
-from tocsin.cli.exit_codes import ExitCode
+from tocsin.cli import agent, completion, doctor, fake_apns, migrate, ping, pipeline, self_check, up
+from tocsin.cli.ntf import command_group as ntf
+from tocsin.cli.smp import command_group as smp
+from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.errors import TocsinError
 
 COMMANDS = (up, doctor, self_check, ping, smp, ntf, migrate, agent, pipeline, fake_apns, completion)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tocsin.cli import migrate_ntf, migrate_smp
+from tocsin.migrate import ntf_move as migrate_ntf
+from tocsin.migrate import smp_move as migrate_smp
 
 NAME = "migrate"
 SUMMARY = "move from the reference's server to Tocsin, or back"

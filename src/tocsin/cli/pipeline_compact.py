@@ -10,9 +10,10 @@ from typing import Final
 
 from tocsin.cli.log_compactors import NTF_SECTIONS, SMP_SECTIONS, compacted_ntf, compacted_smp
 from tocsin.cli.pipeline_options import add_job_options, job_options
+from tocsin.durable.log_files import FolderLock
 from tocsin.errors import ConfigError
-from tocsin.stores.memory import ntf_store_folder, store_folder
-from tocsin.stores.memory.log_files import FolderLock
+from tocsin.ntf_router.store.logs import store_folder as ntf_store_folder
+from tocsin.smp_router.store.logs import store_folder
 
 NAME = "compact"
 SUMMARY = "make a router's store log compact, of any size"

@@ -16,17 +16,17 @@ import msgspec
 from tocsin.cli.fanout_notice import Notice
 from tocsin.cli.fanout_parts import CampaignParts
 from tocsin.cli.fanout_tokens import FanoutPlanner, TokenSource
-from tocsin.cli.ntf_files import add_config_argument, settings_of
-from tocsin.cli.ntf_providers import served_settings
-from tocsin.cli.ntf_store import opened_store
+from tocsin.cli.ntf.files import add_config_argument, settings_of
 from tocsin.cli.pipeline_options import add_job_options, job_options
-from tocsin.config.ntf_settings import NtfSettings, StoreKind
 from tocsin.errors import ConfigError
-from tocsin.observability.pseudonyms import keys_folder
+from tocsin.events.pseudonyms import keys_folder
+from tocsin.ntf_router.delivery.handover_key import handover_key
+from tocsin.ntf_router.delivery.providers import served_settings
+from tocsin.ntf_router.opened_store import opened_store
+from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
+from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState, TokenStatus
-from tocsin.routers.ntf.handover_key import handover_key
-from tocsin.stores.ntf_store import NtfStore
 
 if TYPE_CHECKING:
     from tocsin.pipeline.jobs.fanout import Pushed

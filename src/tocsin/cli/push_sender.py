@@ -10,9 +10,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from tocsin.cli.ntf_providers import opened_providers
-from tocsin.config.ntf_settings import ApnsSettings
+from tocsin.ntf_router.delivery.providers import opened_providers
 from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.push.apns.settings import ApnsSettings
 from tocsin.push.provider import Provider, PushOutcome, PushRequest, RetryLater, RetryScope
 
 AT_ONCE: Final = 64

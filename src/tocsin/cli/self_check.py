@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from tocsin.cli.loopback_check import Case, Finding, cases, check
 from tocsin.crypto import hsalsa20
 from tocsin.crypto.credentials import CertificateAlgorithm
+from tocsin.lab.loopback_check import Case, Finding, cases, check
 
 NAME = "self-check"
 SUMMARY = "check on this machine that every protocol version works"

@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
     _require_extras(pipeline=not options.no_pipeline)
     place = None if options.web in (None, "off") else PagePlace.parse(options.web)
     # Other commands start faster without these.
-    from tocsin.cli.up_run import run_system
-    from tocsin.cli.up_system import UpOptions
+    from tocsin.lab.run import run_system
+    from tocsin.lab.system import UpOptions
 
     chosen = UpOptions(
         folder=options.folder.resolve(),

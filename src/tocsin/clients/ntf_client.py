@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 from typing import Self
 
+from tocsin.clients.client_metrics import ClientMetrics, NoMetrics
 from tocsin.clients.reconnecting import reconnecting
 from tocsin.clients.router_client import RouterClient
 from tocsin.clients.settings import ClientSettings
 from tocsin.crypto.keys import AuthPrivateKey
-from tocsin.observability.client_metrics import ClientMetrics, NoMetrics
 from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
 from tocsin.protocol.direct.ntf_messages import ForwardPacket, PacketHandled, TokenCheckedWithKey

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from typing import NamedTuple, Self, TypeVar
 
+from tocsin.clients.client_metrics import ClientMetrics
 from tocsin.clients.event_stream import EventStream
 from tocsin.clients.outgoing_batches import OutgoingBatches, encode_request
 from tocsin.clients.pending import Collector, PendingRequests
@@ -27,7 +28,6 @@ from tocsin.errors import (
     TocsinError,
     UnexpectedResponse,
 )
-from tocsin.observability.client_metrics import ClientMetrics
 from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ping import Ping, Pong

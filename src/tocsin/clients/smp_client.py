@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Self
 
+from tocsin.clients.client_metrics import ClientMetrics, NoMetrics
 from tocsin.clients.reconnecting import reconnecting
 from tocsin.clients.requests import Answer, Event, Request
 from tocsin.clients.router_client import RouterClient
 from tocsin.clients.settings import ClientSettings
 from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.errors import LocalProtocolError
-from tocsin.observability.client_metrics import ClientMetrics, NoMetrics
 from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.direct.priorities import MinimumPriority

@@ -10,7 +10,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from tocsin.observability.repair_plans import DriftKind, RepairAction, RepairEntry
+from tocsin.events.repair_plans import DriftKind, RepairAction, RepairEntry
 from tocsin.pipeline.jobs.progress import Shown
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.queue_export_files import Exports, host_of

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tocsin.observability.queue_exports import NO_SERVICE
+from tocsin.events.queue_exports import NO_SERVICE
 
 
 @dataclass(frozen=True, slots=True)

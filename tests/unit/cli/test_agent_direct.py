@@ -20,8 +20,8 @@ from tests.doubles.smp_harness import SmpHarness, smp_router
 from tocsin.agent import priority_worker
 from tocsin.cli.agent_files import AgentFile, read_agent_file, write_agent_file
 from tocsin.cli.main import run
-from tocsin.config.ntf_settings import NtfDirectSettings
 from tocsin.errors import ConfigError
+from tocsin.ntf_router.settings.settings import NtfDirectSettings
 
 
 @dataclass

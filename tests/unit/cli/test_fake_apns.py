@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tocsin.cli.main import run
-from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.apns.client import ApnsProvider
+from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.provider import Accepted, PushRequest, RetryLater, RetryScope, Urgency
 
 TOKEN = b"0123456789abcdef"

@@ -10,10 +10,10 @@ import pytest
 
 from tests.doubles.delivery_engines import Meeting
 from tocsin.cli import pipeline_deliver
-from tocsin.cli.ntf_handover import opened_handover
-from tocsin.config.ntf_settings import DeliveryEngine, DeliverySettings
 from tocsin.errors import ConfigError
-from tocsin.routers.ntf.handover_key import KEY_FILE
+from tocsin.ntf_router.delivery.handover_key import KEY_FILE
+from tocsin.ntf_router.delivery.handover_opening import opened_handover
+from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from tocsin.cli import pipeline_fanout
-from tocsin.config.ntf_settings import NtfSettings
+from tocsin.ntf_router.settings.settings import NtfSettings
 
 
 def test_web_push_is_left_to_the_router(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 from tocsin.cli.push_sender import NOT_SERVED, TOO_SLOW, PushSender, counted, sender_of
-from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import CheckMessagesPush, push_json
+from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.fake.behaviours import Hold, Respond
 from tocsin.push.fake.server import running_fake_apns
 from tocsin.push.provider import Accepted, PushOutcome, PushRequest, Refused, Urgency

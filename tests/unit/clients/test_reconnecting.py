@@ -7,8 +7,8 @@ from contextlib import aclosing
 
 from tests.doubles.routers import make_credentials, running_router, serve_anything
 from tocsin.clients import Backoff, ClientSettings, NtfClient, SmpClient
+from tocsin.clients.client_metrics import ClientCounters
 from tocsin.errors import ConnectionLost
-from tocsin.observability.client_metrics import ClientCounters
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.transport.router_sessions import RouterConnection
 

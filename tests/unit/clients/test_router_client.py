@@ -11,6 +11,7 @@ import pytest
 from tests.doubles.routers import SERVICE_ID, make_credentials, running_router
 from tests.doubles.smp_harness import until
 from tocsin.clients import Answer, ClientSettings, Event, NtfClient, Request, RouterRefused, SmpClient
+from tocsin.clients.client_metrics import ClientCounters
 from tocsin.crypto.keys import AuthPrivateKey, AuthPublicKey, Ed25519PrivateKey, X25519PrivateKey
 from tocsin.errors import (
     ConnectionLost,
@@ -19,7 +20,6 @@ from tocsin.errors import (
     ResponseTimeout,
     UnexpectedResponse,
 )
-from tocsin.observability.client_metrics import ClientCounters
 from tocsin.protocol.error_codes import CommandFault, ErrorCode
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ntf.dialect import NTF

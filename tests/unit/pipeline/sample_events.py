@@ -8,7 +8,7 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.schemas.events import EVENT_LINE
 from tocsin.pipeline.tables import EVENTS_TABLE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tocsin.observability.queue_exports import NO_SERVICE
+from tocsin.events.queue_exports import NO_SERVICE
 from tocsin.pipeline.reconciliation import QueueSum, sums_of_servers
 
 OURS = 5

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.apns.provider_token import ProviderToken
+from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.fake.server import FakeApns
 from tocsin.push.provider import PushOutcome, PushRequest, Urgency
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.doubles.routers import HOST, make_credentials, running_router
-from tocsin.cli.loopback_check import Case, cases, check
 from tocsin.clients import ClientSettings, NtfClient, SmpClient
 from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
 from tocsin.crypto.credentials import CertificateAlgorithm, Credentials
@@ -21,6 +20,7 @@ from tocsin.errors import (
     HandshakeTimeout,
     PeerIdentityMismatch,
 )
+from tocsin.lab.loopback_check import Case, cases, check
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.ntf.dialect import NTF

@@ -17,7 +17,7 @@ from tocsin.crypto.keys import AuthPrivateKey, Ed25519PrivateKey
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.protocol.sessions import ReceivedResponse
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
-from tocsin.stores.smp_records import NotifierRecord, QueueRecord, StoredMessage
+from tocsin.smp_router.store.records import NotifierRecord, QueueRecord, StoredMessage
 from tocsin.wire.batches import split_batch
 from tools.wire_vectors.files import Fields
 from tools.wire_vectors.recorded_sessions import private_key, public_key

@@ -22,15 +22,15 @@ import pytest
 
 from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import HeldClock, router_credentials
-from tocsin.config.smp_settings import SmpProxySettings, SmpSettings
 from tocsin.crypto.block_chains import BlockChain
 from tocsin.crypto.keys import AuthPrivateKey, X25519PrivateKey, X25519PublicKey, dh_key_from_der
 from tocsin.protocol.messages import Command
 from tocsin.protocol.sessions import BlockCoder, ClientSession, RouterSession, ServicePeer, ServiceRole
 from tocsin.protocol.smp.dialect import SMP
-from tocsin.routers.smp.service import RunningSmpRouter, running_smp_router
-from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
-from tocsin.stores.smp_records import QueueRecord, ServiceRecord
+from tocsin.smp_router.running import RunningSmpRouter, running_smp_router
+from tocsin.smp_router.settings.settings import SmpProxySettings, SmpSettings
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+from tocsin.smp_router.store.records import QueueRecord, ServiceRecord
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.connection_loss import BlockConnectionLost, LossReason
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, ServiceLookup, accept_smp
@@ -296,7 +296,7 @@ async def stage(
             return await accept_smp(connection, identity or own, find_service, **options)
         return RouterConnection(connection, session)
 
-    patch.setattr("tocsin.routers.smp.router.accept_smp", accept_recorded)
+    patch.setattr("tocsin.smp_router.router.accept_smp", accept_recorded)
     settings = SmpSettings(
         hosts=(HOST,), ports=(0,), store=None, notification_interval=3600.0, end_interval=3600.0
     )

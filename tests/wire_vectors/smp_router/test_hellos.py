@@ -22,7 +22,7 @@ from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.sessions import BlockCoder, ClientSession, ServiceRole
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.hellos import RouterHello
-from tocsin.stores.smp_records import ServiceRecord
+from tocsin.smp_router.store.records import ServiceRecord
 from tocsin.transport import router_sessions
 from tocsin.transport.router_sessions import RouterIdentity
 from tocsin.wire.versions import VersionRange

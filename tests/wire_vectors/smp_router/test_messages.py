@@ -24,7 +24,7 @@ from tocsin.crypto.boxes import box_key
 from tocsin.protocol.smp.delivered_messages import DeliveredMessage, unseal_delivered
 from tocsin.protocol.smp.recipient_commands import AcknowledgeMessage, DeleteQueue, Subscribe
 from tocsin.protocol.smp.responses import MessageReceived
-from tocsin.routers.smp.operator import QueueOperator
+from tocsin.smp_router.queue_operator import QueueOperator
 
 
 @replays("smp-send-unsecured", "smp-msg-event", "smp-ack-ok", "smp-ack-repeated")

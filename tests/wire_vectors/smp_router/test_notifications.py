@@ -19,7 +19,7 @@ from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.queue_modes import NotifierKeys
 from tocsin.protocol.smp.recipient_commands import DisableNotifications, EnableNotifications
-from tocsin.stores.smp_records import NotifierRecord
+from tocsin.smp_router.store.records import NotifierRecord
 
 
 @replays("smp-nsub-ed25519", "smp-nmsg-ed25519", "smp-end-notifier")

@@ -21,7 +21,7 @@ from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.protocol.sessions import ServicePeer, ServiceRole, ServiceSession
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.responses import NotificationReceived
-from tocsin.stores.smp_records import NotifierRecord, StoredNotification
+from tocsin.smp_router.store.records import NotifierRecord, StoredNotification
 from tools.wire_vectors.recorded_sessions import private_key
 
 

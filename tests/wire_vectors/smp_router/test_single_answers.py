@@ -23,7 +23,7 @@ from tests.wire_vectors.smp_router.recorded import (
 )
 from tests.wire_vectors.smp_router.stage import VECTORS, Stage, stage
 from tocsin.protocol.smp.queue_modes import LinkData, QueueMode
-from tocsin.stores.smp_records import NotifierRecord, QueueLink, QueueStatus
+from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueStatus
 
 Given = Callable[[Stage, str], None]
 

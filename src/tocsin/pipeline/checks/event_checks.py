@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tocsin.observability.delivery_events import SCHEMA_VERSION, Stage
+from tocsin.events.delivery_events import SCHEMA_VERSION, Stage
 from tocsin.pipeline.checks.check import Check
 from tocsin.pipeline.schemas.events import REQUIRED
 from tocsin.pipeline.schemas.notifications import STAGES

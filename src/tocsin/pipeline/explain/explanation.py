@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-from tocsin.observability.delivery_events import ENDS, Stage
-from tocsin.observability.pseudonyms import PERIOD_SECONDS
+from tocsin.events.delivery_events import ENDS, Stage
+from tocsin.events.pseudonyms import PERIOD_SECONDS
 from tocsin.pipeline.explain.chains import Chain, StatusChange, Step
 from tocsin.pipeline.failure_reasons import advice
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.errors import StoreError
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.explain.chains import Chain, EventRow, StatusChange, chains_of, changes_of
 from tocsin.pipeline.explain.question import EPOCH, Question, Subject
 from tocsin.pipeline.lake import Lake

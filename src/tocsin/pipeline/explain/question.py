@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.errors import ConfigError
-from tocsin.observability.pseudonyms import PseudonymKeys, PseudonymPeriod
+from tocsin.events.pseudonyms import PseudonymKeys, PseudonymPeriod
 
 PSEUDONYM: Final = re.compile("[A-Za-z0-9_-]{22}")
 EPOCH: Final = date(1970, 1, 1)

@@ -12,7 +12,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.explain.chains import Chain, StatusChange
 from tocsin.pipeline.explain.explanation import SECOND, Explanation, Verdict, explanation
 from tocsin.pipeline.explain.lookup import Found

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.errors import ConfigError, StoreError
-from tocsin.observability.private_files import write_private_lines
+from tocsin.events.private_files import write_private_lines
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.log_compaction import BROKEN, SKIPPED, StoreLogKind, compact, partitions_for, read_log

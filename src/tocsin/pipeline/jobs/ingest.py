@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.errors import ConfigError
-from tocsin.observability.event_log import PUBLISHED
+from tocsin.events.event_log import PUBLISHED
 from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.status_files import write_status

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tocsin.errors import ConfigError
-from tocsin.observability.repair_plans import write_plan
+from tocsin.events.repair_plans import write_plan
 from tocsin.pipeline.drift_search import Found, entries, publish, reconcile
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step

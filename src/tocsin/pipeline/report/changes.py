@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.report.figures import Accounting, Period
 from tocsin.pipeline.report.wording import count, duration, share
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS

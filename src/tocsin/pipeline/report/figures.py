@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Final
 
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 
 WEEK: Final = 7
 RANKS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)

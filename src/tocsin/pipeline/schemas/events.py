@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tocsin.observability.delivery_events import DeliveryEvent
+from tocsin.events.delivery_events import DeliveryEvent
 
 _KINDS: Final[dict[object, DataType]] = {str: StringType(), int: LongType()}
 

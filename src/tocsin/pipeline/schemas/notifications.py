@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.schemas.events import HASHES, HOUR, NOTIFICATION
 
 STAGES: Final = (

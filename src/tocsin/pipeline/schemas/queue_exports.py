@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
-from tocsin.observability.queue_exports import NotifierQueue, SubscribedQueue
+from tocsin.events.queue_exports import NotifierQueue, SubscribedQueue
 
 _KINDS: Final[dict[object, DataType]] = {str: StringType(), int: LongType(), bool: BooleanType()}
 

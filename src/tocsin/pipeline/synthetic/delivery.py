@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField
 
-from tocsin.observability.delivery_events import SCHEMA_VERSION, Stage
+from tocsin.events.delivery_events import SCHEMA_VERSION, Stage
 from tocsin.pipeline.schemas.events import DEFAULTS, EVENT_LINE
 
 MICROSECONDS: Final = 1_000_000

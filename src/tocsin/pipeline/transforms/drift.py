@@ -7,8 +7,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from tocsin.observability.queue_exports import NO_SERVICE
-from tocsin.observability.repair_plans import DriftKind, RepairAction
+from tocsin.events.queue_exports import NO_SERVICE
+from tocsin.events.repair_plans import DriftKind, RepairAction
 from tocsin.pipeline.schemas.drift import DRIFT
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
 from tocsin.pipeline.transforms.queue_sums import is_queue

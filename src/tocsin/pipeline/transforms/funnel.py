@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tocsin.observability.delivery_events import ENDS, Stage
+from tocsin.events.delivery_events import ENDS, Stage
 from tocsin.pipeline.schemas.hourly import FUNNEL_HOURLY, OUTCOMES_HOURLY
 from tocsin.pipeline.transforms.groups import GROUP, with_large_hosts
 from tocsin.pipeline.transforms.host_hours import COUNTS

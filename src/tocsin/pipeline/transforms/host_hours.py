@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tocsin.observability.delivery_events import ENDS, Stage
+from tocsin.events.delivery_events import ENDS, Stage
 from tocsin.pipeline.schemas.notifications import STAGES
 from tocsin.pipeline.transforms.groups import GROUP
 from tocsin.pipeline.transforms.legs import LEGS, negative, times

@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.schemas.notifications import moment
 
 LEGS: Final[dict[str, tuple[Stage, Stage]]] = {

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tocsin.observability.delivery_events import ENDS, Stage
+from tocsin.events.delivery_events import ENDS, Stage
 from tocsin.pipeline.schemas.events import HASHES
 from tocsin.pipeline.schemas.notifications import (
     IDENTITY,

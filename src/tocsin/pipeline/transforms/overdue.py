@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tocsin.observability.delivery_events import ENDS, Stage
+from tocsin.events.delivery_events import ENDS, Stage
 from tocsin.pipeline.schemas.notifications import IDENTITY, moment
 from tocsin.pipeline.transforms.notifications import pending
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.schemas.hourly import FUNNEL_HOURLY, SMALL_GROUPS
 
 FUNNEL_COUNTS: Final = tuple(

@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.schemas.hourly import SERVERS_HOURLY
 from tocsin.pipeline.tables import BY_HOUR
 from tocsin.pipeline.transforms.groups import with_large_hosts

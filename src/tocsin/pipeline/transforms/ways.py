@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tocsin.observability.delivery_events import ENDS, Stage
+from tocsin.events.delivery_events import ENDS, Stage
 from tocsin.pipeline.schemas.notifications import STAGES, moment
 from tocsin.pipeline.transforms.groups import GROUP
 from tocsin.pipeline.transforms.legs import LEGS, legs_between, negative, time_of, times

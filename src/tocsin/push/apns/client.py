@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.apns.outcome import ACCEPTED, EXPIRED_PROVIDER_TOKEN, apns_outcome
 from tocsin.push.apns.provider_token import ProviderToken
 from tocsin.push.apns.request import PATH, own_headers, shared_headers
+from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.http2.connection import Http2Connection
 from tocsin.push.http2.exchange import Answer, Failure, Result, Unanswered, Unprocessed
 from tocsin.push.http2.limits import Http2Limits

@@ -16,7 +16,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
-from tocsin.config.ntf_settings import WebPushSettings
 from tocsin.crypto.web_push import VapidKey
 from tocsin.errors import DecodeError
 from tocsin.protocol.ntf.statuses import InvalidReason
@@ -35,6 +34,7 @@ from tocsin.push.webpush.host_lane import (
 )
 from tocsin.push.webpush.reputations import Reputations
 from tocsin.push.webpush.request import pushed_content
+from tocsin.push.webpush.settings import WebPushSettings
 
 ROOM: Final = 1000
 """Always: what a service has no room for is answered at once and waits for its turn in the delivery."""

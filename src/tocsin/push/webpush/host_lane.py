@@ -18,7 +18,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tocsin.config.ntf_settings import WebPushSettings
 from tocsin.crypto.web_push import SALT_BYTES, SCALAR_BYTES, VapidKey
 from tocsin.errors import ConnectionLost, DecodeError
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
@@ -28,6 +27,7 @@ from tocsin.push.webpush.http1_connection import Http1Client
 from tocsin.push.webpush.outcome import web_push_outcome
 from tocsin.push.webpush.reputations import Reputations
 from tocsin.push.webpush.request import request_bytes, sealed_body
+from tocsin.push.webpush.settings import WebPushSettings
 
 QUEUE_LIMIT: Final = 128
 """Pushes that wait for one service."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.pipeline.sample_events import MIDNIGHT, NOON, PERIOD
-from tocsin.observability.delivery_events import ENDS, Stage
+from tocsin.events.delivery_events import ENDS, Stage
 from tocsin.pipeline.explain.chains import Chain, StatusChange, Step
 from tocsin.pipeline.explain.explanation import NOTHING, Explanation, Verdict, explanation
 from tocsin.pipeline.failure_reasons import ADVICE

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.pipeline.sample_events import pseudonym
 from tocsin.errors import ConfigError
-from tocsin.observability.pseudonyms import PseudonymKeys
+from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.pipeline.explain.question import Asked, Subject, question
 
 NOW = datetime(2026, 11, 15, 15, 0, tzinfo=UTC)

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.stores.memory.samples import a_link, a_notifier, a_queue, a_service, some_bytes
-from tests.unit.stores.ntf_samples import (
+from tests.unit.ntf_router.store.samples import (
     OTHER_ROUTER,
     ROUTER,
     device_token,
@@ -24,18 +23,19 @@ from tests.unit.stores.ntf_samples import (
     subscription,
     token,
 )
-from tests.unit.stores.postgres.opened_stores import contents
+from tests.unit.smp_router.store.postgres.opened_stores import contents
+from tests.unit.smp_router.store.samples import a_link, a_notifier, a_queue, a_service, some_bytes
 from tocsin.cli import pipeline_compact
 from tocsin.errors import ConfigError, StoreError
+from tocsin.ntf_router.store.logs.store_files import NtfFolderStore, open_ntf_store, read_ntf_store
+from tocsin.ntf_router.store.logs.store_folder import STORE_LOG
 from tocsin.pipeline.log_compaction import first_of_groups
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState
 from tocsin.protocol.sessions import ServiceRole
-from tocsin.stores.memory.ntf_store_files import NtfFolderStore, open_ntf_store, read_ntf_store
-from tocsin.stores.memory.ntf_store_folder import STORE_LOG
-from tocsin.stores.memory.smp_store_files import read_smp_store
-from tocsin.stores.memory.smp_store_log import AddService, CreateQueue, DeleteQueue, StoreLogRecord
-from tocsin.stores.memory.store_folder import STORE_LOG as SMP_STORE_LOG
-from tocsin.stores.memory.store_log_changes import (
+from tocsin.smp_router.store.logs.store_files import read_smp_store
+from tocsin.smp_router.store.logs.store_folder import STORE_LOG as SMP_STORE_LOG
+from tocsin.smp_router.store.logs.store_log import AddService, CreateQueue, DeleteQueue, StoreLogRecord
+from tocsin.smp_router.store.logs.store_log_changes import (
     ChangeRecipientKeys,
     DeleteLink,
     DeleteNotifier,
@@ -47,7 +47,7 @@ from tocsin.stores.memory.store_log_changes import (
     SuspendQueue,
     UnblockQueue,
 )
-from tocsin.stores.smp_records import NotifierRecord, QueueLink, QueueRecord
+from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord
 
 pytestmark = pytest.mark.timeout(180)
 SHARED = ("device", "queue", "subscription")

@@ -18,20 +18,20 @@ from pyspark.sql import SparkSession
 
 from tests.doubles.delivery_engines import PROVIDER, Engine, Meeting, running_engine, working
 from tests.doubles.push_provider import RecordingProvider
-from tests.unit.stores.ntf_samples import filler, received
+from tests.unit.ntf_router.store.samples import filler, received
 from tocsin.cli.handover_pusher import HandoverPusher, newest_of_tokens
-from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
 from tocsin.crypto.boxes import box_key
-from tocsin.observability.handover_folders import OUTCOMES
+from tocsin.events.handover_folders import OUTCOMES
+from tocsin.ntf_router.delivery.handover_lines import HandedLine
+from tocsin.ntf_router.store.records import ReceivedNotification
 from tocsin.pipeline.handover_source import SCHEMA, HandoverReader
 from tocsin.pipeline.jobs import deliver as deliver_job
 from tocsin.pipeline.jobs.deliver import Answers, Delivered, publish_outcomes, pushed, start_deliver
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.push.apns.client import ApnsProvider
+from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import FakeApns, running_fake_apns
-from tocsin.routers.ntf.handover_lines import HandedLine
-from tocsin.stores.ntf_records import ReceivedNotification
 
 SHARDS = 2
 History = list[tuple[int, int]]

@@ -16,7 +16,7 @@ from rich.console import Console
 from tests.unit.pipeline.sample_events import DAY, NOON, PERIOD, event, pseudonym, way, write_events
 from tocsin.cli import pipeline_explain
 from tocsin.errors import ConfigError, StoreError
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.explain.explanation import Verdict
 from tocsin.pipeline.explain.lookup import look_up
 from tocsin.pipeline.explain.question import Asked, Question, Subject

@@ -14,24 +14,25 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.stores.ntf_samples import device_token, token
+from tests.unit.ntf_router.store.samples import device_token, token
 from tocsin.cli import pipeline_fanout
 from tocsin.cli.fanout_notice import Notice
 from tocsin.cli.fanout_parts import CampaignParts, CampaignToken
 from tocsin.cli.fanout_pusher import FanoutPusher
 from tocsin.cli.fanout_tokens import TokenSource
-from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, StoreKind
 from tocsin.errors import ConfigError
+from tocsin.ntf_router.delivery.handover_key import handover_key
+from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
+from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
+from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.pipeline.jobs.fanout import Pushed, plan_parts, push_parts
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.tables import FANOUT_TABLE
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
+from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import FakeApns, running_fake_apns
-from tocsin.routers.ntf.handover_key import handover_key
-from tocsin.stores.ntf_records import TokenRecord
-from tocsin.stores.postgres.ntf_postgres_store import open_ntf_postgres_store
 
 TEST = PushProvider.APNS_TEST
 CAMPAIGN = "2026-11-15"

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.doubles.delivery_lines import NOON, SECOND, event, recount, token_change, write_segment
 from tests.doubles.lake_rows import tables
 from tocsin.errors import ConfigError, StoreError
-from tocsin.observability.delivery_events import DeliveryEvent, Stage
+from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.jobs.build import _alone, build, expire, unbuilt
 from tocsin.pipeline.jobs.building import accounting
 from tocsin.pipeline.jobs.ingest import Ingested, start_ingest, try_ingest

@@ -16,29 +16,27 @@ from types import ModuleType
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.stores.memory.samples import a_queue, some_bytes
-from tests.unit.stores.ntf_samples import filled, filler, queue, received, subscription
-from tocsin.cli import (
-    ntf_repair,
-    ntf_store_export_subscriptions,
-    pipeline_reconcile,
-    smp_store_export_notifiers,
-)
+from tests.unit.ntf_router.store.samples import filled, filler, queue, received, subscription
+from tests.unit.smp_router.store.samples import a_queue, some_bytes
+from tocsin.cli import pipeline_reconcile
+from tocsin.cli.ntf import repair as ntf_repair
+from tocsin.cli.ntf import store_export_subscriptions as ntf_store_export_subscriptions
+from tocsin.cli.smp import store_export_notifiers as smp_store_export_notifiers
 from tocsin.errors import ConfigError
-from tocsin.observability.delivery_events import Stage, decode_event
-from tocsin.observability.event_log import PUBLISHED
-from tocsin.observability.queue_exports import id_text
-from tocsin.observability.repair_plans import read_plan
+from tocsin.events.delivery_events import Stage, decode_event
+from tocsin.events.event_log import PUBLISHED
+from tocsin.events.queue_exports import id_text
+from tocsin.events.repair_plans import read_plan
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.logs.store_files import open_ntf_store
+from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.tables import DRIFT_TABLE
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionState
-from tocsin.stores.memory.ntf_store_files import open_ntf_store
-from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
-from tocsin.stores.memory.store_export import fill_folder
-from tocsin.stores.ntf_store import NtfStore
-from tocsin.stores.postgres.ntf_postgres_store import open_ntf_postgres_store
-from tocsin.stores.smp_records import NotifierRecord
+from tocsin.smp_router.store.logs.store_export import fill_folder
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+from tocsin.smp_router.store.records import NotifierRecord
 from tocsin.wire.base64url import encode_base64url
 
 pytestmark = pytest.mark.timeout(180)

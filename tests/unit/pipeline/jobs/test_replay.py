@@ -14,23 +14,24 @@ import asyncpg
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.unit.ntf_router.store.samples import ROUTER, filled, filler, received, settled
 from tests.unit.pipeline.rows import notifications
-from tests.unit.stores.ntf_samples import ROUTER, filled, filler, received, settled
-from tocsin.cli import ntf_replay, pipeline_replay
-from tocsin.cli.ntf_offline_events import offline_events
-from tocsin.config.ntf_ini import load_ntf_settings
+from tocsin.cli import pipeline_replay
+from tocsin.cli.ntf import replay as ntf_replay
 from tocsin.errors import ConfigError, StoreError
-from tocsin.observability.delivery_events import DeliveryEvent, decode_event
-from tocsin.observability.event_log import PUBLISHED
-from tocsin.observability.replay_requests import read_request
+from tocsin.events.delivery_events import DeliveryEvent, decode_event
+from tocsin.events.event_log import PUBLISHED
+from tocsin.events.replay_requests import read_request
+from tocsin.ntf_router.control_port import GREETING, NtfControlSession
+from tocsin.ntf_router.event_recorder import EventRecorder
+from tocsin.ntf_router.offline_events import offline_events
+from tocsin.ntf_router.settings.files import load_ntf_settings
+from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
+from tocsin.ntf_router.store.records import ReceivedNotification
+from tocsin.operate.control_port import ControlPasswords, LinePort
 from tocsin.pipeline.lake import Lake
 from tocsin.pipeline.tables import NOTIFICATIONS_TABLE
 from tocsin.protocol.addresses import RouterAddress, Scheme
-from tocsin.routers.control_port import ControlPasswords, LinePort
-from tocsin.routers.ntf.control_port import GREETING, NtfControlSession
-from tocsin.routers.ntf.event_recorder import EventRecorder
-from tocsin.stores.ntf_records import ReceivedNotification
-from tocsin.stores.postgres.ntf_postgres_store import NtfPostgresStore, open_ntf_postgres_store
 
 pytestmark = pytest.mark.timeout(180)
 ADDRESS = RouterAddress(Scheme.SMP, ROUTER)

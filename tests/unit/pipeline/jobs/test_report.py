@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.unit.pipeline.sample_events import DAY, event, pseudonym, way, write_events
 from tocsin.cli import pipeline_report
 from tocsin.errors import ConfigError, StoreError
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.jobs.build import build
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.report import PAGE, ReportOptions, run_report

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.unit.pipeline.report.sample_figures import LEG, PERIOD, STAGE_COUNTS, SUMS
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.report.changes import Change, changes, differs
 from tocsin.pipeline.report.figures import Accounting, Outcome, Period
 

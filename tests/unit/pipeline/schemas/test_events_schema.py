@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from tests.doubles.delivery_lines import event, subscription_change, token_change
 from tests.unit.pipeline.rows import events
-from tocsin.observability.delivery_events import ENDS, DeliveryEvent, Stage
+from tocsin.events.delivery_events import ENDS, DeliveryEvent, Stage
 from tocsin.pipeline.schemas.events import DEFAULTS, EVENT_LINE, EVENTS, HASHES, NOTIFICATION, REQUIRED
 from tocsin.pipeline.schemas.hourly import FUNNEL_HOURLY
 from tocsin.pipeline.schemas.notifications import NOTIFICATIONS, STAGES, moment

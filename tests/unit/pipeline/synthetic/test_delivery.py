@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 from tests.unit.pipeline.rows import lines, ways_of
-from tocsin.observability.delivery_events import decode_event
+from tocsin.events.delivery_events import decode_event
 from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
 from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
 from tocsin.pipeline.transforms.event_lines import as_table, quarantine_of, read_lines

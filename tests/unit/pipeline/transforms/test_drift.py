@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tocsin.observability.queue_exports import (
+from tocsin.events.queue_exports import (
     NO_SERVICE,
     NotifierQueue,
     SubscribedQueue,

@@ -9,7 +9,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from tests.doubles.delivery_lines import NOON, SECOND, event, subscription_change
 from tests.unit.pipeline.rows import events, notifications, ways_of
-from tocsin.observability.delivery_events import DeliveryEvent, Stage
+from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.schemas.hourly import (
     FUNNEL_HOURLY,
     LATENCY_HOURLY,

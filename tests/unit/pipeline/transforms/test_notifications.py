@@ -9,7 +9,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from tests.doubles.delivery_lines import NOON, PERIOD, SECOND, event, subscription_change
 from tests.unit.pipeline.rows import events, notifications, words_of_rows
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.schemas.notifications import NOTIFICATIONS
 from tocsin.pipeline.transforms import notifications as transform
 

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from tests.doubles.delivery_lines import event, token_change
 from tests.unit.pipeline.rows import events, notifications, words_of_rows
-from tocsin.observability.delivery_events import DeliveryEvent, Stage
+from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS, TOKENS_DAILY
 from tocsin.pipeline.transforms.tokens import NAMED, tokens_daily
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.doubles.web_push_service import WebPushPhone, WebPushService
-from tocsin.config.ntf_settings import WebPushSettings
 from tocsin.crypto.web_push import VapidKey
 from tocsin.protocol.ntf.pushes import CheckMessagesPush, MessagePush, Push, VerificationPush, push_json
 from tocsin.push.provider import PushOutcome, PushRequest, Urgency
 from tocsin.push.webpush.client import WebPushProvider
+from tocsin.push.webpush.settings import WebPushSettings
 
 MESSAGES: Final = MessagePush(b"n" * 24, b"s" * 3088)
 VERIFICATION: Final = VerificationPush(b"m" * 24, b"c" * 3088)

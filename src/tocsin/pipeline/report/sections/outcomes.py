@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tocsin.observability.delivery_events import Stage
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.failure_reasons import advice_for
 from tocsin.pipeline.report.figures import Figures, Outcome
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag

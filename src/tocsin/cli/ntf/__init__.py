@@ -1,0 +1,1 @@
+"""`tocsin ntf …`: one module per command."""

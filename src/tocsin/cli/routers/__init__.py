@@ -1,0 +1,1 @@
+"""Options and output that the commands of both routers share."""

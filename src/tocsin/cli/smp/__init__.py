@@ -1,0 +1,1 @@
+"""`tocsin smp …`: one module per command."""

@@ -1,1 +1,0 @@
-"""Settings: frozen dataclasses, loaded once."""

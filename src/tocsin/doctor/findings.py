@@ -1,0 +1,90 @@
+"""What the doctor of an installation says: one thing, its status, a sentence, and what to do."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from tocsin.doctor.system_clock import clock_is_synchronized
+
+
+class Status(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    """It works, and will not for long, or not as well as it could."""
+    BAD = "bad"
+    SKIPPED = "skipped"
+    """It could not be looked at; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    subject: str
+    status: Status
+    text: str
+    """A sentence, without secrets and ids."""
+    next_step: str = ""
+    part: str = ""
+    """Of the installation: a router, the pipeline, the machine."""
+
+
+def ok(subject: str, text: str) -> Finding:
+    return Finding(subject, Status.OK, text)
+
+
+def warn(subject: str, text: str, next_step: str) -> Finding:
+    return Finding(subject, Status.WARN, text, next_step)
+
+
+def bad(subject: str, text: str, next_step: str) -> Finding:
+    return Finding(subject, Status.BAD, text, next_step)
+
+
+def skipped(subject: str, text: str, next_step: str = "") -> Finding:
+    return Finding(subject, Status.SKIPPED, text, next_step)
+
+
+def worst(findings: Iterable[Finding]) -> Status:
+    found = {finding.status for finding in findings}
+    return next((status for status in (Status.BAD, Status.WARN) if status in found), Status.OK)
+
+
+class DiskSpace(NamedTuple):
+    total: int
+    free: int
+
+
+def disk_space(path: Path) -> DiskSpace:
+    """Of the file system that a folder is on. Raises OSError."""
+    usage = shutil.disk_usage(path)
+    return DiskSpace(usage.total, usage.free)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the doctor knows of the machine and of its task; tests give their own."""
+
+    now: Callable[[], float] = time.time
+    disk_space: Callable[[Path], DiskSpace] = disk_space
+    clock_is_synchronized: Callable[[], bool | None] = clock_is_synchronized
+    timeout: float = 10.0
+    """Seconds for each connection."""
+    most_routers: int = 10
+    """SMP routers that are tried."""
+    online: bool = False
+    """Whether push providers may be asked."""
+
+
+def span(seconds: float) -> str:
+    """A time for people: `3 days`."""
+    seconds = abs(seconds)
+    for unit, name in ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute")):
+        if seconds >= unit:
+            count = int(seconds / unit)
+            return f"{count:,} {name}{'' if count == 1 else 's'}"
+    return f"{int(seconds)} s"

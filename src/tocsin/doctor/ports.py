@@ -1,0 +1,139 @@
+"""Ports of a router: does it answer there, and is it the one of its certificates?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from tocsin.clients import ClientSettings, NtfClient, SmpClient
+from tocsin.crypto.credentials import Credentials
+from tocsin.doctor.findings import Finding, bad, ok, skipped, warn
+from tocsin.errors import ConnectFailed, PeerIdentityMismatch, TocsinError
+from tocsin.operate.control_port import HOST as CONTROL_HOST
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.transport.client_sessions import DialSettings
+from tocsin.web.health_pages import READY
+
+_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where to reach such a listener from here
+_MOST_BYTES: Final = 65_536
+
+
+async def router_port_findings(
+    scheme: Scheme,
+    hosts: Iterable[str],
+    ports: Iterable[int],
+    credentials: Credentials | None,
+    timeout: float,
+) -> list[Finding]:
+    """TLS, both handshakes, the identity, PING, over each port."""
+    reachable = list(dict.fromkeys(_ANY.get(host, host) for host in hosts))
+    findings = []
+    for port in ports:
+        subject = f"port {port}"
+        if port == 0:
+            findings.append(
+                skipped(subject, "the system chooses the port at each start: which one is not known")
+            )
+        elif credentials is None:
+            findings.append(skipped(subject, "without certificates nobody can tell who answers there"))
+        else:
+            findings.append(await _port_finding(subject, scheme, reachable, port, credentials, timeout))
+    return findings
+
+
+async def _port_finding(
+    subject: str, scheme: Scheme, hosts: list[str], port: int, credentials: Credentials, timeout: float
+) -> Finding:
+    location = RouterLocation(tuple(hosts), str(port), credentials.fingerprint)
+    dial = DialSettings(connect_timeout=timeout)
+    kind = SmpClient if scheme is Scheme.SMP else NtfClient
+    start = f"start the router with `tocsin {scheme.value} start`"
+    try:
+        async with kind.connect(
+            RouterAddress(scheme, location, None), ClientSettings(dial=dial, response_timeout=timeout)
+        ) as client:
+            await client.ping()
+            version, served = client.session.version, client.certificates
+    except ConnectFailed as error:
+        return bad(subject, f"nothing answers: {error}", f"{start}, or look why it stopped in its log")
+    except PeerIdentityMismatch:
+        return bad(
+            subject,
+            "another router answers there: its certificates are not those of these settings",
+            "stop it, or restart it if its certificates were replaced",
+        )
+    except TocsinError as error:
+        return bad(subject, f"what answers there is no router that works: {error}", f"restart it, or {start}")
+    if served[0] != credentials.chain[0]:
+        return warn(
+            subject,
+            "the router answers with an older certificate than the one in its folder",
+            "restart the router, so that it uses the new one",
+        )
+    return ok(subject, f"the router answers, its identity is verified, version {version}")
+
+
+async def control_port_findings(
+    port: int | None, passwords: Iterable[str | None], timeout: float
+) -> list[Finding]:
+    subject = "control port"
+    if not port:
+        why = "it is off" if port is None else "the system chooses it at each start"
+        return [skipped(subject, why)]
+    greeting = await _first_line(CONTROL_HOST, port, b"", timeout)
+    if greeting is None:
+        return [
+            bad(subject, f"nothing answers on port {port}", "restart the router: it runs without it, or not")
+        ]
+    if not any(passwords):
+        step = "set control_port_admin_password, or switch the port off"
+        return [warn(subject, "it answers, but nobody can use it: it has no password", step)]
+    return [ok(subject, f"it answers on port {port}")]
+
+
+async def metrics_findings(host: str, port: int | None, timeout: float, *, health: bool) -> list[Finding]:
+    """Also what the router says of itself, where it has pages of health."""
+    subject = "metrics"
+    if not port:
+        return [
+            skipped(subject, "they are off" if port is None else "the system chooses the port at each start")
+        ]
+    path = READY if health else "/metrics"
+    answer = await _page(_ANY.get(host, host), port, path, timeout)
+    if answer is None:
+        return [bad(subject, f"nothing answers on port {port}", "restart the router")]
+    status, body = answer
+    if status == 200:
+        return [ok(subject, "the router says that it is ready" if health else f"served on port {port}")]
+    said = body.strip().splitlines()[0][:200] if body.strip() else f"HTTP {status}"
+    return [bad(subject, f"the router says that it is not ready: {said}", "look at its log")]
+
+
+async def _first_line(host: str, port: int, request: bytes, timeout: float) -> str | None:
+    try:
+        async with asyncio.timeout(timeout):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(request)
+                return (await reader.readline()).decode(errors="replace")
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return None
+
+
+async def _page(host: str, port: int, path: str, timeout: float) -> tuple[int, str] | None:
+    try:
+        async with asyncio.timeout(timeout):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+                text = (await reader.read(_MOST_BYTES)).decode(errors="replace")
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return None
+    head, _, body = text.partition("\r\n\r\n")
+    words = head.split()
+    return (int(words[1]), body) if len(words) > 1 and words[1].isdigit() else None

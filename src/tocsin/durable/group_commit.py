@@ -1,0 +1,139 @@
+"""Group commit: changes gather in memory, and one write makes all of them durable.
+
+Theory of operation. Whoever changes something adds a line to the batch of its file. `commit` sees to it that everything
+added so far gets written: it starts a write of the batches, or, if one is under way, waits for its end and then starts
+the next, which serves everyone who waits. A write is one `write` and one `fdatasync` for each file that has lines, in a
+thread of its own; the event loop never waits for the disk.
+
+The store log is made durable before the changes log: a message never comes to lie on disk without its queue, nor a
+notification without its subscription.
+
+After a failed write nobody can say what is on disk, so every later `commit` fails too, until a restart reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple, Protocol
+
+from tocsin.durable.log_files import AppendOnlyFile
+from tocsin.errors import StoreError
+
+
+class PendingWrite(Protocol):
+    """What waits for one file."""
+
+    def write(self) -> None:
+        """In the thread of the commits. Raises StoreError."""
+
+
+class _Batch(NamedTuple):
+    file: AppendOnlyFile
+    lines: list[bytes]
+    is_last: bool = False
+    """The file is closed after it."""
+
+    def write(self) -> None:
+        if self.lines:
+            self.lines.append(b"")
+            self.file.append(b"\n".join(self.lines))
+        if self.is_last:
+            self.file.close()
+
+
+class GroupCommit:
+    """The store log and the changes log of one store. Belongs to one event loop."""
+
+    def __init__(self, store_log: AppendOnlyFile, change_log: AppendOnlyFile | None, thread: str) -> None:
+        self._store_log: Final = store_log
+        self._change_log = change_log
+        self._store_lines: list[bytes] = []
+        self._change_lines: list[bytes] = []
+        self._retired: list[_Batch] = []
+        self._appended = 0
+        self._durable = 0
+        self._write_ended: asyncio.Event | None = None
+        self._failure: StoreError | None = None
+        self._thread: Final = ThreadPoolExecutor(1, thread_name_prefix=thread)
+
+    @property
+    def change_log_bytes(self) -> int:
+        return self._change_log.size if self._change_log is not None else 0
+
+    @property
+    def uncommitted(self) -> bool:
+        """True for good once a write has failed, so that nobody takes a change for durable."""
+        return self._durable < self._appended or self._failure is not None
+
+    def add_store_line(self, line: bytes) -> None:
+        if self._failure is None:  # else nothing will be written any more
+            self._store_lines.append(line)
+            self._appended += 1
+
+    def add_change_line(self, line: bytes) -> None:
+        """Forgotten without a changes log."""
+        if self._failure is None and self._change_log is not None:
+            self._change_lines.append(line)
+            self._appended += 1
+
+    async def commit(self) -> None:
+        target = self._appended
+        while self._durable < target or self._failure is not None:
+            if self._failure is not None:
+                raise StoreError(str(self._failure)) from self._failure
+            ended = self._write_ended or self._start_write()
+            await ended.wait()  # a cancelled committer leaves the write to the others
+
+    def use_change_log(self, change_log: AppendOnlyFile) -> None:
+        """Lines added from now on go to this file; the one used so far gets what was added before, and is closed."""
+        if self._change_log is not None:
+            self._retired.append(_Batch(self._change_log, self._change_lines, is_last=True))
+            self._change_lines = []
+        self._change_log = change_log
+
+    def seal(self) -> None:
+        """No commit succeeds any more."""
+        self._failure = self._failure or StoreError(f"{self._store_log.path} is closed")
+
+    def close(self) -> None:
+        """Waits for a write under way. What was not committed is lost."""
+        self.seal()
+        self._thread.shutdown()
+        self._store_log.close()
+        for batch in self._retired:
+            batch.file.close()
+        if self._change_log is not None:
+            self._change_log.close()
+
+    def _take_writes(self) -> list[PendingWrite]:
+        """All that waits, in the order of writing. For stores with more files, which call it too."""
+        batches: list[PendingWrite] = [_Batch(self._store_log, self._store_lines), *self._retired]
+        if self._change_log is not None:
+            batches.append(_Batch(self._change_log, self._change_lines))
+        self._store_lines, self._change_lines, self._retired = [], [], []
+        return batches
+
+    def _start_write(self) -> asyncio.Event:
+        writes, upto = self._take_writes(), self._appended
+        write = asyncio.get_running_loop().run_in_executor(self._thread, _write_all, writes)
+        ended = self._write_ended = asyncio.Event()
+
+        def written(done: asyncio.Future[None]) -> None:
+            self._write_ended = None
+            ended.set()
+            if done.cancelled() or (error := done.exception()) is not None:
+                cause = None if done.cancelled() else error
+                self._failure = (
+                    cause if isinstance(cause, StoreError) else StoreError(f"a write failed: {cause!r}")
+                )
+            else:
+                self._durable = upto
+
+        write.add_done_callback(written)
+        return ended
+
+
+def _write_all(writes: list[PendingWrite]) -> None:
+    for each in writes:
+        each.write()

@@ -1,0 +1,108 @@
+"""Fields of the log lines: base64url with padding, decimal numbers, words separated by one space (smp.md 1.2)."""
+
+from __future__ import annotations
+
+from binascii import Error as Base64Error
+from binascii import a2b_base64, b2a_base64
+from typing import Final
+
+from tocsin.errors import StoreError
+
+# The standard alphabet's own two signs become something that no decoder accepts.
+_TO_STANDARD: Final = bytes.maketrans(b"-_+/", b"+/\0\0")
+_MAX_DIGITS: Final = 18
+
+
+class BadLogLine(StoreError):
+    """A line that is not of its log. The text never repeats the line: it holds keys.
+
+    `file` and `line` are filled in by whoever reads a whole file.
+    """
+
+    def __init__(self, reason: str, *, file: str = "", line: int | None = None) -> None:
+        where = f"{file}, line {line}: " if line is not None else ""
+        super().__init__(where + reason)
+        self.reason = reason
+        self.file = file
+        self.line = line
+
+
+def encode_field(field: bytes) -> bytes:
+    # Three passes, each faster than one `translate` on a body of 16 KB.
+    return b2a_base64(field, newline=False).replace(b"+", b"-").replace(b"/", b"_")
+
+
+def decode_field(text: bytes) -> bytes:
+    """Padded or not; empty text is refused."""
+    if not text:
+        raise BadLogLine("an empty field")
+    if len(text) & 3:
+        text += b"=" * (-len(text) & 3)
+    try:
+        return a2b_base64(text.translate(_TO_STANDARD), strict_mode=True)
+    except Base64Error:
+        raise BadLogLine("a field that is not base64url") from None
+
+
+def decode_field_or_empty(text: bytes) -> bytes:
+    return decode_field(text) if text else b""
+
+
+def encode_fields(fields: tuple[bytes, ...]) -> bytes:
+    return b",".join([encode_field(field) for field in fields])
+
+
+def decode_fields(text: bytes) -> tuple[bytes, ...]:
+    if b"," not in text:
+        return (decode_field(text),)
+    return tuple([decode_field(field) for field in text.split(b",")])
+
+
+def encode_number(number: int) -> bytes:
+    return b"%d" % number
+
+
+def decode_number(text: bytes) -> int:
+    if not text.removeprefix(b"-").isdigit() or len(text) > _MAX_DIGITS:
+        raise BadLogLine("a field that is not a number")
+    return int(text)
+
+
+def labelled(word: bytes, label: bytes) -> bytes:
+    """The text after `label`, which ends in `=`."""
+    if not word.startswith(label):
+        raise BadLogLine(f"{label.decode()} is missing")
+    return word[len(label) :]
+
+
+def exactly(words: list[bytes], count: int) -> list[bytes]:
+    if len(words) != count:
+        raise BadLogLine(f"{len(words)} fields instead of {count}")
+    return words
+
+
+class OptionalFields:
+    """The optional fields of a line, in their order."""
+
+    __slots__ = ("_at", "_words")
+
+    def __init__(self, words: list[bytes]) -> None:
+        self._words = words
+        self._at = 0
+
+    def skip(self, label: bytes) -> bool:
+        """Whether the next word has this label, which is then gone."""
+        if self._at < len(self._words) and self._words[self._at].startswith(label):
+            self._words[self._at] = self._words[self._at][len(label) :]
+            return True
+        return False
+
+    def take(self) -> bytes:
+        if self._at == len(self._words):
+            raise BadLogLine("a field is missing")
+        self._at += 1
+        return self._words[self._at - 1]
+
+    def end(self) -> None:
+        if self._at != len(self._words):
+            raise BadLogLine("unknown fields, or fields out of order")

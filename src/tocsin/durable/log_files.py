@@ -1,0 +1,158 @@
+"""Files of lines that survive a power cut: append-only ones, and ones that are replaced as a whole."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from tocsin.errors import StoreError
+
+_OWNER_ONLY: Final = 0o600
+_CHUNK: Final = 1 << 20
+
+
+@contextmanager
+def naming(path: Path, doing: str) -> Iterator[None]:
+    """Any trouble with a file becomes a StoreError that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot {doing} {path}: {error.strerror or error}") from error
+
+
+class AppendOnlyFile:
+    """A log opened for appending. Each `append` is on disk when it returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        with naming(path, "open"):
+            self._descriptor = os.open(
+                path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY
+            )
+            os.fchmod(self._descriptor, _OWNER_ONLY)
+            self.size = os.fstat(self._descriptor).st_size
+
+    def append(self, lines: bytes) -> None:
+        with naming(self.path, "write"):
+            left = memoryview(lines)
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+            os.fdatasync(self._descriptor)
+        self.size += len(lines)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, without newlines; none if there is no file. An unfinished last line is not told."""
+    with naming(path, "read"):
+        try:
+            file = path.open("rb", buffering=_CHUNK)
+        except FileNotFoundError:
+            return
+        with file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield line[:-1].removesuffix(b"\r")
+
+
+def cut_torn_line(path: Path) -> int:
+    """Removes what stands after the last newline: a line whose writing a crash interrupted. Says how many bytes."""
+    with naming(path, "repair"):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return 0
+        try:
+            size = os.fstat(descriptor).st_size
+            end = size
+            while end > 0:
+                start = max(0, end - _CHUNK)
+                newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+                if newline >= 0:
+                    end = start + newline + 1
+                    break
+                end = start
+            if end < size:
+                os.ftruncate(descriptor, end)
+                os.fsync(descriptor)
+            return size - end
+        finally:
+            os.close(descriptor)
+
+
+def write_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """A new file with these lines, on disk when this returns; its name in the folder is not, see `sync_folder`."""
+    with naming(path, "write"):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _OWNER_ONLY)
+        with os.fdopen(descriptor, "wb", buffering=_CHUNK) as file:
+            os.fchmod(descriptor, _OWNER_ONLY)
+            for line in lines:
+                file.write(line)
+                file.write(b"\n")
+            file.flush()
+            os.fsync(descriptor)
+
+
+def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """The file has these lines, or, if the power fails, those it had before."""
+    new = path.with_name(path.name + ".new")
+    write_lines(new, lines)
+    rename(new, path)
+
+
+def rename(old: Path, new: Path) -> None:
+    """Durable when it returns."""
+    with naming(old, "rename"):
+        os.replace(old, new)
+    sync_folder(new.parent)
+
+
+def remove(path: Path) -> None:
+    """Durable when it returns; a file that does not exist is fine."""
+    with naming(path, "remove"):
+        path.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    with naming(folder, "sync"):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class FolderLock:
+    """One process at a time. The system gives it up when the process ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        with naming(path, "open"):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise StoreError(f"another router uses {path.parent} ({path.name} is locked)") from error
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def set_aside(path: Path, now: datetime) -> Path:
+    """The name under which a file is kept that is not to be read any more."""
+    return path.with_name(f"{path.name}.{now.strftime('%Y-%m-%dT%H:%M:%S.%fZ')}")
+
+
+def has_content(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,1 @@
+"""What stores in PostgreSQL share: translated errors, and a PostgreSQL server that Tocsin runs itself."""

@@ -1,0 +1,9 @@
+"""Progress of a transfer between two stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+Progress: TypeAlias = Callable[[int], None]
+"""Called with the number of records that were transferred since the last call."""

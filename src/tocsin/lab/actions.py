@@ -1,0 +1,151 @@
+"""What the buttons of the view `Live` do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from tocsin.errors import TocsinError
+from tocsin.lab.live import LiveRecorder
+from tocsin.lab.phones import MENTION, Phone
+from tocsin.lab.system import System
+from tocsin.protocol.direct.priorities import MinimumPriority
+from tocsin.web.page_server import Action, NotDone
+
+MOST_TEXT: Final = 500
+LEVELS: Final = {
+    "all": MinimumPriority.ALL,
+    "mentions": MinimumPriority.PRIORITY,
+    "none": MinimumPriority.OFF,
+}
+
+
+class UpActions:
+    """Raise NotDone with a sentence for the reader of the page."""
+
+    def __init__(self, system: System, live: LiveRecorder) -> None:
+        self._system = system
+        self._live = live
+        self.chatter = asyncio.Event()
+        """Whether phones write by themselves."""
+
+    def by_path(self) -> dict[str, Action]:
+        named: dict[str, Callable[[Mapping[str, Any]], Awaitable[Any]]] = {
+            "send": self.send,
+            "notify": self.notify,
+            "phone": self.phone,
+            "look": self.look,
+            "kill": self.kill,
+            "chatter": self.set_chatter,
+        }
+        return {f"/api/{name}": action for name, action in named.items()}
+
+    async def send(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        sender, receiver = self._phone(asked.get("from")), self._phone(asked.get("to"))
+        text = asked.get("text")
+        if sender is receiver:
+            raise NotDone("a phone writes to another one")
+        if not isinstance(text, str) or not 0 < len(text) <= MOST_TEXT:
+            raise NotDone(f"a message has from 1 to {MOST_TEXT} characters", HTTPStatus.BAD_REQUEST)
+        if not sender.online.is_set():
+            raise NotDone(f"{sender.name}’s phone is offline: it cannot send")
+        return await self.write(sender, receiver, text, mention=asked.get("mention") is True, by_hand=True)
+
+    async def write(
+        self, sender: Phone, receiver: Phone, text: str, *, mention: bool = False, by_hand: bool = False
+    ) -> dict[str, Any]:
+        """One message; what is known of it once the SMP router has answered, or has not."""
+        chat, back = sender.chat_with(receiver.name), receiver.chat_with(sender.name)
+        if chat is None or back is None:
+            raise NotDone("these two do not know each other")
+        wanted = receiver.wanted.get(back, MinimumPriority.ALL)
+        message = self._live.history.sending(
+            sender.name,
+            receiver.name,
+            text,
+            time.time(),
+            mention=mention,
+            expects_push=wanted.admits(MENTION if mention else 1),
+            by_hand=by_hand,
+        )
+        self._live.changed(message)
+        failure = await sender.send(chat, text.encode(), mention=mention)
+        if failure is None:
+            self._system.sent += 1
+            self._live.history.stored(message, time.time())
+        else:
+            message.failure = f"the SMP router did not take it: {failure}"
+        self._live.changed(message)
+        return message.summary()
+
+    async def notify(self, asked: Mapping[str, Any]) -> None:
+        """Muting: what a phone wants to be woken for."""
+        phone, peer = self._phone(asked.get("phone")), self._phone(asked.get("peer"))
+        chat, level = phone.chat_with(peer.name), LEVELS.get(str(asked.get("level")))
+        if chat is None or level is None:
+            raise NotDone("all, mentions or none of a chat", HTTPStatus.BAD_REQUEST)
+        try:
+            await phone.want(chat, level)
+        except TocsinError as error:
+            raise NotDone(f"it could not be changed: {error}") from error
+        self.tell_phones()
+
+    async def phone(self, asked: Mapping[str, Any]) -> None:
+        phone = self._phone(asked.get("phone"))
+        if asked.get("online") is True:
+            phone.online.set()
+        else:
+            phone.online.clear()
+        self.tell_phones()
+
+    async def look(self, asked: Mapping[str, Any]) -> None:
+        """The app is opened: it fetches what it was not woken for."""
+        phone = self._phone(asked.get("phone"))
+        if not phone.online.is_set():
+            raise NotDone(f"{phone.name}’s phone is offline: it cannot fetch anything")
+        try:
+            await phone.look()
+        except TocsinError as error:
+            raise NotDone(f"nothing could be fetched: {error}") from error
+
+    async def kill(self, asked: Mapping[str, Any]) -> None:
+        routers = {"smp": self._system.smp, "ntf": self._system.ntf}
+        router = routers.get(str(asked.get("router")))
+        if router is None:
+            raise NotDone("smp or ntf", HTTPStatus.BAD_REQUEST)
+        if not router.serving:
+            raise NotDone("it is away already, and on its way back")
+        router.kill()
+
+    async def set_chatter(self, asked: Mapping[str, Any]) -> None:
+        if asked.get("on") is True:
+            self.chatter.set()
+        else:
+            self.chatter.clear()
+        self._live.tell("chatter", self.chatter.is_set())
+
+    def tell_phones(self) -> None:
+        self._live.tell("phones", [_shown(phone, self._system.people) for phone in self._system.people])
+
+    def _phone(self, name: object) -> Phone:
+        found = next((phone for phone in self._system.people if phone.name == name), None)
+        if found is None:
+            raise NotDone("there is no such phone", HTTPStatus.BAD_REQUEST)
+        return found
+
+
+def _shown(phone: Phone, people: Sequence[Phone]) -> dict[str, Any]:
+    names = {minimum: name for name, minimum in LEVELS.items()}
+    chats = [(other.name, phone.chat_with(other.name)) for other in people if other is not phone]
+    return {
+        "name": phone.name,
+        "online": phone.online.is_set(),
+        "chats": [
+            {"peer": peer, "level": names.get(phone.wanted.get(chat, MinimumPriority.ALL), "mentions")}
+            for peer, chat in chats
+            if chat is not None
+        ],
+    }

@@ -1,0 +1,93 @@
+"""Figures of `tocsin up`: the accounting of the NTF router and of the pipeline, for people."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from tocsin.lab.phones import Arrival
+
+_METRIC: Final = re.compile(r"^simplex_ntf_accounting_(\w+?)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """received = accepted + superseded + failed + shed + pending."""
+
+    received: int = 0
+    accepted: int = 0
+    superseded: int = 0
+    failed: int = 0
+    shed: int = 0
+    pending: int = 0
+
+    @property
+    def difference(self) -> int:
+        return self.received - self.accepted - self.superseded - self.failed - self.shed - self.pending
+
+
+async def read_account(host: str, port: int) -> Account:
+    """From the router's metrics; empty while it is away."""
+    try:
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+        text = (await reader.read()).decode(errors="replace")
+        writer.close()
+    except OSError:
+        return Account()
+    totals: dict[str, int] = {}
+    for name, value in _METRIC.findall(text):
+        totals[name] = totals.get(name, 0) + int(float(value))
+    return Account(**{name: totals.get(name, 0) for name in Account.__slots__})
+
+
+def live_table(account: Account, sent: int, last: Sequence[Arrival], pipeline: str) -> Table:
+    table = Table(
+        title="Tocsin: every notification on its way (Ctrl-C stops)", title_justify="left", show_header=False
+    )
+    table.add_row("messages sent", f"{sent:,}")
+    for name, value in _rows(account):
+        table.add_row(name, value)
+    table.add_row("last woken", ", ".join(each.phone for each in last) or "nobody yet")
+    table.add_row("pipeline", pipeline)
+    return table
+
+
+def checked(console: Console, sent: int, missing: int, account: Account, pipeline: Account | None) -> int:
+    """Prints the accounting; 0 if nothing is missing anywhere."""
+    table = Table(title="Accounting", title_justify="left")
+    for heading in ("", "NTF router", "pipeline"):
+        table.add_column(heading, justify="right" if heading else "left")
+    others = dict(_rows(pipeline)) if pipeline else {}
+    for name, value in _rows(account):
+        table.add_row(name, value, others.get(name, "off"))
+    console.print(table)
+    wrong = _wrong(sent, missing, account, pipeline)
+    if wrong:
+        console.print(f"[red]{wrong}[/red]", highlight=False)
+        return 1
+    console.print(f"{sent} messages sent, all of them arrived after a push, and everything adds up.")
+    return 0
+
+
+def _wrong(sent: int, missing: int, account: Account, pipeline: Account | None) -> str:
+    if missing:
+        return f"{missing} of {sent} messages did not arrive: see the logs of the routers"
+    if account.difference or account.pending:
+        return "the NTF router's accounting does not add up: please report this"
+    if pipeline is not None and (
+        pipeline.difference or pipeline.pending or pipeline.received > account.received
+    ):
+        return "the pipeline's accounting is not that of the router: tocsin pipeline report shows which hours"
+    return ""
+
+
+def _rows(account: Account) -> list[tuple[str, str]]:
+    names = ("received", "accepted", "superseded", "failed", "shed", "pending", "difference")
+    return [(name, f"{getattr(account, name):,}") for name in names]

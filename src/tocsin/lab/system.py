@@ -1,0 +1,175 @@
+"""The parts of `tocsin up`, started in order: push provider, routers, phones that know each other."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from tocsin.cli.web_place import PagePlace
+from tocsin.errors import ConfigError
+from tocsin.lab.figures import Account, read_account
+from tocsin.lab.phones import Observer, Phone, introduce, phones
+from tocsin.lab.processes import HOST, Part, Ports, Router, ports_of
+from tocsin.push.fake.server import FakeApns, running_fake_apns
+
+PATIENCE: Final = 60.0
+PHONES: Final = "phones"
+PUSHES_KEPT: Final = 1000
+ROOM: Final = 500 * 1024**2
+"""Bytes for a PostgreSQL, logs, and the tables of some hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    folder: Path
+    once: bool
+    phones: int
+    messages: int
+    pipeline: bool
+    page: PagePlace | None = None
+    """None: on a port of its own choice, remembered in the folder."""
+    no_page: bool = False
+
+
+@dataclass
+class System:
+    """What runs."""
+
+    options: UpOptions
+    ports: Ports
+    smp: Router
+    ntf: Router
+    apns: FakeApns
+    people: list[Phone] = field(default_factory=list)
+    sent: int = 0
+
+    @property
+    def lake(self) -> Path:
+        return self.options.folder / "lake"
+
+    async def account(self) -> Account:
+        return await read_account(HOST, self.ports.metrics)
+
+    async def start_pipeline(self, *how: object) -> Part:
+        part = Part("pipeline", self.options.folder)
+        folders = ("--events", self.smp.events, "--events", self.ntf.events)
+        # Three phones are a small group, and nobody's: their routers may be named.
+        await part.start(
+            "pipeline", "ingest", *folders, "--lake", self.lake, "--build", "--smallest-group", 1, *how
+        )
+        return part
+
+
+def make_folder(folder: Path) -> None:
+    """Raises ConfigError."""
+    try:
+        (folder / PHONES).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be made ({error.strerror}): choose another --folder") from error
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} cannot be written ({error.strerror}): choose another --folder"
+        ) from error
+    if free < ROOM:
+        raise ConfigError(
+            f"{free // 1024**2} MB are free for {folder}, and {ROOM // 1024**2} MB are needed: "
+            "free some space, or choose another --folder"
+        )
+
+
+@asynccontextmanager
+async def started_system(options: UpOptions, console: Console, observer: Observer) -> AsyncIterator[System]:
+    """Everything but the pipeline, ready: the routers serve, the phones are registered and know each other."""
+    ports = ports_of(options.folder)
+    async with AsyncExitStack() as stack:
+        status = stack.enter_context(console.status("push provider"))
+        apns = await stack.enter_async_context(
+            running_fake_apns(options.folder / "push", port=ports.push, keep=PUSHES_KEPT)
+        )
+        smp, ntf = (
+            Router(kind, options.folder, port) for kind, port in (("smp", ports.smp), ("ntf", ports.ntf))
+        )
+        system = System(options, ports, smp, ntf, apns)
+        status.update("SMP router")
+        stack.push_async_callback(smp.stop)
+        await smp.serve(**_smp_settings(system))
+        status.update("NTF router and its PostgreSQL")
+        stack.push_async_callback(ntf.stop)
+        await ntf.serve("--embedded", **_ntf_settings(system))
+        status.update(f"{options.phones} phones")
+        folder = options.folder / PHONES
+        system.people = await stack.enter_async_context(
+            phones(folder, options.phones, smp.address, ntf.address, apns, observer)
+        )
+        await _set_up(system.people, folder)
+        status.stop()
+        for line in _addresses(system):
+            console.print(line, highlight=False, soft_wrap=True)
+        yield system
+
+
+def _smp_settings(system: System) -> dict[str, object]:
+    return {
+        "direct_notifications": "on",
+        "direct_public_ntf_routers_only": "off",
+        "prometheus_port": system.ports.smp_metrics,
+        "control_port": "off",
+    }
+
+
+def _ntf_settings(system: System) -> dict[str, object]:
+    return {
+        "direct_notifications": "on",
+        "host": HOST,
+        "apns_test_host": "localhost",
+        "apns_test_port": system.ports.push,
+        "apns_test_ca_file": system.apns.ca_file,
+        "apns_prod_host": "off",
+        "apns_dev_host": "off",
+        "allow_private_hosts": "on",
+        "prometheus_port": system.ports.metrics,
+        "control_port": "off",
+    }
+
+
+def _addresses(system: System) -> list[str]:
+    return [
+        f"SMP router    {system.smp.address}",
+        f"NTF router    {system.ntf.address}",
+        f"metrics       http://{HOST}:{system.ports.metrics}/metrics",
+        f"data and logs {system.options.folder}",
+    ]
+
+
+async def _set_up(people: list[Phone], folder: Path) -> None:
+    new = await introduce(people, folder)
+    await asyncio.gather(*(phone.register() for phone in people))
+    for phone in new:
+        async with asyncio.timeout(PATIENCE):
+            while not phone.agent.at_rest:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.05)
+    for phone in people:
+        await phone.agent.connections.unsubscribe()
+
+
+@asynccontextmanager
+async def awake(system: System) -> AsyncIterator[None]:
+    """Phones sleep until a push wakes them."""
+    tasks = [asyncio.create_task(phone.sleep_and_wake()) for phone in system.people]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,111 @@
+"""The operator's port of an NTF router (ntf.md 4.14), with the reference's words and two of ours.
+
+Unlike there, the third wrong password in a session ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Protocol
+
+from tocsin.errors import StoreError
+from tocsin.operate.control_port import MAX_WRONG_PASSWORDS, ControlPasswords, Role
+
+GREETING: Final = "Ntf server control port\n'help' for supported commands"
+HELP: Final = "commands: stats, stats-rts, server-info, resubscribe, deliver-pending, help, quit"
+ROLE_NAMES: Final = {Role.NOBODY: "CPRNone", Role.USER: "CPRUser", Role.ADMIN: "CPRAdmin"}
+
+logger = logging.getLogger(__name__)
+
+
+class NtfControl(Protocol):
+    """What the operator can see, in lines."""
+
+    def stats(self) -> Iterable[str]:
+        """What was counted."""
+
+    def process(self) -> Iterable[str]:
+        """Time, memory, garbage collection."""
+
+    def server_info(self, *, with_names: bool) -> Iterable[str]:
+        """SMP routers, subscriptions and pushes at this moment; `with_names` of own SMP routers."""
+
+    async def resubscribe(self) -> int:
+        """Subscribes again to all queues that the store wants; at how many SMP routers. Raises StoreError."""
+
+    async def deliver_pending(self) -> int:
+        """Takes up what is pending in the store; of how many tokens."""
+
+
+class NtfControlSession:
+    """One operator's conversation, without its connection."""
+
+    def __init__(self, control: NtfControl, passwords: ControlPasswords) -> None:
+        self._control = control
+        self._passwords = passwords
+        self._role = Role.NOBODY
+        self._wrong_passwords = 0
+        self.ended = False
+        """The line was the last one."""
+
+    async def answer(self, line: str) -> str:
+        """The lines to answer with, which may be none; an error never repeats the line: it may be a password."""
+        word, _, rest = line.strip().partition(" ")
+        match word, rest.strip():
+            case "", _:
+                return ""
+            case "auth", password if password:
+                return self._authenticate(password)
+            case "stats", "":
+                return self._lines(word, self._control.stats)
+            case "stats-rts", "":
+                return "\n".join(self._control.process())
+            case "server-info", "":
+                with_names = self._role is Role.ADMIN
+                return self._lines(word, lambda: self._control.server_info(with_names=with_names))
+            case "resubscribe", "":
+                return await self._order(word, self._control.resubscribe, "SMP routers")
+            case "deliver-pending", "":
+                return await self._order(word, self._control.deliver_pending, "tokens")
+            case "help", "":
+                return HELP
+            case "quit", "":
+                self.ended = True
+                return ""
+            case _:
+                return f"error: unknown command, {HELP}"
+
+    def _lines(self, word: str, lines: _Lines) -> str:
+        if self._role is Role.NOBODY:
+            logger.warning("control port: %s without the right to it", word)
+            return "AUTH"
+        logger.info("control port: %s by %s", word, self._role.name.lower())
+        return "\n".join(lines())
+
+    async def _order(self, word: str, order: Callable[[], Awaitable[int]], what: str) -> str:
+        """Only the administrator may change what the router does."""
+        if self._role is not Role.ADMIN:
+            logger.warning("control port: %s without the right to it", word)
+            return "AUTH"
+        logger.info("control port: %s by %s", word, self._role.name.lower())
+        try:
+            return f"ok, {await order()} {what}"
+        except StoreError as error:
+            return f"error: {error}"
+
+    def _authenticate(self, password: str) -> str:
+        wanted = self._passwords.role_of(password)
+        if self._role is not Role.NOBODY:
+            hint = "" if wanted is self._role else ", start new session to change."
+            return f"Current role is {ROLE_NAMES[self._role]}{hint}"
+        self._role = wanted
+        if wanted is Role.NOBODY:
+            self._wrong_passwords += 1
+            self.ended = self._wrong_passwords >= MAX_WRONG_PASSWORDS
+            logger.warning("control port: wrong password")
+        return f"Current role is {ROLE_NAMES[self._role]}"
+
+
+class _Lines(Protocol):
+    def __call__(self) -> Iterable[str]: ...

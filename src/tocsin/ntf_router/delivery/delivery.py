@@ -1,0 +1,167 @@
+"""From notifications in the store to pushes at the providers, and back to their outcomes.
+
+Theory of operation. The store knows which notifications are pending; the delivery only remembers which tokens have
+some. Each provider has a lane of its own, so that the outage of one does not slow another:
+
+    waiting ──take a batch──► read from the store ──► send ──answer──► write the outcome to the store
+       ▲                                               │                            │
+       └────────────── later (retry) ◄─────────────────┴── again (newer ones came) ◄┘
+
+Nothing here is lost by a crash: pending notifications are found in the store at the start. Verification and periodic
+pushes are not kept: devices ask for a code again, and a periodic push that was not sent stays due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+
+from tocsin.errors import StoreError
+from tocsin.ntf_router.delivery.delivery_lane import STORE_RETRY_SECONDS, DeliveryLane, LaneParts
+from tocsin.ntf_router.delivery.handover import HandOver
+from tocsin.ntf_router.delivery.other_pushes import OtherPush
+from tocsin.ntf_router.delivery.outcome_writer import OutcomeWriter
+from tocsin.ntf_router.delivery.push_requests import code_request, periodic_request
+from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.settings.settings import DeliverySettings
+from tocsin.ntf_router.statistics.counters import NtfCounters
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.records import TokenRecord
+from tocsin.operate.surroundings import Clock, Randomness
+from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.push.provider import Provider, PushRequest
+
+RECOVERY_PAGE = 10_000
+RESTART_SECONDS = 1.0
+"""After a failure that nobody thought of."""
+_PUSHED_HERE = frozenset({PushProvider.WEBPUSH})
+"""Messages too, with a job: these go to many hosts, one by one, and a job would gain nothing."""
+
+logger = logging.getLogger(__name__)
+
+
+class PushDelivery:
+    """All providers' lanes; they run inside `async with`."""
+
+    def __init__(
+        self,
+        store: NtfStore,
+        providers: Mapping[PushProvider, Provider],
+        settings: DeliverySettings,
+        counters: NtfCounters,
+        clock: Clock,
+        randomness: Randomness,
+        events: NtfEvents,
+        job: HandOver | None = None,
+    ) -> None:
+        """With `job` messages are handed over to it; verification and periodic pushes go out from here all the same."""
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._randomness = randomness
+        self._outcomes = OutcomeWriter(store, events)
+        self.job = job
+        parts = LaneParts(
+            store, self._outcomes, settings, counters, clock, randomness, events, self.notify, job
+        )
+        here = replace(parts, job=None)
+        self.lanes = {
+            name: DeliveryLane(name, provider, here if name in _PUSHED_HERE else parts)
+            for name, provider in providers.items()
+        }
+        self._reminders: dict[bytes, tuple[int, float]] = {}
+        """Of which token a periodic push was due when, and until when (loop time) it is tried; oldest first."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> PushDelivery:
+        works = [*(lane.run for lane in self.lanes.values()), self._outcomes.run]
+        if self.job is not None:
+            works.append(self.job.run)
+        self._tasks = [asyncio.create_task(self._keep_running(work)) for work in works]
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        """What is under way is given up: it is pending in the store. Outcomes that are known are written.
+
+        If the store is away they are not, and the next router pushes the same again, with the same ids.
+        """
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._outcomes.flush()
+        except StoreError as error:
+            logger.error("outcomes of pushes are not written: %s", error)
+
+    async def _keep_running(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Whatever goes wrong, e.g. with a damaged record: there is never a dead worker."""
+        while True:
+            try:
+                await work()
+            except Exception:
+                logger.exception("a part of the delivery failed; it goes on")
+                await asyncio.sleep(RESTART_SECONDS)
+
+    async def recover(self) -> int:
+        """Looks in the store for what is pending, at the start above all; how many tokens have something."""
+        found, after = 0, None
+        while True:
+            try:
+                token_ids = await self._store.tokens_with_pending(after, RECOVERY_PAGE)
+            except StoreError as error:
+                logger.error("pending notifications cannot be read, trying again: %s", error)
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+                continue
+            for token_id in token_ids:
+                self.notify(token_id, None)
+            found += len(token_ids)
+            if len(token_ids) < RECOVERY_PAGE:
+                return found
+            after = token_ids[-1]
+
+    def notify(self, token_id: bytes, provider: PushProvider | None) -> None:
+        """The token has something pending. Without its provider any lane takes it and finds out.
+
+        For a provider that is not configured nothing happens: the notification stays pending until it expires.
+        """
+        lane = next(iter(self.lanes.values())) if provider is None else self.lanes.get(provider)
+        if lane is not None:
+            lane.add(token_id)
+
+    def verify(self, token: TokenRecord) -> None:
+        """Push the token's code to its device."""
+        request = code_request(token, self._randomness.new_id(), self._expires_at())
+        self._add_other(token, request, periodic=False)
+
+    def check_messages(self, token: TokenRecord) -> None:
+        """Push a reminder to look for messages, unless that very one is on its way."""
+        due_at = (token.cron_sent_at or 0) + token.cron_minutes * 60
+        now = asyncio.get_running_loop().time()
+        while self._reminders:
+            token_id, (_, tried_until) = next(iter(self._reminders.items()))
+            if tried_until > now:
+                break
+            del self._reminders[token_id]
+        known = self._reminders.get(token.token_id)
+        if known is not None and known[0] == due_at:
+            return
+        self._reminders.pop(token.token_id, None)
+        self._reminders[token.token_id] = due_at, now + self._settings.other_push_ttl
+        request = periodic_request(token, due_at, self._expires_at())
+        self._add_other(token, request, periodic=True)
+
+    def _add_other(self, token: TokenRecord, request: PushRequest, *, periodic: bool) -> None:
+        lane = self.lanes.get(token.device_token.provider)
+        if lane is not None:
+            give_up_at = asyncio.get_running_loop().time() + self._settings.other_push_ttl
+            lane.others.add(OtherPush(token, request, periodic, give_up_at))
+
+    def _expires_at(self) -> int:
+        return int(self._clock.now() + self._settings.other_push_ttl)
+
+    @property
+    def waiting(self) -> int:
+        """Tokens and other pushes that are not at a provider yet."""
+        return sum(lane.waiting for lane in self.lanes.values())

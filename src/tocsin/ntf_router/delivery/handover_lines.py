@@ -1,0 +1,214 @@
+"""What the router and the `deliver` job write for each other: due pushes one way, their outcomes the other.
+
+A line with a due push has in clear only a number and a keyed hash of the token, by which the job spreads tokens over
+executors; everything else is sealed, since it holds device tokens and keys. A line with an outcome has no secrets.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tocsin.crypto.boxes import NONCE_BYTES, BoxKey, seal, unseal
+from tocsin.errors import DecodeError
+from tocsin.ntf_router.delivery.push_contents import choose_notifications
+from tocsin.ntf_router.delivery.push_requests import message_push
+from tocsin.ntf_router.store.records import DuePush, LastNotification, PendingNotification
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.ntf.statuses import InvalidReason
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.push.provider import (
+    Accepted,
+    PushOutcome,
+    PushRequest,
+    Refused,
+    RetryLater,
+    RetryScope,
+    TokenInvalid,
+)
+
+TOO_LARGE: Final = "too_large"
+
+_PROVIDERS: Final = {each.text: each for each in PushProvider}
+_NO_QUEUE: Final = NotifierQueue(RouterLocation((), "", b""), b"")
+"""What goes into a push is chosen without a look at queues, so they are not handed over."""
+
+
+class HandedNotification(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    received_at: float
+    nonce: bytes
+    text: bytes
+    subscription_id: bytes
+    """Empty if it is not pending: it was pushed before."""
+
+
+class HandedOver(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """All that is needed to push to one token."""
+
+    provider: str
+    device_token: bytes
+    dh_secret: bytes
+    nonce: bytes
+    """For the encryption. It comes with the push so that a repeat is the same to the last bit."""
+    ttl: float
+    notifications: tuple[HandedNotification, ...]
+    """Oldest first, as the store has them."""
+
+    def __repr__(self) -> str:
+        """Without the device token, keys and ids."""
+        return f"HandedOver({self.provider}, {len(self.notifications)} notifications)"
+
+
+class HandedLine(msgspec.Struct, frozen=True, gc=False):
+    """A line, not opened."""
+
+    id: str
+    token: str
+    box: bytes
+    """Base64 in the file."""
+
+    def shard(self, shards: int) -> int:
+        """The same for all lines of a token."""
+        return int(self.token, 16) % shards
+
+
+def handover_line(
+    number: str, due: DuePush, key: BoxKey, nonce: bytes, ttl: float, box_nonce: bytes
+) -> bytes:
+    """With its end. `nonce` is for the push, `box_nonce` for the line."""
+    token = due.token
+    handed = HandedOver(
+        token.device_token.provider.text,
+        token.device_token.token,
+        token.dh_secret,
+        nonce,
+        ttl,
+        tuple(
+            HandedNotification(
+                each.received_at,
+                each.nonce,
+                each.text,
+                each.subscription_id if isinstance(each, PendingNotification) else b"",
+            )
+            for each in due.notifications
+        ),
+    )
+    box = box_nonce + seal(key, box_nonce, _PACKER.encode(handed))
+    hashed = hashlib.blake2b(token.token_id, digest_size=8, key=key).hexdigest()
+    return b'{"id":"%b","token":"%b","box":"%b"}\n' % (
+        number.encode(),
+        hashed.encode(),
+        binascii.b2a_base64(box, newline=False),
+    )
+
+
+def read_line(line: bytes) -> HandedLine:
+    """Raises DecodeError."""
+    try:
+        return _LINES.decode(line)
+    except msgspec.MsgspecError as error:
+        raise DecodeError("not a line of a hand-over") from error
+
+
+def opened(line: HandedLine, key: BoxKey) -> HandedOver:
+    """Raises BadBox for another key than the router's, DecodeError for another version."""
+    try:
+        return _UNPACKER.decode(unseal(key, line.box[:NONCE_BYTES], line.box[NONCE_BYTES:]))
+    except msgspec.MsgspecError as error:
+        raise DecodeError("a hand-over of another version") from error
+
+
+class Composed(NamedTuple):
+    """What to push for a hand-over."""
+
+    provider: PushProvider
+    request: PushRequest | None
+    """None: the oldest pending notification is longer than a push."""
+    taken: int
+    """So many of the pending notifications, oldest first, get the outcome."""
+    more: bool
+    """Others had no room."""
+
+
+def compose(handed: HandedOver) -> Composed:
+    """The push that the inline engine would send."""
+    last: list[LastNotification] = [
+        PendingNotification(each.received_at, each.nonce, each.text, each.subscription_id, _NO_QUEUE)
+        if each.subscription_id
+        else LastNotification(each.received_at, each.nonce, each.text)
+        for each in handed.notifications
+    ]
+    provider = _PROVIDERS.get(handed.provider)
+    contents = choose_notifications(last)
+    if provider is None or contents is None:
+        raise DecodeError("a hand-over of another version, or with nothing to push")
+    if not contents.chosen:
+        return Composed(provider, None, 1, more=True)
+    request = message_push(handed.device_token, handed.dh_secret, contents, handed.nonce, handed.ttl)
+    return Composed(provider, request, len(contents.pending), contents.more)
+
+
+class Returned(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The job's answer to one line."""
+
+    id: str
+    outcome: str
+    reason: str = ""
+    since: float | None = None
+    scope: str = ""
+    after: float | None = None
+    taken: int = 0
+    more: bool = False
+
+    def push_outcome(self) -> PushOutcome:
+        """Raises DecodeError."""
+        try:
+            match self.outcome:
+                case "accepted":
+                    return Accepted()
+                case "invalid":
+                    return TokenInvalid(InvalidReason(self.reason), self.since)
+                case "retry":
+                    return RetryLater(self.reason, RetryScope(self.scope), self.after)
+                case "refused":
+                    return Refused(self.reason)
+        except ValueError as error:
+            raise DecodeError("an outcome of another version") from error
+        raise DecodeError(f"an outcome of another version: {self.outcome[:20]!r}")
+
+
+def returned(number: str, composed: Composed | None, outcome: PushOutcome) -> Returned:
+    """`composed` is None for a line that could not be read."""
+    taken, more = (0, False) if composed is None else (composed.taken, composed.more)
+    match outcome:
+        case Accepted():
+            return Returned(number, "accepted", taken=taken, more=more)
+        case TokenInvalid(reason, since):
+            return Returned(number, "invalid", reason.value, since=since, taken=taken, more=more)
+        case RetryLater(reason, scope, after):
+            return Returned(number, "retry", reason, scope=scope.value, after=after, taken=taken, more=more)
+        case Refused(reason):
+            return Returned(number, "refused", reason, taken=taken, more=more)
+
+
+def encode_returned(lines: list[Returned]) -> bytes:
+    return _JSON.encode_lines(lines)
+
+
+def decode_returned(line: bytes) -> Returned:
+    """Raises DecodeError."""
+    try:
+        return _RETURNED.decode(line)
+    except msgspec.MsgspecError as error:
+        raise DecodeError("not a line of outcomes") from error
+
+
+_PACKER: Final = msgspec.msgpack.Encoder()
+_UNPACKER: Final = msgspec.msgpack.Decoder(HandedOver)
+_LINES: Final = msgspec.json.Decoder(HandedLine)
+_JSON: Final = msgspec.json.Encoder()
+_RETURNED: Final = msgspec.json.Decoder(Returned)

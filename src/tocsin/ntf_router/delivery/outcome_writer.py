@@ -1,0 +1,96 @@
+"""Outcomes of pushes on their way into the store, in batches; a failing store is tried again until it works."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tocsin.errors import StoreError
+from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.records import Settled, TokenRecord
+from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
+
+RETRY_SECONDS: Final = 1.0
+_CONFIRMED: Final = TokenStatus(TokenState.CONFIRMED)
+
+logger = logging.getLogger(__name__)
+
+
+class OutcomeWriter:
+    """Bounded by what is under way at the providers: a token's next push waits for its last outcome."""
+
+    def __init__(self, store: NtfStore, events: NtfEvents) -> None:
+        self._store = store
+        self._events = events
+        self._settled: list[Settled] = []
+        self._invalid: list[tuple[TokenRecord, TokenStatus]] = []
+        self._confirmed: list[TokenRecord] = []
+        self._periodic: dict[int, list[bytes]] = {}
+        self._then: list[Callable[[], None]] = []
+        self._awake = asyncio.Event()
+
+    def settle(self, settled: Sequence[Settled], then: Callable[[], None]) -> None:
+        """`then` is called when the outcomes are in the store."""
+        self._settled += settled
+        self._then.append(then)
+        self._awake.set()
+
+    def invalidate(self, token: TokenRecord, status: TokenStatus, then: Callable[[], None]) -> None:
+        self._invalid.append((token, status))
+        self._then.append(then)
+        self._awake.set()
+
+    def confirm(self, token: TokenRecord) -> None:
+        """The provider accepted the token's verification push."""
+        self._confirmed.append(token)
+        self._awake.set()
+
+    def periodic_sent(self, token_id: bytes, at: int) -> None:
+        self._periodic.setdefault(at, []).append(token_id)
+        self._awake.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._awake.wait()
+            self._awake.clear()
+            try:
+                await self.flush()
+            except StoreError as error:
+                logger.error("outcomes of pushes cannot be written, trying again: %s", error)
+                self._awake.set()
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def flush(self) -> None:
+        """Everything that is known now. Raises `StoreError`; what was not written is kept."""
+        settled, then = self._settled, self._then
+        self._settled, self._then = [], []
+        try:
+            while self._invalid:
+                token, status = self._invalid[0]
+                # A write that failed may have been done: the device may have registered again since, and must stay so.
+                now = await self._store.token(token.token_id)
+                if now is not None and now.status == token.status:
+                    await self._store.invalidate_token(token.token_id, token.device_token, status)
+                self._invalid.pop(0)
+            while self._confirmed:
+                token = self._confirmed[0]
+                if await self._store.confirm_token(token.token_id):
+                    self._events.token_changed(token, token.status, _CONFIRMED, "the provider")
+                self._confirmed.pop(0)
+            while self._periodic:
+                at = next(iter(self._periodic))
+                sent = tuple(self._periodic[at])  # more may come while these are written
+                await self._store.cron_sent(sent, at)
+                del self._periodic[at][: len(sent)]
+                if not self._periodic[at]:
+                    del self._periodic[at]
+            if settled:
+                await self._store.settle(settled, self._events.settled)
+        except BaseException:
+            self._settled, self._then = settled + self._settled, then + self._then
+            raise
+        for call in then:
+            call()

@@ -1,0 +1,149 @@
+"""The push providers of an NTF router's settings."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from tocsin.crypto.web_push import SCALAR_BYTES, VapidKey
+from tocsin.errors import BadKey, ConfigError
+from tocsin.events.private_files import private_draft
+from tocsin.ntf_router.settings.keys import NtfKey
+from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.push.apns.client import ApnsProvider
+from tocsin.push.apns.provider_token import ProviderToken
+from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.null import NullProvider
+from tocsin.push.provider import Provider
+from tocsin.push.webpush.client import WebPushProvider
+from tocsin.push.webpush.settings import WebPushSettings
+from tocsin.transport.dialer import find_addresses
+
+TEST: Final = PushProvider.APNS_TEST.text
+_HOW_TO_GET_A_KEY: Final = (
+    "set [TOCSIN] apns_key_file and apns_key_id (or APNS_KEY_FILE and APNS_KEY_ID) "
+    "to the key that Apple gave you"
+)
+
+
+def served_settings(settings: NtfSettings) -> tuple[NtfSettings, str | None]:
+    """The settings without providers that cannot work, and a sentence about it if there are some.
+
+    Without a key Apple's service takes no push. Whoever set its address himself is told by a ConfigError; where it is
+    only the default, its device tokens are refused, so that they are not lost in silence.
+    """
+    apns = settings.apns
+    if (apns.key_file is None) is not (apns.key_id is None):
+        missing = "apns_key_id" if apns.key_id is None else "apns_key_file"
+        raise ConfigError(f"[TOCSIN] {missing} is not set: {_HOW_TO_GET_A_KEY}")
+    if apns.key_file is not None:
+        _provider_token(apns)
+        return settings, None
+    real = [name for name in apns.endpoints if name != TEST]
+    for name in real:
+        if f"{NtfKey.environment_prefix}{name.upper()}_HOST" in settings.sources:
+            raise ConfigError(f"{name} needs a key: {_HOW_TO_GET_A_KEY}, or set {name}_host to off")
+    if not real:
+        return settings, None
+    others: dict[str, ApnsEndpoint] = {
+        name: each for name, each in apns.endpoints.items() if name not in real
+    }
+    warning = f"device tokens of {' and '.join(real)} are refused, for there is no key: {_HOW_TO_GET_A_KEY}"
+    return replace(settings, apns=replace(apns, endpoints=others)), warning
+
+
+def served_names(settings: NtfSettings) -> list[str]:
+    """Of the providers whose device tokens are accepted, besides the null provider."""
+    web_push = [PushProvider.WEBPUSH.text] if settings.webpush.enabled else []
+    return [*settings.apns.endpoints, *web_push]
+
+
+def vapid_key(webpush: WebPushSettings) -> VapidKey | None:
+    """None if it is not wanted, or not made yet. Raises ConfigError that names the file."""
+    path = webpush.key_file
+    if not webpush.enabled:
+        return None
+    try:
+        return VapidKey.from_pem(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"webpush_key_file {path} cannot be read: {error.strerror}") from error
+    except BadKey as error:
+        raise ConfigError(f"webpush_key_file {path}: {error}") from error
+
+
+def _new_vapid_key(webpush: WebPushSettings) -> VapidKey:
+    """For its owner alone. Raises ConfigError."""
+    key = VapidKey.from_scalar(secrets.token_bytes(SCALAR_BYTES))
+    try:
+        with private_draft(webpush.key_file) as draft:
+            draft.write_bytes(key.pem)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}: set [TOCSIN] webpush_key_file to a place where the router may"
+        ) from error
+    return key
+
+
+def _provider_token(apns: ApnsSettings) -> ProviderToken | None:
+    """Raises ConfigError that names the file."""
+    if apns.key_file is None or apns.key_id is None:
+        return None
+    try:
+        return ProviderToken(apns.key_file.read_bytes(), apns.key_id, apns.team_id, time.time)
+    except OSError as error:
+        raise ConfigError(
+            f"apns_key_file {apns.key_file} cannot be read ({error.strerror}): {_HOW_TO_GET_A_KEY}"
+        ) from error
+    except BadKey as error:
+        raise ConfigError(f"apns_key_file {apns.key_file}: {error}: {_HOW_TO_GET_A_KEY}") from error
+
+
+@asynccontextmanager
+async def opened_providers(
+    apns: ApnsSettings, webpush: WebPushSettings | None = None, *, public_only: bool = True
+) -> AsyncIterator[dict[PushProvider, Provider]]:
+    """One for each endpoint, for Web Push if it is wanted, and the null provider; closed at the end.
+
+    `public_only`: Web Push services at private addresses are not connected to. Raises ConfigError.
+    """
+    token = _provider_token(apns)
+    async with AsyncExitStack() as stack:
+        providers: dict[PushProvider, Provider] = {PushProvider.APNS_NULL: NullProvider()}
+        for name, endpoint in apns.endpoints.items():
+            provider = _apns_provider(name, endpoint, apns, token)
+            stack.push_async_callback(provider.close)
+            providers[PushProvider[name.upper()]] = provider
+        if webpush is not None and webpush.enabled:
+            web_push = _web_push_provider(webpush, public_only=public_only)
+            stack.push_async_callback(web_push.close)
+            providers[PushProvider.WEBPUSH] = web_push
+        yield providers
+
+
+def _apns_provider(
+    name: str, endpoint: ApnsEndpoint, apns: ApnsSettings, token: ProviderToken | None
+) -> ApnsProvider:
+    try:
+        return ApnsProvider(endpoint, apns, token)
+    except OSError as error:
+        raise ConfigError(
+            f"{name}_ca_file {endpoint.ca_file} cannot be used: {error.strerror or error}"
+        ) from error
+
+
+def _web_push_provider(webpush: WebPushSettings, *, public_only: bool) -> WebPushProvider:
+    key = vapid_key(webpush) or _new_vapid_key(webpush)
+    try:
+        return WebPushProvider(webpush, key, partial(find_addresses, public_only=public_only))
+    except OSError as error:
+        raise ConfigError(
+            f"webpush_ca_file {webpush.ca_file} cannot be used: {error.strerror or error}"
+        ) from error

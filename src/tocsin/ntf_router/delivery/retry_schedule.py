@@ -1,0 +1,54 @@
+"""When failed pushes of one provider are tried again, and how long all of its pushes pause."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from collections.abc import Callable
+from typing import Final
+
+from tocsin.ntf_router.settings.settings import DeliverySettings
+from tocsin.push.provider import RetryLater, RetryScope
+
+JITTER: Final = 0.2
+
+
+class RetrySchedule:
+    """A push that fails in a way that may pass is sent once more at once, then ever later."""
+
+    def __init__(self, settings: DeliverySettings) -> None:
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = 0
+        self.paused_until = 0.0
+        """Loop time: a failure that concerns the provider as a whole pauses everything."""
+
+    def __len__(self) -> int:
+        return len(self._later)
+
+    @property
+    def next_at(self) -> float | None:
+        """Loop time."""
+        return self._later[0][0] if self._later else None
+
+    def delay(self, attempt: int, outcome: RetryLater) -> float:
+        """Before the attempt that follows the failed one; pauses if the provider is to be left alone."""
+        if outcome.after is None and attempt == 0:
+            return 0.0
+        backed_off = self._settings.retry_initial * 2.0 ** min(max(attempt - 1, 0), 20)
+        delay = min(self._settings.retry_maximum, backed_off if outcome.after is None else outcome.after)
+        delay *= 1 + JITTER * random.random()  # noqa: S311 - so that they do not come back together
+        if outcome.scope is RetryScope.PROVIDER:
+            pause = min(delay, 8 * self._settings.retry_initial)
+            self.paused_until = max(self.paused_until, self._loop.time() + pause)
+        return delay
+
+    def add(self, delay: float, call: Callable[[], None]) -> None:
+        self._numbers += 1
+        heapq.heappush(self._later, (self._loop.time() + delay, self._numbers, call))
+
+    def run_due(self, now: float) -> None:
+        while self._later and self._later[0][0] <= now:
+            heapq.heappop(self._later)[2]()

@@ -1,0 +1,1 @@
+"""Direct notifications at an NTF router: its keys, and packets of devices."""

@@ -1,0 +1,126 @@
+"""Keys of an NTF router for direct notifications: those that packets are sealed to, and the one that speaks for it.
+
+All are in the store, so that they survive a restart and are the same for routers that share a database. They are
+turned by the clock: `turn` makes new ones when they are due and erases those that have expired.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from tocsin.crypto.keys import Ed25519PrivateKey, X25519PrivateKey
+from tocsin.errors import StoreError
+from tocsin.ntf_router.settings.settings import NtfDirectSettings
+from tocsin.ntf_router.store.interface import DirectStore
+from tocsin.operate.surroundings import Clock, TokenRandomness
+from tocsin.protocol.addresses import RouterLocation, Scheme
+from tocsin.protocol.direct.ntf_keys import KeySchedule, NtfKey, NtfKeyOffer
+
+logger = logging.getLogger(__name__)
+
+
+class _StoredKey(msgspec.Struct):
+    private_key: bytes
+    created_at: int
+    expires_at: int
+
+
+class _StoredKeys(msgspec.Struct):
+    """As it is in the store."""
+
+    packet_keys: list[_StoredKey]
+    auth_key: bytes
+    auth_key_at: int
+    address: str = ""
+    """The one that SMP routers were told with this key."""
+
+
+_CODER: Final = msgspec.msgpack.Decoder(_StoredKeys)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthKey:
+    """Authorizes NSRV and NSSUB."""
+
+    key: Ed25519PrivateKey
+    issued_at: int
+
+
+class DirectKeys:
+    """`turn` comes first."""
+
+    def __init__(
+        self, store: DirectStore, settings: NtfDirectSettings, clock: Clock, randomness: TokenRandomness
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._schedule = KeySchedule(int(settings.key_lifetime), int(settings.key_rotation))
+        self._clock = clock
+        self._randomness = randomness
+        self._keys: tuple[NtfKey, ...] = ()
+        self.packet_keys: dict[bytes, X25519PrivateKey] = {}
+        """By key id: those that have not expired when they were turned last."""
+        self.auth: AuthKey
+        self._address = ""
+
+    @property
+    def newest(self) -> NtfKeyOffer:
+        """For devices."""
+        return self._keys[0].offer
+
+    @property
+    def last_end(self) -> int:
+        """When the last of today's packets can be opened."""
+        return max(key.expires_at for key in self._keys)
+
+    async def listening_at(self, location: RouterLocation) -> None:
+        """SMP routers learn an address together with a key: another address needs another one. Raises StoreError."""
+        self._address = location.text(Scheme.NTF)
+        await self.turn()
+
+    async def turn(self) -> None:
+        """Raises StoreError; the keys are then as before."""
+        stored = await self._store.direct_keys()
+        known = None if stored is None else _read(stored)
+        now = self._clock.now()
+        keys = self._schedule.turned(
+            [] if known is None else _packet_keys(known), now, self._randomness.new_dh_key
+        )
+        address = self._address or ("" if known is None else known.address)
+        if (
+            known is None
+            or known.auth_key_at + self._settings.auth_key_rotation <= now
+            or known.address not in ("", address)
+        ):
+            later = 0 if known is None else known.auth_key_at + 1  # or it would not replace the other
+            auth = AuthKey(Ed25519PrivateKey(self._randomness.new_code()), max(now, later))
+        else:
+            auth = AuthKey(Ed25519PrivateKey(known.auth_key), known.auth_key_at)
+        new = _StoredKeys(
+            [_StoredKey(key.private_key.raw, key.created_at, key.expires_at) for key in keys],
+            auth.key.raw,
+            auth.issued_at,
+            address,
+        )
+        if new != known:
+            await self._store.set_direct_keys(msgspec.msgpack.encode(new))
+            logger.info("keys for direct notifications were turned: %d are in use", len(keys))
+        self._keys, self.auth = keys, auth
+        self.packet_keys = {key.offer.key_id: key.private_key for key in keys}
+
+
+def _read(stored: bytes) -> _StoredKeys:
+    try:
+        return _CODER.decode(stored)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        raise StoreError("the stored keys for direct notifications cannot be read") from None
+
+
+def _packet_keys(known: _StoredKeys) -> list[NtfKey]:
+    return [
+        NtfKey(X25519PrivateKey(key.private_key), key.created_at, key.expires_at) for key in known.packet_keys
+    ]

@@ -1,0 +1,98 @@
+"""Packets of devices that SMP routers hand over: whose queue is it, and does its owner say so?
+
+Nothing but a packet's content is believed. It is opened with a key of ours, and must be signed by the key of the token
+that it names. What is wrong with the token and what is wrong with the signature is one answer, after the same work.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tocsin.crypto.keys import Ed25519PrivateKey, Ed25519PublicKey, auth_key_from_der
+from tocsin.errors import DecodeError
+from tocsin.ntf_router.direct.keys import DirectKeys
+from tocsin.ntf_router.session.work import RouterState, counts
+from tocsin.ntf_router.store.records import Associated, TokenRecord
+from tocsin.protocol.direct.packets import (
+    PacketFate,
+    PacketKind,
+    SignedStatement,
+    Statement,
+    UnknownNtfKey,
+    open_packet,
+)
+from tocsin.protocol.ntf.statuses import SubscriptionState
+
+_DUMMY: Final = Ed25519PrivateKey(b"\x01" * 32).public
+_ANSWERS: Final = {
+    Associated.ADDED: PacketFate.ACCEPTED,
+    Associated.KNOWN: PacketFate.ACCEPTED,
+    Associated.NO_TOKEN: PacketFate.BAD_TOKEN,
+    Associated.TAKEN: PacketFate.BAD_QUEUE,
+    Associated.REMOVED: PacketFate.BAD_QUEUE,
+}
+
+
+class DirectPackets:
+    """SFWD."""
+
+    def __init__(self, state: RouterState, keys: DirectKeys, identity: bytes) -> None:
+        self._state = state
+        self._keys = keys
+        self._identity = identity
+
+    async def handle(self, packet: bytes) -> PacketFate:
+        """Raises StoreError: then the SMP router tries again."""
+        fate = await self._handle(packet)
+        counters = self._state.counters
+        counters.direct_packets_accepted += fate is PacketFate.ACCEPTED
+        counters.direct_packets_unknown_key += fate is PacketFate.UNKNOWN_KEY
+        counters.direct_packets_refused += fate in (PacketFate.BAD_TOKEN, PacketFate.BAD_QUEUE)
+        return fate
+
+    async def _handle(self, packet: bytes) -> PacketFate:
+        try:
+            signed = open_packet(packet, self._keys.packet_keys)
+        except UnknownNtfKey:
+            return PacketFate.UNKNOWN_KEY
+        except DecodeError:
+            return PacketFate.BAD_TOKEN
+        token = await self._state.store.token(signed.statement.token_id)
+        if not self._signed_by(token, signed) or token is None:
+            return PacketFate.BAD_TOKEN
+        if signed.statement.kind is PacketKind.DISSOCIATE:
+            return await self._dissociate(token, signed.statement)
+        return await self._associate(token, signed.statement)
+
+    def _signed_by(self, token: TokenRecord | None, signed: SignedStatement) -> bool:
+        key = None if token is None else auth_key_from_der(token.verify_key)
+        if not isinstance(key, Ed25519PublicKey):
+            signed.signed_by(_DUMMY, self._identity)
+            return False
+        return signed.signed_by(key, self._identity)
+
+    async def _associate(self, token: TokenRecord, statement: Statement) -> PacketFate:
+        state, queue = self._state, statement.queue
+        if not state.subscriber.may_dial(queue):
+            return PacketFate.BAD_QUEUE
+        limit = state.settings.subscriber.routers_per_token
+        if await state.store.other_routers_of(token.token_id, queue.router) >= limit:
+            return PacketFate.BAD_QUEUE
+        result = await state.store.associate(token.token_id, queue, state.clock.now())
+        if result is Associated.ADDED:
+            state.counters.direct_queues_added += counts(token.device_token.provider)
+            self._tell(statement, SubscriptionState.ACTIVE)
+        if result in (Associated.ADDED, Associated.KNOWN):
+            state.subscriber.associated(queue.router)
+        return _ANSWERS[result]
+
+    async def _dissociate(self, token: TokenRecord, statement: Statement) -> PacketFate:
+        if not await self._state.store.dissociate(token.token_id, statement.queue, self._keys.last_end):
+            return PacketFate.BAD_QUEUE
+        self._state.counters.direct_queues_ended += counts(token.device_token.provider)
+        self._tell(statement, None)
+        return PacketFate.ACCEPTED
+
+    def _tell(self, statement: Statement, status: SubscriptionState | None) -> None:
+        queue = statement.queue
+        self._state.events.subscriptions_changed(queue.router, [(queue.notifier_id, status)], "SFWD")

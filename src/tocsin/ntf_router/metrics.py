@@ -1,0 +1,136 @@
+"""The metrics of an NTF router: the reference's under its names (ntf.md 4.13), and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from tocsin.events.event_log import EventLog
+from tocsin.ntf_router.snapshots import NtfSnapshot, ServerCounts, SubscriptionCounts
+from tocsin.ntf_router.statistics.counters import NtfCounters
+from tocsin.ntf_router.statistics.latencies import BOUNDS_SECONDS
+from tocsin.ntf_router.store.interface import StoreCounts
+from tocsin.ntf_router.store.records import Accounting
+from tocsin.operate.prometheus import (
+    Metric,
+    MetricKind,
+    Sample,
+    by_label,
+    counter,
+    counters_of,
+    gauge,
+    histogram,
+)
+
+PREFIX: Final = "simplex_ntf"
+
+
+def info_metric(version: str, runtime_options: str) -> Metric:
+    labels = {"version": version, "rts_options": runtime_options}
+    return Metric(f"{PREFIX}_info", MetricKind.GAUGE, "Version of this router.", (Sample(1, labels),))
+
+
+def counter_metrics(counters: NtfCounters, now: datetime) -> Iterator[Metric]:
+    """What was counted since the statistics file began, and how long the stages took."""
+    yield from counters_of(counters, PREFIX, suffix="")
+    own = counters.own
+    for name, about, values in (
+        ("received_own", "NMSG stored for an active token, by own SMP router.", own.received),
+        ("received_auth_own", "NMSG without an active token, by own SMP router.", own.received_auth),
+        ("delivered_own", "Accepted pushes with notifications of an own SMP router.", own.delivered),
+        ("failed_own", "Failed pushes with notifications of an own SMP router.", own.failed),
+    ):
+        if values:
+            full_name = f"{PREFIX}_notifications_{name}"
+            yield by_label(MetricKind.COUNTER, full_name, about, "server", values)
+    today = now.astimezone(UTC).date()
+    for name, used in (("tokens", counters.active.tokens), ("subscriptions", counters.active.subscriptions)):
+        for period, count in zip(("daily", "weekly", "monthly"), used.of(today).counts, strict=True):
+            about = f"Different {name} with notifications in this {_PERIOD[period]}."
+            yield gauge(f"{PREFIX}_{name}_count_{period}", about, count)
+    for each in counters.latencies.all():
+        yield histogram(each.name, each.about, BOUNDS_SECONDS, each.counts, each.sum)
+
+
+_PERIOD: Final = {"daily": "day", "weekly": "week", "monthly": "month"}
+
+
+def store_metrics(counts: StoreCounts, accounting: Accounting) -> Iterator[Metric]:
+    yield gauge(f"{PREFIX}_tokens_total", "Device tokens in the store.", counts.tokens)
+    yield gauge(
+        f"{PREFIX}_subscriptions_approx_total", "Subscriptions in the store, nearly.", counts.subscriptions
+    )
+    yield gauge(f"{PREFIX}_notifications_total", "Last notifications in the store.", counts.notifications)
+    for name, about, value in (
+        ("received", "Notifications received in the life of the store.", accounting.received),
+        ("accepted", "Of these, accepted by the provider.", accounting.accepted),
+        ("superseded", "Of these, replaced by a newer one of their queue.", accounting.superseded),
+        ("pending", "Of these, without an outcome yet.", accounting.pending),
+        ("difference", "Of these, unaccounted for: not 0 is a bug or a loss.", accounting.difference),
+    ):
+        yield gauge(f"{PREFIX}_accounting_{name}", about, value)
+    yield by_label(
+        MetricKind.GAUGE,
+        f"{PREFIX}_accounting_failed",
+        "Of these, failed, by reason.",
+        "reason",
+        accounting.failed,
+    )
+
+
+def snapshot_metrics(snapshot: NtfSnapshot) -> Iterator[Metric]:
+    for name, about, subscriptions in (
+        ("smp_service_subscription_active", "subscribed to as a service", snapshot.active_services),
+        ("smp_subscription_active", "subscribed to one by one", snapshot.active_queues),
+        ("smp_service_subscription_pending", "to be subscribed to as a service", snapshot.pending_services),
+        ("smp_subscription_pending", "to be subscribed to one by one", snapshot.pending_queues),
+    ):
+        yield from _subscription_metrics(f"{PREFIX}_{name}", about, subscriptions)
+    for name, about, servers in (
+        ("smp_subscribers", "SMP routers that are known", snapshot.subscribers),
+        ("smp_agent_clients", "SMP routers that are connected", snapshot.clients),
+        ("smp_agent_sub_workers", "SMP routers to be connected or resubscribed", snapshot.reconnecting),
+    ):
+        yield from _server_metrics(f"{PREFIX}_{name}", about, servers)
+    yield gauge(f"{PREFIX}_threads_total", "Tasks of this process.", snapshot.tasks)
+    yield gauge(f"{PREFIX}_smp_sessions_count", "Connections to SMP routers.", snapshot.sessions)
+    yield gauge(f"{PREFIX}_apns_push_queue_length", "Tokens and pushes that wait.", snapshot.waiting_pushes)
+    yield by_label(
+        MetricKind.GAUGE,
+        f"{PREFIX}_pushes_under_way",
+        "Tokens whose message push is at the provider or being recorded.",
+        "provider",
+        snapshot.pushes_under_way,
+    )
+    if snapshot.handed_over is not None:
+        about = "Due pushes that the deliver job has not answered yet."
+        yield gauge(f"{PREFIX}_handed_over", about, snapshot.handed_over)
+        about = "How long the oldest of them has waited: growing, the deliver job is away."
+        yield gauge(f"{PREFIX}_handed_over_seconds", about, snapshot.handed_over_seconds)
+
+
+def event_log_metrics(log: EventLog) -> Iterator[Metric]:
+    yield counter(f"{PREFIX}_events_written", "Delivery events written since the start.", log.written)
+    yield counter(f"{PREFIX}_events_lost", "Delivery events that could not be written.", log.lost)
+    about = "Events about unknown queues that were not written because one SMP router caused too many."
+    yield counter(f"{PREFIX}_events_left_out", about, log.left_out)
+
+
+def _subscription_metrics(name: str, about: str, counts: SubscriptionCounts) -> Iterator[Metric]:
+    if counts.own:
+        servers = dict.fromkeys(counts.own, 1)
+        yield _by_server(f"{name}_server_count_own", f"Own SMP routers with queues {about}.", servers)
+        yield _by_server(f"{name}_sub_count_own", f"Queues {about}, by own SMP router.", counts.own)
+    yield gauge(f"{name}_server_count_other", f"Other SMP routers with queues {about}.", counts.other_servers)
+    yield gauge(f"{name}_sub_count_other", f"Queues {about}, of other SMP routers.", counts.other)
+
+
+def _server_metrics(name: str, about: str, counts: ServerCounts) -> Iterator[Metric]:
+    if counts.own:
+        yield _by_server(f"{name}_count_own", f"{about}, own ones.", dict.fromkeys(counts.own, 1))
+    yield gauge(f"{name}_count_other", f"{about}, others.", counts.other)
+
+
+def _by_server(name: str, about: str, values: dict[str, int]) -> Metric:
+    return by_label(MetricKind.GAUGE, name, about, "server", values)

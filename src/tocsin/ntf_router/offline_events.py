@@ -1,0 +1,42 @@
+"""Delivery events of commands that change a store beside its router, so that the accounting stays right."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+from tocsin.durable.log_files import FolderLock
+from tocsin.events.configured_log import opened_event_log
+from tocsin.events.event_log import PUBLISHED
+from tocsin.events.pseudonyms import keys_folder
+from tocsin.ntf_router.event_recorder import EventRecorder
+from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.ntf_router.statistics.latencies import NtfLatencies
+
+FOLDER: Final = ".offline"
+LOCK: Final = "lock"
+
+
+@asynccontextmanager
+async def offline_events(settings: NtfSettings, instance: str) -> AsyncIterator[EventRecorder]:
+    """Written beside the log of a router that may be running, and moved into it when all is done.
+
+    A router's open segment belongs to the router: a second writer in its folder would publish it.
+    """
+    if settings.event_log is None:
+        yield EventRecorder(None, None, instance, NtfLatencies())
+        return
+    folder = settings.event_log / FOLDER
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keys = keys_folder(settings.event_log, settings.event_log_keys)
+    lock = FolderLock(folder / LOCK)
+    try:
+        async with opened_event_log(replace(settings, event_log=folder, event_log_keys=keys)) as opened:
+            assert opened is not None
+            yield EventRecorder(opened.log, opened.keys, instance, NtfLatencies())
+    finally:
+        for segment in sorted(folder.glob(PUBLISHED)):
+            segment.rename(settings.event_log / segment.name)
+        lock.release()

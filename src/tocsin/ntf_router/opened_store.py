@@ -1,0 +1,115 @@
+"""The store of an NTF router's settings: memory with or without a log, an embedded PostgreSQL, or the operator's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from tocsin.durable.log_files import FolderLock
+from tocsin.durable.postgres.embedded_database import embedded_database
+from tocsin.errors import ConfigError, StoreError
+from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.logs.store_files import NtfFolderStore, NtfOpenOptions, open_ntf_store
+from tocsin.ntf_router.store.logs.store_folder import LOCK, STORE_LOG
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+
+EMBEDDED_FOLDER: Final = "postgres"
+
+logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def opened_store(settings: NtfSettings, *, skip_broken_lines: bool = False) -> AsyncIterator[NtfStore]:
+    """Its migrations are done when it is there; closed at the end. Raises StoreError."""
+    async with AsyncExitStack() as stack:
+        store: NtfStore
+        match settings.store_kind:
+            case StoreKind.MEMORY if settings.store is None or not settings.store_log:
+                store = NtfMemoryStore()
+            case StoreKind.MEMORY:
+                store = await asyncio.to_thread(_open_folder, data_folder(settings), skip_broken_lines)
+            case StoreKind.EMBEDDED:
+                stack.callback((await asyncio.to_thread(_lock, data_folder(settings))).release)
+                url = await stack.enter_async_context(
+                    embedded_database(data_folder(settings) / EMBEDDED_FOLDER)
+                )
+                store = await _opened_database(url, settings)
+            case StoreKind.URL:
+                assert settings.database_url is not None
+                store = await _opened_database(settings.database_url, settings)
+        stack.push_async_callback(store.close)
+        yield store
+
+
+def _lock(folder: Path) -> FolderLock:
+    """One router for each folder. Raises StoreError."""
+    _make(folder)
+    return FolderLock(folder / LOCK)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be made: {error.strerror}") from error
+
+
+def _open_folder(folder: Path, skip_broken_lines: bool) -> NtfFolderStore:
+    _make(folder)
+    store = open_ntf_store(folder, NtfOpenOptions(skip_broken_lines=skip_broken_lines))
+    found = store.report
+    logger.info(
+        "store opened: %d tokens, %d subscriptions, %d notifications, %d of them to be pushed",
+        found.tokens,
+        found.subscriptions,
+        found.notifications,
+        found.pending,
+    )
+    return store
+
+
+async def _opened_database(url: str, settings: NtfSettings) -> NtfStore:
+    try:
+        from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store  # needs asyncpg
+    except ImportError as error:
+        raise StoreError("PostgreSQL needs another package: pip install 'tocsin[postgres]'") from error
+    return await open_ntf_postgres_store(url, settings.database_schema, settings.database_pool)
+
+
+def store_lines(settings: NtfSettings) -> list[str]:
+    """For the operator: where everything is kept, without a password."""
+    lines = []
+    match settings.store_kind:
+        case StoreKind.URL:
+            lines.append(
+                f"PostgreSQL database: {_shown(settings.database_url)}, schema: {settings.database_schema}"
+            )
+        case StoreKind.EMBEDDED:
+            folder = data_folder(settings) / EMBEDDED_FOLDER
+            lines.append(f"PostgreSQL database: embedded in {folder}, schema: {settings.database_schema}")
+        case StoreKind.MEMORY:
+            pass
+    if settings.store_kind is StoreKind.MEMORY and settings.store_log and settings.store is not None:
+        lines.append(f"Store log: {settings.store / STORE_LOG}")
+    else:
+        lines.append("Store log disabled.")
+    return lines
+
+
+def data_folder(settings: NtfSettings) -> Path:
+    if settings.store is None:
+        raise ConfigError("[TOCSIN] store needs a folder, but there is no store_path")
+    return settings.store
+
+
+def _shown(url: str | None) -> str:
+    parts = urlsplit(url or "")
+    user = f"{parts.username}@" if parts.username else ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"

@@ -1,0 +1,140 @@
+"""What the operator of an NTF router gets to see: metrics, health, and the answers of the control port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from tocsin.errors import StoreError
+from tocsin.events.event_log import EventLog
+from tocsin.ntf_router.metrics import (
+    counter_metrics,
+    event_log_metrics,
+    info_metric,
+    snapshot_metrics,
+    store_metrics,
+)
+from tocsin.ntf_router.running import RunningNtfRouter
+from tocsin.ntf_router.snapshots import ServerCounts, SubscriptionCounts, snapshot_of
+from tocsin.ntf_router.statistics.statistics import COUNTERS, NtfStatistics
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.operate.process_figures import process_figures
+from tocsin.operate.prometheus import Metric, exposition
+
+STORE_SECONDS: Final = 5.0
+"""For the store to answer a question about its health."""
+_NOT_IN_STATS: Final = "ntfReceivedAuth"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The program, for its operator."""
+
+    version: str
+    runtime_options: str = ""
+
+
+class NtfOperator:
+    """Implements `control_port.NtfControl`."""
+
+    def __init__(
+        self,
+        running: RunningNtfRouter,
+        store: NtfStore,
+        statistics: NtfStatistics,
+        about: About,
+        event_log: EventLog | None = None,
+    ) -> None:
+        self._running = running
+        self._store = store
+        self._statistics = statistics
+        self._about = about
+        self._event_log = event_log
+
+    async def metrics(self) -> str:
+        """As they are now. While the store is away, without what it would tell."""
+        return exposition(await self._metrics(datetime.now(UTC)))
+
+    async def metrics_file(self) -> str:
+        """The same in the form of the reference's file: with times, and two lines of comment."""
+        now = datetime.now(UTC)
+        recorded = f"# Recorded at: {now.isoformat()}\n# Stats from: {self._statistics.since.isoformat()}\n"
+        return recorded + exposition(await self._metrics(now), now.timestamp())
+
+    async def _metrics(self, now: datetime) -> list[Metric]:
+        metrics = [info_metric(self._about.version, self._about.runtime_options)]
+        metrics += counter_metrics(self._running.state.counters, now)
+        metrics += snapshot_metrics(snapshot_of(self._running))
+        if self._event_log is not None:
+            metrics += event_log_metrics(self._event_log)
+        try:
+            async with asyncio.timeout(STORE_SECONDS):
+                metrics += store_metrics(await self._store.counts(), await self._store.accounting())
+        except (StoreError, TimeoutError):
+            self._running.state.counters.store_errors += 1
+        return metrics
+
+    async def why_not_ready(self) -> str | None:
+        """None if devices can be served: it listens, the store answers, its SMP routers are known."""
+        if not self._running.listeners:
+            return "not listening"
+        if not self._running.subscribers.started.is_set():
+            return "the SMP routers of the store are not known yet"
+        try:
+            async with asyncio.timeout(STORE_SECONDS):
+                await self._store.check()
+        except StoreError as error:
+            return f"the store fails: {error}"
+        except TimeoutError:
+            return f"the store has not answered for {STORE_SECONDS:.0f} seconds"
+        return None
+
+    async def resubscribe(self) -> int:
+        return await self._running.subscribers.subscribe_again()
+
+    async def deliver_pending(self) -> int:
+        return await self._running.delivery.recover()
+
+    def stats(self) -> Iterator[str]:
+        values = self._statistics.values()
+        yield f"fromTime: {self._statistics.since.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC"
+        yield from (f"{name}: {values[name]}" for name in COUNTERS if name != _NOT_IN_STATS)
+        active, today = self._running.state.counters.active, datetime.now(UTC).date()
+        yield f"daily active tokens: {len(active.tokens.of(today).day)}"
+        yield f"daily active subscriptions: {len(active.subscriptions.of(today).day)}"
+
+    def process(self) -> Iterator[str]:
+        for name, value in process_figures().items():
+            yield f"{name}: {value}"
+
+    def server_info(self, *, with_names: bool) -> Iterator[str]:
+        now = snapshot_of(self._running)
+        yield f"Threads: {now.tasks}"
+        yield from _servers("SMP subcscribers", now.subscribers, with_names)  # the reference's spelling
+        yield from _servers("SMP clients", now.clients, with_names)
+        yield from _servers("SMP subscription workers", now.reconnecting, with_names)
+        yield f"SMP sessions count: {now.sessions}"
+        yield from _subscriptions("SMP service subscriptions", now.active_services, with_names)
+        yield from _subscriptions("SMP queue subscriptions", now.active_queues, with_names)
+        yield from _subscriptions("Pending SMP service subscriptions", now.pending_services, with_names)
+        yield from _subscriptions("Pending SMP queue subscriptions", now.pending_queues, with_names)
+        yield f"Push notifications queue length: {now.waiting_pushes}"
+
+
+def _servers(name: str, counts: ServerCounts, with_names: bool) -> Iterator[str]:
+    yield f"{name} own servers count: {len(counts.own)}"
+    if with_names:
+        yield f"{name} own servers: {','.join(counts.own)}"
+    yield f"{name} other servers count: {counts.other}"
+
+
+def _subscriptions(name: str, counts: SubscriptionCounts, with_names: bool) -> Iterator[str]:
+    yield from _servers(name, ServerCounts(tuple(counts.own), counts.other_servers), with_names)
+    yield f"{name} total: {counts.total}"
+    yield f"{name} on own servers: {counts.own_total}"
+    if with_names:
+        yield from (f"{name} on {host}: {count}" for host, count in counts.own.items())
+    yield f"{name} on other servers: {counts.other}"

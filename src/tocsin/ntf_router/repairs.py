@@ -1,0 +1,155 @@
+"""Applying a plan of `tocsin pipeline reconcile` to a store.
+
+The plan is as old as the exports it was made of. So every entry is first compared with the subscription as it is now:
+one that is as the plan wants it already is left, and one that is neither so nor as it was exported is skipped. A plan
+can therefore be applied twice, and while a router uses the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Final
+
+from tocsin.errors import ConfigError, DecodeError
+from tocsin.events.queue_exports import WANTED, id_of_text
+from tocsin.events.repair_plans import RepairAction, RepairEntry
+from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.records import SubscriptionRecord
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus, subscription_status_text
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+
+BATCH: Final = 256
+CAUSE: Final = "repair"
+
+TARGETS: Final[dict[RepairAction, SubscriptionStatus]] = {
+    RepairAction.RESUBSCRIBE: SubscriptionState.INACTIVE,
+    # What the SMP router would answer to NSUB. A device that finds it at its check begins anew (ntf.md 6.6).
+    RepairAction.RECREATE: SubscriptionState.AUTH,
+}
+_TO_BE_SUBSCRIBED: Final = (SubscriptionState.NEW, SubscriptionState.PENDING, SubscriptionState.INACTIVE)
+
+
+class Verdict(StrEnum):
+    """What becomes of an entry."""
+
+    APPLY = "applied"
+    ALREADY = "already"
+    """As the plan wants it."""
+    CHANGED = "changed_since"
+    """Neither as exported nor as wanted: skipped."""
+    GONE = "gone"
+    """There is no such subscription any more: skipped."""
+    REPORTED = "reported"
+    """Nothing that an NTF router could do."""
+
+
+def verdict(entry: RepairEntry, now: SubscriptionRecord | None) -> Verdict:
+    if entry.action is RepairAction.REPORT:
+        return Verdict.REPORTED
+    if now is None:
+        return Verdict.ALREADY if entry.action is RepairAction.REMOVE else Verdict.GONE
+    if entry.action is RepairAction.RESUBSCRIBE and not now.notifier_key:
+        return Verdict.REPORTED  # nobody can subscribe to a queue of direct notifications
+    if _is_done(entry.action, now):
+        return Verdict.ALREADY
+    return Verdict.APPLY if _is_as_exported(entry, now) else Verdict.CHANGED
+
+
+def _is_done(action: RepairAction, now: SubscriptionRecord) -> bool:
+    match action:
+        case RepairAction.RESUBSCRIBE:
+            return now.status in _TO_BE_SUBSCRIBED and not now.service_associated
+        case RepairAction.RECREATE:
+            return not _wanted(subscription_status_text(now.status))
+        case _:
+            return False
+
+
+def _is_as_exported(entry: RepairEntry, now: SubscriptionRecord) -> bool:
+    """Statuses that come and go with a connection are the same."""
+    text = subscription_status_text(now.status)
+    same = text == entry.status or (_wanted(text) and _wanted(entry.status))
+    return same and now.service_associated == entry.associated
+
+
+def _wanted(status: str) -> bool:
+    return status.partition(" ")[0] in WANTED
+
+
+async def apply_plan(
+    store: NtfStore,
+    entries: Sequence[RepairEntry],
+    events: NtfEvents,
+    *,
+    now: int,
+    dry_run: bool,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Counter[tuple[RepairAction, Verdict]]:
+    """How many entries came to what. Raises ConfigError, before anything is changed, for an entry that cannot be."""
+    counted: Counter[tuple[RepairAction, Verdict]] = Counter()
+    for router, of_router in _by_router(entries).items():
+        for start in range(0, len(of_router), BATCH):
+            batch = of_router[start : start + BATCH]
+            found = await asyncio.gather(
+                *(store.subscription_of(NotifierQueue(router, queue)) for queue, _ in batch)
+            )
+            verdicts = [verdict(entry, each) for (_, entry), each in zip(batch, found, strict=True)]
+            counted.update((entry.action, each) for (_, entry), each in zip(batch, verdicts, strict=True))
+            if not dry_run:
+                wanted = [
+                    (entry.action, subscription)
+                    for (_, entry), subscription, each in zip(batch, found, verdicts, strict=True)
+                    if each is Verdict.APPLY and subscription is not None
+                ]
+                await _apply(store, router, wanted, events, now)
+            progress(len(batch))
+    return counted
+
+
+async def _apply(
+    store: NtfStore,
+    router: RouterLocation,
+    wanted: Sequence[tuple[RepairAction, SubscriptionRecord]],
+    events: NtfEvents,
+    now: int,
+) -> None:
+    statuses = [
+        (subscription.queue.notifier_id, TARGETS[action])
+        for action, subscription in wanted
+        if action in TARGETS and subscription.notifier_key
+    ]
+    # As if the SMP router had said so: they go after a while, unless it notifies of them.
+    deleted = [
+        subscription.queue.notifier_id
+        for action, subscription in wanted
+        if action is RepairAction.RECREATE and not subscription.notifier_key
+    ]
+    if deleted:
+        await store.note_deleted(router, deleted, now)
+        events.subscriptions_changed(router, [(each, SubscriptionState.DELETED) for each in deleted], CAUSE)
+    if statuses:
+        await store.set_statuses(router, statuses)
+        events.subscriptions_changed(router, statuses, CAUSE)
+    removed = [subscription for action, subscription in wanted if action is RepairAction.REMOVE]
+    for subscription in removed:
+        await store.delete_subscription(subscription.subscription_id)
+    events.subscriptions_changed(router, [(each.queue.notifier_id, None) for each in removed], CAUSE)
+
+
+def _by_router(entries: Sequence[RepairEntry]) -> dict[RouterLocation, list[tuple[bytes, RepairEntry]]]:
+    """With their notifier ids; each queue once."""
+    known: dict[str, RouterLocation] = {}
+    found: dict[RouterLocation, dict[bytes, RepairEntry]] = defaultdict(dict)
+    for entry in entries:
+        try:
+            if entry.router not in known:
+                known[entry.router] = RouterAddress.of(entry.router, Scheme.SMP).location
+            found[known[entry.router]][id_of_text(entry.notifier_id)] = entry
+        except (DecodeError, ValueError) as error:
+            raise ConfigError(f"an entry of the plan names no queue: {error}. Nothing was changed") from None
+    return {router: list(queues.items()) for router, queues in found.items()}

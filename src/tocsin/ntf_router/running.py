@@ -1,0 +1,253 @@
+"""An NTF router as a process: listeners, connections to SMP routers, delivery, timers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from tocsin.clients.client_metrics import ClientMetrics, NoMetrics
+from tocsin.clients.settings import ClientSettings
+from tocsin.crypto.credentials import Credentials
+from tocsin.ntf_router.delivery.delivery import PushDelivery
+from tocsin.ntf_router.delivery.handover import HandOver
+from tocsin.ntf_router.direct.commands import DirectCommands
+from tocsin.ntf_router.direct.keys import DirectKeys
+from tocsin.ntf_router.direct.packets import DirectPackets
+from tocsin.ntf_router.router import NtfRouter
+from tocsin.ntf_router.session.events import NoEvents, NtfEvents
+from tocsin.ntf_router.session.work import RouterState
+from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.ntf_router.statistics.counters import NtfCounters
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.subscriber.notifications import Notifications
+from tocsin.ntf_router.subscriber.own_services import DirectRegistration
+from tocsin.ntf_router.subscriber.smp_subscribers import SmpSubscribers
+from tocsin.ntf_router.subscriber.subscriber_parts import SubscriberParts
+from tocsin.operate.surroundings import FineClock, SystemClock, SystemRandomness, TokenRandomness
+from tocsin.protocol.addresses import DEFAULT_PORTS, RouterLocation, Scheme
+from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.ntf.dialect import NTF
+from tocsin.protocol.sessions import ServiceRole
+from tocsin.push.provider import Provider
+from tocsin.transport.client_sessions import DialSettings, ServiceIdentity
+from tocsin.transport.listener import Listener, ListenerLimits
+from tocsin.transport.router_sessions import RouterIdentity
+from tocsin.transport.socks5 import SocksProxy
+from tocsin.transport.tls_contexts import server_context
+from tocsin.wire.versions import VersionRange
+
+EXPIRY_INTERVAL: Final = 600.0
+PERIODIC_AT_ONCE: Final = 1000
+"""Periodic pushes are added in such portions, when the ones before have gone."""
+
+logger = logging.getLogger(__name__)
+
+
+class RunningNtfRouter:
+    """A router that listens; made by `running_ntf_router`."""
+
+    def __init__(
+        self,
+        state: RouterState,
+        router: NtfRouter,
+        delivery: PushDelivery,
+        subscribers: SmpSubscribers,
+        listeners: list[Listener],
+        keys: DirectKeys | None,
+    ) -> None:
+        self.keys = keys
+        """For direct notifications, if they are on."""
+        self.state = state
+        self.router = router
+        self.delivery = delivery
+        self.subscribers = subscribers
+        self.listeners = listeners
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return tuple(listener.port for listener in self.listeners)
+
+
+@asynccontextmanager
+async def running_ntf_router(
+    settings: NtfSettings,
+    credentials: Credentials,
+    store: NtfStore,
+    providers: Mapping[PushProvider, Provider],
+    *,
+    clock: FineClock | None = None,
+    randomness: TokenRandomness | None = None,
+    events: NtfEvents | None = None,
+    counters: NtfCounters | None = None,
+    client_metrics: ClientMetrics | None = None,
+    job: HandOver | None = None,
+) -> AsyncIterator[RunningNtfRouter]:
+    """Serves until the block is left. Store and providers stay the caller's; a `job` pushes messages in our place."""
+    clock, randomness = clock or SystemClock(), randomness or SystemRandomness()
+    counters, events = counters or NtfCounters(), events or NoEvents()
+    counters.own.domains = settings.subscriber.own_server_domains
+    store.tell_ended(events.ended)
+    delivery = PushDelivery(store, providers, settings.delivery, counters, clock, randomness, events, job)
+    notifications = Notifications(store, counters, clock, events, delivery.notify, delivery.recover)
+    certified = ServiceIdentity(credentials, ServiceRole.NOTIFIER)
+    versions = VersionRange(settings.lowest_version, settings.highest_version)
+    identity = RouterIdentity.create(NTF, credentials, versions, direct=settings.direct.enabled)
+    keys = DirectKeys(store, settings.direct, clock, randomness) if settings.direct.enabled else None
+    registration = None if keys is None else DirectRegistration(keys, identity)
+    subscribers = SmpSubscribers(
+        SubscriberParts(
+            store,
+            notifications,
+            events,
+            settings.subscriber,
+            client_settings(settings),
+            counters,
+            client_metrics or NoMetrics(),
+            certified if settings.subscriber.use_service_credentials else None,
+            asyncio.Semaphore(settings.subscriber.concurrent_resubscriptions),
+            clock,
+            registration,
+            certified if settings.direct.enabled else None,
+        )
+    )
+    state = RouterState(settings, store, clock, randomness, counters, delivery, subscribers, events)
+    direct = None
+    if keys is not None:
+        await keys.turn()
+        direct = DirectCommands(keys, DirectPackets(state, keys, credentials.fingerprint))
+    router = NtfRouter(state, identity, direct)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(delivery)
+        await stack.enter_async_context(subscribers)
+        listeners = [
+            await stack.enter_async_context(listener)
+            for listener in _listeners(settings, credentials, identity, router)
+        ]
+        if keys is not None and registration is not None:
+            location = _location(settings, credentials, listeners[0].port)
+            await keys.listening_at(location)
+            registration.listening_at(location)
+        await stack.enter_async_context(_Timers(state, router, delivery, keys))
+        yield RunningNtfRouter(state, router, delivery, subscribers, listeners, keys)
+
+
+def _location(settings: NtfSettings, credentials: Credentials, port: int) -> RouterLocation:
+    """Our address, as SMP routers are told it."""
+    port_text = "" if port == DEFAULT_PORTS[Scheme.NTF] else str(port)
+    return RouterLocation(settings.public_hosts, port_text, credentials.fingerprint)
+
+
+def client_settings(settings: NtfSettings) -> ClientSettings:
+    """How SMP routers are reached."""
+    subscriber = settings.subscriber
+    socks = None
+    if subscriber.socks_proxy is not None:
+        host, _, port = subscriber.socks_proxy.rpartition(":")
+        socks = SocksProxy(host, int(port), onion_only=subscriber.socks_onion_only)
+    dial = DialSettings(
+        connect_timeout=subscriber.connect_timeout,
+        socks=socks,
+        onion_first=subscriber.prefer_onion,
+        public_only=not subscriber.allow_private_hosts,
+        direct=settings.direct.enabled,
+    )
+    return ClientSettings(
+        dial=dial, response_timeout=subscriber.response_timeout, ping_after=subscriber.ping_after
+    )
+
+
+def _listeners(
+    settings: NtfSettings, credentials: Credentials, identity: RouterIdentity, router: NtfRouter
+) -> list[Listener]:
+    context = server_context(credentials, alpn=identity.alpn, request_client_certificates=False)
+    limits = ListenerLimits(
+        handshake_seconds=settings.tls_handshake_seconds,
+        max_connections=settings.max_connections,
+        write_limit=settings.write_queue_blocks,
+        drain_seconds=settings.drain_seconds,
+    )
+    return [
+        Listener(
+            router.handle,
+            context=context,
+            block_size=NTF.block_size,
+            hosts=settings.hosts,
+            port=port,
+            limits=limits,
+        )
+        for port in settings.ports
+    ]
+
+
+class _Timers:
+    """What a router does by the clock. A failure is logged and the next turn comes all the same."""
+
+    def __init__(
+        self, state: RouterState, router: NtfRouter, delivery: PushDelivery, keys: DirectKeys | None
+    ) -> None:
+        self._state = state
+        self._keys = keys
+        self._router = router
+        self._delivery = delivery
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> _Timers:
+        settings = self._state.settings
+        turns: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (settings.periodic_interval, self._push_periodically),
+            (EXPIRY_INTERVAL, self._expire),
+            (EXPIRY_INTERVAL, self._remove_deleted),
+        ]
+        if self._keys is not None:
+            turns.append((EXPIRY_INTERVAL, self._keys.turn))
+        if settings.inactive_ttl is not None:
+            turns.append((settings.inactive_check_interval, self._disconnect_inactive))
+        self._tasks = [asyncio.create_task(self._repeat(interval, turn)) for interval, turn in turns]
+        self._tasks.append(asyncio.create_task(self._recover()))
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _repeat(self, interval: float, turn: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                await turn()
+            except Exception:
+                logger.exception("a timed task of the NTF router failed; it is tried again in %s s", interval)
+
+    async def _recover(self) -> None:
+        """What was pending when the router stopped."""
+        if found := await self._delivery.recover():
+            logger.info("%d tokens have notifications from before the start", found)
+
+    async def _remove_deleted(self) -> None:
+        """Queues of direct notifications whose SMP routers have called them deleted for long enough."""
+        before = self._state.clock.now() - int(self._state.settings.direct.deleted_grace)
+        removed = await self._state.store.remove_deleted(before)
+        self._state.counters.direct_queues_gone += len(removed)
+        for queue in removed:
+            self._state.events.subscriptions_changed(
+                queue.router, [(queue.notifier_id, None)], "the SMP router"
+            )
+
+    async def _push_periodically(self) -> None:
+        async for tokens in self._state.store.cron_due(self._state.clock.now(), PERIODIC_AT_ONCE):
+            for token in tokens:
+                self._delivery.check_messages(token)
+            while self._delivery.waiting > PERIODIC_AT_ONCE:  # noqa: ASYNC110 - seldom, and nobody waits for it
+                await asyncio.sleep(0.1)
+
+    async def _expire(self) -> None:
+        ttl = self._state.settings.delivery.notification_ttl
+        expired = await self._state.store.expire_pending(self._state.clock.now() - ttl)
+        self._state.counters.notifications_expired += expired
+
+    async def _disconnect_inactive(self) -> None:
+        self._router.disconnect_inactive()

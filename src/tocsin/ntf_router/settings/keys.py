@@ -1,0 +1,469 @@
+"""Every key of `ntf-server.ini`: its section, its values, the setting it decides (ntf.md 4.15).
+
+Sections and keys outside `[TOCSIN]` are the reference's (`ntfServerCLI` in Notifications/Server/Main.hs).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from tocsin.ntf_router.settings.settings import HIGHEST_VERSION, LOWEST_VERSION, DeliveryEngine, StoreKind
+from tocsin.operate.settings.event_log_keys import event_log_keys
+from tocsin.operate.settings.setting_keys import SettingKey
+from tocsin.operate.settings.setting_values import (
+    DOMAINS,
+    HOST,
+    HOSTS,
+    HOSTS_OR_NONE,
+    NAME,
+    ON_OFF,
+    PASSWORD,
+    PATH,
+    PORT,
+    PORTS,
+    SCHEMA,
+    SOCKS_PROXY,
+    TEXT,
+    ValueKind,
+    choice,
+    duration,
+    or_off,
+    unavailable,
+    whole_number,
+)
+
+
+class NtfKey(SettingKey):
+    """A field of NtfSettings is its setting, with dots for fields of its parts."""
+
+    __slots__ = ()
+    environment_prefix = "TOCSIN_NTF_"
+
+
+_STORE_LOG: Final = (
+    NtfKey(
+        "STORE_LOG",
+        "enable",
+        ON_OFF,
+        "Keep tokens, subscriptions and notifications in a log that survives restarts.",
+        "store_log",
+    ),
+    NtfKey(
+        "STORE_LOG",
+        "db_connection",
+        TEXT,
+        "Keep them in PostgreSQL instead: postgresql://user@host/database",
+        "database_url",
+        secret=True,
+    ),
+    NtfKey("STORE_LOG", "db_schema", SCHEMA, "Schema of our tables.", "database_schema"),
+    NtfKey(
+        "STORE_LOG",
+        "db_pool_size",
+        whole_number(1, 1000),
+        "Connections of each of two pools: for devices, and for the background.",
+        "database_pool",
+    ),
+    NtfKey("STORE_LOG", "db_deleted_ttl", TEXT),  # the reference does not use it either
+    NtfKey(
+        "STORE_LOG",
+        "log_stats",
+        ON_OFF,
+        "Write a line of statistics each day. See also statistics_file.",
+        "log_stats",
+    ),
+    NtfKey(
+        "STORE_LOG",
+        "prometheus_interval",
+        or_off(duration()),
+        "Write a file with Prometheus metrics every so many seconds; 60 is usual. See also prometheus_port.",
+        "prometheus_interval",
+    ),
+)
+
+_AUTH: Final = (
+    NtfKey(
+        "AUTH",
+        "control_port_admin_password",
+        PASSWORD,
+        "For all commands of the control port.",
+        "control_port_admin_password",
+        secret=True,
+    ),
+    NtfKey(
+        "AUTH",
+        "control_port_user_password",
+        PASSWORD,
+        "For the same without the names of your SMP routers.",
+        "control_port_user_password",
+        secret=True,
+    ),
+)
+
+_TRANSPORT: Final = (
+    NtfKey(
+        "TRANSPORT",
+        "host",
+        HOSTS_OR_NONE,
+        "Names of this router in its address.",
+        "public_hosts",
+    ),
+    NtfKey("TRANSPORT", "port", PORTS, "Ports to listen on.", "ports"),
+    NtfKey(
+        "TRANSPORT", "log_tls_errors", ON_OFF, "Log connections whose TLS handshake failed.", "log_tls_errors"
+    ),
+    NtfKey(
+        "TRANSPORT",
+        "websockets",
+        unavailable("off", because="Tocsin has no WebSockets"),
+        "Not available: off.",
+        shown="off",
+    ),
+    NtfKey(
+        "TRANSPORT",
+        "control_port",
+        or_off(PORT),
+        "Port for the operator on 127.0.0.1; 5227 is usual.",
+        "control_port",
+    ),
+)
+
+_SUBSCRIBER: Final = (
+    NtfKey(
+        "SUBSCRIBER",
+        "host_mode",
+        choice(public=False, onion=True),
+        "Which hosts of an SMP router with several are tried first, public or onion ones.",
+        "subscriber.prefer_onion",
+    ),
+    NtfKey(
+        "SUBSCRIBER",
+        "required_host_mode",
+        ON_OFF,
+        "Do not try hosts of the other kind.",
+        "subscriber.required_host_mode",
+    ),
+    NtfKey(
+        "SUBSCRIBER",
+        "socks_proxy",
+        or_off(SOCKS_PROXY),
+        "The SOCKS proxy through which SMP routers are reached, host:port.",
+        "subscriber.socks_proxy",
+    ),
+    NtfKey(
+        "SUBSCRIBER",
+        "socks_mode",
+        choice(onion=True, always=False),
+        "Use the SOCKS proxy for .onion hosts only (onion) or for all (always).",
+        "subscriber.socks_onion_only",
+    ),
+    NtfKey(
+        "SUBSCRIBER",
+        "own_server_domains",
+        DOMAINS,
+        "Domains of your own SMP routers; the metrics count each of them.",
+        "subscriber.own_server_domains",
+    ),
+    NtfKey(
+        "SUBSCRIBER",
+        "use_service_credentials",
+        ON_OFF,
+        "Subscribe to all queues of an SMP router with one command after the first time.",
+        "subscriber.use_service_credentials",
+    ),
+)
+
+_INACTIVE_CLIENTS: Final = (
+    NtfKey(
+        "INACTIVE_CLIENTS",
+        "disconnect",
+        ON_OFF,
+        "Disconnect clients that are silent. It needs both of the following.",
+        "disconnect_inactive",
+    ),
+    NtfKey(
+        "INACTIVE_CLIENTS",
+        "ttl",
+        duration(),
+        "... for so many seconds,",
+        "inactive_ttl",
+        shown="43200",
+    ),
+    NtfKey(
+        "INACTIVE_CLIENTS",
+        "check_interval",
+        duration(),
+        "... looking for them every so many seconds.",
+        "inactive_check_interval",
+    ),
+)
+
+
+def _own(
+    name: str,
+    kind: ValueKind,
+    about: str,
+    setting: str | None = None,
+    *,
+    shown: str | None = None,
+    also: str = "",
+) -> NtfKey:
+    return NtfKey("TOCSIN", name, kind, about, setting or name, shown=shown, also=also)
+
+
+_VERSION: Final = whole_number(LOWEST_VERSION, HIGHEST_VERSION)
+_COUNT: Final = whole_number(1, 1_000_000)
+_RELATIVE: Final = "a relative path counts from this file's folder"
+_CONTACT_FORM: Final = re.compile(r"mailto:[!-~]+@[!-~]+|https://[!-~]+")
+MAX_CONTACT_CHARACTERS: Final = 200
+
+_PLACES: Final = (
+    _own("listen", HOSTS, "Addresses to listen on.", "hosts"),
+    _own("credentials", PATH, f"Folder of the certificates; {_RELATIVE}.", shown="."),
+    _own(
+        "certificate_file",
+        or_off(PATH),
+        "Certificate for TLS, if it is not server.crt in that folder. A whole chain needs no authority_file.",
+    ),
+    _own("private_key_file", or_off(PATH), "Its key, if it is not server.key."),
+    _own("authority_file", or_off(PATH), "Identity certificate, if it is not ca.crt."),
+    _own(
+        "store_path",
+        PATH,
+        f"Folder of logs, statistics and the embedded database; {_RELATIVE}.",
+        "store",
+        also="NTF_SERVER_LOG_PATH",
+    ),
+    _own(
+        "store",
+        choice(memory=StoreKind.MEMORY, embedded=StoreKind.EMBEDDED, url=StoreKind.URL),
+        "memory (with a log), embedded (a PostgreSQL of our own in store_path), or url (the one of db_connection, "
+        "and the default if that is set).",
+        "store_kind",
+    ),
+    _own("lowest_version", _VERSION, "Oldest NTF version offered."),
+    _own("highest_version", _VERSION, "Newest NTF version offered."),
+    _own("accept_without_alpn", ON_OFF, "Serve clients that offer no ALPN, with version 1."),
+    _own("tls_handshake_seconds", duration(), "How long a TLS handshake may take."),
+    _own("hello_seconds", duration(), "How long the NTF handshake may take."),
+    _own("write_queue_blocks", whole_number(1, 100_000), "Blocks that may wait for a slow client."),
+    _own("max_connections", _COUNT, "Connections at a time; others are closed at once."),
+    _own("drain_seconds", duration(zero=True), "How long clients may take to read the rest at a stop."),
+)
+
+NO_HOST: Final = ""
+"""What `off` is for an environment of Apple's service."""
+_HOST_OR_OFF: Final = replace(
+    or_off(HOST), read=lambda text: NO_HOST if text == "off" else HOST.read(text), write=str
+)
+
+
+def _read_contact(text: str) -> str:
+    if len(text) > MAX_CONTACT_CHARACTERS or not _CONTACT_FORM.fullmatch(text):
+        raise ValueError
+    return text
+
+
+_CONTACT: Final = ValueKind("an address like mailto:you@example.com or https://example.com", _read_contact)
+
+_PUSHES: Final = (
+    _own("periodic_interval", duration(), "Seconds between looks for tokens whose periodic push is due."),
+    _own(
+        "notification_ttl",
+        duration(),
+        "Seconds after which a notification that could not be pushed is given up.",
+        "delivery.notification_ttl",
+    ),
+    _own(
+        "retry_initial",
+        duration(),
+        "Seconds before the second repetition of a push.",
+        "delivery.retry_initial",
+    ),
+    _own("retry_maximum", duration(), "Most seconds between repetitions.", "delivery.retry_maximum"),
+    _own(
+        "other_pushes",
+        _COUNT,
+        "Verification and periodic pushes that wait for each provider; beyond it the oldest is dropped.",
+        "delivery.other_pushes",
+    ),
+    _own("other_push_ttl", duration(), "Seconds for which those are tried.", "delivery.other_push_ttl"),
+    _own("delivery_batch", _COUNT, "Tokens read from the store at a time.", "delivery.batch"),
+    _own(
+        "delivery_engine",
+        choice(inline=DeliveryEngine.INLINE, spark=DeliveryEngine.SPARK),
+        "Who pushes notifications of messages: the router (inline), or `tocsin pipeline deliver` (spark).",
+        "delivery.engine",
+    ),
+    _own(
+        "delivery_handover",
+        or_off(PATH),
+        f"Folder in which the router hands them over to that job; {_RELATIVE}.",
+        "delivery.handover",
+    ),
+    _own(
+        "delivery_handover_keys",
+        or_off(PATH),
+        "Folder of the key that seals them; off: beside that folder, with -keys after its name.",
+        "delivery.handover_keys",
+    ),
+    _own(
+        "apns_key_file",
+        or_off(PATH),
+        f"Key from Apple (.p8); {_RELATIVE}. APNS_KEY_FILE is read too.",
+        "apns.key_file",
+        also="APNS_KEY_FILE",
+    ),
+    _own("apns_key_id", or_off(NAME), "Its id. APNS_KEY_ID is read too.", "apns.key_id", also="APNS_KEY_ID"),
+    _own("apns_team_id", NAME, "Team at Apple that the key belongs to.", "apns.team_id"),
+    _own("apns_topic", NAME, "Bundle id of the app.", "apns.topic"),
+    _own(
+        "apns_connections", whole_number(1, 1000), "Connections to each of the following.", "apns.connections"
+    ),
+    _own("apns_connect_timeout", duration(), "Seconds to connect.", "apns.connect_timeout"),
+    _own("apns_request_timeout", duration(), "Seconds for an answer.", "apns.request_timeout"),
+    *(
+        key
+        for name, about in (
+            ("prod", "Apple's service for apps from the store"),
+            ("dev", "Apple's service for apps under development"),
+            ("test", "A service for tests"),
+        )
+        for key in (
+            _own(
+                f"apns_{name}_host",
+                _HOST_OR_OFF,
+                f"{about}; off: its device tokens are refused.",
+                f"apns.endpoints.apns_{name}.host",
+            ),
+            _own(f"apns_{name}_port", PORT, "Its port.", f"apns.endpoints.apns_{name}.port", shown="443"),
+            _own(
+                f"apns_{name}_ca_file",
+                or_off(PATH),
+                "Certificates that vouch for it (PEM); off: the system's.",
+                f"apns.endpoints.apns_{name}.ca_file",
+            ),
+        )
+    ),
+)
+
+_WEB_PUSH: Final = (
+    _own(
+        "webpush",
+        ON_OFF,
+        "Push through Web Push services, which UnifiedPush uses; off: device tokens of webpush are refused.",
+        "webpush.enabled",
+    ),
+    _own(
+        "webpush_key_file",
+        PATH,
+        f"Key by which they know this router, made at the first start; {_RELATIVE}.",
+        "webpush.key_file",
+    ),
+    _own(
+        "webpush_subject",
+        or_off(_CONTACT),
+        "Where they find you: mailto:you@example.com or an https address.",
+        "webpush.subject",
+    ),
+    _own(
+        "webpush_ca_file",
+        or_off(PATH),
+        "Certificates that vouch for them (PEM), besides the system's.",
+        "webpush.ca_file",
+    ),
+    _own("webpush_connections", whole_number(1, 100), "Connections to each host.", "webpush.connections"),
+    _own("webpush_hosts", whole_number(1, 10_000), "Hosts that are connected at a time.", "webpush.hosts"),
+    _own("webpush_timeout", duration(), "Seconds for an answer.", "webpush.timeout"),
+    _own("webpush_rate", whole_number(1, 100_000), "Most pushes a second to one host.", "webpush.rate"),
+)
+
+_SMP_ROUTERS: Final = (
+    _own("smp_connect_timeout", duration(), "Seconds to reach an SMP router.", "subscriber.connect_timeout"),
+    _own("smp_response_timeout", duration(), "Seconds for its answers.", "subscriber.response_timeout"),
+    _own(
+        "smp_reconnect_initial",
+        duration(),
+        "Seconds before connecting again, growing to …",
+        "subscriber.reconnect_initial",
+    ),
+    _own("smp_reconnect_maximum", duration(), "… so many.", "subscriber.reconnect_maximum"),
+    _own("smp_ping_after", duration(), "Seconds of silence before a PING.", "subscriber.ping_after"),
+    _own("smp_batch", _COUNT, "NSUB commands whose answers are awaited together.", "subscriber.batch"),
+    _own("smp_page", _COUNT, "Subscriptions read from the store at a time.", "subscriber.page"),
+    _own(
+        "smp_concurrent_resubscriptions",
+        _COUNT,
+        "SMP routers that are resubscribed at a time.",
+        "subscriber.concurrent_resubscriptions",
+    ),
+    _own(
+        "allow_private_hosts",
+        ON_OFF,
+        "Also connect to SMP routers and Web Push services at loopback and private addresses: devices could probe "
+        "your network.",
+        "subscriber.allow_private_hosts",
+    ),
+    _own(
+        "routers_per_token",
+        _COUNT,
+        "Different SMP routers that one device token may name.",
+        "subscriber.routers_per_token",
+    ),
+)
+
+_OPERATION: Final = (
+    _own(
+        "statistics_file",
+        or_off(PATH),
+        "Statistics survive restarts in this file; a relative path counts from store_path.",
+    ),
+    _own(
+        "statistics_start",
+        duration(zero=True),
+        "When the lines of log_stats are written: so many seconds after 00:00 UTC, …",
+    ),
+    _own("statistics_interval", duration(), "… and then every so many seconds."),
+    _own("prometheus_port", or_off(PORT), "Serve Prometheus metrics and health on this port."),
+    _own("prometheus_host", HOST, "Address for prometheus_port. It has no password: keep it private."),
+    *event_log_keys(_own),
+)
+
+_DIRECT: Final = (
+    _own(
+        "direct_notifications",
+        ON_OFF,
+        "Offer direct notifications, which need no subscription for each queue. Needs a host in [TRANSPORT].",
+        "direct.enabled",
+    ),
+    _own("direct_key_lifetime", duration(), "Seconds for which such a key is kept.", "direct.key_lifetime"),
+    _own("direct_key_rotation", duration(), "… after which the next is made.", "direct.key_rotation"),
+    _own(
+        "direct_auth_key_rotation",
+        duration(),
+        "Seconds after which the key for SMP routers is replaced.",
+        "direct.auth_key_rotation",
+    ),
+    _own(
+        "direct_deleted_grace",
+        duration(zero=True),
+        "Seconds for which a queue is kept that its SMP router calls deleted.",
+        "direct.deleted_grace",
+    ),
+)
+
+NTF_KEYS: Final = (
+    *_STORE_LOG,
+    *_AUTH,
+    *_TRANSPORT,
+    *_SUBSCRIBER,
+    *_INACTIVE_CLIENTS,
+    *_PLACES,
+    *_PUSHES,
+    *_WEB_PUSH,
+    *_SMP_ROUTERS,
+    *_DIRECT,
+    *_OPERATION,
+)

@@ -1,0 +1,187 @@
+"""Everything that can be set about an NTF router (ntf.md 4.11 to 4.15). Times are seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from tocsin.push.apns.settings import ApnsSettings
+from tocsin.push.webpush.settings import WebPushSettings
+
+DAY: Final = 86_400.0
+LOWEST_VERSION: Final = 1
+HIGHEST_VERSION: Final = 3
+
+
+class StoreKind(Enum):
+    """Where tokens, subscriptions and notifications are."""
+
+    MEMORY = "memory"
+    """In memory, with a log in the data folder unless the store log is off."""
+    EMBEDDED = "embedded"
+    """In a PostgreSQL of our own, whose files are in the data folder."""
+    URL = "url"
+    """In a PostgreSQL of the operator's."""
+
+
+class DeliveryEngine(Enum):
+    """Who pushes notifications of messages."""
+
+    INLINE = "inline"
+    """The router itself."""
+    SPARK = "spark"
+    """The job `tocsin pipeline deliver`, which the router hands them over to."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySettings:
+    """From a notification to its push."""
+
+    notification_ttl: float = 21 * DAY
+    """A notification that could not be pushed for so long fails as `expired`; the provider keeps it as long.
+
+    As long as the message itself waits at its SMP router: a phone that was off for days still learns of it.
+    """
+    retry_initial: float = 2.0
+    retry_maximum: float = 300.0
+    other_pushes: int = 32_768
+    """Verification and periodic pushes waiting for each provider; beyond it the oldest is shed."""
+    other_push_ttl: float = 600.0
+    """So long verification and periodic pushes are tried again."""
+    batch: int = 512
+    """Tokens whose pushes are read from the store at a time."""
+    engine: DeliveryEngine = DeliveryEngine.INLINE
+    handover: Path | None = None
+    """Folder in which the router and the `deliver` job meet."""
+    handover_keys: Path | None = None
+    """Folder of the key that seals what is handed over; none is beside that folder, with `-keys` after its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberSettings:
+    """Connections to SMP routers."""
+
+    connect_timeout: float = 45.0
+    response_timeout: float = 30.0
+    reconnect_initial: float = 1.0
+    reconnect_maximum: float = 10.0
+    ping_after: float = 60.0
+    batch: int = 900
+    """NSUBs whose answers are awaited together."""
+    page: int = 90_000
+    """Subscriptions read from the store at a time."""
+    concurrent_resubscriptions: int = 64
+    """SMP routers that are resubscribed at a time."""
+    use_service_credentials: bool = False
+    own_server_domains: tuple[str, ...] = ()
+    socks_proxy: str | None = None
+    """host:port"""
+    socks_onion_only: bool = True
+    prefer_onion: bool = False
+    """Of an SMP router with several hosts, .onion ones are tried first."""
+    required_host_mode: bool = False
+    """Hosts of the other kind are not tried at all."""
+    allow_private_hosts: bool = False
+    """Also loopback, private and link-local addresses: only for tests and closed networks."""
+    routers_per_token: int = 100
+    """Different SMP routers that one device token may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class NtfDirectSettings:
+    """Direct notifications (docs/direct-notifications.md)."""
+
+    enabled: bool = False
+    key_lifetime: float = 30 * DAY
+    """A key to which devices seal their packets is erased after so long."""
+    key_rotation: float = 7 * DAY
+    """A new one is made so often."""
+    auth_key_rotation: float = 90 * DAY
+    """The key that speaks for this router at SMP routers is replaced so often."""
+    deleted_grace: float = DAY
+    """A queue that its SMP router calls deleted is kept for so long, unless its device says so too."""
+
+
+@dataclass(frozen=True, slots=True)
+class NtfSettings:
+    """The behaviour of an NTF router. The defaults are those of the reference's executable."""
+
+    # Where
+    hosts: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - a public server
+    ports: tuple[int, ...] = (443,)
+    public_hosts: tuple[str, ...] = ()
+    """Names of this router in its address, best first; they are told, not listened on."""
+    credentials: Path = Path("/etc/opt/simplex-notifications")
+    """Folder of ca.crt, server.crt, server.key."""
+    certificate_file: Path | None = None
+    """Instead of server.crt in the folder; these three need not have the names of the reference."""
+    private_key_file: Path | None = None
+    authority_file: Path | None = None
+    store: Path | None = Path("/var/opt/simplex-notifications")
+    """Folder of logs and of the embedded database; none keeps everything in memory only."""
+    store_kind: StoreKind = StoreKind.MEMORY
+    store_log: bool = True
+    """Changes are logged in the folder, so that they survive a restart; of no effect with a database."""
+    database_url: str | None = field(default=None, repr=False)
+    """Of the PostgreSQL for `StoreKind.URL`."""
+    database_schema: str = "ntf_server"
+    database_pool: int = 10
+    """Connections of each of the two pools: for clients and notifications, and for the background."""
+
+    # Who may do what
+    lowest_version: int = LOWEST_VERSION
+    highest_version: int = HIGHEST_VERSION
+    accept_without_alpn: bool = True
+
+    # Connections of devices
+    tls_handshake_seconds: float = 60.0
+    hello_seconds: float = 60.0
+    disconnect_inactive: bool = False
+    """What the file says; what counts is `inactive_ttl`, which is None without it."""
+    inactive_ttl: float | None = None
+    inactive_check_interval: float = 3600.0
+    write_queue_blocks: int = 128
+    max_connections: int = 15_000
+    drain_seconds: float = 5.0
+
+    # Pushes
+    periodic_interval: float = 300.0
+    """Between looks for tokens whose periodic push is due."""
+    apns: ApnsSettings = field(default_factory=ApnsSettings)
+    webpush: WebPushSettings = field(default_factory=WebPushSettings)
+    delivery: DeliverySettings = field(default_factory=DeliverySettings)
+    subscriber: SubscriberSettings = field(default_factory=SubscriberSettings)
+    direct: NtfDirectSettings = field(default_factory=NtfDirectSettings)
+
+    # Operation
+    control_port: int | None = None
+    control_port_admin_password: str | None = field(default=None, repr=False)
+    control_port_user_password: str | None = field(default=None, repr=False)
+    prometheus_port: int | None = None
+    prometheus_host: str = "127.0.0.1"
+    prometheus_interval: float | None = None
+    """Between writings of the metrics file in the store's folder; none writes no file."""
+    statistics_file: Path | None = Path("ntf-server-stats.log")
+    """Statistics survive a restart in this file; a relative path counts from the store's folder."""
+    log_stats: bool = False
+    """A line of statistics for each day goes to a file in the store's folder."""
+    statistics_start: float = 0.0
+    """Time of day (UTC) of the first such line, in seconds; the next day's if it is past."""
+    statistics_interval: float = DAY
+    log_tls_errors: bool = False
+    event_log: Path | None = None
+    """Folder of the delivery event log; none writes none."""
+    event_log_keys: Path | None = None
+    """Folder of the keys of pseudonyms; none is a folder beside the event log, with `-keys` after its name."""
+    event_log_retention_days: int = 30
+    """Events and the keys of their pseudonyms are erased after so many days."""
+    event_log_bytes: int = 10 * 1024**3
+    """Beyond it the oldest events are erased."""
+    event_log_segment_seconds: float = 5.0
+    """So old an event is at most when readers can see it."""
+
+    sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Where a key was set, by the name of its environment variable; for people."""

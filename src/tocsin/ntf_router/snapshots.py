@@ -1,0 +1,113 @@
+"""What a running NTF router looks like at one moment, for its operator: SMP routers, subscriptions, pushes.
+
+Own SMP routers, those in the operator's domains, are told by host, all others together (ntf.md 4.13, 4.14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tocsin.ntf_router.running import RunningNtfRouter
+from tocsin.ntf_router.subscriber.subscriber_parts import SubscriberState
+from tocsin.protocol.addresses import RouterLocation
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCounts:
+    """SMP routers of a kind."""
+
+    own: tuple[str, ...] = ()
+    """Hosts."""
+    other: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionCounts:
+    """Subscriptions of a kind."""
+
+    own: dict[str, int] = field(default_factory=dict)
+    """By host."""
+    other_servers: int = 0
+    """That have any."""
+    other: int = 0
+
+    @property
+    def own_total(self) -> int:
+        return sum(self.own.values())
+
+    @property
+    def total(self) -> int:
+        return self.own_total + self.other
+
+
+@dataclass(frozen=True, slots=True)
+class NtfSnapshot:
+    tasks: int
+    subscribers: ServerCounts
+    """All SMP routers that are known."""
+    clients: ServerCounts
+    """Those with a connection."""
+    reconnecting: ServerCounts
+    """Those without one, or being resubscribed."""
+    sessions: int
+    active_services: SubscriptionCounts
+    active_queues: SubscriptionCounts
+    pending_services: SubscriptionCounts
+    pending_queues: SubscriptionCounts
+    waiting_pushes: int
+    pushes_under_way: dict[str, int]
+    """By provider."""
+    handed_over: int | None
+    """Due pushes that the `deliver` job has not answered; None if there is no such job."""
+    handed_over_seconds: float
+    """How long the oldest of them has waited."""
+
+
+def snapshot_of(running: RunningNtfRouter) -> NtfSnapshot:
+    host_of, job = running.state.counters.own.host_of, running.delivery.job
+    states = [(location, each.state) for location, each in running.subscribers.routers.items()]
+
+    def servers(chosen: Callable[[SubscriberState], bool]) -> ServerCounts:
+        return _servers(host_of, (location for location, state in states if chosen(state)))
+
+    def subscriptions(count: Callable[[SubscriberState], int]) -> SubscriptionCounts:
+        return _subscriptions(host_of, ((location, count(state)) for location, state in states))
+
+    return NtfSnapshot(
+        tasks=len(asyncio.all_tasks()),
+        subscribers=servers(lambda _state: True),
+        clients=servers(lambda state: state.connected),
+        reconnecting=servers(lambda state: not state.connected or state.resubscribing),
+        sessions=sum(state.connected for _, state in states),
+        active_services=subscriptions(lambda state: state.service_count if state.connected else 0),
+        active_queues=subscriptions(lambda state: state.subscribed if state.connected else 0),
+        pending_services=subscriptions(lambda state: state.pending_service),
+        pending_queues=subscriptions(lambda state: state.pending),
+        waiting_pushes=running.delivery.waiting,
+        pushes_under_way={name.text: lane.under_way for name, lane in running.delivery.lanes.items()},
+        handed_over=None if job is None else job.waiting,
+        handed_over_seconds=0.0 if job is None else job.oldest_seconds,
+    )
+
+
+_HostOf = Callable[[tuple[str, ...]], str | None]
+
+
+def _servers(host_of: _HostOf, locations: Iterable[RouterLocation]) -> ServerCounts:
+    hosts = [host_of(location.hosts) for location in locations]
+    own = sorted({host for host in hosts if host is not None})
+    return ServerCounts(tuple(own), hosts.count(None))
+
+
+def _subscriptions(host_of: _HostOf, counted: Iterable[tuple[RouterLocation, int]]) -> SubscriptionCounts:
+    own: dict[str, int] = {}
+    other_servers = other = 0
+    for location, count in counted:
+        if (host := host_of(location.hosts)) is not None:
+            own[host] = own.get(host, 0) + count
+        elif count:
+            other_servers += 1
+            other += count
+    return SubscriptionCounts(dict(sorted(own.items())), other_servers, other)

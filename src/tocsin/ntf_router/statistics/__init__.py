@@ -1,0 +1,1 @@
+"""What an NTF router counts and measures, and its statistics file."""

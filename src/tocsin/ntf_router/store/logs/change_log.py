@@ -1,0 +1,207 @@
+"""Lines of an NTF router's changes log and state file, both ours: what the reference does not keep.
+
+The changes log says what happened to notifications, in its order, and facts about tokens for which the store log has
+no field. The state file is all of that at one moment. Applying a line twice would count twice, so the state file says
+which part of the changes log comes after it.
+
+    N subId time nonce meta      a notification came; it replaces the last one of its subscription
+    S subId outcome              the subscription's last notification came to its end
+    R tknId time                 when the token was registered last
+    C tknId time                 when its last periodic push was accepted
+    A, D, G, X                   about direct notifications, see `direct_log`
+
+    STATE v1 part                only the first line of a state file: the part of the changes log to go on with
+    TOTALS received accepted superseded
+    FAILED outcome count
+    LAST subId time T|F nonce meta      the last notification of a subscription, and whether it is pending
+    R, C, A, D, G                as above
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from tocsin.durable.log_fields import (
+    BadLogLine,
+    decode_field,
+    decode_field_or_empty,
+    decode_number,
+    encode_field,
+    exactly,
+)
+from tocsin.ntf_router.store.logs.direct_log import DIRECT_LINES, DirectChange
+from tocsin.ntf_router.store.logs.log_parts import decode_flag
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationCame:
+    subscription_id: bytes
+    received_at: float
+    nonce: bytes
+    sealed_meta: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationEnded:
+    subscription_id: bytes
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRegisteredAt:
+    token_id: bytes
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class CronSentAt:
+    token_id: bytes
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateBegins:
+    next_part: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    received: int
+    accepted: int
+    superseded: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCount:
+    outcome: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationKept:
+    subscription_id: bytes
+    received_at: float
+    pending: bool
+    nonce: bytes
+    sealed_meta: bytes
+
+
+AnywhereLine: TypeAlias = TokenRegisteredAt | CronSentAt | DirectChange
+ChangeLine: TypeAlias = NotificationCame | NotificationEnded | AnywhereLine
+StateLine: TypeAlias = StateBegins | Totals | FailedCount | NotificationKept | AnywhereLine
+
+_VERSION: Final = b"v1"
+
+
+def came_line(subscription_id: bytes, received_at: float, nonce: bytes, sealed_meta: bytes) -> bytes:
+    return b"N %b %b %b %b" % (
+        encode_field(subscription_id),
+        repr(received_at).encode(),
+        encode_field(nonce),
+        encode_field(sealed_meta),
+    )
+
+
+def ended_line(subscription_id: bytes, outcome: str) -> bytes:
+    return b"S %b %b" % (encode_field(subscription_id), _word(outcome))
+
+
+def registered_line(token_id: bytes, at: int) -> bytes:
+    return b"R %b %d" % (encode_field(token_id), at)
+
+
+def cron_sent_line(token_id: bytes, at: int) -> bytes:
+    return b"C %b %d" % (encode_field(token_id), at)
+
+
+def state_line(next_part: int) -> bytes:
+    return b"STATE %b %d" % (_VERSION, next_part)
+
+
+def totals_line(received: int, accepted: int, superseded: int) -> bytes:
+    return b"TOTALS %d %d %d" % (received, accepted, superseded)
+
+
+def failed_line(outcome: str, count: int) -> bytes:
+    return b"FAILED %b %d" % (_word(outcome), count)
+
+
+def kept_line(
+    subscription_id: bytes, received_at: float, nonce: bytes, sealed_meta: bytes, *, pending: bool
+) -> bytes:
+    return b"LAST %b %b %b %b %b" % (
+        encode_field(subscription_id),
+        repr(received_at).encode(),
+        b"T" if pending else b"F",
+        encode_field(nonce),
+        encode_field(sealed_meta),
+    )
+
+
+def decode_ntf_change_line(line: bytes) -> ChangeLine:
+    """Raises `BadLogLine`."""
+    tag, *words = line.split(b" ")
+    if tag == b"N":
+        subscription_id, time, nonce, meta = exactly(words, 4)
+        return NotificationCame(
+            decode_field(subscription_id), _time(time), decode_field(nonce), decode_field_or_empty(meta)
+        )
+    if tag == b"S":
+        subscription_id, outcome = exactly(words, 2)
+        return NotificationEnded(decode_field(subscription_id), _outcome(outcome))
+    return _decode_anywhere_line(tag, words)
+
+
+def decode_state_line(line: bytes) -> StateLine:
+    """Raises `BadLogLine`."""
+    tag, *words = line.split(b" ")
+    if tag == b"LAST":
+        subscription_id, time, pending, nonce, meta = exactly(words, 5)
+        return NotificationKept(
+            decode_field(subscription_id),
+            _time(time),
+            decode_flag(pending),
+            decode_field(nonce),
+            decode_field_or_empty(meta),
+        )
+    if tag == b"STATE":
+        version, part = exactly(words, 2)
+        if version != _VERSION:
+            raise BadLogLine("a state of another version of Tocsin")
+        return StateBegins(decode_number(part))
+    if tag == b"TOTALS":
+        return Totals(*map(decode_number, exactly(words, 3)))
+    if tag == b"FAILED":
+        outcome, count = exactly(words, 2)
+        return FailedCount(_outcome(outcome), decode_number(count))
+    return _decode_anywhere_line(tag, words)
+
+
+def _decode_anywhere_line(tag: bytes, words: list[bytes]) -> AnywhereLine:
+    direct = DIRECT_LINES.get(tag)
+    if direct is not None:
+        return direct.decode(words)
+    if tag not in (b"R", b"C"):
+        raise BadLogLine("a record of unknown kind")
+    token_id, at = exactly(words, 2)
+    kind = TokenRegisteredAt if tag == b"R" else CronSentAt
+    return kind(decode_field(token_id), decode_number(at))
+
+
+def _word(outcome: str) -> bytes:
+    return outcome.replace(" ", "_").encode("ascii", "replace")
+
+
+def _time(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise BadLogLine("a field that is not a time") from None
+
+
+def _outcome(text: bytes) -> str:
+    try:
+        return text.decode("ascii")
+    except UnicodeDecodeError:
+        raise BadLogLine("an outcome that is none") from None

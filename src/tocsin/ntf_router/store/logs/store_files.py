@@ -1,0 +1,223 @@
+"""The folder of an NTF router's store: reading it and keeping it.
+
+ntf-server-store.log                 tokens, subscriptions and services, as the reference writes it; each change is
+                                     appended, and the log is made compact at start
+ntf-server-last-notifications.log    last notifications, written for the reference at a stop and with each state; read
+                                     only if there is no state
+ntf-server-state.log                 ours: notifications, pending ones marked, all totals, and what the store log has no
+                                     field for (`ntf_change_log`)
+ntf-server-changes.log.N             ours: what happened to notifications since
+ntf-server-direct.keys               ours: private keys for direct notifications, replaced as a whole
+ntf-server.lock                      ours: locked while a router runs
+*.broken                             lines that could not be read, if it was asked to go on without them
+*.<time>Z                            the store log before it was made compact
+
+Theory of operation. What is in the folder is always: the store log, then the state, then the parts of the changes log
+from the number on that the state names. A new state is the rename of one file, and names the part that was begun at its
+moment: a crash before or after leaves the same. Older parts are removed afterwards, at the latest at the next start.
+The store log is replaced in the steps of the reference, so that either program recovers from a crash of the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from tocsin.durable.group_commit import GroupCommit
+from tocsin.durable.log_compaction import read_and_compact, start_of
+from tocsin.durable.log_fields import decode_field, encode_field
+from tocsin.durable.log_files import (
+    AppendOnlyFile,
+    FolderLock,
+    cut_torn_line,
+    read_lines,
+    remove,
+    replace_lines,
+    sync_folder,
+)
+from tocsin.ntf_router.store.logs.change_log import came_line, cron_sent_line, ended_line, registered_line
+from tocsin.ntf_router.store.logs.direct_log import DirectChange
+from tocsin.ntf_router.store.logs.log_reading import NtfLogReader, NtfStartReport
+from tocsin.ntf_router.store.logs.snapshots import NtfSnapshot, compact_lines
+from tocsin.ntf_router.store.logs.store_folder import (
+    DIRECT_KEYS,
+    LAST_NOTIFICATIONS,
+    LOCK,
+    STATE,
+    STORE_LOG,
+    change_log,
+    change_logs,
+)
+from tocsin.ntf_router.store.logs.store_log import NtfStoreChange
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+
+CHANGE_LOG_LIMIT: Final = 256 << 20
+"""From this size on a new state replaces the changes log, see `NtfFolderStore.maintain`."""
+
+
+class NtfFileJournal(GroupCommit):
+    """Implements `NtfJournal` over the store log and the changes log."""
+
+    def __init__(self, store_log: AppendOnlyFile, changes: AppendOnlyFile) -> None:
+        super().__init__(store_log, changes, "ntf-store")
+
+    def append(self, change: NtfStoreChange) -> None:
+        self.add_store_line(change.encode())
+
+    def came(self, subscription_id: bytes, received_at: float, nonce: bytes, sealed_meta: bytes) -> None:
+        self.add_change_line(came_line(subscription_id, received_at, nonce, sealed_meta))
+
+    def ended(self, subscription_id: bytes, outcome: str) -> None:
+        self.add_change_line(ended_line(subscription_id, outcome))
+
+    def registered(self, token_id: bytes, at: int) -> None:
+        self.add_change_line(registered_line(token_id, at))
+
+    def cron_sent(self, token_id: bytes, at: int) -> None:
+        self.add_change_line(cron_sent_line(token_id, at))
+
+    def direct(self, change: DirectChange) -> None:
+        self.add_change_line(change.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class NtfOpenOptions:
+    """How a folder is opened."""
+
+    skip_broken_lines: bool = False
+    """Go on without lines that cannot be read; they are kept in `.broken` files."""
+    change_log_limit: int = CHANGE_LOG_LIMIT
+
+
+def open_ntf_store(
+    folder: Path, options: NtfOpenOptions | None = None, *, now: float | None = None
+) -> NtfFolderStore:
+    """Reads the folder and keeps it from then on.
+
+    Blocks. Raises StoreError, naming the file, if another router uses the folder, if a file cannot be read or written,
+    or if a log has a line that is none (`BadLogLine`).
+    """
+    lock = FolderLock(folder / LOCK)
+    with contextlib.ExitStack() as stack:
+        stack.callback(lock.release)
+        store = NtfFolderStore(folder, lock, options or NtfOpenOptions())
+        store.read(datetime.fromtimestamp(time.time() if now is None else now, UTC))
+        stack.pop_all()
+    return store
+
+
+def read_ntf_store(
+    folder: Path, *, skip_broken_lines: bool = False, keep_broken_lines: bool = True
+) -> tuple[NtfMemoryStore, NtfStartReport]:
+    """Reads the folder and leaves its files as they are, but for new `.broken` ones. Raises as `open_ntf_store`."""
+    lock = FolderLock(folder / LOCK) if (folder / LOCK).exists() else None
+    try:
+        store, report = NtfMemoryStore(), NtfStartReport()
+        reader = NtfLogReader(
+            store.tables, report, skip_broken=skip_broken_lines, keep_broken=keep_broken_lines
+        )
+        start = start_of(folder / STORE_LOG)
+        reader.read_store_log(start if start.exists() else folder / STORE_LOG)
+        reader.read_notifications(folder)
+        reader.count()
+        return store, report
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+class NtfFolderStore(NtfMemoryStore):
+    """A store in memory that is kept in a folder. Belongs to one event loop."""
+
+    def __init__(self, folder: Path, lock: FolderLock, options: NtfOpenOptions) -> None:
+        super().__init__()
+        self.report: Final = NtfStartReport()
+        self._folder: Final = folder
+        self._lock: Final = lock
+        self._options: Final = options
+        self._part = 0
+        self._state_bytes = 0
+        self._saving: Final = asyncio.Lock()
+        self._closed = False
+        self._journal: NtfFileJournal
+
+    def read(self, now: datetime) -> None:
+        """Once, at the beginning."""
+        folder, report = self._folder, self.report
+        reader = NtfLogReader(self.tables, report, skip_broken=self._options.skip_broken_lines)
+        report.torn_bytes += read_and_compact(
+            folder / STORE_LOG, reader.read_store_log, lambda: compact_lines(self.tables), now
+        )
+        for part in change_logs(folder).values():
+            report.torn_bytes += cut_torn_line(part)
+        self._part, is_current = reader.read_notifications(folder)
+        if not is_current:
+            self._write_state(NtfSnapshot.of(self.tables), self._part)
+        self._remove_parts_before(self._part)
+        self._journal = NtfFileJournal(
+            AppendOnlyFile(folder / STORE_LOG), AppendOnlyFile(change_log(folder, self._part))
+        )
+        sync_folder(folder)
+        self.tables.journal = self._journal
+        reader.count()
+
+    async def direct_keys(self) -> bytes | None:
+        [keys] = [*read_lines(self._folder / DIRECT_KEYS)] or [b""]
+        return decode_field(keys) if keys else None
+
+    async def set_direct_keys(self, keys: bytes) -> None:
+        await asyncio.to_thread(replace_lines, self._folder / DIRECT_KEYS, [encode_field(keys)])
+
+    async def maintain(self) -> None:
+        """Saves if the changes log has outgrown its limit and the last state, so that it takes no more than about twice
+        the space of what it describes.
+        """
+        limit = max(self._options.change_log_limit, self._state_bytes)
+        if not self._saving.locked() and self._journal.change_log_bytes >= limit:
+            await self.save()
+
+    async def save(self) -> None:
+        """Writes the state of this moment and starts a new part of the changes log. Others may change and commit
+        meanwhile. Raises StoreError; the store is then as durable as before.
+        """
+        async with self._saving:
+            if self._closed:
+                return
+            new = await asyncio.to_thread(AppendOnlyFile, change_log(self._folder, self._part + 1))
+            await asyncio.to_thread(sync_folder, self._folder)
+            # Nobody else gets a turn between these: the new part begins at the moment of the snapshot.
+            self._journal.use_change_log(new)
+            self._part += 1
+            snapshot = await NtfSnapshot.taken_slowly(self.tables)
+            await asyncio.to_thread(self._write_state, snapshot, self._part)
+            await asyncio.to_thread(self._remove_parts_before, self._part)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            async with self._saving:
+                await self._journal.commit()
+                self._journal.seal()
+                snapshot = NtfSnapshot.of(self.tables)
+                await asyncio.to_thread(self._write_state, snapshot, self._part + 1)
+                await asyncio.to_thread(self._remove_parts_before, self._part + 1)
+        finally:
+            self._journal.close()
+            self._lock.release()
+
+    def _write_state(self, snapshot: NtfSnapshot, next_part: int) -> None:
+        replace_lines(self._folder / STATE, snapshot.state_lines(next_part))
+        replace_lines(self._folder / LAST_NOTIFICATIONS, snapshot.last_notification_lines())
+        self._state_bytes = (self._folder / STATE).stat().st_size
+
+    def _remove_parts_before(self, number: int) -> None:
+        for part, path in change_logs(self._folder).items():
+            if part < number:
+                remove(path)

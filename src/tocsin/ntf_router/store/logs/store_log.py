@@ -1,0 +1,327 @@
+"""Lines of the store log of an NTF router, `ntf-server-store.log` (ntf.md 5.2; reference: `NtfStoreLogRecord`).
+
+The log is the reference's own, so that data moves between its server and ours in both directions. Each class is one
+kind of line: its fields and its text both ways. Lines do not include the newline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self, TypeAlias
+
+from tocsin.crypto.keys import X25519PrivateKey
+from tocsin.durable.log_fields import (
+    BadLogLine,
+    OptionalFields,
+    decode_field,
+    decode_field_or_empty,
+    decode_number,
+    encode_field,
+    encode_number,
+    exactly,
+    labelled,
+)
+from tocsin.ntf_router.store.logs.log_parts import (
+    decode_device_token,
+    decode_flag,
+    decode_queue,
+    decode_router,
+    decode_subscription_status,
+    decode_token_status,
+    encode_device_token,
+    encode_subscription_status,
+    encode_token_status,
+)
+from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
+from tocsin.protocol.addresses import RouterLocation, Scheme
+from tocsin.protocol.ntf.device_tokens import DeviceToken
+from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionStatus, TokenStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAdded:
+    """TCREATE tknId= token=provider token tokenStatus= verifyKey= dhKeys=public private dhSecret= regCode= cron=
+    [updatedAt=]"""
+
+    tag: ClassVar[bytes] = b"TCREATE"
+
+    token: TokenRecord
+
+    def encode(self) -> bytes:
+        token = self.token
+        dh_key = X25519PrivateKey(token.dh_private_key)
+        words = [
+            b"TCREATE tknId=" + encode_field(token.token_id),
+            b"token=" + encode_device_token(token.device_token),
+            b"tokenStatus=" + encode_token_status(token.status),
+            b"verifyKey=" + encode_field(token.verify_key),
+            b"dhKeys=" + encode_field(dh_key.public.der) + b" " + encode_field(dh_key.der),
+            b"dhSecret=" + encode_field(token.dh_secret),
+            b"regCode=" + encode_field(token.code),
+            b"cron=" + encode_number(token.cron_minutes),
+        ]
+        if token.updated_at is not None:
+            words.append(b"updatedAt=" + encode_number(token.updated_at))
+        return b" ".join(words)
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        words = line.split(b" ")
+        if len(words) < 10:
+            raise BadLogLine("TCREATE lacks fields")
+        dh_key = decode_field(words[6])
+        prefix = X25519PrivateKey.der_prefix
+        if not dh_key.startswith(prefix) or len(dh_key) != len(prefix) + X25519PrivateKey.raw_bytes:
+            raise BadLogLine("a DH key that is none")
+        labelled(words[5], b"dhKeys=")
+        rest = OptionalFields(words[10:])
+        token = TokenRecord(
+            decode_field(labelled(words[0], b"tknId=")),
+            decode_device_token(labelled(words[1], b"token="), words[2]),
+            decode_token_status(labelled(words[3], b"tokenStatus=")),
+            decode_field(labelled(words[4], b"verifyKey=")),
+            dh_key[len(prefix) :],
+            decode_field(labelled(words[7], b"dhSecret=")),
+            decode_field_or_empty(labelled(words[8], b"regCode=")),
+            cron_minutes=decode_number(labelled(words[9], b"cron=")),
+            updated_at=decode_number(rest.take()) if rest.skip(b"updatedAt=") else None,
+        )
+        rest.end()
+        return cls(token)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStatusSet:
+    """TSTATUS tknId status; ACTIVE also removes the token's rivals."""
+
+    tag: ClassVar[bytes] = b"TSTATUS"
+
+    token_id: bytes
+    status: TokenStatus
+
+    def encode(self) -> bytes:
+        return b" ".join((self.tag, encode_field(self.token_id), encode_token_status(self.status)))
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        token_id, status = exactly(line.split(b" "), 2)
+        return cls(decode_field(token_id), decode_token_status(status))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenReplaced:
+    """TUPDATE tknId provider token code; the status becomes REGISTERED."""
+
+    tag: ClassVar[bytes] = b"TUPDATE"
+
+    token_id: bytes
+    device_token: DeviceToken
+    code: bytes
+
+    def encode(self) -> bytes:
+        device_token = encode_device_token(self.device_token)
+        return b" ".join((self.tag, encode_field(self.token_id), device_token, encode_field(self.code)))
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        token_id, provider, token, code = exactly(line.split(b" "), 4)
+        return cls(decode_field(token_id), decode_device_token(provider, token), decode_field_or_empty(code))
+
+
+@dataclass(frozen=True, slots=True)
+class CronSet:
+    """TCRON tknId minutes"""
+
+    tag: ClassVar[bytes] = b"TCRON"
+
+    token_id: bytes
+    minutes: int
+
+    def encode(self) -> bytes:
+        return b" ".join((self.tag, encode_field(self.token_id), encode_number(self.minutes)))
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        token_id, minutes = exactly(line.split(b" "), 2)
+        return cls(decode_field(token_id), decode_number(minutes))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsed:
+    """TTIME tknId seconds"""
+
+    tag: ClassVar[bytes] = b"TTIME"
+
+    token_id: bytes
+    day: int
+
+    def encode(self) -> bytes:
+        return b" ".join((self.tag, encode_field(self.token_id), encode_number(self.day)))
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        token_id, day = exactly(line.split(b" "), 2)
+        return cls(decode_field(token_id), decode_number(day))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRemoved:
+    """TDELETE tknId"""
+
+    tag: ClassVar[bytes] = b"TDELETE"
+
+    token_id: bytes
+
+    def encode(self) -> bytes:
+        return self.tag + b" " + encode_field(self.token_id)
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        return cls(decode_field(line))
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionAdded:
+    """SCREATE subId= smpQueue= notifierKey= tknId= subStatus=[ serviceAssoc=T|F]
+
+    The text of an ERR status reaches to the end of the line, so the flag is not written after it: such queues are
+    never associated.
+    """
+
+    tag: ClassVar[bytes] = b"SCREATE"
+
+    subscription: SubscriptionRecord
+
+    def encode(self) -> bytes:
+        subscription = self.subscription
+        words = [
+            b"SCREATE subId=" + encode_field(subscription.subscription_id),
+            b"smpQueue=" + subscription.queue.text().encode(),
+            b"notifierKey=" + encode_field(subscription.notifier_key),
+            b"tknId=" + encode_field(subscription.token_id),
+            b"subStatus=" + encode_subscription_status(subscription.status),
+        ]
+        if not isinstance(subscription.status, SubscriptionFailed):
+            words.append(b"serviceAssoc=T" if subscription.service_associated else b"serviceAssoc=F")
+        return b" ".join(words)
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        words = exactly(line.split(b" ", 4), 5)
+        text = labelled(words[4], b"subStatus=")
+        flag = b"F"
+        if not text.startswith(b"ERR "):
+            text, _, rest = text.partition(b" ")
+            flag = labelled(rest, b"serviceAssoc=") if rest else b"F"
+        return cls(
+            SubscriptionRecord(
+                decode_field(labelled(words[0], b"subId=")),
+                decode_field(labelled(words[3], b"tknId=")),
+                decode_queue(labelled(words[1], b"smpQueue=")),
+                decode_field(labelled(words[2], b"notifierKey=")),
+                decode_subscription_status(text),
+                decode_flag(flag),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStatusSet:
+    """SSTATUS subId status[ service=T]"""
+
+    tag: ClassVar[bytes] = b"SSTATUS"
+
+    subscription_id: bytes
+    status: SubscriptionStatus
+    associated: bool
+
+    def encode(self) -> bytes:
+        words = (self.tag, encode_field(self.subscription_id), encode_subscription_status(self.status))
+        flag = b" service=T" if self.associated and not isinstance(self.status, SubscriptionFailed) else b""
+        return b" ".join(words) + flag
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        subscription_id, text = exactly(line.split(b" ", 1), 2)
+        associated = text.endswith(b" service=T") and not text.startswith(b"ERR ")
+        if associated:
+            text = text.removesuffix(b" service=T")
+        elif not text.startswith(b"ERR "):
+            text = text.removesuffix(b" service=F")
+        return cls(decode_field(subscription_id), decode_subscription_status(text), associated)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRemoved:
+    """SDELETE subId"""
+
+    tag: ClassVar[bytes] = b"SDELETE"
+
+    subscription_id: bytes
+
+    def encode(self) -> bytes:
+        return self.tag + b" " + encode_field(self.subscription_id)
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        return cls(decode_field(line))
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSet:
+    """SERVICE address service=id|off"""
+
+    tag: ClassVar[bytes] = b"SERVICE"
+
+    router: RouterLocation
+    service_id: bytes | None
+
+    def encode(self) -> bytes:
+        service = b"off" if self.service_id is None else encode_field(self.service_id)
+        return b" ".join((self.tag, self.router.text(Scheme.SMP).encode(), b"service=" + service))
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        address, service = exactly(line.split(b" "), 2)
+        text = labelled(service, b"service=")
+        return cls(decode_router(address), None if text == b"off" else decode_field(text))
+
+
+NtfStoreChange: TypeAlias = (
+    TokenAdded
+    | TokenStatusSet
+    | TokenReplaced
+    | CronSet
+    | TokenUsed
+    | TokenRemoved
+    | SubscriptionAdded
+    | SubscriptionStatusSet
+    | SubscriptionRemoved
+    | ServiceSet
+)
+
+
+def decode_ntf_store_line(line: bytes) -> NtfStoreChange:
+    """Raises `BadLogLine`."""
+    tag, _, rest = line.partition(b" ")
+    kind = _CHANGES.get(tag)
+    if kind is None:
+        raise BadLogLine("a record of unknown kind")
+    return kind.decode(rest)
+
+
+_CHANGES: Final[dict[bytes, type[NtfStoreChange]]] = {
+    change.tag: change
+    for change in (
+        TokenAdded,
+        TokenStatusSet,
+        TokenReplaced,
+        CronSet,
+        TokenUsed,
+        TokenRemoved,
+        SubscriptionAdded,
+        SubscriptionStatusSet,
+        SubscriptionRemoved,
+        ServiceSet,
+    )
+}

@@ -1,0 +1,1 @@
+"""Tokens, subscriptions and last notifications in memory."""

@@ -1,0 +1,88 @@
+"""Queues of direct notifications of an NTF store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tocsin.ntf_router.store.logs.direct_log import QueuesAssociated, QueuesEnded, QueuesGone, QueuesRemoved
+from tocsin.ntf_router.store.memory.tables import NtfTables
+from tocsin.ntf_router.store.records import SUBSCRIPTION_REMOVED, Associated
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.statuses import TokenState
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+
+
+class MemoryDirect:
+    """Implements `tocsin.ntf_router.store.interface.DirectStore`, where the methods are described."""
+
+    _tables: NtfTables
+    _direct_keys: bytes | None = None
+
+    async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated:
+        tables = self._tables
+        token = tables.tokens.get(token_id)
+        if token is None or token.record.status.state is not TokenState.ACTIVE:
+            return Associated.NO_TOKEN
+        row = tables.routers.row_of(queue)
+        if row is not None:
+            known = tables.routers.table.is_direct(row) and tables.owner(row) is token
+            return Associated.KNOWN if known else Associated.TAKEN
+        if tables.direct.is_ended(queue.notifier_id, now):
+            return Associated.REMOVED
+        if not tables.add_direct(token_id, queue):
+            return Associated.TAKEN
+        tables.journal.direct(QueuesAssociated(token_id, queue.router, (queue.notifier_id,)))
+        await tables.journal.commit()
+        return Associated.ADDED
+
+    async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int) -> bool:
+        tables = self._tables
+        row = tables.routers.row_of(queue)
+        if row is not None:
+            if not tables.routers.table.is_direct(row) or tables.owner(row).record.token_id != token_id:
+                return False
+            tables.remove_subscription(row, SUBSCRIPTION_REMOVED)
+        tables.direct.end(queue.notifier_id, until)
+        tables.journal.direct(QueuesEnded((queue.notifier_id,), until))
+        await tables.journal.commit()
+        return True
+
+    async def note_deleted(self, router: RouterLocation, notifier_ids: Sequence[bytes], at: int) -> int:
+        rows = self._tables.direct_rows(router, notifier_ids)
+        gone = {
+            notifier_id: row
+            for notifier_id, row in rows.items()
+            if notifier_id not in self._tables.direct.gone
+        }
+        await self._note_gone(gone, at)
+        return len(rows)
+
+    async def note_alive(self, router: RouterLocation, notifier_ids: Sequence[bytes]) -> int:
+        if not self._tables.direct.gone:
+            return 0
+        rows = self._tables.direct_rows(router, notifier_ids)
+        back = {each: row for each, row in rows.items() if each in self._tables.direct.gone}
+        await self._note_gone(back, 0)
+        return len(back)
+
+    async def _note_gone(self, rows: dict[bytes, int], at: int) -> None:
+        if rows:
+            for notifier_id in rows:
+                self._tables.set_gone(notifier_id, at)
+            self._tables.journal.direct(QueuesGone(tuple(rows), at))
+            await self._tables.journal.commit()
+
+    async def remove_deleted(self, before: int) -> list[NotifierQueue]:
+        tables = self._tables
+        due = [notifier_id for notifier_id, at in tables.direct.gone.items() if at < before]
+        removed = [queue for each in due if (queue := tables.remove_direct(each)) is not None]
+        if removed:
+            tables.journal.direct(QueuesRemoved(tuple(queue.notifier_id for queue in removed)))
+        await tables.journal.commit()
+        return removed
+
+    async def direct_keys(self) -> bytes | None:
+        return self._direct_keys
+
+    async def set_direct_keys(self, keys: bytes) -> None:
+        self._direct_keys = keys

@@ -1,0 +1,133 @@
+"""Last notifications of an NTF store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tocsin.ntf_router.store.memory.tables import NtfTables
+from tocsin.ntf_router.store.memory.token_table import KeptNotification
+from tocsin.ntf_router.store.records import (
+    EXPIRED,
+    Accounting,
+    DuePush,
+    Ended,
+    LastNotification,
+    NotRecorded,
+    PendingNotification,
+    ReceivedNotification,
+    Recorded,
+    Settled,
+)
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.statuses import TokenState
+
+PAUSE_AFTER: Final = 256
+"""So many tokens are looked at before others get a turn."""
+_ACTIVE: Final = TokenState.ACTIVE
+
+
+class MemoryNotifications:
+    """Implements `tocsin.ntf_router.store.interface.NotificationStore`, where the methods are described."""
+
+    _tables: NtfTables
+
+    async def add_notifications(
+        self,
+        router: RouterLocation,
+        received: Sequence[ReceivedNotification],
+        before_commit: Callable[[Sequence[Recorded | NotRecorded]], None] | None = None,
+    ) -> list[Recorded | NotRecorded]:
+        number = self._tables.routers.number(router)
+        results = [self._add_notification(number, each) for each in received]
+        if before_commit is not None:
+            before_commit(results)
+        await self._tables.journal.commit()
+        return results
+
+    def _add_notification(self, number: int | None, received: ReceivedNotification) -> Recorded | NotRecorded:
+        tables = self._tables
+        notifier_id, nonce, sealed_meta, received_at = received
+        row = None if number is None else tables.routers.table.find_queue(number, notifier_id)
+        if row is None:
+            return NotRecorded.UNKNOWN_QUEUE
+        token = tables.owner(row)
+        record = token.record
+        if record.status.state is not _ACTIVE:
+            return NotRecorded.UNKNOWN_QUEUE
+        last = token.last.get(row) if token.last is not None else None
+        if last is not None and last.nonce == nonce:
+            return NotRecorded.DUPLICATE
+        new = KeptNotification.of(notifier_id, received_at, nonce, sealed_meta, pending=True)
+        superseded = tables.notifications.receive(token, row, new)
+        tables.journal.came(tables.routers.table.subscription_id(row), received_at, nonce, sealed_meta)
+        provider = record.device_token.provider
+        if superseded is None:
+            return Recorded(record.token_id, provider, None)
+        return Recorded(record.token_id, provider, superseded.nonce, superseded.received_at)
+
+    async def due_pushes(self, token_ids: Sequence[bytes]) -> list[DuePush]:
+        due = []
+        for token_id in token_ids:
+            token = self._tables.tokens.get(token_id)
+            if (
+                token is None
+                or token.record.status.state is not _ACTIVE
+                or not self._tables.notifications.has_pending(token_id)
+            ):
+                continue
+            notifications = [self._last(row, last) for row, last in (token.last or {}).items()]
+            due.append(DuePush(token.record, tuple(notifications)))
+        return due
+
+    def _last(self, row: int, last: KeptNotification) -> LastNotification:
+        routers = self._tables.routers
+        text = routers.router(routers.table.router(row)).text + last.item
+        if not last.pending:
+            return LastNotification(last.received_at, last.nonce, text)
+        return PendingNotification(
+            last.received_at, last.nonce, text, routers.table.subscription_id(row), routers.queue(row)
+        )
+
+    async def settle(
+        self,
+        settled: Sequence[Settled],
+        before_commit: Callable[[Sequence[Settled]], None] | None = None,
+    ) -> None:
+        ended = [each for each in settled if self._settle(each)]
+        if before_commit is not None and ended:
+            before_commit(ended)
+        await self._tables.journal.commit()
+
+    def _settle(self, settled: Settled) -> bool:
+        row = self._tables.routers.table.find(settled.subscription_id)
+        token = self._tables.tokens.get(settled.token_id)
+        if row is None or token is None or token.last is None:
+            return False
+        last = token.last.get(row)
+        if last is None or last.nonce != settled.nonce:
+            return False
+        ended = self._tables.end_pending(token, row, settled.outcome)
+        self._tables.notifications.prune(token)
+        return ended
+
+    async def tokens_with_pending(self, after: bytes | None, limit: int) -> list[bytes]:
+        return self._tables.notifications.page_with_pending(after, limit)
+
+    async def expire_pending(self, before: float) -> int:
+        expired = 0
+        for count, token_id in enumerate(self._tables.notifications.with_pending(), start=1):
+            token = self._tables.tokens.get(token_id)
+            if token is not None:
+                expired += self._tables.end_all_pending(token, EXPIRED, before)
+            if count % PAUSE_AFTER == 0:
+                await asyncio.sleep(0)
+        await self._tables.journal.commit()
+        return expired
+
+    def tell_ended(self, tell: Callable[[Sequence[Ended]], None]) -> None:
+        self._tables.tell_ended = tell
+
+    async def accounting(self) -> Accounting:
+        return self._tables.notifications.accounting()

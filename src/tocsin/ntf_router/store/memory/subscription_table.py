@@ -1,0 +1,205 @@
+"""Millions of subscriptions in little memory: rows of 85 bytes, found through two hash tables.
+
+Theory of operation. A subscription is a row in one of a few large byte arrays (`row_blocks`), known by its number:
+
+    subscription id 24 | token number 4 | state 1 | notifier id 24 | key 32
+
+A queue of direct notifications has no key, and its notifier id serves as subscription id: its row ends after the state,
+and is in one hash table only. What does not fit the row (ids of another length, keys of another kind, texts of errors)
+is in a dictionary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from tocsin.crypto.keys import Ed25519PrivateKey
+from tocsin.durable.row_blocks import ARRAY_BITS, BLOCK_BITS, BLOCK_ROWS, ROW_IN_ARRAY, RowBlocks
+from tocsin.durable.row_hash_table import RowHashTable
+from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus
+
+__all__ = ["BLOCK_ROWS", "ID_BYTES", "Subscription", "SubscriptionTable"]
+
+ID_BYTES: Final = 24
+
+_TOKEN: Final = ID_BYTES
+_STATE: Final = _TOKEN + 4
+_NOTIFIER: Final = _STATE + 1
+_KEY: Final = _NOTIFIER + ID_BYTES
+_ROW_BYTES: Final = _KEY + 32
+_DIRECT_ROW_BYTES: Final = _NOTIFIER
+_KEYED: Final = 0
+_DIRECT: Final = 1
+_FAILED: Final = 0x0F
+_ASSOCIATED: Final = 0x10
+_NOTED_ACTIVE: Final = 0x20
+_STATES: Final = tuple(SubscriptionState)
+_STATE_CODES: Final = {state: code for code, state in enumerate(_STATES)}
+_KEY_PREFIX: Final = Ed25519PrivateKey.der_prefix
+_KEY_BYTES: Final = len(_KEY_PREFIX) + Ed25519PrivateKey.raw_bytes
+_LONG_ID: Final = b"\xff" * ID_BYTES
+
+
+class Subscription(NamedTuple):
+    subscription_id: bytes
+    notifier_id: bytes
+    notifier_key: bytes
+    """DER; empty for a queue of direct notifications, whose two ids are the same."""
+    token: int
+    router: int
+    status: SubscriptionStatus
+    associated: bool
+
+
+class SubscriptionTable:
+    """Rows are known by numbers, which are used again after `remove`."""
+
+    def __init__(self) -> None:
+        self._rows: Final = RowBlocks((_ROW_BYTES, _DIRECT_ROW_BYTES), _STATE)
+        self._count = 0
+        self.direct_count = 0
+        self._long_ids: Final[dict[int, bytes]] = {}
+        self._other_keys: Final[dict[int, bytes]] = {}
+        self._failures: Final[dict[int, str]] = {}
+        self._by_id: Final = RowHashTable(self.subscription_id)
+        self._by_queue: Final = RowHashTable(self._queue_key)
+        # What is asked most needs no step in between.
+        self._where: Final = self._rows.where
+        self._width: Final = self._rows.width
+        self.router: Final = self._rows.router
+        self.block_count: Final = self._rows.block_count
+        self.rows_of_block: Final = self._rows.rows_of_block
+
+    def __len__(self) -> int:
+        return self._count
+
+    def find(self, subscription_id: bytes) -> int | None:
+        return self._by_id.find(subscription_id)
+
+    def find_queue(self, router: int, notifier_id: bytes) -> int | None:
+        row = self._by_queue.find((router, notifier_id))
+        if row is None and self.direct_count:
+            row = self._by_id.find(notifier_id)
+            if row is not None and not (self.is_direct(row) and self.router(row) == router):
+                return None
+        return row
+
+    def is_direct(self, row: int) -> bool:
+        return self._width(row) == _DIRECT_ROW_BYTES
+
+    def add(self, subscription: Subscription) -> int:
+        """The caller has made sure that neither id nor queue is there, and that the id has `ID_BYTES`."""
+        direct = not subscription.notifier_key
+        row = self._rows.add(subscription.router, _DIRECT if direct else _KEYED)
+        data, at = self._where(row)
+        fields = subscription.subscription_id + subscription.token.to_bytes(4, "little") + b"\0"
+        data[at : at + _NOTIFIER] = fields
+        if direct:
+            self.direct_count += 1
+        else:
+            data[at + _NOTIFIER : at + _ROW_BYTES] = self._notifier_and_key(row, subscription)
+            self._by_queue.add((subscription.router, subscription.notifier_id), row)
+        self.set_state(row, subscription.status, associated=subscription.associated)
+        self._by_id.add(subscription.subscription_id, row)
+        self._count += 1
+        return row
+
+    def _notifier_and_key(self, row: int, subscription: Subscription) -> bytes:
+        notifier_id, key = subscription.notifier_id, subscription.notifier_key
+        if len(notifier_id) != ID_BYTES or notifier_id == _LONG_ID:
+            self._long_ids[row], notifier_id = notifier_id, _LONG_ID
+        if len(key) != _KEY_BYTES or not key.startswith(_KEY_PREFIX):
+            self._other_keys[row], key = key, bytes(_KEY_BYTES)
+        return notifier_id + key[len(_KEY_PREFIX) :]
+
+    def remove(self, row: int) -> None:
+        self._by_id.remove(self.subscription_id(row))
+        if self.is_direct(row):
+            self.direct_count -= 1
+        else:
+            self._by_queue.remove(self._queue_key(row))
+        for extra in (self._long_ids, self._other_keys, self._failures):
+            extra.pop(row, None)
+        self._count -= 1
+        self._rows.remove(row)
+
+    def get(self, row: int) -> Subscription:
+        status, associated = self.state(row)
+        return Subscription(
+            self.subscription_id(row),
+            self.notifier_id(row),
+            self.key(row),
+            self.token(row),
+            self.router(row),
+            status,
+            associated,
+        )
+
+    def subscription_id(self, row: int) -> bytes:
+        data, at = self._where(row)
+        return bytes(data[at : at + ID_BYTES])
+
+    def notifier_id(self, row: int) -> bytes:
+        data, at = self._where(row)
+        if self._width(row) == _ROW_BYTES:
+            at += _NOTIFIER
+        notifier_id = bytes(data[at : at + ID_BYTES])
+        return self._long_ids[row] if notifier_id == _LONG_ID else notifier_id
+
+    def key(self, row: int) -> bytes:
+        if self.is_direct(row):
+            return b""
+        if (other := self._other_keys.get(row)) is not None:
+            return other
+        data, at = self._where(row)
+        return _KEY_PREFIX + data[at + _KEY : at + _ROW_BYTES]
+
+    def token(self, row: int) -> int:
+        data, at = self._where(row)
+        return int.from_bytes(data[at + _TOKEN : at + _STATE], "little")
+
+    def state(self, row: int) -> tuple[SubscriptionStatus, bool]:
+        """Status, and whether it is associated with our service."""
+        data, at = self._where(row)
+        packed = data[at + _STATE]
+        code = packed & _FAILED
+        status = SubscriptionFailed(self._failures[row]) if code == _FAILED else _STATES[code]
+        return status, bool(packed & _ASSOCIATED)
+
+    def set_state(self, row: int, status: SubscriptionStatus, *, associated: bool) -> None:
+        """Keeps what `note_active` has set."""
+        if self._failures:
+            self._failures.pop(row, None)
+        if isinstance(status, SubscriptionFailed):
+            self._failures[row] = status.text
+            code = _FAILED
+        else:
+            code = _STATE_CODES[status]
+        data, at = self._where(row)
+        at += _STATE
+        data[at] = data[at] & _NOTED_ACTIVE | code | (_ASSOCIATED if associated else 0)
+
+    def noted_active(self, row: int) -> bool:
+        """Whether the journal's last word about the row is that it is ACTIVE."""
+        data, at = self._where(row)
+        return bool(data[at + _STATE] & _NOTED_ACTIVE)
+
+    def note_active(self, row: int, *, active: bool) -> None:
+        data, at = self._where(row)
+        at += _STATE
+        data[at] = data[at] | _NOTED_ACTIVE if active else data[at] & ~_NOTED_ACTIVE
+
+    def rows(self) -> Iterator[int]:
+        """Not to be changed meanwhile."""
+        for router in range(self._rows.router_count):
+            for place in range(self.block_count(router)):
+                yield from self.rows_of_block(router, place)
+
+    def _queue_key(self, row: int) -> tuple[int, bytes]:
+        """Of a row with a key. In one step, since each look-up needs it."""
+        at = (row & ROW_IN_ARRAY) * _ROW_BYTES + _NOTIFIER
+        notifier_id = bytes(self._rows.arrays[row >> ARRAY_BITS][at : at + ID_BYTES])
+        if notifier_id == _LONG_ID:
+            notifier_id = self._long_ids[row]
+        return self._rows.block_router[row >> BLOCK_BITS], notifier_id

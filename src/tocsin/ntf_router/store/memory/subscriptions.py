@@ -1,0 +1,173 @@
+"""Subscriptions and SMP routers of an NTF store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from tocsin.ntf_router.store.logs.store_log import ServiceSet, SubscriptionAdded, SubscriptionRemoved
+from tocsin.ntf_router.store.memory.tables import NtfTables
+from tocsin.ntf_router.store.records import (
+    SUBSCRIPTION_REMOVED,
+    SubscriptionPage,
+    SubscriptionRecord,
+    TokenRecord,
+    UsedRouter,
+)
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.lifecycles import LIVE, WANTED
+from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+
+PAUSE_AFTER: Final = 64
+"""So many blocks of rows are looked at before others get a turn."""
+
+
+class MemorySubscriptions:
+    """Implements `tocsin.ntf_router.store.interface.SubscriptionStore`, where the methods are described."""
+
+    _tables: NtfTables
+
+    async def subscription(self, subscription_id: bytes) -> tuple[SubscriptionRecord, TokenRecord] | None:
+        row = self._tables.routers.table.find(subscription_id)
+        if row is None:
+            return None
+        return self._tables.subscription_record(row), self._tables.owner(row).record
+
+    async def subscription_of(self, queue: NotifierQueue) -> SubscriptionRecord | None:
+        row = self._tables.routers.row_of(queue)
+        return None if row is None else self._tables.subscription_record(row)
+
+    async def add_subscription(self, subscription: SubscriptionRecord) -> bool:
+        if not self._tables.add_subscription(subscription):
+            return False
+        self._tables.journal.append(SubscriptionAdded(subscription))
+        await self._tables.journal.commit()
+        return True
+
+    async def delete_subscription(self, subscription_id: bytes) -> bool:
+        row = self._tables.routers.table.find(subscription_id)
+        if row is None:
+            return False
+        self._tables.remove_subscription(row, SUBSCRIPTION_REMOVED)
+        self._tables.journal.append(SubscriptionRemoved(subscription_id))
+        await self._tables.journal.commit()
+        return True
+
+    async def other_routers_of(self, token_id: bytes, router: RouterLocation) -> int:
+        token = self._tables.tokens.get(token_id)
+        table = self._tables.routers.table
+        numbers = set() if token is None else {table.router(row) for row in token.rows}
+        return len(numbers - {self._tables.routers.number(router)})
+
+    async def set_statuses(
+        self, router: RouterLocation, statuses: Sequence[tuple[bytes, SubscriptionStatus]]
+    ) -> int:
+        number = self._tables.routers.number(router)
+        if number is None:
+            return 0
+        changed = 0
+        for notifier_id, status in statuses:
+            row = self._tables.routers.table.find_queue(number, notifier_id)
+            if row is not None and not self._tables.routers.table.is_direct(row):
+                changed += self._tables.change_state(row, status, associated=False)
+        await self._tables.journal.commit()
+        return changed
+
+    async def subscribed(
+        self, router: RouterLocation, notifier_ids: Sequence[bytes], service_id: bytes | None
+    ) -> int:
+        number = self._tables.routers.number(router)
+        if number is None:
+            return 0
+        if service_id is not None:
+            self._set_service(number, service_id)
+        changed = 0
+        for notifier_id in notifier_ids:
+            row = self._tables.routers.table.find_queue(number, notifier_id)
+            if row is not None and not self._tables.routers.table.is_direct(row):
+                associated = service_id is not None
+                changed += self._tables.change_state(row, SubscriptionState.ACTIVE, associated=associated)
+        await self._tables.journal.commit()
+        return changed
+
+    async def disconnected(self, router: RouterLocation) -> int:
+        changed = 0
+        async for row in self._rows_of(router):
+            status, associated = self._tables.routers.table.state(row)
+            if not associated and status in LIVE:
+                # Not worth a line of the journal: nobody is subscribed after a restart.
+                self._tables.routers.set_state(row, SubscriptionState.INACTIVE, associated=False)
+                changed += 1
+        return changed
+
+    async def forget_service(self, router: RouterLocation) -> int:
+        number = self._tables.routers.number(router)
+        if number is None:
+            return 0
+        self._set_service(number, None)
+        changed = 0
+        async for row in self._rows_of(router):
+            status, associated = self._tables.routers.table.state(row)
+            if associated and not self._tables.routers.table.is_direct(row):
+                status = SubscriptionState.INACTIVE if status in WANTED else status
+                changed += self._tables.change_state(row, status, associated=False)
+        if self._tables.routers.number(router) == number:
+            self._tables.routers.release_if_unused(number)
+        await self._tables.journal.commit()
+        return changed
+
+    async def used_routers(self) -> list[UsedRouter]:
+        found = [router.used() for router in self._tables.routers]
+        return [used for used in found if used.associated_count or used.individual_count]
+
+    async def used_router(self, router: RouterLocation) -> UsedRouter | None:
+        number = self._tables.routers.number(router)
+        return None if number is None else self._tables.routers.router(number).used()
+
+    async def queues_to_subscribe(
+        self, router: RouterLocation, after: bytes | None, limit: int, *, with_associated: bool
+    ) -> SubscriptionPage:
+        queues: list[tuple[bytes, bytes]] = []
+        table, cursor = self._tables.routers.table, after
+        while True:
+            number = self._tables.routers.number(router)
+            if number is None:
+                return SubscriptionPage(tuple(queues), None)
+            left = limit - len(queues)
+            rows, cursor = self._tables.routers.page(
+                number, cursor, left, with_associated=with_associated, blocks=PAUSE_AFTER
+            )
+            for row in rows:
+                _, associated = table.state(row)
+                self._tables.routers.set_state(row, SubscriptionState.PENDING, associated=associated)
+                queues.append((table.notifier_id(row), table.key(row)))
+            if cursor is None or len(queues) >= limit:
+                return SubscriptionPage(tuple(queues), cursor)
+            await asyncio.sleep(0)
+
+    async def _rows_of(self, router: RouterLocation) -> AsyncIterator[int]:
+        """From the end to the beginning, so that rows may be removed meanwhile; others get their turn in between."""
+        number = self._tables.routers.number(router)
+        if number is None:
+            return
+        table = self._tables.routers.table
+        place, looked_at = table.block_count(number), 0
+        while place:
+            place = min(place, table.block_count(number)) - 1
+            if place < 0:
+                return
+            for row in table.rows_of_block(number, place):
+                yield row
+            looked_at += 1
+            if looked_at % PAUSE_AFTER == 0:
+                await asyncio.sleep(0)
+                if self._tables.routers.number(router) != number:
+                    return
+
+    def _set_service(self, number: int, service_id: bytes | None) -> None:
+        router = self._tables.routers.router(number)
+        if router.service_id != service_id:
+            router.service_id = service_id
+            self._tables.journal.append(ServiceSet(router.location, service_id))

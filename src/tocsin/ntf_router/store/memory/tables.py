@@ -1,0 +1,198 @@
+"""Tokens, subscriptions and last notifications in memory, and what changes several of them together.
+
+Nothing here waits, so each method is atomic. What happens to notifications is told to the journal here, since it
+happens in many places; other changes are told by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tocsin.ntf_router.store.logs.store_log import SubscriptionStatusSet
+from tocsin.ntf_router.store.memory.direct_marks import DirectMarks
+from tocsin.ntf_router.store.memory.journal import NoNtfJournal, NtfJournal
+from tocsin.ntf_router.store.memory.notification_table import NotificationTable
+from tocsin.ntf_router.store.memory.smp_routers import SubscribedRouters
+from tocsin.ntf_router.store.memory.subscription_table import ID_BYTES, Subscription
+from tocsin.ntf_router.store.memory.token_table import KeptToken, TokenTable
+from tocsin.ntf_router.store.records import SUBSCRIPTION_REMOVED, TOKEN_REMOVED, Ended, SubscriptionRecord
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus, TokenState, TokenStatus
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+
+_ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
+_NO_ID: Final = b"\xff" * ID_BYTES
+"""Stands for ids of another length in the table."""
+
+
+class NtfTables:
+    def __init__(self, journal: NtfJournal | None = None) -> None:
+        self.tokens: Final = TokenTable()
+        self.routers: Final = SubscribedRouters()
+        self.notifications: Final = NotificationTable()
+        self.direct: Final = DirectMarks()
+        self.journal: NtfJournal = journal or NoNtfJournal()
+        self.tell_ended: Callable[[Sequence[Ended]], None] | None = None
+
+    def owner(self, row: int) -> KeptToken:
+        return self.tokens.of_number(self.routers.table.token(row))
+
+    def subscription_record(self, row: int) -> SubscriptionRecord:
+        found = self.routers.table.get(row)
+        return SubscriptionRecord(
+            found.subscription_id,
+            self.owner(row).record.token_id,
+            self.routers.queue(row),
+            found.notifier_key,
+            found.status,
+            found.associated,
+        )
+
+    def add_subscription(self, subscription: SubscriptionRecord) -> bool:
+        token = self.tokens.get(subscription.token_id)
+        subscription_id, queue = subscription.subscription_id, subscription.queue
+        if (
+            token is None
+            or len(subscription_id) != ID_BYTES
+            or self.routers.row_of(queue) is not None
+            or self.routers.table.find(subscription_id) is not None
+        ):
+            return False
+        row = self.routers.add(
+            Subscription(
+                subscription_id,
+                queue.notifier_id,
+                subscription.notifier_key,
+                token.number,
+                self.routers.number_or_new(queue.router),
+                subscription.status,
+                subscription.service_associated,
+            )
+        )
+        token.rows.append(row)
+        self.routers.table.note_active(row, active=subscription.status is SubscriptionState.ACTIVE)
+        return True
+
+    def add_direct(self, token_id: bytes, queue: NotifierQueue) -> bool:
+        """As `add_subscription`, for a queue of direct notifications."""
+        notifier_id = queue.notifier_id
+        if len(notifier_id) != ID_BYTES or notifier_id == _NO_ID:
+            return False
+        token = self.tokens.get(token_id)
+        if token is not None and self.notifications.before_change is not None:
+            self.notifications.before_change(token)
+        return self.add_subscription(
+            SubscriptionRecord(notifier_id, token_id, queue, b"", SubscriptionState.ACTIVE, True)
+        )
+
+    def direct_rows(self, router: RouterLocation, notifier_ids: Sequence[bytes]) -> dict[bytes, int]:
+        """Those that are direct, by notifier id."""
+        number = self.routers.number(router)
+        if number is None or not self.routers.table.direct_count:
+            return {}
+        found = zip(notifier_ids, self.routers.rows(number, notifier_ids), strict=True)
+        return {each: row for each, row in found if row is not None and self.routers.table.is_direct(row)}
+
+    def set_gone(self, notifier_id: bytes, at: int) -> bool:
+        """The SMP router says so; or, at 0, it is not."""
+        row = self._direct_row(notifier_id)
+        if row is None:
+            return False
+        if self.notifications.before_change is not None:
+            self.notifications.before_change(self.owner(row))
+        if at:
+            self.direct.gone[notifier_id] = at
+        else:
+            self.direct.gone.pop(notifier_id, None)
+        status = SubscriptionState.DELETED if at else SubscriptionState.ACTIVE
+        self.routers.set_state(row, status, associated=True)
+        return True
+
+    def remove_direct(self, notifier_id: bytes) -> NotifierQueue | None:
+        row = self._direct_row(notifier_id)
+        if row is None:
+            return None
+        queue = self.routers.queue(row)
+        self.remove_subscription(row, SUBSCRIPTION_REMOVED)
+        return queue
+
+    def _direct_row(self, notifier_id: bytes) -> int | None:
+        row = self.routers.table.find(notifier_id)
+        return row if row is not None and self.routers.table.is_direct(row) else None
+
+    def remove_subscription(self, row: int, outcome: str) -> None:
+        token = self.owner(row)
+        if self.notifications.before_change is not None:
+            self.notifications.before_change(token)
+        token.rows.remove(row)
+        self._remove_row(token, row, outcome)
+
+    def remove_token(self, token: KeptToken) -> list[NotifierQueue]:
+        """Returns its queues."""
+        queues = [self.routers.queue(row) for row in token.rows]
+        for row in token.rows:
+            self._remove_row(token, row, TOKEN_REMOVED)
+        self.tokens.remove(token)
+        return queues
+
+    def activate(self, token: KeptToken) -> tuple[bool, list[NotifierQueue]]:
+        """Whether anything changed, and the queues of the rivals that were removed."""
+        rivals = [
+            rival for rival in self.tokens.registrations(token.record.device_token) if rival is not token
+        ]
+        queues = [queue for rival in rivals for queue in self.remove_token(rival)]
+        changed = token.record.status != _ACTIVE
+        if changed:
+            token.record = replace(token.record, status=_ACTIVE)
+        return changed or bool(rivals), queues
+
+    def change_state(self, row: int, status: SubscriptionStatus, *, associated: bool) -> bool:
+        """Tells the journal, unless its last word is the same; says whether anything changed."""
+        table = self.routers.table
+        before = table.state(row)
+        if before == (status, associated):
+            return False
+        self.routers.set_state(row, status, associated=associated)
+        active = status is SubscriptionState.ACTIVE
+        if not (active and before[1] == associated and table.noted_active(row)):
+            table.note_active(row, active=active)
+            self.journal.append(SubscriptionStatusSet(table.subscription_id(row), status, associated))
+        return True
+
+    def end_pending(self, token: KeptToken, row: int, outcome: str) -> bool:
+        """False if the subscription has nothing pending."""
+        last = token.last.get(row) if token.last is not None else None
+        if last is None or not last.pending:
+            return False
+        self.notifications.settle(token, last, outcome)
+        self.journal.ended(self.routers.table.subscription_id(row), outcome)
+        return True
+
+    def end_all_pending(self, token: KeptToken, outcome: str, before: float | None = None) -> int:
+        """Those received before that time; how many."""
+        rows = [
+            row
+            for row, last in (token.last or {}).items()
+            if last.pending and (before is None or last.received_at < before)
+        ]
+        for row in rows:
+            self._end_and_tell(token, row, outcome)
+        self.notifications.prune(token)
+        return len(rows)
+
+    def _end_and_tell(self, token: KeptToken, row: int, outcome: str) -> None:
+        last = token.last.get(row) if token.last is not None else None
+        if self.end_pending(token, row, outcome) and last is not None and self.tell_ended is not None:
+            record = token.record
+            queue, provider = self.routers.queue(row), record.device_token.provider
+            self.tell_ended([Ended(record.token_id, provider, queue, last.nonce, last.received_at, outcome)])
+
+    def _remove_row(self, token: KeptToken, row: int, outcome: str) -> None:
+        """All but the token's own list of rows."""
+        self._end_and_tell(token, row, outcome)
+        self.notifications.forget(token, row)
+        if self.direct.gone:
+            self.direct.gone.pop(self.routers.table.subscription_id(row), None)
+        self.routers.remove(row)

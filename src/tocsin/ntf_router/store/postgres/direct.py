@@ -1,0 +1,128 @@
+"""Queues of direct notifications of an NTF store in PostgreSQL.
+
+They are rows of the reference's table, associated with our service, so that its server goes on with them if it presents
+the same certificate. Their key is one that nobody has, since the table wants one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tocsin.ntf_router.store.postgres.outcomes import END_OF_SUBSCRIPTIONS, TellEnded, end_pending
+from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy, rows_of
+from tocsin.ntf_router.store.postgres.rows import NO_KEY, SUBSCRIPTIONS, queue_of_row, router_row
+from tocsin.ntf_router.store.postgres.subscriptions import ADD_SUBSCRIPTION
+from tocsin.ntf_router.store.records import SUBSCRIPTION_REMOVED, Associated
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+
+_ID_BYTES: Final = 24
+_AT_ROUTER: Final = "v.smp_host = $1 AND v.smp_port = $2 AND v.smp_keyhash = $3"
+_QUEUE: Final = f"""
+    SELECT s.subscription_id, s.token_id, s.smp_notifier_key FROM {SUBSCRIPTIONS}
+    WHERE {_AT_ROUTER} AND s.smp_notifier_id = $4 FOR UPDATE OF s
+"""  # noqa: S608
+_GONE: Final = f"""
+    WITH gone AS (
+        SELECT s.subscription_id FROM {SUBSCRIPTIONS}
+        WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($4::bytea[]) AND s.smp_notifier_key = $5 FOR UPDATE OF s
+    ), noted AS (
+        INSERT INTO direct_gone (subscription_id, gone_at) SELECT subscription_id, $6 FROM gone
+        ON CONFLICT DO NOTHING
+    )
+    UPDATE subscriptions s SET status = 'DELETED' FROM gone WHERE s.subscription_id = gone.subscription_id
+"""  # noqa: S608
+_ALIVE: Final = f"""
+    WITH back AS (
+        DELETE FROM direct_gone g USING {SUBSCRIPTIONS}
+        WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($4::bytea[]) AND g.subscription_id = s.subscription_id
+        RETURNING g.subscription_id
+    )
+    UPDATE subscriptions s SET status = 'ACTIVE' FROM back WHERE s.subscription_id = back.subscription_id
+"""  # noqa: S608
+_DUE: Final = f"""
+    SELECT s.subscription_id, s.smp_notifier_id, v.smp_host, v.smp_port, v.smp_keyhash FROM {SUBSCRIPTIONS}
+    JOIN direct_gone g ON g.subscription_id = s.subscription_id
+    WHERE g.gone_at < $1 ORDER BY s.subscription_id FOR UPDATE OF s
+"""  # noqa: S608
+_END: Final = """
+    INSERT INTO direct_ended AS known (notifier_id, until) VALUES ($1, $2)
+    ON CONFLICT (notifier_id) DO UPDATE SET until = greatest(known.until, EXCLUDED.until)
+"""
+
+
+class PostgresDirect:
+    """Implements `tocsin.ntf_router.store.interface.DirectStore`, where the methods are described."""
+
+    _clients: NtfPool
+    _background: NtfPool
+    _tell_ended: TellEnded | None
+
+    async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated:
+        async def work(connection: Proxy) -> Associated:
+            found = await connection.fetchval(
+                "SELECT true FROM tokens WHERE token_id = $1 AND status = 'ACTIVE' FOR SHARE", token_id
+            )
+            if not found:
+                return Associated.NO_TOKEN
+            where = router_row(queue.router)
+            row = await connection.fetchrow(_QUEUE, *where, queue.notifier_id)
+            if row is not None:
+                known = row["token_id"] == token_id and row["smp_notifier_key"] == NO_KEY
+                return Associated.KNOWN if known else Associated.TAKEN
+            if len(queue.notifier_id) != _ID_BYTES:
+                return Associated.TAKEN
+            ended = "SELECT true FROM direct_ended WHERE notifier_id = $1 AND until > $2"
+            if await connection.fetchval(ended, queue.notifier_id, now):
+                return Associated.REMOVED
+            ids = queue.notifier_id, token_id, queue.notifier_id
+            added = await connection.execute(ADD_SUBSCRIPTION, *where, *ids, NO_KEY, "ACTIVE", True)
+            return Associated.ADDED if rows_of(added) else Associated.TAKEN
+
+        return await self._clients.run(work)
+
+    async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int) -> bool:
+        async def work(connection: Proxy) -> bool:
+            row = await connection.fetchrow(_QUEUE, *router_row(queue.router), queue.notifier_id)
+            if row is not None:
+                if row["token_id"] != token_id or row["smp_notifier_key"] != NO_KEY:
+                    return False
+                await self._remove(connection, [row["subscription_id"]])
+            await connection.execute(_END, queue.notifier_id, until)
+            return True
+
+        return await self._clients.run(work)
+
+    async def note_deleted(self, router: RouterLocation, notifier_ids: Sequence[bytes], at: int) -> int:
+        return await self._background.execute(_GONE, *router_row(router), list(notifier_ids), NO_KEY, at)
+
+    async def note_alive(self, router: RouterLocation, notifier_ids: Sequence[bytes]) -> int:
+        return await self._background.execute(_ALIVE, *router_row(router), list(notifier_ids))
+
+    async def remove_deleted(self, before: int) -> list[NotifierQueue]:
+        async def work(connection: Proxy) -> list[NotifierQueue]:
+            rows = await connection.fetch(_DUE, before)
+            await self._remove(connection, [row["subscription_id"] for row in rows])
+            return [queue_of_row(row) for row in rows]
+
+        return await self._background.run(work)
+
+    async def _remove(self, connection: Proxy, subscription_ids: Sequence[bytes]) -> None:
+        """They are locked."""
+        if subscription_ids:
+            ids = list(subscription_ids)
+            await end_pending(connection, END_OF_SUBSCRIPTIONS, ids, SUBSCRIPTION_REMOVED, self._tell_ended)
+            await connection.execute(
+                "DELETE FROM subscriptions WHERE subscription_id = ANY($1::bytea[])", ids
+            )
+
+    async def direct_keys(self) -> bytes | None:
+        row = await self._clients.fetchrow("SELECT keys FROM direct_keys")
+        return None if row is None else bytes(row["keys"])
+
+    async def set_direct_keys(self, keys: bytes) -> None:
+        await self._clients.execute(
+            "INSERT INTO direct_keys (keys) VALUES ($1) ON CONFLICT (single) DO UPDATE SET keys = EXCLUDED.keys",
+            keys,
+        )

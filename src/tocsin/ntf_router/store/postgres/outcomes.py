@@ -1,0 +1,116 @@
+"""Counting what became of notifications, and forgetting those that nobody needs.
+
+The totals are kept in parts, one for each of a few connections, so that transactions do not wait for one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from asyncpg import Record
+
+from tocsin.ntf_router.store.postgres.pools import Proxy
+from tocsin.ntf_router.store.postgres.rows import queue_of_row
+from tocsin.ntf_router.store.records import KEPT_NOTIFICATIONS, Ended
+from tocsin.protocol.ntf.device_tokens import PushProvider
+
+PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
+RECEIVED: Final = "received"
+SUPERSEDED: Final = "superseded"
+
+_COUNT: Final = """
+    INSERT INTO notification_totals AS total (outcome, part, count)
+    SELECT outcome, pg_backend_pid() % 64, count
+    FROM unnest($1::text[], $2::bigint[]) AS came (outcome, count) ORDER BY outcome
+    ON CONFLICT (outcome, part) DO UPDATE SET count = total.count + EXCLUDED.count
+"""
+# A token's oldest that are not pending go, as far as there are more than it may have. The nonce is compared once more
+# because the row may have got a newer notification while this statement waited for its lock.
+_PRUNE: Final = """
+    DELETE FROM last_notifications USING (
+        SELECT l.token_ntf_id, l.nmsg_nonce,
+            row_number() OVER (
+                PARTITION BY l.token_id ORDER BY p.nonce IS NOT NULL, l.sent_at, l.token_ntf_id
+            ) AS place,
+            count(*) OVER (PARTITION BY l.token_id) AS held,
+            p.nonce IS NOT NULL AS is_pending
+        FROM last_notifications l
+        LEFT JOIN pending_notifications p ON p.subscription_id = l.subscription_id AND p.nonce = l.nmsg_nonce
+        WHERE l.token_id = ANY($1::bytea[])
+    ) AS ranked
+    WHERE last_notifications.token_ntf_id = ranked.token_ntf_id
+        AND last_notifications.nmsg_nonce = ranked.nmsg_nonce
+        AND NOT ranked.is_pending AND ranked.place <= ranked.held - $2
+"""
+# Both in one statement, since they concern different tables. The parameters of the second follow those of the first.
+_COUNT_AND_PRUNE: Final = f"WITH counted AS ({_COUNT}) {_PRUNE.replace('$2', '$4').replace('$1', '$3')}"
+
+_END: Final = """
+    WITH gone AS (
+        DELETE FROM pending_notifications WHERE {which}
+        RETURNING subscription_id, token_id, nonce, received_at
+    )
+    SELECT gone.token_id, gone.nonce, gone.received_at, t.push_provider,
+        v.smp_host, v.smp_port, v.smp_keyhash, s.smp_notifier_id
+    FROM gone
+    LEFT JOIN tokens t ON t.token_id = gone.token_id
+    LEFT JOIN subscriptions s ON s.subscription_id = gone.subscription_id
+    LEFT JOIN smp_servers v ON v.smp_server_id = s.smp_server_id
+"""
+END_OF_TOKENS: Final = _END.format(which="token_id = ANY($1::bytea[])")
+END_OF_SUBSCRIPTION: Final = _END.format(which="subscription_id = $1")
+END_OF_SUBSCRIPTIONS: Final = _END.format(which="subscription_id = ANY($1::bytea[])")
+END_OF_OLD: Final = _END.format(which="received_at < $1")
+TellEnded: TypeAlias = Callable[[Sequence[Ended]], None]
+
+
+async def end_pending(
+    connection: Proxy, statement: str, which: object, outcome: str, tell: TellEnded | None
+) -> list[Record]:
+    """Counts and tells what ends; returns its rows.
+
+    What belonged to something that an operator deleted with SQL is counted, but not told: nobody knows whose it was.
+    """
+    rows = await connection.fetch(statement, which)
+    await count_outcome(connection, outcome, len(rows))
+    known = [row for row in rows if row["push_provider"] in PROVIDERS and row["smp_host"] is not None]
+    if known and tell is not None:
+        tell(
+            [
+                Ended(
+                    row["token_id"],
+                    PROVIDERS[row["push_provider"]],
+                    queue_of_row(row),
+                    row["nonce"],
+                    row["received_at"],
+                    outcome,
+                )
+                for row in known
+            ]
+        )
+    return list(rows)
+
+
+async def count_outcomes(connection: Proxy, counts: Mapping[str, int]) -> None:
+    counted = {outcome: count for outcome, count in counts.items() if count}
+    if counted:
+        await connection.execute(_COUNT, list(counted), list(counted.values()))
+
+
+async def count_outcome(connection: Proxy, outcome: str, count: int) -> None:
+    await count_outcomes(connection, {outcome: count})
+
+
+async def count_and_prune(connection: Proxy, counts: Mapping[str, int], token_ids: Sequence[bytes]) -> None:
+    """What became of notifications of these tokens."""
+    counted = {outcome: count for outcome, count in counts.items() if count}
+    if counted or token_ids:
+        await connection.execute(
+            _COUNT_AND_PRUNE, list(counted), list(counted.values()), list(token_ids), KEPT_NOTIFICATIONS
+        )
+
+
+async def prune(connection: Proxy, token_ids: Sequence[bytes]) -> None:
+    if token_ids:
+        await connection.execute(_PRUNE, list(token_ids), KEPT_NOTIFICATIONS)

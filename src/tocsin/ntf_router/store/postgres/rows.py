@@ -1,0 +1,126 @@
+"""Records of an NTF store as rows of the reference's tables, and back (ntf.md 5.3)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from asyncpg import Record
+
+from tocsin.crypto.keys import Ed25519PrivateKey, X25519PrivateKey
+from tocsin.errors import DecodeError, StoreError
+from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.statuses import TokenStatus, parse_subscription_status
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.protocol.ntf.versions import INVALID_REASON_VERSION
+
+TOKEN_COLUMNS: Final = """
+    t.token_id, t.push_provider, t.push_provider_token, t.status AS token_status, t.verify_key, t.dh_priv_key,
+    t.dh_secret, t.reg_code, t.cron_interval, t.cron_sent_at, t.updated_at,
+    coalesce(r.registered_at, 0) AS registered_at
+"""  # noqa: S105
+TOKENS: Final = "tokens t LEFT JOIN token_registrations r ON r.token_id = t.token_id"
+SUBSCRIPTION_COLUMNS: Final = """
+    s.subscription_id, s.token_id, s.smp_notifier_id, s.smp_notifier_key, s.status, s.ntf_service_assoc,
+    v.smp_host, v.smp_port, v.smp_keyhash
+"""
+SUBSCRIPTIONS: Final = "subscriptions s JOIN smp_servers v ON v.smp_server_id = s.smp_server_id"
+
+NO_KEY: Final = Ed25519PrivateKey.der_prefix + bytes(Ed25519PrivateKey.raw_bytes)
+"""Of queues of direct notifications, which have none: the table wants a key."""
+_PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
+
+
+def sql_list(states: Iterable[StrEnum]) -> str:
+    """`('ACTIVE', 'PENDING')`, for `IN`."""
+    return f"({', '.join(repr(state.value) for state in sorted(states))})"
+
+
+def status_text(status: TokenStatus) -> str:
+    return status.text(INVALID_REASON_VERSION)
+
+
+def token_of_row(row: Record) -> TokenRecord:
+    """Raises StoreError without the row's secrets."""
+    try:
+        return TokenRecord(
+            row["token_id"],
+            DeviceToken(_PROVIDERS[row["push_provider"]], row["push_provider_token"]),
+            TokenStatus.parse(row["token_status"]),
+            row["verify_key"],
+            row["dh_priv_key"].removeprefix(X25519PrivateKey.der_prefix),
+            row["dh_secret"],
+            row["reg_code"],
+            row["registered_at"],
+            row["cron_interval"],
+            row["cron_sent_at"],
+            row["updated_at"],
+        )
+    except (KeyError, DecodeError):
+        raise StoreError("a token in the database has an unknown provider or status") from None
+
+
+def token_row(token: TokenRecord) -> tuple[object, ...]:
+    """In the order of the table's columns."""
+    return (
+        token.token_id,
+        token.device_token.provider.text,
+        token.device_token.token,
+        status_text(token.status),
+        token.verify_key,
+        X25519PrivateKey.der_prefix + token.dh_private_key,
+        token.dh_secret,
+        token.code,
+        token.cron_minutes,
+        token.cron_sent_at,
+        token.updated_at,
+    )
+
+
+def subscription_of_row(row: Record) -> SubscriptionRecord:
+    """Raises StoreError without the row's secrets."""
+    try:
+        return SubscriptionRecord(
+            row["subscription_id"],
+            row["token_id"],
+            queue_of_row(row),
+            b"" if row["smp_notifier_key"] == NO_KEY else row["smp_notifier_key"],
+            parse_subscription_status(row["status"]),
+            row["ntf_service_assoc"],
+        )
+    except DecodeError:
+        raise StoreError("a subscription in the database has an unknown status") from None
+
+
+def queue_of_row(row: Record) -> NotifierQueue:
+    return NotifierQueue(router_of_row(row), row["smp_notifier_id"])
+
+
+def router_of_row(row: Record) -> RouterLocation:
+    return router_of(row["smp_host"], row["smp_port"], row["smp_keyhash"])
+
+
+@lru_cache(maxsize=4096)
+def router_of(host: str, port: str, key_hash: bytes) -> RouterLocation:
+    """Of columns; the same object for the same router."""
+    try:
+        raw_hash = base64.urlsafe_b64decode(key_hash)
+    except binascii.Error:
+        raise StoreError("an SMP router in the database has no key hash") from None
+    return RouterLocation(tuple(host.split(",")), port, raw_hash)
+
+
+def router_row(router: RouterLocation) -> tuple[str, str, bytes]:
+    """The key hash as the reference has it: its base64 text."""
+    return ",".join(router.hosts), router.port, base64.urlsafe_b64encode(router.key_hash)
+
+
+def time_of(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,218 @@
+"""Subscriptions and SMP routers of an NTF store in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import asyncpg
+
+from tocsin.ntf_router.store.postgres.outcomes import END_OF_SUBSCRIPTION, TellEnded, end_pending
+from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy, rows_of
+from tocsin.ntf_router.store.postgres.rows import (
+    NO_KEY,
+    SUBSCRIPTION_COLUMNS,
+    SUBSCRIPTIONS,
+    TOKEN_COLUMNS,
+    router_of_row,
+    router_row,
+    sql_list,
+    subscription_of_row,
+    token_of_row,
+)
+from tocsin.ntf_router.store.records import (
+    SUBSCRIPTION_REMOVED,
+    SubscriptionPage,
+    SubscriptionRecord,
+    TokenRecord,
+    UsedRouter,
+)
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.lifecycles import LIVE, WANTED
+from tocsin.protocol.ntf.statuses import SubscriptionStatus, subscription_status_text
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+
+_WANTED: Final = f"s.status IN {sql_list(WANTED)}"
+_AT_ROUTER: Final = "v.smp_host = $1 AND v.smp_port = $2 AND v.smp_keyhash = $3"
+_KEYED: Final = f"s.smp_notifier_key <> '\\x{NO_KEY.hex()}'::bytea"
+"""Not a queue of direct notifications."""
+
+_SUBSCRIPTION: Final = f"""
+    SELECT {SUBSCRIPTION_COLUMNS}, {TOKEN_COLUMNS.replace("t.token_id,", "", 1)} FROM {SUBSCRIPTIONS}
+    JOIN tokens t ON t.token_id = s.token_id LEFT JOIN token_registrations r ON r.token_id = t.token_id
+    WHERE s.subscription_id = $1
+"""  # noqa: S608
+_SUBSCRIPTION_OF: Final = f"""
+    SELECT {SUBSCRIPTION_COLUMNS} FROM {SUBSCRIPTIONS} WHERE {_AT_ROUTER} AND s.smp_notifier_id = $4
+"""  # noqa: S608
+ADD_SUBSCRIPTION: Final = """
+    WITH known AS (
+        SELECT smp_server_id FROM smp_servers WHERE smp_host = $1 AND smp_port = $2 AND smp_keyhash = $3
+    ), made AS (
+        INSERT INTO smp_servers (smp_host, smp_port, smp_keyhash)
+        SELECT $1, $2, $3 WHERE NOT EXISTS (SELECT FROM known)
+        ON CONFLICT (smp_host, smp_port, smp_keyhash) DO UPDATE SET smp_host = EXCLUDED.smp_host
+        RETURNING smp_server_id
+    )
+    INSERT INTO subscriptions
+        (smp_server_id, subscription_id, token_id, smp_notifier_id, smp_notifier_key, status, ntf_service_assoc)
+    SELECT smp_server_id, $4, $5, $6, $7, $8, $9 FROM (TABLE known UNION ALL TABLE made) AS server
+    ON CONFLICT DO NOTHING
+"""
+_OTHER_ROUTERS: Final = f"""
+    SELECT count(DISTINCT s.smp_server_id) FROM {SUBSCRIPTIONS} WHERE NOT ({_AT_ROUTER}) AND s.token_id = $4
+"""  # noqa: S608
+_SET_STATUSES: Final = f"""
+    UPDATE subscriptions s SET status = wanted.status, ntf_service_assoc = false
+    FROM unnest($4::bytea[], $5::text[]) AS wanted (notifier_id, status), smp_servers v
+    WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id AND s.smp_notifier_id = wanted.notifier_id
+        AND (s.status <> wanted.status OR s.ntf_service_assoc) AND {_KEYED}
+"""  # noqa: S608
+_SUBSCRIBED: Final = f"""
+    WITH ours AS (
+        UPDATE smp_servers v SET ntf_service_id = $5
+        WHERE {_AT_ROUTER} AND $5::bytea IS NOT NULL AND ntf_service_id IS DISTINCT FROM $5
+    )
+    UPDATE subscriptions s SET status = 'ACTIVE', ntf_service_assoc = $5::bytea IS NOT NULL FROM smp_servers v
+    WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id AND s.smp_notifier_id = ANY($4::bytea[])
+        AND (s.status <> 'ACTIVE' OR s.ntf_service_assoc <> ($5::bytea IS NOT NULL)) AND {_KEYED}
+"""  # noqa: S608
+_DISCONNECTED: Final = f"""
+    UPDATE subscriptions s SET status = 'INACTIVE' FROM smp_servers v
+    WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id
+        AND NOT s.ntf_service_assoc AND s.status IN {sql_list(LIVE)}
+"""  # noqa: S608
+_FORGET_SERVICE: Final = f"""
+    WITH forgotten AS (
+        UPDATE smp_servers v SET ntf_service_id = NULL WHERE {_AT_ROUTER} AND ntf_service_id IS NOT NULL
+    )
+    UPDATE subscriptions s
+    SET ntf_service_assoc = false, status = CASE WHEN {_WANTED} THEN 'INACTIVE' ELSE s.status END
+    FROM smp_servers v
+    WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id AND s.ntf_service_assoc AND {_KEYED}
+"""  # noqa: S608
+# The hash is the XOR of the MD5 of the ids (smp.md Appendix C), which PostgreSQL 14 and newer can do by themselves.
+_USED: Final = f"""
+    SELECT v.smp_host, v.smp_port, v.smp_keyhash, v.ntf_service_id,
+        count(*) FILTER (WHERE s.ntf_service_assoc) AS associated,
+        coalesce(bit_xor(('x' || md5(s.smp_notifier_id))::bit(128)) FILTER (WHERE s.ntf_service_assoc), 0::bit(128))
+            AS combined,
+        count(*) FILTER (WHERE NOT s.ntf_service_assoc) AS individual
+    FROM smp_servers v {{join}} subscriptions s ON s.smp_server_id = v.smp_server_id AND {_WANTED}
+    {{where}} GROUP BY v.smp_server_id
+"""  # noqa: S608
+_USED_ROUTERS: Final = _USED.format(join="JOIN", where="")
+_USED_ROUTER: Final = _USED.format(join="LEFT JOIN", where=f"WHERE {_AT_ROUTER}")
+_PAGE: Final = f"""
+    WITH page AS (
+        SELECT s.subscription_id, s.smp_notifier_id, s.smp_notifier_key FROM {SUBSCRIPTIONS}
+        WHERE {_AT_ROUTER} AND {_WANTED} AND ($6 OR NOT s.ntf_service_assoc) AND s.subscription_id > $4
+            AND {_KEYED}
+        ORDER BY s.subscription_id LIMIT $5
+    ), marked AS (
+        UPDATE subscriptions s SET status = 'PENDING' FROM page
+        WHERE s.subscription_id = page.subscription_id AND s.status <> 'PENDING'
+    )
+    SELECT * FROM page ORDER BY subscription_id
+"""  # noqa: S608
+
+
+class PostgresSubscriptions:
+    """Implements `tocsin.ntf_router.store.interface.SubscriptionStore`, where the methods are described."""
+
+    _clients: NtfPool
+    _background: NtfPool
+    _tell_ended: TellEnded | None
+
+    async def subscription(self, subscription_id: bytes) -> tuple[SubscriptionRecord, TokenRecord] | None:
+        row = await self._clients.fetchrow(_SUBSCRIPTION, subscription_id)
+        return None if row is None else (subscription_of_row(row), token_of_row(row))
+
+    async def subscription_of(self, queue: NotifierQueue) -> SubscriptionRecord | None:
+        row = await self._clients.fetchrow(_SUBSCRIPTION_OF, *router_row(queue.router), queue.notifier_id)
+        return None if row is None else subscription_of_row(row)
+
+    async def add_subscription(self, subscription: SubscriptionRecord) -> bool:
+        async def work(connection: Proxy) -> bool:
+            try:
+                async with connection.transaction():
+                    tag = await connection.execute(
+                        ADD_SUBSCRIPTION,
+                        *router_row(subscription.queue.router),
+                        subscription.subscription_id,
+                        subscription.token_id,
+                        subscription.queue.notifier_id,
+                        subscription.notifier_key or NO_KEY,
+                        subscription_status_text(subscription.status),
+                        subscription.service_associated,
+                    )
+            except asyncpg.ForeignKeyViolationError:
+                return False  # the token is gone
+            return rows_of(tag) > 0
+
+        return await self._clients.run(work)
+
+    async def delete_subscription(self, subscription_id: bytes) -> bool:
+        async def work(connection: Proxy) -> bool:
+            found = await connection.fetchval(
+                "SELECT true FROM subscriptions WHERE subscription_id = $1 FOR UPDATE", subscription_id
+            )
+            if not found:
+                return False
+            await end_pending(
+                connection, END_OF_SUBSCRIPTION, subscription_id, SUBSCRIPTION_REMOVED, self._tell_ended
+            )
+            await connection.execute("DELETE FROM subscriptions WHERE subscription_id = $1", subscription_id)
+            return True
+
+        return await self._clients.run(work)
+
+    async def other_routers_of(self, token_id: bytes, router: RouterLocation) -> int:
+        row = await self._clients.fetchrow(_OTHER_ROUTERS, *router_row(router), token_id)
+        return 0 if row is None else int(row[0])
+
+    async def set_statuses(
+        self, router: RouterLocation, statuses: Sequence[tuple[bytes, SubscriptionStatus]]
+    ) -> int:
+        last = {notifier_id: subscription_status_text(status) for notifier_id, status in statuses}
+        if not last:
+            return 0
+        return await self._clients.execute(
+            _SET_STATUSES, *router_row(router), list(last), list(last.values())
+        )
+
+    async def subscribed(
+        self, router: RouterLocation, notifier_ids: Sequence[bytes], service_id: bytes | None
+    ) -> int:
+        return await self._clients.execute(_SUBSCRIBED, *router_row(router), list(notifier_ids), service_id)
+
+    async def disconnected(self, router: RouterLocation) -> int:
+        return await self._background.execute(_DISCONNECTED, *router_row(router))
+
+    async def forget_service(self, router: RouterLocation) -> int:
+        return await self._background.execute(_FORGET_SERVICE, *router_row(router))
+
+    async def used_routers(self) -> list[UsedRouter]:
+        return [_used_of_row(row) for row in await self._background.fetch(_USED_ROUTERS)]
+
+    async def used_router(self, router: RouterLocation) -> UsedRouter | None:
+        row = await self._background.fetchrow(_USED_ROUTER, *router_row(router))
+        return None if row is None else _used_of_row(row)
+
+    async def queues_to_subscribe(
+        self, router: RouterLocation, after: bytes | None, limit: int, *, with_associated: bool
+    ) -> SubscriptionPage:
+        """The cursor is a subscription id."""
+        rows = await self._background.fetch(_PAGE, *router_row(router), after or b"", limit, with_associated)
+        queues = tuple([(row["smp_notifier_id"], row["smp_notifier_key"]) for row in rows])
+        return SubscriptionPage(queues, rows[-1]["subscription_id"] if len(rows) == limit else None)
+
+
+def _used_of_row(row: asyncpg.Record) -> UsedRouter:
+    return UsedRouter(
+        router_of_row(row),
+        row["ntf_service_id"],
+        row["associated"],
+        row["combined"].bytes,
+        row["individual"],
+    )

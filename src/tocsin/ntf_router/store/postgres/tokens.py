@@ -1,0 +1,204 @@
+"""Device tokens of an NTF store in PostgreSQL.
+
+The order of locks, here and in the other parts: tokens before subscriptions before pending notifications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+import asyncpg
+
+from tocsin.ntf_router.store.interface import Replaced
+from tocsin.ntf_router.store.postgres.outcomes import END_OF_TOKENS, TellEnded, end_pending, prune
+from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy
+from tocsin.ntf_router.store.postgres.rows import (
+    SUBSCRIPTIONS,
+    TOKEN_COLUMNS,
+    TOKENS,
+    queue_of_row,
+    sql_list,
+    status_text,
+    token_of_row,
+    token_row,
+)
+from tocsin.ntf_router.store.records import TOKEN_INVALID, TOKEN_REMOVED, TokenRecord
+from tocsin.protocol.ntf.device_tokens import DeviceToken
+from tocsin.protocol.ntf.lifecycles import CONFIRMED, VERIFIABLE
+from tocsin.protocol.ntf.statuses import TokenStatus
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+
+_TOKEN: Final = f"SELECT {TOKEN_COLUMNS} FROM {TOKENS} WHERE t.token_id = $1"  # noqa: S608
+_REGISTRATION: Final = f"""
+    SELECT {TOKEN_COLUMNS} FROM {TOKENS}
+    WHERE t.push_provider = $1 AND t.push_provider_token = $2 AND t.verify_key = $3
+"""  # noqa: S608
+_ADD: Final = """
+    WITH added AS (
+        INSERT INTO tokens (token_id, push_provider, push_provider_token, status, verify_key, dh_priv_key, dh_secret,
+            reg_code, cron_interval, cron_sent_at, updated_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING RETURNING token_id
+    )
+    INSERT INTO token_registrations (token_id, registered_at) SELECT token_id, $12 FROM added
+"""
+_REGISTER_AGAIN: Final = f"""
+    WITH changed AS (
+        UPDATE tokens SET status = 'REGISTERED'
+        WHERE token_id = $1 AND status NOT IN {sql_list(VERIFIABLE)} RETURNING token_id
+    )
+    INSERT INTO token_registrations (token_id, registered_at) SELECT token_id, $2 FROM changed
+    ON CONFLICT (token_id) DO UPDATE SET registered_at = EXCLUDED.registered_at
+"""  # noqa: S608
+_CONFIRM: Final = f"""
+    UPDATE tokens SET status = 'CONFIRMED' WHERE token_id = $1 AND status NOT IN {sql_list(CONFIRMED)}
+"""  # noqa: S608
+_REPLACE: Final = """
+    WITH changed AS (
+        UPDATE tokens SET push_provider = $2, push_provider_token = $3, reg_code = $4, status = 'REGISTERED'
+        WHERE token_id = $1 RETURNING token_id
+    )
+    INSERT INTO token_registrations (token_id, registered_at) SELECT token_id, $5 FROM changed
+    ON CONFLICT (token_id) DO UPDATE SET registered_at = EXCLUDED.registered_at
+"""
+_RIVALS: Final = """
+    SELECT token_id, status, reg_code FROM tokens
+    WHERE (push_provider, push_provider_token)
+        = (SELECT push_provider, push_provider_token FROM tokens WHERE token_id = $1)
+    ORDER BY token_id FOR UPDATE
+"""
+_QUEUES: Final = f"""
+    SELECT v.smp_host, v.smp_port, v.smp_keyhash, s.smp_notifier_id FROM {SUBSCRIPTIONS}
+    WHERE s.token_id = ANY($1::bytea[])
+"""  # noqa: S608
+_CRON_DUE: Final = f"""
+    SELECT {TOKEN_COLUMNS} FROM {TOKENS}
+    WHERE t.status = 'ACTIVE' AND t.cron_interval > 0
+        AND coalesce(t.cron_sent_at, 0) + t.cron_interval * 60 < $1 AND t.token_id > $2
+    ORDER BY t.token_id LIMIT $3
+"""  # noqa: S608
+
+
+class PostgresTokens:
+    """Implements `tocsin.ntf_router.store.interface.TokenStore`, where the methods are described."""
+
+    _clients: NtfPool
+    _background: NtfPool
+    _tell_ended: TellEnded | None
+
+    async def token(self, token_id: bytes) -> TokenRecord | None:
+        row = await self._clients.fetchrow(_TOKEN, token_id)
+        return None if row is None else token_of_row(row)
+
+    async def registration(self, device_token: DeviceToken, verify_key: bytes) -> TokenRecord | None:
+        row = await self._clients.fetchrow(
+            _REGISTRATION, device_token.provider.text, device_token.token, verify_key
+        )
+        return None if row is None else token_of_row(row)
+
+    async def add_token(self, token: TokenRecord) -> bool:
+        return await self._clients.execute(_ADD, *token_row(token), token.registered_at) > 0
+
+    async def note_use(self, token_id: bytes, day: int) -> None:
+        await self._clients.execute(
+            "UPDATE tokens SET updated_at = $2 WHERE token_id = $1 AND updated_at IS DISTINCT FROM $2",
+            token_id,
+            day,
+        )
+
+    async def register_again(self, token_id: bytes, registered_at: int) -> bool:
+        if await self._clients.execute(_REGISTER_AGAIN, token_id, registered_at):
+            return True
+        return await self.token(token_id) is not None
+
+    async def confirm_token(self, token_id: bytes) -> bool:
+        return await self._clients.execute(_CONFIRM, token_id) > 0
+
+    async def activate_token(self, token_id: bytes, code: bytes) -> list[NotifierQueue] | None:
+        async def work(connection: Proxy) -> list[NotifierQueue] | None:
+            rows = {row["token_id"]: row for row in await connection.fetch(_RIVALS, token_id)}
+            own = rows.pop(token_id, None)
+            if own is None or own["reg_code"] != code or own["status"] not in VERIFIABLE:
+                return None
+            if own["status"] != "ACTIVE":
+                await connection.execute("UPDATE tokens SET status = 'ACTIVE' WHERE token_id = $1", token_id)
+            return await _remove_tokens(connection, list(rows), self._tell_ended) if rows else []
+
+        return await self._clients.run(work)
+
+    async def invalidate_token(self, token_id: bytes, device_token: DeviceToken, status: TokenStatus) -> bool:
+        async def work(connection: Proxy) -> bool:
+            before = await connection.fetchval(
+                """
+                SELECT status FROM tokens
+                WHERE token_id = $1 AND push_provider = $2 AND push_provider_token = $3 FOR UPDATE
+                """,
+                token_id,
+                device_token.provider.text,
+                device_token.token,
+            )
+            if before is None:
+                return False
+            await end_pending(connection, END_OF_TOKENS, [token_id], TOKEN_INVALID, self._tell_ended)
+            await prune(connection, [token_id])
+            if before == status_text(status):
+                return False
+            await connection.execute(
+                "UPDATE tokens SET status = $2 WHERE token_id = $1", token_id, status_text(status)
+            )
+            return True
+
+        return await self._clients.run(work)
+
+    async def replace_token(
+        self, token_id: bytes, device_token: DeviceToken, code: bytes, registered_at: int
+    ) -> Replaced:
+        async def work(connection: Proxy) -> Replaced:
+            try:
+                async with connection.transaction():
+                    tag = await connection.execute(
+                        _REPLACE,
+                        token_id,
+                        device_token.provider.text,
+                        device_token.token,
+                        code,
+                        registered_at,
+                    )
+            except asyncpg.UniqueViolationError:
+                return Replaced.TAKEN
+            return Replaced.MISSING if tag.endswith(" 0") else Replaced.DONE
+
+        return await self._clients.run(work)
+
+    async def set_cron(self, token_id: bytes, minutes: int) -> bool:
+        statement = "UPDATE tokens SET cron_interval = $2 WHERE token_id = $1"
+        return await self._clients.execute(statement, token_id, minutes) > 0
+
+    async def delete_token(self, token_id: bytes) -> list[NotifierQueue] | None:
+        async def work(connection: Proxy) -> list[NotifierQueue] | None:
+            found = await connection.fetchval(
+                "SELECT true FROM tokens WHERE token_id = $1 FOR UPDATE", token_id
+            )
+            return await _remove_tokens(connection, [token_id], self._tell_ended) if found else None
+
+        return await self._clients.run(work)
+
+    async def cron_due(self, now: int, page: int = 1000) -> AsyncIterator[Sequence[TokenRecord]]:
+        after = b""
+        while rows := await self._background.fetch(_CRON_DUE, now, after, page):
+            yield [token_of_row(row) for row in rows]
+            after = rows[-1]["token_id"]
+
+    async def cron_sent(self, token_ids: Sequence[bytes], at: int) -> None:
+        statement = "UPDATE tokens SET cron_sent_at = $2 WHERE token_id = ANY($1::bytea[])"
+        await self._background.execute(statement, list(token_ids), at)
+
+
+async def _remove_tokens(
+    connection: Proxy, token_ids: list[bytes], tell: TellEnded | None
+) -> list[NotifierQueue]:
+    """They are locked, so nothing is added to them meanwhile; the rest goes with them by cascade."""
+    queues = [queue_of_row(row) for row in await connection.fetch(_QUEUES, token_ids)]
+    await end_pending(connection, END_OF_TOKENS, token_ids, TOKEN_REMOVED, tell)
+    await connection.execute("DELETE FROM tokens WHERE token_id = ANY($1::bytea[])", token_ids)
+    return queues

@@ -1,0 +1,239 @@
+"""A whole NTF store into an empty database in one transaction, and out of a database that stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain, islice
+from typing import Final, TypeVar
+
+from tocsin.durable.transfers import Progress
+from tocsin.errors import StoreError
+from tocsin.ntf_router.store.postgres.notifications import ACCOUNTING, accounting_of_rows
+from tocsin.ntf_router.store.postgres.outcomes import RECEIVED, SUPERSEDED, count_outcomes
+from tocsin.ntf_router.store.postgres.planner_statistics import analyze_tables
+from tocsin.ntf_router.store.postgres.pools import BACKGROUND_TIMEOUT, NtfPool, Proxy
+from tocsin.ntf_router.store.postgres.rows import (
+    NO_KEY,
+    SUBSCRIPTION_COLUMNS,
+    SUBSCRIPTIONS,
+    TOKEN_COLUMNS,
+    TOKENS,
+    router_of_row,
+    router_row,
+    subscription_of_row,
+    time_of,
+    token_of_row,
+    token_row,
+)
+from tocsin.ntf_router.store.postgres.schema import TABLES, has_store, migrate
+from tocsin.ntf_router.store.records import ACCEPTED, Accounting
+from tocsin.ntf_router.store.transfers import KeptLast, NtfTotals, WholeNtfStore, ntf_totals_of
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.statuses import subscription_status_text
+
+ROWS_AT_A_TIME: Final = 5000
+
+_TOTALS: Final = """
+    SELECT (SELECT count(*) FROM tokens), (SELECT count(*) FROM subscriptions),
+        (SELECT count(*) FROM smp_servers WHERE ntf_service_id IS NOT NULL),
+        (SELECT count(*) FROM last_notifications)
+"""
+_TOKENS: Final = f"SELECT {TOKEN_COLUMNS} FROM {TOKENS}"  # noqa: S608
+_SUBSCRIPTIONS: Final = f"SELECT {SUBSCRIPTION_COLUMNS} FROM {SUBSCRIPTIONS}"  # noqa: S608
+_NOTIFICATIONS: Final = """
+    SELECT l.token_id, l.subscription_id, l.sent_at, l.nmsg_nonce, l.nmsg_data,
+        p.nonce IS NOT NULL AS is_pending, p.received_at
+    FROM last_notifications l
+    LEFT JOIN pending_notifications p ON p.subscription_id = l.subscription_id AND p.nonce = l.nmsg_nonce
+    ORDER BY l.token_id, l.sent_at, l.token_ntf_id
+"""
+
+S = TypeVar("S", bound=WholeNtfStore)
+
+
+async def require_empty_ntf_database(url: str, schema: str) -> None:
+    """Raises StoreError if it has a store. Changes nothing."""
+    pool = await NtfPool.open(url, schema, 1, BACKGROUND_TIMEOUT)
+
+    async def work(connection: Proxy) -> None:
+        if await has_store(connection, schema):
+            _require_empty(await _totals(connection))
+
+    try:
+        await pool.run(work)
+    finally:
+        await pool.close()
+
+
+async def fill_ntf_database(url: str, schema: str, store: WholeNtfStore, progress: Progress) -> None:
+    """All of the store, or, if anything goes wrong, nothing. Raises StoreError, also if the database has a store."""
+    pool = await NtfPool.open(url, schema, 1, BACKGROUND_TIMEOUT)
+
+    async def work(connection: Proxy) -> None:
+        await migrate(connection, schema)
+        # `migrate` has left another search path, which lasts as long as the transaction.
+        await connection.execute(f'SET LOCAL search_path TO "{schema}", "{schema}_tocsin"')
+        _require_empty(await _totals(connection))
+        await _write(connection, store, progress)
+        written, wanted = await _totals(connection), ntf_totals_of(store)
+        if written != wanted or accounting_of_rows(await connection.fetch(ACCOUNTING)) != store.all_totals():
+            raise StoreError(f"{written} would be in the database instead of {wanted}: nothing was written")
+        await analyze_tables(connection, TABLES)
+
+    try:
+        await pool.run(work)
+    finally:
+        await pool.close()
+
+
+async def read_whole_ntf_database(url: str, schema: str, store: S) -> S:
+    """Into an empty store. Raises StoreError if there is nothing to read, or if rows do not fit together."""
+    pool = await NtfPool.open(url, schema, 1, BACKGROUND_TIMEOUT)
+
+    async def work(connection: Proxy) -> None:
+        await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        if not await has_store(connection, schema):
+            raise StoreError(f"the database has no schema {schema} of this version: there is no store in it")
+        await _read(connection, store)
+
+    try:
+        await pool.run(work)
+    finally:
+        await pool.close()
+    return store
+
+
+async def _write(connection: Proxy, store: WholeNtfStore, progress: Progress) -> None:
+    await _copy(connection, "tokens", _TOKEN_FIELDS, map(token_row, store.all_tokens()), progress)
+    registered = ((token.token_id, token.registered_at) for token in store.all_tokens())
+    await _copy(connection, "token_registrations", ("token_id", "registered_at"), registered)
+    servers = await _write_servers(connection, store, progress)
+    subscriptions = (
+        (
+            each.subscription_id,
+            each.token_id,
+            servers[each.queue.router],
+            each.queue.notifier_id,
+            each.notifier_key or NO_KEY,
+            subscription_status_text(each.status),
+            each.service_associated,
+        )
+        for each in store.all_subscriptions()
+    )
+    await _copy(connection, "subscriptions", _SUBSCRIPTION_FIELDS, subscriptions, progress)
+    last = (
+        (each.token_id, each.subscription_id, time_of(each.received_at), each.nonce, each.sealed_meta)
+        for each in store.all_notifications()
+    )
+    await _copy(connection, "last_notifications", _LAST_FIELDS, last, progress)
+    pending = (
+        (each.subscription_id, each.token_id, each.nonce, each.received_at)
+        for each in store.all_notifications()
+        if each.pending
+    )
+    await _copy(connection, "pending_notifications", _PENDING_FIELDS, pending)
+    totals = store.all_totals()
+    counts = {RECEIVED: totals.received, ACCEPTED: totals.accepted, SUPERSEDED: totals.superseded}
+    await count_outcomes(connection, counts | totals.failed)
+
+
+async def _write_servers(
+    connection: Proxy, store: WholeNtfStore, progress: Progress
+) -> dict[RouterLocation, int]:
+    services = dict(store.all_services())
+    routers = dict.fromkeys(chain((each.queue.router for each in store.all_subscriptions()), services))
+    numbers = {}
+    for router in routers:
+        numbers[router] = await connection.fetchval(
+            """
+            INSERT INTO smp_servers (smp_host, smp_port, smp_keyhash, ntf_service_id) VALUES ($1, $2, $3, $4)
+            RETURNING smp_server_id
+            """,
+            *router_row(router),
+            services.get(router),
+        )
+    progress(len(services))
+    return numbers
+
+
+async def _read(connection: Proxy, store: WholeNtfStore) -> None:
+    lost = 0
+    async for row in connection.cursor(_TOKENS, prefetch=ROWS_AT_A_TIME):
+        lost += not store.put_token(token_of_row(row))
+    async for row in connection.cursor(_SUBSCRIPTIONS, prefetch=ROWS_AT_A_TIME):
+        lost += not store.put_subscription(subscription_of_row(row))
+    for row in await connection.fetch("SELECT * FROM smp_servers WHERE ntf_service_id IS NOT NULL"):
+        store.put_service(router_of_row(row), row["ntf_service_id"])
+    async for row in connection.cursor(_NOTIFICATIONS, prefetch=ROWS_AT_A_TIME):
+        at = row["sent_at"].timestamp() if row["received_at"] is None else row["received_at"]
+        last = KeptLast(
+            row["token_id"],
+            row["subscription_id"],
+            at,
+            row["nmsg_nonce"],
+            row["nmsg_data"],
+            row["is_pending"],
+        )
+        lost += not store.put_notification(last)
+    totals = accounting_of_rows(await connection.fetch(ACCOUNTING))
+    store.put_totals(_without_orphans(totals, store.all_totals().pending))
+    if lost:
+        raise StoreError(f"{lost} rows of the database do not fit a store, such as ids of another length")
+
+
+def _without_orphans(totals: Accounting, pending: int) -> Accounting:
+    """What is pending of subscriptions that somebody has deleted in the database has failed."""
+    failed = dict(totals.failed)
+    if orphans := totals.pending - pending:
+        failed["subscription_removed"] = failed.get("subscription_removed", 0) + orphans
+    return Accounting(totals.received, totals.accepted, totals.superseded, failed, pending)
+
+
+async def _copy(
+    connection: Proxy,
+    table: str,
+    fields: tuple[str, ...],
+    rows: Iterable[tuple[object, ...]],
+    progress: Progress = lambda _count: None,
+) -> None:
+    left = iter(rows)
+    while some := list(islice(left, ROWS_AT_A_TIME)):
+        await connection.copy_records_to_table(table, records=some, columns=fields)
+        progress(len(some))
+
+
+async def _totals(connection: Proxy) -> NtfTotals:
+    row = await connection.fetchrow(_TOTALS)
+    assert row is not None
+    return NtfTotals(*row)
+
+
+def _require_empty(found: NtfTotals) -> None:
+    if any(found):
+        raise StoreError(f"the database has a store already ({found}): nothing is overwritten")
+
+
+_TOKEN_FIELDS: Final = (
+    "token_id",
+    "push_provider",
+    "push_provider_token",
+    "status",
+    "verify_key",
+    "dh_priv_key",
+    "dh_secret",
+    "reg_code",
+    "cron_interval",
+    "cron_sent_at",
+    "updated_at",
+)
+_SUBSCRIPTION_FIELDS: Final = (
+    "subscription_id",
+    "token_id",
+    "smp_server_id",
+    "smp_notifier_id",
+    "smp_notifier_key",
+    "status",
+    "ntf_service_assoc",
+)
+_LAST_FIELDS: Final = ("token_id", "subscription_id", "sent_at", "nmsg_nonce", "nmsg_data")
+_PENDING_FIELDS: Final = ("subscription_id", "token_id", "nonce", "received_at")

@@ -1,0 +1,1 @@
+"""Connections to SMP routers: subscribing to queues, and receiving their notifications."""

@@ -1,0 +1,228 @@
+"""Subscribing to the queues of one SMP router (ntf.md 4.5, 4.8, 4.9).
+
+Theory of operation. The store says which queues are wanted; nothing is kept here per queue. Each session begins by
+subscribing to all of them: the service first, if we have one there, then the rest page by page. Queues that come
+later (SNEW) are subscribed as they come; when too many wait they are left to another round through the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from tocsin.clients import SmpClient
+from tocsin.clients.requests import Outcome
+from tocsin.crypto.keys import private_key_from_der
+from tocsin.errors import (
+    BadKey,
+    ConnectionLost,
+    LocalProtocolError,
+    ResponseTimeout,
+    TocsinError,
+    UnexpectedResponse,
+)
+from tocsin.ntf_router.subscriber.service_subscription import ServiceSubscription
+from tocsin.ntf_router.subscriber.subscriber_parts import SmpRouterInUse
+from tocsin.ntf_router.subscriber.subscription_errors import smp_error_text
+from tocsin.protocol.error_codes import ErrorCode
+from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus
+from tocsin.protocol.router_answers import Done, Refused
+from tocsin.protocol.smp.responses import Subscribed
+
+NEW_QUEUES: Final = 10_000
+"""New queues waiting to be subscribed; beyond it they are found in the store, in another round."""
+ROUND_AGAIN_SECONDS: Final = 30.0
+"""After a round in which an SMP router did not answer for some queues."""
+PLACE_SECONDS: Final = 30.0
+"""So long a round waits for its place at most: routers that do not answer must not keep all places for themselves."""
+UNUSED_SECONDS: Final = 600.0
+"""How often a connection on which nothing new is asked for is looked at, whether anybody still needs it."""
+
+_NO_KEY: Final = SubscriptionFailed("CryptoError")
+
+logger = logging.getLogger(__name__)
+
+
+class QueueSubscriptions:
+    """Of one SMP router."""
+
+    def __init__(self, router: SmpRouterInUse) -> None:
+        self._router = router
+        self._state = router.state
+        self._new: dict[bytes, bytes] = {}
+        self._round_wanted = False
+        self._awake = asyncio.Event()
+        self.service = ServiceSubscription(router, self._awake.set, self._later_again)
+
+    def add(self, notifier_id: bytes, notifier_key: bytes) -> None:
+        """The queue is in the store already."""
+        if notifier_id in self._new or len(self._new) < NEW_QUEUES:
+            self._state.pending += notifier_id not in self._new
+            self._new[notifier_id] = notifier_key
+        else:
+            self._round_wanted = True
+        self._awake.set()
+
+    def subscribe_again(self) -> None:
+        """Everything that the store wants: somebody has changed it there."""
+        self._round_wanted = True
+        self._awake.set()
+
+    def forget_wishes(self) -> None:
+        """All of them are in the store, with which the next round begins."""
+        self._new.clear()
+        self._round_wanted = self.service.wanted = False
+
+    async def unused(self) -> bool:
+        """Nothing is wanted of the router. `add` has not been called then since the last look at the store."""
+        used = await self._router.until_stored(lambda: self._router.store.used_router(self._router.location))
+        wanted = used is not None and used.associated_count + used.individual_count
+        return not (wanted or self._new or self._round_wanted)
+
+    async def run(self, client: SmpClient) -> None:
+        """Until nobody needs the connection."""
+        self.service.session_begins(client)
+        await self._round(client)
+        while True:
+            if self._round_wanted:
+                await self._round(client)
+            elif self.service.wanted:
+                await self._take_service_back(client)
+            elif self._new:
+                batch = list(self._new.items())[: self._router.parts.settings.batch]
+                for notifier_id, _ in batch:
+                    del self._new[notifier_id]
+                await self._subscribe_queues(client, batch)
+            else:
+                self._awake.clear()
+                try:
+                    async with asyncio.timeout(UNUSED_SECONDS):
+                        await self._awake.wait()
+                except TimeoutError:
+                    if await self.unused():
+                        return
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        """One of the places for resubscription, or none if it is not to be had soon."""
+        places = self._router.parts.places
+        try:
+            async with asyncio.timeout(PLACE_SECONDS):
+                await places.acquire()
+        except TimeoutError:
+            yield
+            return
+        try:
+            yield
+        finally:
+            places.release()
+
+    async def _round(self, client: SmpClient) -> None:
+        """Everything that the store wants subscribed."""
+        self.forget_wishes()
+        async with self._place():
+            self._state.resubscribing = True
+            self._state.subscribed = self._state.service_count = 0
+            used = await self._router.until_stored(
+                lambda: self._router.store.used_router(self._router.location)
+            )
+            by_service = used is not None and await self.service.subscribe(client, used)
+            self._state.pending = 0
+            if used is not None:
+                self._state.pending = used.individual_count + (0 if by_service else used.associated_count)
+            after: bytes | None = None
+            while True:
+                page = await self._router.until_stored(
+                    lambda after=after: self._router.store.queues_to_subscribe(  # type: ignore[misc]
+                        self._router.location,
+                        after,
+                        self._router.parts.settings.page,
+                        with_associated=not by_service,
+                    )
+                )
+                if self._new:  # came during this round, and the store has them already
+                    for notifier_id, _ in page.queues:
+                        self._new.pop(notifier_id, None)
+                for start in range(0, len(page.queues), self._router.parts.settings.batch):
+                    batch = page.queues[start : start + self._router.parts.settings.batch]
+                    await self._subscribe_queues(client, batch)
+                after = page.cursor
+                if after is None:
+                    break
+            self._state.resubscribing = False
+
+    async def _take_service_back(self, client: SmpClient) -> None:
+        self.service.wanted = False
+        used = await self._router.until_stored(lambda: self._router.store.used_router(self._router.location))
+        if used is not None and not await self.service.subscribe(client, used):
+            self._round_wanted = True  # it is void: one by one
+
+    async def _subscribe_queues(self, client: SmpClient, queues: Sequence[tuple[bytes, bytes]]) -> None:
+        service = self.service.current
+        ours, alone = [], []
+        failed: list[tuple[bytes, SubscriptionStatus]] = []
+        notifiers = []
+        for notifier_id, key in queues:
+            try:
+                notifiers.append((notifier_id, private_key_from_der(key)))
+            except BadKey:  # a damaged row concerns no other queue
+                failed.append((notifier_id, _NO_KEY))
+        ntf_router_id = None if service is None else service.ntf_router_id
+        async for answer in client.subscribe_notifications(notifiers, ntf_router_id):
+            notifier_id, outcome = answer.request.entity_id, answer.outcome
+            match outcome:
+                case Subscribed(service_id) if service is not None and service_id == service.service_id:
+                    ours.append(notifier_id)
+                case Subscribed() | Done():
+                    alone.append(notifier_id)
+                case ConnectionLost():
+                    raise outcome
+                case ResponseTimeout():
+                    self._later_again()
+                case _:
+                    failed.append((notifier_id, _status(outcome)))
+        self._state.pending = max(0, self._state.pending - len(queues))
+        self._router.parts.counters.queues_subscribed += len(alone) + len(ours)
+        self._router.parts.counters.queues_refused += len(failed)
+        # A queue that was subscribed to before, in this session, changes nothing in the store: it is not counted again.
+        if alone:
+            self._state.subscribed += await self._router.until_stored(
+                lambda: self._router.store.subscribed(self._router.location, alone, None)
+            )
+            self._router.tell([(each, SubscriptionState.ACTIVE) for each in alone], "NSUB")
+        if ours and service is not None:
+            service_id = service.service_id
+            self._state.service_count += await self._router.until_stored(
+                lambda: self._router.store.subscribed(self._router.location, ours, service_id)
+            )
+            self._router.tell([(each, SubscriptionState.ACTIVE) for each in ours], "NSUB by the service")
+        if failed:
+            await self._router.until_stored(
+                lambda: self._router.store.set_statuses(self._router.location, failed)
+            )
+            self._router.tell(failed, "NSUB")
+
+    def _later_again(self) -> None:
+        """Some queues got no answer: one more round, but not at once."""
+
+        asyncio.get_running_loop().call_later(ROUND_AGAIN_SECONDS, self.subscribe_again)
+
+
+def _status(outcome: Outcome) -> SubscriptionStatus:
+    """What an answer to NSUB that is none of the good ones makes of a subscription (ntf.md 4.5)."""
+    match outcome:
+        case Refused(error=ErrorCode.AUTH):
+            return SubscriptionState.AUTH
+        case Refused(error=ErrorCode.SERVICE):
+            return SubscriptionState.SERVICE
+        case Refused(error):
+            return SubscriptionFailed(f"SMP error {smp_error_text(error)}")
+        case LocalProtocolError():
+            return _NO_KEY
+        case TocsinError() if not isinstance(outcome, UnexpectedResponse):
+            return SubscriptionFailed("ResponseError")
+        case _:
+            return SubscriptionFailed(f'UnexpectedResponse "Right {outcome.tag.decode()}"')

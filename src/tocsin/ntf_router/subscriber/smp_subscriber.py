@@ -1,0 +1,266 @@
+"""The connection to one SMP router, and what it tells of our queues there (ntf.md 4.7, 4.8).
+
+Theory of operation. In each session all wanted queues are subscribed (`queue_subscriptions`) while events are
+received. When the session ends the store is told that its queues are inactive, and the next session begins anew,
+unless the store wants nothing of this router any more.
+
+What has arrived is handled to its end, also when its session is over: the reference's SMP router sends no notification
+twice. The next session begins after that, so an END that belongs to an older one cannot end anything. Our SMP router
+sends what was lost within some seconds again; a session whose events cannot be stored in time is therefore broken off,
+and the SMP router keeps what comes until the store is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from tocsin.clients import SmpClient
+from tocsin.clients.requests import Event
+from tocsin.clients.settings import Backoff
+from tocsin.errors import (
+    HandshakeFault,
+    HandshakeRefused,
+    RemoteProtocolError,
+    StoreError,
+    TocsinError,
+    TransportError,
+)
+from tocsin.ntf_router.settings.settings import SubscriberSettings
+from tocsin.ntf_router.subscriber.queue_subscriptions import QueueSubscriptions
+from tocsin.ntf_router.subscriber.subscriber_parts import SmpRouterInUse, SubscriberParts
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme, is_onion
+from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus
+from tocsin.protocol.smp.responses import (
+    NotificationReceived,
+    QueueDeleted,
+    ServiceSubscriptionEnded,
+    SubscriptionEnded,
+)
+from tocsin.transport.client_sessions import ServiceIdentity
+
+STEADY_SECONDS: Final = 10.0
+"""A session that ended sooner does not shorten the delays: some routers accept everybody and close."""
+STORED_WITHIN: Final = 2.0
+"""Seconds: less than our SMP router keeps notifications after their arrival (decision 0009)."""
+AT_ONCE: Final = 2_000
+"""Events: a store that is slow, but works, has so many in time."""
+STOP_SECONDS: Final = 2.0
+"""How long a router that stops waits for what has arrived to be stored."""
+
+logger = logging.getLogger(__name__)
+
+
+class SmpSubscriber:
+    """One SMP router. `run` until cancelled, or until nobody needs it."""
+
+    def __init__(self, location: RouterLocation, parts: SubscriberParts) -> None:
+        self._router = SmpRouterInUse(location, parts)
+        self._queues = QueueSubscriptions(self._router)
+        self._hosts = _hosts_to_dial(location, parts.settings)
+        self._parts = parts
+        self._service_refused = False
+        self._told_disconnected = False
+        self._gone: set[bytes] = set()
+        """Among them those queues of direct notifications that the router called deleted since we know it."""
+        self.state = self._router.state
+
+    def subscribe(self, notifier_id: bytes, notifier_key: bytes) -> None:
+        """The queue is in the store already."""
+        self._queues.add(notifier_id, notifier_key)
+
+    def associated(self) -> None:
+        """Some queue, which is in the store already."""
+        self._queues.service.needed()
+
+    def subscribe_again(self) -> None:
+        """To all that the store wants of this router."""
+        self._queues.subscribe_again()
+
+    async def run(self) -> None:
+        """Sessions with growing delays while the router cannot be reached. Returns when nothing is wanted of it.
+
+        `subscribe` has not been called then since the last look at the store: the caller may forget this object.
+        """
+        settings = self._parts.settings
+        if not self._hosts:
+            self.state.last_error = "no host of the kind that host_mode requires"
+            logger.warning("%s: %s", self._router.address.name, self.state.last_error)
+            await asyncio.Event().wait()
+        dialled = RouterLocation(self._hosts, self._router.location.port, self._router.location.key_hash)
+        backoff = Backoff(settings.reconnect_initial, 10.0, settings.reconnect_maximum)
+        delays = backoff.delays()
+        while True:
+            try:
+                async with SmpClient.connect(
+                    RouterAddress(Scheme.SMP, dialled),
+                    self._parts.client,
+                    service=await self._service(),
+                    metrics=self._parts.metrics,
+                ) as client:
+                    began = asyncio.get_running_loop().time()
+                    try:
+                        await self._session(client)
+                    finally:
+                        if asyncio.get_running_loop().time() - began >= STEADY_SECONDS:
+                            delays = backoff.delays()
+            except HandshakeRefused as error:
+                self.state.last_error = str(error)
+                logger.warning("%s: %s", self._router.address.name, error)
+                # Routers that take no certificates answer BAD_AUTH, those that know ours in another role BAD_SERVICE.
+                if error.fault in (HandshakeFault.BAD_AUTH, HandshakeFault.BAD_SERVICE):
+                    self._service_refused = True
+            except (TransportError, RemoteProtocolError) as error:
+                self.state.last_error = str(error)
+                logger.info("%s: %s", self._router.address.name, error)
+            if _is_cancelled():  # in the same moment: a task group tells of its errors only
+                raise asyncio.CancelledError
+            if not self._told_disconnected:  # a killed router left its queues ACTIVE
+                await self._disconnected()
+            chance = random.random()  # noqa: S311 - so that not all come back at once
+            await asyncio.sleep(backoff.spread(next(delays), chance))
+            self._queues.forget_wishes()
+            if await self._queues.unused():
+                return
+
+    async def _service(self) -> ServiceIdentity | None:
+        """Which certificates to show."""
+        if self._service_refused:
+            return None
+        if self._parts.service is not None or self._parts.fallback is None:
+            return self._parts.service
+        used = await self._router.until_stored(lambda: self._router.store.used_router(self._router.location))
+        return self._parts.fallback if used is not None and used.associated_count else None
+
+    async def _session(self, client: SmpClient) -> None:
+        """Until the connection is lost, which it raises, or nobody needs it."""
+        self.state.connected = True
+        self.state.last_error = ""
+        self.state.subscribed = self.state.service_count = 0
+        receiving = asyncio.create_task(self._receive(client))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                over = tasks.create_task(_result_of(receiving))
+                await self._queues.run(client)
+                over.cancel()
+        except* (TransportError, RemoteProtocolError) as errors:
+            raise _first(errors) from None
+        finally:
+            self.state.connected = self.state.resubscribing = False
+            self.state.pending += self.state.subscribed
+            self.state.pending_service = max(self.state.pending_service, self.state.service_count)
+            self.state.subscribed = self.state.service_count = 0
+            await self._finish(client, receiving)
+            await self._disconnected()
+
+    @staticmethod
+    async def _finish(client: SmpClient, receiving: asyncio.Task[None]) -> None:
+        """Handles what has arrived. If the router stops, it does not wait long for it."""
+        client.abort("the session is over")
+        try:
+            await asyncio.wait([receiving], timeout=STOP_SECONDS if _is_cancelled() else None)
+        finally:
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
+
+    async def _disconnected(self) -> None:
+        self._told_disconnected = True
+        if _is_cancelled():  # the router stops, also if the store is away
+            with suppress(StoreError):
+                await self._router.store.disconnected(self._router.location)
+        else:
+            await self._router.until_stored(lambda: self._router.store.disconnected(self._router.location))
+
+    # Events
+
+    async def _receive(self, client: SmpClient) -> None:
+        later = asyncio.get_running_loop().call_later
+        async for events in client.event_batches():
+            for start in range(0, len(events), AT_ONCE):
+                late = later(STORED_WITHIN, self._break_off, client)
+                try:
+                    await self._handle(events[start : start + AT_ONCE])
+                finally:
+                    late.cancel()
+
+    def _break_off(self, client: SmpClient) -> None:
+        self.state.connected = False
+        self.state.last_error = "the store is away or slow: connected again when it is back"
+        logger.warning("%s: disconnected, its events cannot be stored", self._router.address.name)
+        client.abort(self.state.last_error)
+
+    async def _handle(self, events: Sequence[Event]) -> None:
+        notifications = []
+        ended: list[tuple[bytes, SubscriptionStatus]] = []
+        for entity_id, event, late in events:
+            if late:
+                continue
+            match event:
+                case NotificationReceived():
+                    notifications.append((entity_id, event))
+                case SubscriptionEnded():
+                    ended.append((entity_id, SubscriptionState.END))
+                case QueueDeleted():
+                    ended.append((entity_id, SubscriptionState.DELETED))
+                case ServiceSubscriptionEnded():
+                    self._queues.service.ended(entity_id)
+                case _:
+                    logger.info("%s sent %s", self._router.address.name, event.tag.decode())
+        if notifications:
+            await self._parts.sink.receive(self._router.address, notifications)
+            if self._gone:
+                await self._not_gone([notifier_id for notifier_id, _ in notifications])
+        if ended:
+            await self._end(ended)
+
+    async def _end(self, ended: Sequence[tuple[bytes, SubscriptionStatus]]) -> None:
+        await self._router.until_stored(lambda: self._router.store.set_statuses(self._router.location, ended))
+        self._router.tell(ended, "the SMP router")
+        deleted = [notifier_id for notifier_id, status in ended if status is SubscriptionState.DELETED]
+        if not deleted:
+            return
+        now = self._parts.clock.now()
+        direct = await self._router.until_stored(
+            lambda: self._router.store.note_deleted(self._router.location, deleted, now)
+        )
+        if direct:
+            self._gone.update(deleted)
+
+    async def _not_gone(self, notifier_ids: Sequence[bytes]) -> None:
+        """What was called deleted notifies: the SMP router does not tell the truth, or the queue came back."""
+        alive = self._gone.intersection(notifier_ids)
+        if not alive:
+            return
+        self._gone -= alive
+        back = await self._router.until_stored(
+            lambda: self._router.store.note_alive(self._router.location, list(alive))
+        )
+        self._parts.counters.direct_queues_alive += back
+
+
+async def _result_of(task: asyncio.Task[None]) -> None:
+    """Cancelling this does not cancel the task."""
+    await asyncio.shield(task)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _hosts_to_dial(location: RouterLocation, settings: SubscriberSettings) -> tuple[str, ...]:
+    if not settings.required_host_mode:
+        return location.hosts
+    return tuple(host for host in location.hosts if is_onion(host) == settings.prefer_onion)
+
+
+def _first(errors: BaseExceptionGroup[TocsinError]) -> TocsinError:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, TocsinError)
+    return error

@@ -1,0 +1,168 @@
+"""Registering, verifying, checking, replacing and deleting device tokens (ntf.md 4.2, 4.4)."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from typing import Final
+
+from tocsin.crypto.keys import X25519PrivateKey
+from tocsin.errors import BadKey, DecodeError
+from tocsin.ntf_router.session.work import RouterState, counts
+from tocsin.ntf_router.store.interface import Replaced
+from tocsin.ntf_router.store.records import TokenRecord
+from tocsin.protocol.error_codes import CommandFault, ErrorCode, StoreFault
+from tocsin.protocol.messages import Response
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.lifecycles import VERIFIABLE
+from tocsin.protocol.ntf.responses import TokenChecked, TokenRegistered
+from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
+from tocsin.protocol.ntf.token_commands import RegisterToken, ReplaceToken, SetPeriodicPush, VerifyToken
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.protocol.router_answers import Done, Refused
+from tocsin.transport.public_hosts import is_public_host
+
+SHORTEST_CRON_MINUTES: Final = 20
+MAX_DEVICE_TOKEN_BYTES: Final = 200
+NULL_TOKEN: Final = b"test_ntf_token"
+
+_HEX: Final = re.compile(rb"(?:[0-9a-f]{2})+")
+_WORD: Final = re.compile(rb"[0-9A-Za-z_-]+")
+_REGISTERED: Final = TokenStatus(TokenState.REGISTERED)
+_ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
+_AUTH: Final = Refused(ErrorCode.AUTH)
+
+
+class Tokens:
+    """What devices do with their tokens. Each method takes a command that is authorized."""
+
+    def __init__(self, state: RouterState) -> None:
+        self._state = state
+
+    async def register(self, command: RegisterToken) -> Response:
+        """TNEW: twice the same gives the same answer and another push of the same code."""
+        if fault := self._device_token_fault(command.token):
+            return Refused(fault)
+        existing = await self._state.store.registration(command.token, command.verify_key.der)
+        if existing is not None:
+            return await self._register_again(command, existing)
+        key = self._state.randomness.new_dh_key()
+        try:
+            secret = key.agree(command.dh_key)
+        except BadKey:
+            return _AUTH
+        now = self._state.clock.now()
+        token = TokenRecord(
+            self._state.randomness.new_id(),
+            command.token,
+            _REGISTERED,
+            command.verify_key.der,
+            key.raw,
+            secret,
+            self._state.randomness.new_code(),
+            registered_at=now,
+            updated_at=now - now % 86_400,
+        )
+        if not await self._state.store.add_token(token):
+            return _AUTH  # another connection registered it meanwhile
+        self._state.counters.tokens_created += counts(command.token.provider)
+        self._state.events.token_changed(token, None, _REGISTERED, "TNEW")
+        self._push_code(token)
+        return TokenRegistered(token.token_id, key.public)
+
+    async def _register_again(self, command: RegisterToken, token: TokenRecord) -> Response:
+        key = X25519PrivateKey(token.dh_private_key)
+        try:
+            secret = key.agree(command.dh_key)
+        except BadKey:
+            return _AUTH
+        if not hmac.compare_digest(secret, token.dh_secret):
+            return _AUTH
+        if token.status.state not in VERIFIABLE:
+            if not await self._state.store.register_again(token.token_id, self._state.clock.now()):
+                return _AUTH
+            self._state.events.token_changed(token, token.status, _REGISTERED, "TNEW")
+        self._push_code(token)
+        return TokenRegistered(token.token_id, key.public)
+
+    async def verify(self, token: TokenRecord, command: VerifyToken) -> Response:
+        """TVFY: rivals for the device token go, for this device has proved that it is its own."""
+        right = hmac.compare_digest(command.code, token.code)
+        if not right or token.status.state not in VERIFIABLE:
+            return _AUTH
+        if await self._state.store.activate_token(token.token_id, token.code) is None:
+            return _AUTH
+        self._state.counters.tokens_verified += counts(token.device_token.provider)
+        self._state.events.token_changed(token, token.status, _ACTIVE, "TVFY")
+        self._state.pushes.notify(token.token_id, token.device_token.provider)  # what came before TRPL
+        return Done()
+
+    async def check(self, token: TokenRecord) -> Response:
+        """TCHK"""
+        return TokenChecked(token.status)
+
+    async def replace(self, token: TokenRecord, command: ReplaceToken) -> Response:
+        """TRPL: the channel to the device stays, so that it can read the code that comes to the new token."""
+        if fault := self._device_token_fault(command.token):
+            return Refused(fault)
+        code = self._state.randomness.new_code()
+        now = self._state.clock.now()
+        match await self._state.store.replace_token(token.token_id, command.token, code, now):
+            case Replaced.MISSING:
+                return _AUTH
+            case Replaced.TAKEN:
+                return Refused(StoreFault("the device token is already registered with this key"))
+            case Replaced.DONE:
+                pass
+        self._state.counters.tokens_replaced += counts(token.device_token.provider)
+        self._state.events.token_changed(token, token.status, _REGISTERED, "TRPL")
+        replaced = await self._state.store.token(token.token_id)
+        if replaced is not None:
+            self._push_code(replaced)
+        return Done()
+
+    async def delete(self, token: TokenRecord) -> Response:
+        """TDEL"""
+        if await self._state.store.delete_token(token.token_id) is None:
+            return _AUTH
+        self._state.counters.tokens_deleted += counts(token.device_token.provider)
+        self._state.events.token_changed(token, token.status, None, "TDEL")
+        return Done()
+
+    async def set_periodic(self, token: TokenRecord, command: SetPeriodicPush) -> Response:
+        """TCRN"""
+        if 0 < command.minutes < SHORTEST_CRON_MINUTES:
+            return Refused(ErrorCode.QUOTA)
+        if not await self._state.store.set_cron(token.token_id, command.minutes):
+            return _AUTH
+        return Done()
+
+    def _push_code(self, token: TokenRecord) -> None:
+        provider = token.device_token.provider
+        self._state.counters.notifications_verification_queued += counts(provider)
+        self._state.pushes.verify(token)
+
+    def _device_token_fault(self, token: DeviceToken) -> CommandFault | None:
+        """A device token becomes a part of the provider's URL, so it is checked, unlike by the reference."""
+        provider = token.provider
+        if provider is PushProvider.WEBPUSH:
+            return self._web_push_fault(token.token)
+        if provider is PushProvider.APNS_NULL:
+            return None if token.token == NULL_TOKEN else CommandFault.SYNTAX
+        if provider.text not in self._state.settings.apns.endpoints:
+            return CommandFault.PROHIBITED
+        allowed = _WORD if provider is PushProvider.APNS_TEST else _HEX
+        fine = len(token.token) <= MAX_DEVICE_TOKEN_BYTES and allowed.fullmatch(token.token)
+        return None if fine else CommandFault.SYNTAX
+
+    def _web_push_fault(self, token: bytes) -> CommandFault | None:
+        """Its host is dialled, so the rule for SMP routers that devices name applies."""
+        settings = self._state.settings
+        if not settings.webpush.enabled:
+            return CommandFault.PROHIBITED
+        try:
+            address = WebPushAddress.parse(token)
+        except DecodeError:
+            return CommandFault.SYNTAX
+        allowed = settings.subscriber.allow_private_hosts or is_public_host(address.host)
+        return None if allowed else CommandFault.PROHIBITED

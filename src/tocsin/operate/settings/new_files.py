@@ -1,0 +1,70 @@
+"""New settings files with every key, a comment above each, and the defaults commented out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from tocsin.operate.settings.setting_keys import SettingKey
+from tocsin.operate.settings.toml_values import literal_of
+
+_SEPARATORS: Final = {",": "commas", " ": "spaces"}
+
+DefaultText = Callable[[SettingKey], str]
+
+
+def ini_text(
+    heading: Sequence[str],
+    keys: Iterable[SettingKey],
+    chosen: Mapping[str, str],
+    default_text: DefaultText,
+) -> str:
+    lines = [f"# {line}" for line in heading]
+    section = None
+    for key in keys:
+        if not key.about:
+            continue
+        if key.section != section:
+            section = key.section
+            lines += ["", f"[{section}]"]
+        separated = f" Several: separated by {_SEPARATORS[key.kind.separator]}." if key.kind.separator else ""
+        lines.append(f"# {key.about}{separated}")
+        if key.name in chosen:
+            lines.append(f"{key.name}: {chosen[key.name]}")
+        else:
+            lines.append(f"# {key.name}: {default_text(key)}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def toml_text(
+    heading: Sequence[str],
+    keys: Iterable[SettingKey],
+    chosen: Mapping[str, str],
+    default_text: DefaultText,
+) -> str:
+    lines = [f"# {line}" for line in heading]
+    for table, members in by_table(key for key in keys if key.about).items():
+        lines += ["", f"[{'.'.join(table)}]"] if table else [""]
+        for key in members:
+            lines.append(f"# {_toml_about(key)}")
+            if key.name in chosen:
+                lines.append(f"{key.toml_path[-1]} = {literal_of(key.kind, chosen[key.name])}")
+            else:
+                lines.append(f"# {key.toml_path[-1]} = {literal_of(key.kind, default_text(key))}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml_about(key: SettingKey) -> str:
+    """With TOML's word for `off`, and the variable where its name does not follow from the key's."""
+    about = re.sub(r"\b[Oo]ff\b", "false", key.about)
+    usual = key.environment_prefix + key.toml_path[-1].upper()
+    return about if key.variable == usual else f"{about} ({key.variable})"
+
+
+def by_table(keys: Iterable[SettingKey]) -> dict[tuple[str, ...], list[SettingKey]]:
+    """Those of the whole file first: after a table's heading there is no way back to them."""
+    tables: dict[tuple[str, ...], list[SettingKey]] = {(): []}
+    for key in keys:
+        tables.setdefault(key.toml_path[:-1], []).append(key)
+    return tables

@@ -1,1 +1,0 @@
-"""Routers: what servers do with the protocols."""

@@ -1,1 +1,0 @@
-"""The NTF router: the push server."""

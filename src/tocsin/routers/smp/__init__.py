@@ -1,1 +1,0 @@
-"""The SMP router: message queues and their notification side."""

@@ -1,1 +1,0 @@
-"""Direct notifications at an SMP router: its NTF routers, their queues, and packets of clients to them."""

@@ -1,0 +1,1 @@
+"""Direct notifications at an SMP router: its NTF routers, their queues, and packets of clients."""

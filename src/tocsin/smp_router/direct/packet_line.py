@@ -1,0 +1,223 @@
+"""Packets to one NTF router, and the connection to it while there are any."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Final, Protocol
+
+from tocsin.clients import ClientSettings, NtfClient, RouterRefused
+from tocsin.clients.settings import Backoff
+from tocsin.errors import ConnectFailed, ConnectionLost, TocsinError
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.direct.packets import PacketFate
+from tocsin.smp_router.statistics.counters import SmpCounters
+from tocsin.smp_router.store.direct import WaitingPacket
+
+logger = logging.getLogger(__name__)
+
+UNDER_WAY: Final = 16
+"""Packets sent to one NTF router whose answers are awaited at a time."""
+
+
+class Outbox(Protocol):
+    """Where packets are kept."""
+
+    async def is_kept(self, packet: WaitingPacket) -> bool:
+        """When it is on disk; False if it is not to be sent any more."""
+
+    async def settle(self, packet: WaitingPacket, fate: PacketFate, certificates: tuple[bytes, ...]) -> None:
+        """The NTF router with these certificates has answered."""
+
+    def delayed(self, packet: WaitingPacket) -> None:
+        """It was not answered, and is tried again later."""
+
+    def is_too_old(self, packet: WaitingPacket) -> bool:
+        """Then it is kept no longer."""
+
+
+class Forwarding(Protocol):
+    """What the lines to all NTF routers share."""
+
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def counters(self) -> SmpCounters: ...
+    @property
+    def idle(self) -> float:
+        """Seconds after which an unused connection is closed."""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether somebody waits for a place: then no connection is kept that is not in use."""
+
+    def place(self) -> AbstractAsyncContextManager[None]:
+        """A connection may be open inside."""
+
+    def address(self, location: RouterLocation) -> RouterAddress | None:
+        """Where to connect; None if none of its hosts may be tried."""
+
+    def client_settings(self) -> ClientSettings: ...
+
+
+class PacketLine:
+    """`run` ends when nothing waits. A packet is in one of: fresh, under way, failed."""
+
+    def __init__(self, forwarding: Forwarding, location: RouterLocation) -> None:
+        self.location: Final = location
+        self.failing = False
+        """The last attempt failed: nobody should wait for an answer."""
+        self._forwarding = forwarding
+        self._fresh: deque[WaitingPacket] = deque()
+        self._failed: list[WaitingPacket] = []
+        self._woken = asyncio.Event()
+        self._retry_at: float | None = None
+        """Loop time: when what failed is tried again."""
+        self._idle = False
+        """There is a connection and nothing to do with it."""
+
+    def add(self, packet: WaitingPacket) -> None:
+        self._fresh.append(packet)
+        self._woken.set()
+
+    def leave(self) -> bool:
+        """Closes the connection if it is open and unused; says whether it does. Once is enough."""
+        leaves = self._idle and not self._fresh
+        if leaves:
+            self._idle = False
+            self._woken.set()
+        return leaves
+
+    async def run(self, backoff: Backoff) -> None:
+        """Never fails."""
+        delays = backoff.delays()
+        while self._has_any():
+            try:
+                await self._use_connection()
+            except Exception as error:
+                self._fail(error)
+            if self._failed:
+                await self._pause(backoff, delays)
+            else:
+                delays = backoff.delays()
+
+    def _has_any(self) -> bool:
+        """Without those that are too old."""
+        outbox = self._forwarding.outbox
+        self._fresh = deque(packet for packet in self._fresh if not outbox.is_too_old(packet))
+        self._failed = [packet for packet in self._failed if not outbox.is_too_old(packet)]
+        return bool(self._fresh or self._failed)
+
+    async def _pause(self, backoff: Backoff, delays: Iterator[float]) -> None:
+        """Until what failed is to be tried again; then it is fresh. A router that answers gets new packets at once."""
+        if self._retry_at is None:
+            delay = backoff.spread(next(delays), random.random())  # noqa: S311 - nothing to guess here
+            self._retry_at = asyncio.get_running_loop().time() + delay
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._retry_at):
+                while self.failing or not self._fresh:
+                    self._woken.clear()
+                    await self._woken.wait()
+            return
+        self._retry_at = None
+        self._fresh.extendleft(reversed(self._failed))
+        self._failed.clear()
+
+    def _fail(self, error: Exception) -> None:
+        self._failed += self._fresh
+        self._fresh.clear()
+        if not isinstance(error, TocsinError):
+            logger.error("forwarding packets failed", exc_info=error)
+        elif not self.failing:
+            name = RouterAddress(Scheme.NTF, self.location).name
+            logger.info("NTF router %r: %s; packets to it wait", name, type(error).__name__)
+        self.failing = True
+        self._forwarding.counters.packet_attempts_failed += 1
+        for packet in self._failed:
+            self._forwarding.outbox.delayed(packet)
+
+    async def _use_connection(self) -> None:
+        """Until nothing waits but what failed."""
+        forwarding = self._forwarding
+        address = forwarding.address(self.location)
+        if address is None:
+            raise ConnectFailed("no host of the required kind")
+        async with (
+            forwarding.place(),
+            NtfClient.connect(address, forwarding.client_settings()) as client,
+        ):
+            if client.direct:
+                await self._forward_until_idle(client)
+                return
+            while self._fresh:
+                await forwarding.outbox.settle(self._fresh.popleft(), PacketFate.UNSUPPORTED, ())
+
+    async def _forward_until_idle(self, client: NtfClient) -> None:
+        """Raises when the connection is lost with packets under way, or an answer does not come."""
+        lost = asyncio.create_task(_until_lost(client))
+        under_way: dict[asyncio.Task[None], WaitingPacket] = {}
+        try:
+            while True:
+                while self._fresh and len(under_way) < UNDER_WAY:
+                    packet = self._fresh.popleft()
+                    under_way[asyncio.create_task(self._forward(client, packet))] = packet
+                if not under_way and (self._failed or self._forwarding.crowded):
+                    return
+                unused = not under_way
+                await self._wait(lost, under_way)
+                for task in [each for each in under_way if each.done()]:
+                    task.result()  # its packet stays among those under way if this raises
+                    del under_way[task]
+                if lost.done() and (under_way or self._fresh):
+                    raise ConnectionLost("with packets under way")
+                if lost.done() or (unused and not self._fresh):
+                    return
+        finally:
+            tasks = [lost, *under_way]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._failed += under_way.values()
+
+    async def _wait(
+        self, lost: asyncio.Task[None], under_way: dict[asyncio.Task[None], WaitingPacket]
+    ) -> None:
+        """For an answer, a packet, the end of the connection, or the time after which it is left unused."""
+        self._woken.clear()
+        woken = asyncio.create_task(self._woken.wait())
+        self._idle = not under_way
+        try:
+            await asyncio.wait(
+                [lost, woken, *under_way],
+                timeout=self._forwarding.idle if self._idle else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            self._idle = False
+            woken.cancel()
+
+    async def _forward(self, client: NtfClient, packet: WaitingPacket) -> None:
+        outbox = self._forwarding.outbox
+        if not await outbox.is_kept(packet):
+            return
+        try:
+            fate = await client.forward_packet(packet.packet)
+        except RouterRefused:
+            fate = PacketFate.PENDING
+        self.failing = False
+        if fate.final:
+            await outbox.settle(packet, fate, client.certificates)
+            return
+        self._forwarding.counters.packet_attempts_failed += 1
+        self._failed.append(packet)
+        outbox.delayed(packet)
+
+
+async def _until_lost(client: NtfClient) -> None:
+    with suppress(TocsinError):
+        async for _event in client.events():
+            pass

@@ -1,0 +1,56 @@
+"""Delivery events of an SMP router: its side of each notification's way (PIPELINE: delivery event log)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from tocsin.events.delivery_events import DeliveryEvent, Stage
+from tocsin.events.event_log import EventLog
+from tocsin.events.pseudonyms import PseudonymKeys
+from tocsin.smp_router.session.events import Named
+
+
+class SmpEventRecorder:
+    """Implements `routers.smp.events.SmpEvents`."""
+
+    def __init__(self, log: EventLog, keys: PseudonymKeys, instance: str, host: str) -> None:
+        self._log = log
+        self._keys = keys
+        self._instance = instance
+        self._host = host
+
+    def enqueued(self, notification: Named) -> None:
+        self._record(Stage.ENQUEUED, [notification])
+
+    def sent(self, notifications: Sequence[Named]) -> None:
+        self._record(Stage.SENT, notifications)
+
+    def expired(self, notifications: Sequence[Named]) -> None:
+        self._record(Stage.EXPIRED, notifications)
+
+    def dropped(self, notifications: Sequence[Named]) -> None:
+        self._record(Stage.DROPPED, notifications)
+
+    def _record(self, stage: Stage, notifications: Sequence[Named]) -> None:
+        if not notifications:
+            return
+        at, mono = int(time.time() * 1_000_000), time.monotonic_ns() // 1000
+        events = []
+        for notifier_id, nonce, sent_at in notifications:
+            period = self._keys.at(sent_at)
+            name = period.notification(notifier_id, nonce)
+            events.append(
+                DeliveryEvent(
+                    id=f"{name}.{stage}",
+                    stage=stage,
+                    at=at,
+                    mono=mono,
+                    router=self._instance,
+                    period=period.name,
+                    notification=name,
+                    queue=period.queue(notifier_id),
+                    smp_host=self._host,
+                )
+            )
+        self._log.append(events)

@@ -1,0 +1,179 @@
+"""Sending, delivering and acknowledging messages (smp.md 6.6, 7, 9.3)."""
+
+from __future__ import annotations
+
+from tocsin.crypto.boxes import box_key
+from tocsin.protocol.error_codes import Blocked, CommandFault, ErrorCode
+from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.router_answers import Done, Refused
+from tocsin.protocol.smp.delivered_messages import NotificationMeta, seal_meta
+from tocsin.protocol.smp.queue_modes import QueueMode
+from tocsin.protocol.smp.recipient_commands import AcknowledgeMessage, GetMessage, Subscribe
+from tocsin.protocol.smp.responses import MessageReceived, Subscribed
+from tocsin.protocol.smp.sender_commands import SendMessage, max_message_bytes
+from tocsin.smp_router.links import remove_link
+from tocsin.smp_router.notifications import NotificationDelivery
+from tocsin.smp_router.services import subscribe_recipient
+from tocsin.smp_router.session.events import Named
+from tocsin.smp_router.session.peers import Delivery, Peer
+from tocsin.smp_router.session.work import Execute, RouterState, Task, deliver_head
+from tocsin.smp_router.store.records import (
+    NotifierRecord,
+    QueueRecord,
+    QueueStatus,
+    StoredMessage,
+    StoredNotification,
+)
+
+
+class Messages:
+    def __init__(self, state: RouterState, notifications: NotificationDelivery) -> None:
+        self._state = state
+        self._notifications = notifications
+
+    def handlers(self) -> dict[type[Command], Execute]:
+        return {
+            Subscribe: self.subscribe,
+            GetMessage: self.get,
+            AcknowledgeMessage: self.acknowledge,
+            SendMessage: self.send,
+        }
+
+    def subscribe(self, task: Task) -> Response:
+        """SUB: the head message follows the answer."""
+        queue, peer = task.queue, task.peer
+        assert queue is not None
+        before = peer.deliveries.get(queue.recipient_id)
+        if before is not None and before.by_get:
+            return Refused(CommandFault.PROHIBITED)
+        delivery = subscribe_recipient(self._state, task, queue)
+        self._state.counters.subscriptions += 1
+        if message := self._deliver(queue, delivery):
+            task.messages.append((queue.recipient_id, message))
+        service = task.session.service
+        return Subscribed(None if service is None else service.service_id)
+
+    def get(self, task: Task) -> Response:
+        """GET: the same message until it is acknowledged; subscriptions of others do not change."""
+        queue, peer = task.queue, task.peer
+        assert queue is not None
+        delivery = peer.deliveries.get(queue.recipient_id)
+        subscribed = self._state.subscriptions.recipient_of(queue) is peer
+        if subscribed if delivery is None else not delivery.by_get:
+            return Refused(CommandFault.PROHIBITED)
+        if delivery is None:
+            delivery = peer.deliveries[queue.recipient_id] = Delivery(by_get=True)
+        return self._deliver(queue, delivery) or Done()
+
+    def acknowledge(self, task: Task) -> Response:
+        """ACK: only of the message that this connection was given last."""
+        queue, command = task.queue, task.command
+        assert queue is not None
+        assert isinstance(command, AcknowledgeMessage)
+        delivery = task.peer.deliveries.get(queue.recipient_id)
+        if delivery is None or delivery.delivered is None:
+            return Refused(ErrorCode.NO_MSG)
+        if command.message_id and command.message_id != delivery.delivered:
+            return Refused(ErrorCode.NO_MSG)
+        delivery.delivered = None
+        removed = self._state.store.remove_message(queue.recipient_id, command.message_id)
+        if removed is not None and not removed.is_quota_marker:
+            self._state.counters.messages_received += 1
+            self._state.counters.messages_received_with_notification += removed.notify
+            self._state.counters.active.used(
+                queue.recipient_id, self._state.clock.now(), notify=removed.notify
+            )
+        if delivery.by_get:
+            return Done()
+        return self._deliver(queue, delivery) or Done()
+
+    def send(self, task: Task) -> Response:
+        """SEND"""
+        queue, command, state = task.queue, task.command, self._state
+        assert queue is not None
+        assert isinstance(command, SendMessage)
+        if len(command.body) > max_message_bytes(task.session.version):
+            state.counters.messages_too_large += 1
+            return Refused(ErrorCode.LARGE_MSG)
+        if queue.status is QueueStatus.OFF:
+            return Refused(ErrorCode.AUTH)
+        if isinstance(queue.status, Blocked):
+            return Refused(queue.status)
+        now = state.clock.now()
+        if state.settings.expire_messages_on_send and state.settings.message_ttl is not None:
+            self._expire(queue.recipient_id, now)
+        message = StoredMessage(state.randomness.new_id(), now, command.flags.notify, command.body)
+        written = state.store.write_message(queue.recipient_id, message, state.settings.message_quota)
+        if written is None:
+            state.counters.messages_over_quota += 1
+            return Refused(ErrorCode.QUOTA)
+        state.counters.messages_sent += 1
+        state.counters.messages_with_notification += command.flags.notify
+        state.counters.active.used(queue.recipient_id, now, notify=command.flags.notify)
+        if queue.mode is QueueMode.MESSAGING and queue.sender_key is not None:
+            remove_link(state, queue)
+        if written.was_empty:
+            task.afterwards.append(lambda: self.push_head(queue.recipient_id))
+        if command.flags.notify and queue.notifier is not None:
+            minimum = state.store.direct.minimum_priority(queue.notifier.notifier_id)
+            if minimum.admits(command.flags.priority):
+                self._notify(task, queue.notifier, message)
+            else:
+                state.counters.notifications_held_back += 1
+        return Done()
+
+    def _notify(self, task: Task, notifier: NotifierRecord, message: StoredMessage) -> None:
+        nonce = self._state.randomness.new_id()
+        meta = NotificationMeta(message.message_id, message.sent_at)
+        sealed = seal_meta(box_key(notifier.dh_secret), nonce, meta)
+        stored = StoredNotification(message.message_id, message.sent_at, nonce, sealed)
+        self._state.store.add_notification(notifier.notifier_id, stored)
+        self._state.counters.notifications_enqueued += 1
+        self._state.events.enqueued(Named(notifier.notifier_id, nonce, message.sent_at))
+        task.afterwards.append(lambda: self._notifications.added(notifier.notifier_id))
+
+    def push_head(self, recipient_id: bytes) -> None:
+        """A message for a connection that waits for one: nothing unacknowledged may be in its way."""
+        subscriptions = self._state.subscriptions
+        peer = subscriptions.recipient(recipient_id)
+        if peer is None and not subscriptions.receive_services:
+            return  # the common case when a recipient is away: without looking at the queue
+        queue = self._state.store.queue_by_recipient(recipient_id)
+        if queue is None:
+            return
+        peer = subscriptions.recipient_of(queue)
+        if peer is None:
+            return
+        delivery = peer.deliveries.get(recipient_id)
+        if delivery is None:
+            delivery = peer.deliveries[recipient_id] = Delivery(by_get=False)
+        elif delivery.by_get or delivery.delivered is not None:
+            return
+        message = self._deliver(queue, delivery)
+        if message is not None and not peer.try_send([(recipient_id, message)]):
+            delivery.delivered = None
+            peer.undelivered.add(recipient_id)
+
+    def push_undelivered(self, peer: Peer) -> None:
+        """The connection has room again."""
+        waiting, peer.undelivered = peer.undelivered, set()
+        for recipient_id in waiting:
+            self.push_head(recipient_id)
+
+    def expire(self) -> int:
+        """Old messages of all queues; says how many went."""
+        now = self._state.clock.now()
+        return sum(
+            self._expire(recipient_id, now) for recipient_id in self._state.store.queues_with_messages()
+        )
+
+    def _expire(self, recipient_id: bytes, now: int) -> int:
+        ttl = self._state.settings.message_ttl
+        if ttl is None:
+            return 0
+        expired = self._state.store.expire_messages(recipient_id, int(now - ttl))
+        self._state.counters.messages_expired += expired
+        return expired
+
+    def _deliver(self, queue: QueueRecord, delivery: Delivery) -> MessageReceived | None:
+        return deliver_head(self._state, queue, delivery)

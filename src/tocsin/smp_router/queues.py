@@ -1,0 +1,245 @@
+"""Creating, securing, suspending, inspecting and deleting queues (smp.md 6.6)."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from tocsin.crypto.keys import X25519PublicKey
+from tocsin.protocol.direct.queue_ids import ids_for
+from tocsin.protocol.direct.smp_commands import CreateNotifyingQueue, NtfSubscription
+from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError
+from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.router_answers import Done, Refused
+from tocsin.protocol.smp.queue_information import (
+    DeliveryState,
+    HeadMessage,
+    MessageKind,
+    QueueInformation,
+    SubscriptionInformation,
+)
+from tocsin.protocol.smp.queue_modes import (
+    LinkRequest,
+    NotifierIds,
+    NotifierKeys,
+    QueueMode,
+    SubscriptionMode,
+)
+from tocsin.protocol.smp.recipient_commands import (
+    CreateQueue,
+    DeleteQueue,
+    InspectQueue,
+    ReplaceRecipientKeys,
+    SecureQueue,
+    SuspendQueue,
+)
+from tocsin.protocol.smp.responses import QueueCreated, QueueInspected
+from tocsin.protocol.smp.sender_commands import SecureQueueBySender, SetsSenderKey
+from tocsin.smp_router.direct.keyless_notifiers import make_keyless_notifier
+from tocsin.smp_router.direct.packet_outbox import PacketOutbox
+from tocsin.smp_router.services import subscribe_recipient
+from tocsin.smp_router.session.work import Execute, RouterState, Task, tell_dropped
+from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord, QueueStatus
+
+ATTEMPTS: Final = 3
+"""Ids are random: a collision is a wonder, three are a fault of the machine."""
+
+
+def queue_handlers(state: RouterState, outbox: PacketOutbox) -> dict[type[Command], Execute]:
+    queues = Queues(state, outbox)
+    return {
+        CreateQueue: queues.create,
+        CreateNotifyingQueue: queues.create,
+        SecureQueue: queues.secure,
+        SecureQueueBySender: queues.secure_by_sender,
+        ReplaceRecipientKeys: queues.replace_recipient_keys,
+        SuspendQueue: queues.suspend,
+        DeleteQueue: queues.delete,
+        InspectQueue: queues.inspect,
+    }
+
+
+class Queues:
+    def __init__(self, state: RouterState, outbox: PacketOutbox) -> None:
+        self._state = state
+        self._outbox = outbox
+
+    def create(self, task: Task) -> Response:
+        """NEW"""
+        command = task.command
+        assert isinstance(command, CreateQueue)
+        if fault := self._creation_fault(task, command):
+            return Refused(fault)
+        link = command.request.link if command.request is not None else None
+        chosen = link is not None or _direct(command) is not None
+        for _ in range(1 if chosen else ATTEMPTS):
+            created = self._try_to_create(task, command, link)
+            if created is not None:
+                return created
+        return Refused(ErrorCode.AUTH if chosen else ErrorCode.INTERNAL)
+
+    def _creation_fault(self, task: Task, command: CreateQueue) -> RouterError | None:
+        settings = self._state.settings
+        if not settings.new_queues or not _password_fits(settings.create_password, command.password):
+            return ErrorCode.AUTH
+        link, direct = command.request.link if command.request is not None else None, _direct(command)
+        ids = ids_for(task.corr_id)
+        if link is not None and not hmac.compare_digest(link.sender_id, ids.sender_id):
+            return CommandFault.PROHIBITED
+        if direct is not None and not hmac.compare_digest(direct.notifier_id, ids.notifier_id):
+            return CommandFault.PROHIBITED
+        if task.session.service is not None and command.subscription is not SubscriptionMode.SUBSCRIBE:
+            return CommandFault.PROHIBITED
+        if direct is not None and not self._outbox.has_room([direct.ntf_router]):
+            self._state.counters.packets_over_limit += 1
+            return ErrorCode.QUOTA
+        return None
+
+    def _try_to_create(
+        self, task: Task, command: CreateQueue, link: LinkRequest | None
+    ) -> QueueCreated | None:
+        state, new_id = self._state, self._state.randomness.new_id
+        dh_key = state.randomness.new_dh_key()
+        service, direct = task.session.service, _direct(command)
+        notifier = None
+        if direct is not None:
+            notifier = make_keyless_notifier(direct, state.randomness)
+        elif command.notifier is not None:
+            notifier = make_notifier(state, command.notifier)
+        chosen = link is not None or direct is not None
+        queue = QueueRecord(
+            recipient_id=new_id(),
+            recipient_keys=(command.auth_key.der,),
+            dh_secret=dh_key.agree(command.dh_key),
+            sender_id=ids_for(task.corr_id).sender_id if chosen else new_id(),
+            mode=None if command.request is None else command.request.mode,
+            link=None if link is None else QueueLink(link.link_id or new_id(), link.data),
+            notifier=None if notifier is None else notifier[0],
+            updated_at=day_of(state.clock.now()),
+            service_id=None if service is None else service.service_id,
+        )
+        if not state.store.add_queue(queue):
+            return None
+        state.counters.queues_created += 1
+        state.counters.links_set += link is not None
+        state.counters.notifiers_created += notifier is not None
+        if direct is not None:
+            state.store.direct.set_minimum_priority(direct.notifier_id, direct.minimum)
+            self._outbox.associate(direct.ntf_router, direct.notifier_id, direct.packet)
+        if command.subscription is SubscriptionMode.SUBSCRIBE:
+            subscribe_recipient(state, task, queue)
+        return QueueCreated(
+            queue.recipient_id,
+            queue.sender_id,
+            dh_key.public,
+            queue.mode,
+            None if queue.link is None else queue.link.link_id,
+            queue.service_id,
+            None if notifier is None else NotifierIds(notifier[0].notifier_id, notifier[1]),
+        )
+
+    def secure(self, task: Task) -> Response:
+        """KEY: the same key again is fine, another is not."""
+        return self._set_sender_key(task)
+
+    def secure_by_sender(self, task: Task) -> Response:
+        """SKEY: only where the recipient asked for it."""
+        assert task.queue is not None
+        if task.queue.mode is not QueueMode.MESSAGING:
+            return Refused(ErrorCode.AUTH)
+        return self._set_sender_key(task)
+
+    def _set_sender_key(self, task: Task) -> Response:
+        assert isinstance(task.command, SetsSenderKey)
+        return Done() if set_sender_key(self._state, task, task.command) else Refused(ErrorCode.AUTH)
+
+    def replace_recipient_keys(self, task: Task) -> Response:
+        """RKEY: for contact queues, which several devices may manage."""
+        queue, command = task.queue, task.command
+        assert queue is not None
+        assert isinstance(command, ReplaceRecipientKeys)
+        if queue.mode is not QueueMode.CONTACT:
+            return Refused(ErrorCode.AUTH)
+        self._state.store.update_queue(replace(queue, recipient_keys=tuple(key.der for key in command.keys)))
+        return Done()
+
+    def suspend(self, task: Task) -> Response:
+        """OFF"""
+        assert task.queue is not None
+        if task.queue.status is QueueStatus.ACTIVE:
+            self._state.store.update_queue(replace(task.queue, status=QueueStatus.OFF))
+            self._state.counters.queues_suspended += 1
+        return Done()
+
+    def delete(self, task: Task) -> Response:
+        """DEL"""
+        assert task.queue is not None
+        delete_queue(self._state, task.queue, by=task)
+        return Done()
+
+    def inspect(self, task: Task) -> Response:
+        """QUE"""
+        queue, store = task.queue, self._state.store
+        assert queue is not None
+        delivery = task.peer.deliveries.get(queue.recipient_id)
+        subscription = head = None
+        if delivery is not None:
+            state = DeliveryState.PROHIBITED if delivery.by_get else DeliveryState.NONE
+            subscription = SubscriptionInformation(state, delivery.delivered)
+        if message := store.head_message(queue.recipient_id):
+            sent_at = datetime.fromtimestamp(message.sent_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            kind = MessageKind.QUOTA if message.is_quota_marker else MessageKind.MESSAGE
+            head = HeadMessage(message.message_id, sent_at, kind)
+        size = store.message_count(queue.recipient_id)
+        return QueueInspected(
+            QueueInformation(
+                queue.sender_key is not None, queue.notifier is not None, subscription, size, head
+            ).to_json()
+        )
+
+
+def _direct(command: CreateQueue) -> NtfSubscription | None:
+    return command.direct if isinstance(command, CreateNotifyingQueue) else None
+
+
+def set_sender_key(state: RouterState, task: Task, command: SetsSenderKey) -> bool:
+    """False if the queue is secured with another key."""
+    queue, key = task.queue, command.sender_key.der
+    assert queue is not None
+    if queue.sender_key is None:
+        state.store.update_queue(replace(queue, sender_key=key))
+        state.counters.queues_secured += 1
+        return True
+    return hmac.compare_digest(queue.sender_key, key)
+
+
+def make_notifier(state: RouterState, keys: NotifierKeys) -> tuple[NotifierRecord, X25519PublicKey]:
+    """A notifier with a new id, and the router's half of the key agreement."""
+    dh_key = state.randomness.new_dh_key()
+    secret = dh_key.agree(keys.dh_key)
+    return NotifierRecord(state.randomness.new_id(), keys.auth_key.der, secret), dh_key.public
+
+
+def delete_queue(state: RouterState, queue: QueueRecord, *, by: Task | None) -> None:
+    """With its messages and notifications; whoever subscribed is told, except the one who deleted."""
+    tell_dropped(state, queue.notifier)
+    state.store.delete_queue(queue.recipient_id)
+    state.counters.queues_deleted += 1
+    state.counters.queues_deleted_secured += queue.sender_key is not None
+    unless = None if by is None else by.peer
+    state.subscriptions.delete_queue(queue, unless=unless)
+    if queue.notifier is not None:
+        notifier = queue.notifier
+        state.subscriptions.delete_notifier(notifier.notifier_id, notifier.service_id, unless=unless)
+
+
+def _password_fits(needed: str | None, given: bytes | None) -> bool:
+    """A password that nobody asked for does no harm."""
+    return needed is None or (given is not None and hmac.compare_digest(needed.encode(), given))
+
+
+def day_of(now: int) -> int:
+    """Midnight before, UTC."""
+    return now - now % 86_400

@@ -1,0 +1,1 @@
+"""What every command of an SMP router needs: connections, subscriptions, verification, effects."""

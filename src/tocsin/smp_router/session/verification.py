@@ -1,0 +1,154 @@
+"""Who may do what: from a received command to a task, or to the error it gets (smp.md 5.3, 5.4, 6.1, 6.2).
+
+The order of the checks is the protocol's: the queue, the role, the service's signature, the authorization, then
+whether the operator blocked the queue. What does not exist costs the same work as what is not authorized.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tocsin.crypto.keys import (
+    AuthPublicKey,
+    auth_key_from_der,
+)
+from tocsin.protocol.direct.smp_commands import RegisterNtfRouter, SubscribeNtfRouter
+from tocsin.protocol.error_codes import Blocked, ErrorCode, RouterError
+from tocsin.protocol.messages import Command, ServiceSigning
+from tocsin.protocol.ping import Ping
+from tocsin.protocol.sessions import ReceivedCommand, RouterSession
+from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
+from tocsin.protocol.smp.proxy_commands import ForwardToRelay, RelayForwarded, RequestProxySession
+from tocsin.protocol.smp.recipient_commands import CreateQueue, DeleteQueue, SuspendQueue
+from tocsin.protocol.smp.sender_commands import (
+    GetLinkData,
+    SecureLinkedQueue,
+    SecureQueueBySender,
+    SendMessage,
+)
+from tocsin.protocol.smp.services import service_fault
+from tocsin.smp_router.direct.keyless_notifiers import is_keyless
+from tocsin.smp_router.session.peers import Peer
+from tocsin.smp_router.session.work import Task
+from tocsin.smp_router.store.interface import SmpStore
+from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
+
+_WITHOUT_QUEUE: Final = (
+    Ping,
+    RequestProxySession,
+    ForwardToRelay,
+    RelayForwarded,
+    RegisterNtfRouter,
+    SubscribeNtfRouter,
+)
+_ALSO_WHEN_BLOCKED: Final = (SuspendQueue, DeleteQueue, SubscribeNotifications, SendMessage)
+"""SEND looks at the block itself, after the size of the message."""
+
+
+def verify(
+    store: SmpStore, peer: Peer, session: RouterSession, received: ReceivedCommand
+) -> Task | RouterError:
+    """A task, or the error to answer with."""
+    command = received.command
+    queue = None
+    if _names_queue(command):
+        queue = _find_queue(store, received)
+        if queue is None:
+            _pretend(session, received)
+            return ErrorCode.AUTH
+    if fault := service_fault(received, session.service):
+        return fault
+    if not _authorized(store, session, received, queue):
+        return ErrorCode.AUTH
+    if (
+        queue is not None
+        and isinstance(queue.status, Blocked)
+        and not isinstance(command, _ALSO_WHEN_BLOCKED)
+    ):
+        return queue.status
+    return Task(peer, session, received.corr_id, received.entity_id, command, queue)
+
+
+def _pretend(session: RouterSession, received: ReceivedCommand) -> None:
+    """All the work of a queue that exists and whose key is another: a service's signature is checked as well."""
+    if service_fault(received, session.service) is None and received.auth:
+        session.pretend_to_verify(received)
+
+
+def _names_queue(command: Command) -> bool:
+    if isinstance(command, (CreateQueue, *_WITHOUT_QUEUE)):
+        return False
+    return command.service_signing is not ServiceSigning.ALONE
+
+
+def _find_queue(store: SmpStore, received: ReceivedCommand) -> QueueRecord | None:
+    match received.command:
+        case SendMessage() | SecureQueueBySender():
+            return store.queue_by_sender(received.entity_id)
+        case SecureLinkedQueue() | GetLinkData():
+            return store.queue_by_link(received.entity_id)
+        case SubscribeNotifications():
+            return store.queue_by_notifier(received.entity_id)
+        case _:
+            return store.queue_by_recipient(received.entity_id)
+
+
+def _authorized(
+    store: SmpStore, session: RouterSession, received: ReceivedCommand, queue: QueueRecord | None
+) -> bool:
+    command = received.command
+    match command:
+        case CreateQueue():
+            return session.verifies(received, command.auth_key)
+        case SecureQueueBySender() | SecureLinkedQueue():
+            return session.verifies(received, command.sender_key)
+        case SendMessage():
+            assert queue is not None
+            return _may_send(session, received, queue)
+        case GetLinkData():
+            return True
+        case SubscribeNotifications():
+            assert queue is not None
+            assert queue.notifier is not None
+            return _may_subscribe(session, received, queue.notifier)
+        case RegisterNtfRouter():
+            return session.verifies(received, command.credentials.auth_key)
+        case SubscribeNtfRouter():
+            return _is_ntf_router(store, session, received)
+        case _ if queue is None:
+            return True
+        case _:
+            return _verifies_any(session, received, queue.recipient_keys)
+
+
+def _may_send(session: RouterSession, received: ReceivedCommand, queue: QueueRecord) -> bool:
+    """A secured queue takes authorized messages only, one that is not secured takes no other."""
+    if queue.sender_key is None:
+        if received.auth:
+            session.pretend_to_verify(received)
+        return not received.auth
+    return bool(received.auth) and session.verifies(received, _key(queue.sender_key))
+
+
+def _may_subscribe(session: RouterSession, received: ReceivedCommand, notifier: NotifierRecord) -> bool:
+    """A notifier of direct notifications has no key, and looks as if it did not exist."""
+    if is_keyless(notifier):
+        session.pretend_to_verify(received)
+        return False
+    return session.verifies(received, _key(notifier.key))
+
+
+def _is_ntf_router(store: SmpStore, session: RouterSession, received: ReceivedCommand) -> bool:
+    record = store.direct.ntf_router(received.entity_id)
+    if record is None or record.auth_key is None:
+        session.pretend_to_verify(received)
+        return False
+    return session.verifies(received, _key(record.auth_key))
+
+
+def _verifies_any(session: RouterSession, received: ReceivedCommand, keys: tuple[bytes, ...]) -> bool:
+    return any(session.verifies(received, _key(key)) for key in keys)
+
+
+def _key(der: bytes) -> AuthPublicKey:
+    return auth_key_from_der(der)

@@ -1,0 +1,1 @@
+"""Settings of an SMP router: their keys, their file, and where its folders are."""

@@ -1,0 +1,377 @@
+"""Every key of `smp-server.ini`: its section, its values, the setting it decides (smp.md 10.3).
+
+Sections and keys outside `[TOCSIN]` are the reference's (`iniFileContent` in Server/Main/Init.hs).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tocsin.operate.settings.event_log_keys import event_log_keys
+from tocsin.operate.settings.setting_keys import SettingKey
+from tocsin.operate.settings.setting_values import (
+    CREATE_PASSWORD,
+    DOMAINS,
+    HOST,
+    HOSTS,
+    HOSTS_OR_NONE,
+    ON_OFF,
+    PASSWORD,
+    PATH,
+    PORT,
+    PORTS,
+    SOCKS_PROXY,
+    TEXT,
+    ValueKind,
+    choice,
+    duration,
+    or_off,
+    unavailable,
+    whole_number,
+)
+from tocsin.smp_router.settings.direct_keys import direct_keys
+from tocsin.smp_router.settings.settings import DAY, LOWEST_VERSION, UNRELEASED_VERSION
+
+
+class SmpKey(SettingKey):
+    """A field of SmpSettings is its setting, or `proxy.` or `direct.` and one of the settings there."""
+
+    __slots__ = ()
+    environment_prefix = "TOCSIN_SMP_"
+
+
+_VERSION: Final = whole_number(LOWEST_VERSION, UNRELEASED_VERSION)
+_ONLY_MEMORY: Final = "the reference's tables are not read; for PostgreSQL set `database_url` in [TOCSIN]"
+_NO_WEB: Final = "Tocsin serves no web pages"
+
+_STORE_LOG: Final = (
+    SmpKey(
+        "STORE_LOG", "enable", ON_OFF, "Keep queues in a log that survives restarts.", "store", switch=True
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "store_queues",
+        unavailable("memory", because=_ONLY_MEMORY),
+        "Where queues are: memory.",
+        shown="memory",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "store_messages",
+        unavailable("memory", because=_ONLY_MEMORY),
+        "Where messages are: memory.",
+        shown="memory",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "restore_messages",
+        ON_OFF,
+        "Messages and notifications survive restarts too. Off: their logs are set aside and none are written.",
+        "restore_messages",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "expire_messages_days",
+        duration(unit=DAY, name="days"),
+        "Messages nobody fetched are removed after so many days.",
+        "message_ttl",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "expire_messages_on_start",
+        ON_OFF,
+        "Remove old messages when the router starts.",
+        "expire_messages_on_start",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "expire_messages_on_send",
+        ON_OFF,
+        "Remove old messages of a queue when one is sent to it.",
+        "expire_messages_on_send",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "expire_ntfs_hours",
+        duration(unit=3600.0, name="hours"),
+        "Notifications nobody fetched are removed after so many hours.",
+        "notification_ttl",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "log_stats",
+        ON_OFF,
+        "Write a line of statistics each day. See also statistics_file.",
+        "log_stats",
+    ),
+    SmpKey(
+        "STORE_LOG",
+        "prometheus_interval",
+        or_off(duration()),
+        "Write a file with Prometheus metrics every so many seconds. See also prometheus_port.",
+        "prometheus_interval",
+    ),
+    # For PostgreSQL only, which store_queues and store_messages refuse.
+    *(
+        SmpKey("STORE_LOG", name, TEXT, secret=name == "db_connection")
+        for name in ("db_connection", "db_schema", "db_pool_size", "db_store_log", "db_deleted_ttl")
+    ),
+)
+
+_AUTH: Final = (
+    SmpKey("AUTH", "new_queues", ON_OFF, "Let clients create queues.", "new_queues"),
+    SmpKey(
+        "AUTH",
+        "create_password",
+        CREATE_PASSWORD,
+        "Needed to create queues and to use the proxy. It is part of the address: smp://fingerprint:password@host",
+        "create_password",
+        secret=True,
+    ),
+    SmpKey(
+        "AUTH",
+        "control_port_admin_password",
+        PASSWORD,
+        "For all commands of the control port.",
+        "control_port_admin_password",
+        secret=True,
+    ),
+    SmpKey(
+        "AUTH",
+        "control_port_user_password",
+        PASSWORD,
+        "For reading statistics and blocking queues at the control port.",
+        "control_port_user_password",
+        secret=True,
+    ),
+    SmpKey(
+        "AUTH",
+        "daily_block_queue_quota",
+        whole_number(-1),
+        "How many queues may be blocked in a day (UTC); 0 for any number, -1 for none.",
+        "daily_block_queue_quota",
+    ),
+)
+
+_TRANSPORT: Final = (
+    SmpKey(
+        "TRANSPORT",
+        "host",
+        HOSTS_OR_NONE,
+        "Names of this router in its address.",
+        "public_hosts",
+    ),
+    SmpKey("TRANSPORT", "port", PORTS, "Ports to listen on.", "ports"),
+    SmpKey(
+        "TRANSPORT", "log_tls_errors", ON_OFF, "Log connections whose TLS handshake failed.", "log_tls_errors"
+    ),
+    SmpKey(
+        "TRANSPORT",
+        "websockets",
+        unavailable("off", because="Tocsin has no WebSockets"),
+        "Not available: off.",
+        shown="off",
+    ),
+    SmpKey(
+        "TRANSPORT",
+        "control_port",
+        or_off(PORT),
+        "Port for the operator on 127.0.0.1; 5224 is usual.",
+        "control_port",
+    ),
+    SmpKey(
+        "TRANSPORT",
+        "accept_service_credentials",
+        ON_OFF,
+        "Let clients with certificates subscribe as services.",
+        "accept_service_credentials",
+    ),
+)
+
+_PROXY: Final = (
+    SmpKey(
+        "PROXY",
+        "host_mode",
+        choice(public=False, onion=True),
+        "Which hosts of a relay with several are tried first, public or onion ones.",
+        "proxy.prefer_onion",
+    ),
+    SmpKey(
+        "PROXY",
+        "required_host_mode",
+        ON_OFF,
+        "Do not try hosts of the other kind.",
+        "proxy.required_host_mode",
+    ),
+    SmpKey(
+        "PROXY",
+        "socks_proxy",
+        or_off(SOCKS_PROXY),
+        "The SOCKS proxy through which relays are reached, host:port.",
+        "proxy.socks_proxy",
+    ),
+    SmpKey(
+        "PROXY",
+        "socks_mode",
+        choice(onion=True, always=False),
+        "Use the SOCKS proxy for .onion relays only (onion) or for all (always).",
+        "proxy.socks_onion_only",
+    ),
+    SmpKey(
+        "PROXY",
+        "own_server_domains",
+        DOMAINS,
+        "Domains of your own relays; the metrics count them separately.",
+        "proxy.own_server_domains",
+    ),
+    SmpKey(
+        "PROXY",
+        "client_concurrency",
+        whole_number(1, 100_000),
+        "Commands of one client that are forwarded at the same time.",
+        "proxy.client_concurrency",
+    ),
+)
+
+_INACTIVE_CLIENTS: Final = (
+    SmpKey(
+        "INACTIVE_CLIENTS",
+        "disconnect",
+        ON_OFF,
+        "Disconnect clients without subscriptions that are silent.",
+        "inactive_ttl",
+        switch=True,
+    ),
+    SmpKey("INACTIVE_CLIENTS", "ttl", duration(), "... for so many seconds,", "inactive_ttl"),
+    SmpKey(
+        "INACTIVE_CLIENTS",
+        "check_interval",
+        duration(),
+        "... looking for them every so many seconds.",
+        "inactive_check_interval",
+    ),
+)
+
+_WEB: Final = (
+    SmpKey("WEB", "static_path", TEXT),
+    SmpKey("WEB", "http", unavailable("off", because=_NO_WEB)),
+    SmpKey("WEB", "https", unavailable("off", because=_NO_WEB)),
+    SmpKey("WEB", "cert", TEXT),
+    SmpKey("WEB", "key", TEXT),
+)
+
+# Shown on the web page that we do not have.
+_INFORMATION: Final = tuple(
+    SmpKey("INFORMATION", name, TEXT)
+    for name in (
+        *("source_code", "usage_conditions", "condition_amendments", "server_country"),
+        *("operator", "operator_country", "website", "hosting", "hosting_country", "hosting_type"),
+        *("admin_simplex", "admin_email", "admin_pgp", "admin_pgp_fingerprint"),
+        *("complaints_simplex", "complaints_email", "complaints_pgp", "complaints_pgp_fingerprint"),
+    )
+)
+
+
+def _own(
+    name: str, kind: ValueKind, about: str, setting: str | None = None, shown: str | None = None
+) -> SmpKey:
+    return SmpKey("TOCSIN", name, kind, about, setting or name, shown=shown)
+
+
+_TOCSIN: Final = (
+    _own("listen", HOSTS, "Addresses to listen on.", "hosts"),
+    _own(
+        "credentials",
+        PATH,
+        "Folder of the certificates; a relative path counts from this file's folder.",
+        shown=".",
+    ),
+    _own("store_path", PATH, "Folder of the logs; a relative path counts from this file's folder.", "store"),
+    _own("lowest_version", _VERSION, "Oldest SMP version offered."),
+    _own("highest_version", _VERSION, "Newest SMP version offered."),
+    _own("accept_without_alpn", ON_OFF, "Serve clients that offer no ALPN, with version 6."),
+    _own("message_quota", whole_number(1, 1_000_000), "Messages a queue holds."),
+    _own(
+        "message_ttl",
+        or_off(duration()),
+        "expire_messages_days in seconds, instead of it; off keeps messages for ever.",
+    ),
+    _own("message_expiry_interval", duration(), "Seconds between removals of old messages."),
+    _own("notification_ttl", duration(), "expire_ntfs_hours in seconds, instead of it."),
+    _own("notification_expiry_interval", duration(), "Seconds between removals of old notifications."),
+    _own(
+        "notification_interval",
+        duration(zero=True),
+        "Seconds between deliveries of notifications; 0 delivers each at once.",
+    ),
+    _own(
+        "notification_confirm_after",
+        duration(zero=True),
+        "Seconds for which a notification may be sent again although its receiver's system has acknowledged it.",
+    ),
+    _own(
+        "end_interval",
+        duration(zero=True),
+        "Seconds between sendings of END, ENDS and DELD; 0: each at once.",
+    ),
+    _own("tls_handshake_seconds", duration(), "How long a TLS handshake may take."),
+    _own("hello_seconds", duration(), "How long the SMP handshake may take."),
+    _own("write_queue_blocks", whole_number(1, 100_000), "Blocks that may wait for a slow client."),
+    _own("max_connections", whole_number(1, 1_000_000), "Connections at a time; others are closed at once."),
+    _own("drain_seconds", duration(zero=True), "How long clients may take to read the rest at a stop."),
+    _own("proxy", ON_OFF, "Forward commands to other routers.", "proxy.enabled"),
+    _own("proxy_connect_timeout", duration(), "Seconds to reach another router.", "proxy.connect_timeout"),
+    _own("proxy_response_timeout", duration(), "Seconds another router may take.", "proxy.response_timeout"),
+    _own(
+        "proxy_remember_failure",
+        duration(zero=True),
+        "Seconds during which a router that could not be reached is not tried again.",
+        "proxy.remember_failure",
+    ),
+    _own(
+        "proxy_public_relays_only",
+        ON_OFF,
+        "Do not try routers at loopback and private addresses: whoever may use the proxy could probe your network.",
+        "proxy.public_relays_only",
+    ),
+    _own(
+        "proxy_max_relays",
+        whole_number(1, 100_000),
+        "Routers connected to at a time; for another one, the one unused for longest is left.",
+        "proxy.max_relays",
+    ),
+    _own(
+        "proxy_relay_idle",
+        duration(),
+        "Seconds after which the connection to a router that nobody used is closed.",
+        "proxy.relay_idle",
+    ),
+    *direct_keys(_own),
+    _own(
+        "statistics_file",
+        or_off(PATH),
+        "Statistics survive restarts in this file; a relative path counts from the folder of the logs.",
+    ),
+    _own("prometheus_port", or_off(PORT), "Serve Prometheus metrics on this port."),
+    SmpKey(
+        "TOCSIN",
+        "database_url",
+        TEXT,
+        "Keep queues, messages and notifications in PostgreSQL instead of logs: postgresql://user@host/database",
+        "database_url",
+        secret=True,
+    ),
+    _own("prometheus_host", HOST, "Address for prometheus_port. It has no password: keep it private."),
+    *event_log_keys(_own),
+)
+
+SMP_KEYS: Final = (
+    *_INFORMATION,
+    *_STORE_LOG,
+    *_AUTH,
+    *_TRANSPORT,
+    *_PROXY,
+    *_INACTIVE_CLIENTS,
+    *_WEB,
+    *_TOCSIN,
+)

@@ -1,0 +1,1 @@
+"""What an SMP router counts, and its statistics file."""

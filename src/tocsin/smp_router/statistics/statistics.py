@@ -1,0 +1,122 @@
+"""A router's counters in the reference's terms: for the statistics file and for the line of a day."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from tocsin.operate.statistics_values import ended_periods
+from tocsin.smp_router.statistics.counters import SmpCounters
+from tocsin.smp_router.statistics.statistics_lines import PROXY_KEYS, PROXY_SECTIONS, StatisticsRecord
+
+COUNTERS: Final[dict[str, str]] = {
+    "qCreated": "queues_created",
+    "qSecured": "queues_secured",
+    "qDeletedAll": "queues_deleted",
+    "qDeletedSecured": "queues_deleted_secured",
+    "qBlocked": "queues_blocked",
+    "qSub": "subscriptions",
+    "qSubEnd": "subscriptions_taken_over",
+    "ntfCreated": "notifiers_created",
+    "ntfDeleted": "notifiers_deleted",
+    "ntfSub": "notifier_subscriptions",
+    "msgSent": "messages_sent",
+    "msgSentQuota": "messages_over_quota",
+    "msgSentLarge": "messages_too_large",
+    "msgRecv": "messages_received",
+    "msgGet": "messages_fetched",
+    "msgExpired": "messages_expired",
+    "msgSentNtf": "messages_with_notification",
+    "msgRecvNtf": "messages_received_with_notification",
+    "msgNtfs": "notifications_confirmed",
+    "msgNtfExpired": "notifications_expired",
+    "pRelays.requests": "proxy_requests",
+    "pRelays.errorsConnect": "proxy_connect_errors",
+    "pRelaysOwn.requests": "proxy_requests_own",
+    "pMsgFwds.requests": "proxy_forwards",
+    "pMsgFwdsOwn.requests": "proxy_forwards_own",
+    "pMsgFwds.errorsOther": "proxy_forward_errors",
+    "pMsgFwdsRecv": "relayed_commands",
+    "rcvServices.subCount": "service_subscriptions",
+    "ntfServices.subCount": "notifier_service_subscriptions",
+}
+"""Which of our counters a key is. What is not here stays as it was in the file."""
+
+DAILY_COLUMNS: Final = (
+    *("fromTime", "qCreated", "qSecured", "qDeletedAll", "msgSent", "msgRecv"),
+    *("dayMsgQueues", "weekMsgQueues", "monthMsgQueues", "msgSentNtf", "msgRecvNtf"),
+    *("dayCountNtf", "weekCountNtf", "monthCountNtf", "qCount", "msgCount", "msgExpired"),
+    *("qDeletedNew", "qDeletedSecured"),
+    *(f"{section}.{key}" for section in PROXY_SECTIONS for key in PROXY_KEYS),
+    *("pMsgFwdsRecv", "qSub", "qSubAuth", "qSubDuplicate", "qSubProhibited"),
+    *("msgSentAuth", "msgSentQuota", "msgSentLarge", "msgNtfs", "msgNtfNoSub", "msgNtfLost", "qSubNoMsg"),
+    *("msgRecvGet", "msgGet", "msgGetNoMsg", "msgGetAuth", "msgGetDuplicate", "msgGetProhibited"),
+    *("psSubDaily", "psSubWeekly", "psSubMonthly", "qCount", "ntfCreated", "ntfDeleted", "ntfSub"),
+    *("ntfSubAuth", "ntfSubDuplicate", "ntfCount", "qDeletedAllB", "qSubAllB", "qSubEnd", "qSubEndB"),
+    *("ntfDeletedB", "ntfSubB", "msgNtfsB", "msgNtfExpired"),
+)
+"""Of `smp-server-stats.daily.log`, a CSV file without headings, as the reference's guide for operators lists them."""
+
+
+class StoreCounts(NamedTuple):
+    """What is in the store now."""
+
+    queues: int
+    messages: int
+    notifiers: int
+
+
+class SmpStatistics:
+    """What was counted since a moment: the last line of a day, or the beginning of the statistics file."""
+
+    def __init__(self, counters: SmpCounters, *, since: datetime) -> None:
+        self._counters: Final = counters
+        self._carried: dict[str, int] = {}
+        self._begun: dict[str, int] = {}
+        self._since = since
+
+    def restore(self, record: StatisticsRecord, written: datetime) -> None:
+        """Counting goes on where that record, written at that time, ended. Before anything is counted."""
+        self._since = record.since
+        for key, value in record.values.items():
+            if key in COUNTERS:
+                setattr(self._counters, COUNTERS[key], value)
+            else:
+                self._carried[key] = value
+        self._counters.active.messages.restore(record.active, written.astimezone(UTC).date())
+        self._counters.active.notifications.restore(
+            record.active_notifications, written.astimezone(UTC).date()
+        )
+
+    def record(self, store: StoreCounts, now: datetime) -> StatisticsRecord:
+        today, active = now.astimezone(UTC).date(), self._counters.active
+        values = self._values(store)
+        return StatisticsRecord(
+            self._since, values, active.messages.of(today), active.notifications.of(today)
+        )
+
+    def end_day(self, store: StoreCounts, now: datetime) -> str:
+        """The line of what was counted until now, which is in the first moments of a day. Counting begins anew."""
+        midnight = now.astimezone(UTC).date()
+        yesterday, active = midnight - timedelta(days=1), self._counters.active
+        values: dict[str, object] = dict(self._values(store))
+        values |= {"fromTime": self._since.astimezone(UTC).date().isoformat(), "msgCount": store.messages}
+        for names, used in (
+            (("dayMsgQueues", "weekMsgQueues", "monthMsgQueues"), active.messages),
+            (("dayCountNtf", "weekCountNtf", "monthCountNtf"), active.notifications),
+        ):
+            values |= zip(names, ended_periods(used.of(yesterday).counts, midnight), strict=True)
+        self._begun, self._since = self._totals(), now
+        return ",".join(str(values.get(column, 0)) for column in DAILY_COLUMNS)
+
+    def _values(self, store: StoreCounts) -> dict[str, int]:
+        values = {key: total - self._begun.get(key, 0) for key, total in self._totals().items()}
+        return values | {"qCount": store.queues, "ntfCount": store.notifiers}
+
+    def _totals(self) -> dict[str, int]:
+        totals = self._carried | {key: getattr(self._counters, name) for key, name in COUNTERS.items()}
+        totals["qDeletedNew"] = totals["qDeletedAll"] - totals["qDeletedSecured"]
+        for section in ("pRelays", "pRelaysOwn", "pMsgFwds"):
+            failed = sum(totals.get(f"{section}.{key}", 0) for key in PROXY_KEYS if key.startswith("errors"))
+            totals[f"{section}.successes"] = totals[f"{section}.requests"] - failed
+        return totals

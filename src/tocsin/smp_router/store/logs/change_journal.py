@@ -1,0 +1,86 @@
+"""What the journal of an SMP store writes, and into which of its three files; `group_commit` says when.
+
+The log of direct notifications is written first: a packet that ends an association is on disk before the queue it
+belongs to is gone. What it says of a queue that did not get to the disk is left out when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tocsin.durable.group_commit import GroupCommit, PendingWrite
+from tocsin.durable.log_files import AppendOnlyFile
+from tocsin.smp_router.store.logs.direct_file import DirectLogFile
+from tocsin.smp_router.store.logs.direct_log import DIRECT_CHANGES, DirectChange
+from tocsin.smp_router.store.logs.message_log import (
+    MessageAdded,
+    MessageRemoved,
+    NotificationAdded,
+    NotificationRemoved,
+    encode_change_line,
+)
+from tocsin.smp_router.store.logs.store_folder import DIRECT_LOG
+from tocsin.smp_router.store.memory.memory_store import StoreChange
+
+_MESSAGE_CHANGES: Final = (MessageAdded, MessageRemoved, NotificationAdded, NotificationRemoved)
+
+
+class _DirectWrite(NamedTuple):
+    file: DirectLogFile
+    everything: Sequence[DirectChange] | None
+    """What the file is to be replaced with, before the lines."""
+    lines: list[bytes]
+
+    def write(self) -> None:
+        if self.everything is not None:
+            self.file.replace(record.encode() for record in self.everything)
+        if self.lines:
+            self.file.append(self.lines)
+
+
+class ChangeJournal(GroupCommit):
+    """Implements `Journal` over the store log, the changes log and the log of direct notifications.
+
+    Without a changes log, changes of messages and notifications are forgotten.
+    """
+
+    def __init__(self, queue_log: AppendOnlyFile, change_log: AppendOnlyFile | None) -> None:
+        """The log of direct notifications is beside the store log."""
+        super().__init__(queue_log, change_log, "smp-store")
+        self._direct_log: Final = DirectLogFile(queue_log.path.with_name(DIRECT_LOG))
+        self._direct_lines: list[bytes] = []
+        self._everything_direct: Sequence[DirectChange] | None = None
+
+    @property
+    def direct_log_outgrown(self) -> bool:
+        """Whether it is worth while to write it anew."""
+        return self._direct_log.outgrown
+
+    def append(self, change: StoreChange) -> None:
+        if isinstance(change, DIRECT_CHANGES):
+            self._add_direct_line(change.encode())
+        elif isinstance(change, _MESSAGE_CHANGES):
+            self.add_change_line(encode_change_line(change))
+        else:
+            self.add_store_line(change.encode())
+
+    def replace_direct_log(self, everything: Sequence[DirectChange]) -> None:
+        """With the next commit. These records are all there is at this moment."""
+        if self._failure is None:
+            self._everything_direct, self._direct_lines = everything, []
+            self._appended += 1
+
+    def close(self) -> None:
+        super().close()
+        self._direct_log.close()
+
+    def _add_direct_line(self, line: bytes) -> None:
+        if self._failure is None:
+            self._direct_lines.append(line)
+            self._appended += 1
+
+    def _take_writes(self) -> list[PendingWrite]:
+        direct = _DirectWrite(self._direct_log, self._everything_direct, self._direct_lines)
+        self._everything_direct, self._direct_lines = None, []
+        return [direct, *super()._take_writes()]

@@ -1,0 +1,171 @@
+"""Lines of `smp-server-direct.log`: what direct notifications add to a store, in a file of our own.
+
+The reference knows nothing of it and leaves it alone. Applying a line a second time changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self, TypeAlias
+
+from tocsin.durable.log_fields import (
+    BadLogLine,
+    decode_field,
+    decode_number,
+    encode_field,
+    encode_number,
+    exactly,
+)
+from tocsin.errors import DecodeError
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.direct.priorities import MinimumPriority
+from tocsin.smp_router.store.direct import NtfRouterRecord, SmpDirectStore, WaitingPacket
+
+_NONE: Final = b"-"
+
+
+@dataclass(frozen=True, slots=True)
+class NtfRouterSet:
+    """NTF_ROUTER serviceId address key|- issuedAt"""
+
+    tag: ClassVar[bytes] = b"NTF_ROUTER"
+
+    record: NtfRouterRecord
+
+    def encode(self) -> bytes:
+        record = self.record
+        fields = [encode_field(record.service_id), _encode_location(record.location), _maybe(record.auth_key)]
+        return b" ".join([self.tag, *fields, encode_number(record.issued_at)])
+
+    @classmethod
+    def decode(cls, words: list[bytes]) -> Self:
+        service_id, location, key, issued_at = exactly(words, 4)
+        return cls(
+            NtfRouterRecord(
+                decode_field(service_id),
+                _decode_location(location),
+                _decode_maybe(key),
+                decode_number(issued_at),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MinimumPrioritySet:
+    """PRIORITY notifierId 0|1|2|3; 1 is what a notifier has that no line speaks of."""
+
+    tag: ClassVar[bytes] = b"PRIORITY"
+
+    notifier_id: bytes
+    minimum: MinimumPriority
+
+    def encode(self) -> bytes:
+        return b" ".join([self.tag, encode_field(self.notifier_id), encode_number(self.minimum)])
+
+    @classmethod
+    def decode(cls, words: list[bytes]) -> Self:
+        notifier_id, minimum = exactly(words, 2)
+        try:
+            return cls(decode_field(notifier_id), MinimumPriority(decode_number(minimum)))
+        except ValueError:
+            raise BadLogLine("a minimum priority that is none") from None
+
+
+@dataclass(frozen=True, slots=True)
+class PacketAdded:
+    """PACKET packetId createdAt address notifierId|- packet"""
+
+    tag: ClassVar[bytes] = b"PACKET"
+
+    packet: WaitingPacket
+
+    def encode(self) -> bytes:
+        packet = self.packet
+        return b" ".join(
+            [
+                self.tag,
+                encode_field(packet.packet_id),
+                encode_number(packet.created_at),
+                _encode_location(packet.location),
+                _maybe(packet.notifier_id),
+                encode_field(packet.packet),
+            ]
+        )
+
+    @classmethod
+    def decode(cls, words: list[bytes]) -> Self:
+        packet_id, created_at, location, notifier_id, packet = exactly(words, 5)
+        return cls(
+            WaitingPacket(
+                decode_field(packet_id),
+                decode_number(created_at),
+                _decode_location(location),
+                _decode_maybe(notifier_id),
+                decode_field(packet),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PacketRemoved:
+    """DONE packetId"""
+
+    tag: ClassVar[bytes] = b"DONE"
+
+    packet_id: bytes
+
+    def encode(self) -> bytes:
+        return self.tag + b" " + encode_field(self.packet_id)
+
+    @classmethod
+    def decode(cls, words: list[bytes]) -> Self:
+        [packet_id] = exactly(words, 1)
+        return cls(decode_field(packet_id))
+
+
+DirectChange: TypeAlias = NtfRouterSet | MinimumPrioritySet | PacketAdded | PacketRemoved
+DIRECT_CHANGES: Final = (NtfRouterSet, MinimumPrioritySet, PacketAdded, PacketRemoved)
+_KINDS: Final[dict[bytes, type[DirectChange]]] = {kind.tag: kind for kind in DIRECT_CHANGES}
+
+
+def decode_direct_line(line: bytes) -> DirectChange:
+    """Raises `BadLogLine`."""
+    words = line.split(b" ")
+    kind = _KINDS.get(words.pop(0))
+    if kind is None:
+        raise BadLogLine("a record of unknown kind")
+    return kind.decode(words)
+
+
+def direct_records(store: SmpDirectStore) -> list[DirectChange]:
+    """Everything of this moment, one record each."""
+    return [
+        *(NtfRouterSet(record) for record in store.ntf_routers()),
+        *(MinimumPrioritySet(*each) for each in store.minimum_priorities()),
+        *(PacketAdded(packet) for packet in store.packets()),
+    ]
+
+
+def direct_lines(store: SmpDirectStore) -> Iterator[bytes]:
+    """A log of what is there, and nothing else."""
+    return (record.encode() for record in direct_records(store))
+
+
+def _maybe(value: bytes | None) -> bytes:
+    return _NONE if value is None else encode_field(value)
+
+
+def _decode_maybe(text: bytes) -> bytes | None:
+    return None if text == _NONE else decode_field(text)
+
+
+def _encode_location(location: RouterLocation) -> bytes:
+    return encode_field(location.text(Scheme.NTF).encode())
+
+
+def _decode_location(text: bytes) -> RouterLocation:
+    try:
+        return RouterAddress.of(decode_field(text).decode(), Scheme.NTF).location
+    except (DecodeError, UnicodeDecodeError):
+        raise BadLogLine("an address that is none") from None

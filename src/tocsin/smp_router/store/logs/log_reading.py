@@ -1,0 +1,117 @@
+"""Reading the logs of a folder into a store, without changing any of them.
+
+A line that is none ends the reading, unless it was asked to go on without such lines; these are then kept beside the
+log, in a file that ends in `.broken`. A last line without its end is what a crash left of a write: it is never told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tocsin.durable.log_reading import records_of
+from tocsin.smp_router.store.logs.direct_log import DirectChange, decode_direct_line
+from tocsin.smp_router.store.logs.message_log import (
+    MessageChange,
+    decode_change_line,
+    decode_message_line,
+    decode_notification_line,
+)
+from tocsin.smp_router.store.logs.store_folder import DIRECT_LOG, MESSAGE_LOG, NOTIFICATION_LOG, change_logs
+from tocsin.smp_router.store.logs.store_log import (
+    AddService,
+    CreateQueue,
+    StoreLogRecord,
+    decode_store_log_line,
+)
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=StoreLogRecord | MessageChange | DirectChange)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class StartReport:
+    """What was found in the folder."""
+
+    queues: int = 0
+    messages: int = 0
+    """Markers included, expired ones not."""
+    notifications: int = 0
+    expired_messages: int = 0
+    expired_notifications: int = 0
+    skipped: int = 0
+    """Records about queues that do not exist (any more), or that exist already."""
+    broken: int = 0
+    """Lines that could not be read, and were skipped as asked."""
+    torn_bytes: int = 0
+    """Cut off the ends of logs: lines whose writing a crash interrupted."""
+
+
+class LogReader:
+    """Fills one store."""
+
+    def __init__(
+        self,
+        store: SmpMemoryStore,
+        report: StartReport,
+        *,
+        skip_broken_lines: bool = False,
+        keep_broken_lines: bool = True,
+    ) -> None:
+        self._store: Final = store
+        self._report: Final = report
+        self._skip: Final = skip_broken_lines
+        self._keep: Final = keep_broken_lines
+
+    def read_store_log(self, path: Path) -> bool:
+        """Whether it is compact: services first, then one CREATE for each queue."""
+        broken = self._report.broken
+        is_compact, queues_begun = True, False
+        for record in self._records(path, decode_store_log_line):
+            restored = self._store.restore(record)
+            self._report.skipped += not restored
+            queues_begun |= isinstance(record, CreateQueue)
+            is_compact &= restored and (
+                isinstance(record, CreateQueue) or (isinstance(record, AddService) and not queues_begun)
+            )
+        return is_compact and self._report.broken == broken
+
+    def read_messages(self, folder: Path) -> bool:
+        """Whether the snapshots are out of date: there were changes since, or lines that are none."""
+        broken = self._report.broken
+        self._restore(folder / MESSAGE_LOG, decode_message_line)
+        self._restore(folder / NOTIFICATION_LOG, decode_notification_line)
+        changes = sum(self._restore(part, decode_change_line) for part in change_logs(folder))
+        return changes > 0 or self._report.broken > broken
+
+    def read_direct_log(self, folder: Path) -> bool:
+        """Whether all of its lines are still true: none that another undid, or whose queue is gone."""
+        broken, direct = self._report.broken, self._store.direct
+        records = list(self._records(folder / DIRECT_LOG, decode_direct_line))
+        restored = [direct.restore(record) for record in records]
+        kept = len(direct.ntf_routers()) + len(direct.minimum_priorities()) + direct.packet_count()
+        return all(restored) and len(records) == kept and self._report.broken == broken
+
+    def count(self) -> None:
+        """Completes the report."""
+        store, report = self._store, self._report
+        report.queues = store.queue_count()
+        report.messages = sum(store.message_count(q) for q in store.queues_with_messages())
+        report.notifications = sum(len(store.notifications(n)) for n in store.notifiers_with_notifications())
+
+    def _restore(self, path: Path, decode: Callable[[bytes], R]) -> int:
+        """Applies the lines of a log; says how many there were."""
+        count = 0
+        for record in self._records(path, decode):
+            self._report.skipped += not self._store.restore(record)
+            count += 1
+        return count
+
+    def _records(self, path: Path, decode: Callable[[bytes], R]) -> Iterator[R]:
+        return records_of(path, decode, self._report, skip_broken=self._skip, keep_broken=self._keep)

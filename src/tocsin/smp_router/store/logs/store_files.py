@@ -1,0 +1,294 @@
+"""The folder of an SMP router's store: reading it, keeping it, leaving it as the reference would (smp.md 10.1).
+
+smp-server-store.log        queues and services; each change is appended, and the log is made compact at start
+smp-server-messages.log     messages at the last snapshot
+smp-server-ntfs.log         notifications at the last snapshot
+smp-server-changes.log      ours: messages and notifications since the snapshot; gone after a graceful stop
+smp-server-changes.log.N    older parts of it, while a snapshot is being written
+smp-server-changes.base     ours: on which snapshots the changes build (`snapshot_base`); gone after a graceful stop
+smp-server-direct.log       ours: what direct notifications add (`smp_direct_log`); compact at start and when needed
+smp-server.lock             ours: locked while a router runs
+*.broken                    lines that could not be read, if it was asked to go on without them
+*.<time>Z                   the store log before it was made compact; logs that were set aside
+
+Theory of operation. The state is always: the store log, then the two snapshots, then the changes logs by number, then
+the changes log without one. Applying changes to a snapshot that has them already does nothing (`smp_message_log`), so
+a new snapshot replaces the old one by a rename, and the changes it covers are removed afterwards: a crash before,
+between or after leaves the same state. Changes that build on other snapshots than those that are there are not applied.
+The store log is replaced in the steps of the reference (`readWriteStoreLog`), so that either program recovers from a
+crash of the other: while `.start` exists, it is the log. No change is accepted before the last step is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from tocsin.durable.log_compaction import read_and_compact, start_of
+from tocsin.durable.log_files import (
+    AppendOnlyFile,
+    FolderLock,
+    cut_torn_line,
+    has_content,
+    remove,
+    rename,
+    replace_lines,
+    set_aside,
+    sync_folder,
+    write_lines,
+)
+from tocsin.errors import StoreError
+from tocsin.smp_router.store.logs.change_journal import ChangeJournal
+from tocsin.smp_router.store.logs.direct_log import direct_lines, direct_records
+from tocsin.smp_router.store.logs.log_reading import LogReader, StartReport
+from tocsin.smp_router.store.logs.snapshot_base import SnapshotBase
+from tocsin.smp_router.store.logs.snapshots import Snapshot
+from tocsin.smp_router.store.logs.store_folder import (
+    CHANGE_BASE,
+    CHANGE_LOG,
+    DIRECT_LOG,
+    LOCK,
+    SNAPSHOTS,
+    STORE_LOG,
+    change_logs,
+    part_number,
+)
+from tocsin.smp_router.store.logs.store_log import AddService, CreateQueue
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+
+logger = logging.getLogger(__name__)
+
+CHANGE_LOG_LIMIT: Final = 256 << 20
+"""From this size on a snapshot replaces the changes log, see `StoreFiles.maintain`."""
+
+
+class StaleChanges(StoreError):
+    """There are changes of messages that build on other snapshots than those in the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOptions:
+    """How a folder is opened."""
+
+    message_ttl: float | None = None
+    """Messages that are older are dropped."""
+    notification_ttl: float | None = None
+    keep_messages: bool = True
+    """Messages and notifications survive a restart; if not, their logs are set aside, neither read nor written."""
+    skip_broken_lines: bool = False
+    """Go on without lines that cannot be read; they are kept in `.broken` files."""
+    set_aside_stale_changes: bool = False
+    """Go on without changes that build on other snapshots, and keep them under another name."""
+
+
+def open_smp_store(
+    folder: Path, options: OpenOptions | None = None, *, now: float
+) -> tuple[SmpMemoryStore, StoreFiles]:
+    """Reads the folder and keeps it from then on.
+
+    Blocks: 20 s for a million queues. Raises StoreError, naming the file, if another router uses the folder, if a file
+    cannot be read or written, if a log has a line that is none (`BadLogLine`), or if there are changes that build on
+    other snapshots (`StaleChanges`).
+    """
+    lock = FolderLock(folder / LOCK)
+    try:
+        return _open_locked(folder, lock, options or OpenOptions(), now)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def read_smp_store(
+    folder: Path, *, skip_broken_lines: bool = False, keep_broken_lines: bool = True
+) -> tuple[SmpMemoryStore, StartReport]:
+    """Reads the folder and leaves its files as they are, but for new `.broken` ones. Raises as `open_smp_store`."""
+    lock = FolderLock(folder / LOCK) if (folder / LOCK).exists() else None
+    try:
+        if _has_changes(folder) and not SnapshotBase(folder).fits():
+            raise _stale_changes(folder)
+        store, report = SmpMemoryStore(), StartReport()
+        reader = LogReader(
+            store, report, skip_broken_lines=skip_broken_lines, keep_broken_lines=keep_broken_lines
+        )
+        start = start_of(folder / STORE_LOG)
+        reader.read_store_log(start if start.exists() else folder / STORE_LOG)
+        reader.read_messages(folder)
+        reader.read_direct_log(folder)
+        reader.count()
+        return store, report
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _open_locked(
+    folder: Path, lock: FolderLock, options: OpenOptions, now: float
+) -> tuple[SmpMemoryStore, StoreFiles]:
+    today = datetime.fromtimestamp(now, UTC)
+    _refuse_or_set_aside_changes(folder, options, today)
+    store, report = SmpMemoryStore(), StartReport()
+    reader = LogReader(store, report, skip_broken_lines=options.skip_broken_lines)
+    report.torn_bytes += read_and_compact(
+        folder / STORE_LOG, reader.read_store_log, lambda: compact_lines(store), today
+    )
+    if options.keep_messages:
+        base = _open_messages(folder, options, reader, store, report, now)
+    else:
+        base = None
+        remove(folder / CHANGE_BASE)
+    report.torn_bytes += cut_torn_line(folder / DIRECT_LOG)
+    if not reader.read_direct_log(folder):
+        replace_lines(folder / DIRECT_LOG, direct_lines(store.direct))
+    change_log = AppendOnlyFile(folder / CHANGE_LOG) if base is not None else None
+    journal = ChangeJournal(AppendOnlyFile(folder / STORE_LOG), change_log)
+    sync_folder(folder)
+    store.keep_in(journal)
+    reader.count()
+    return store, StoreFiles(folder, lock, store, journal, report, base)
+
+
+def _open_messages(
+    folder: Path,
+    options: OpenOptions,
+    reader: LogReader,
+    store: SmpMemoryStore,
+    report: StartReport,
+    now: float,
+) -> SnapshotBase:
+    for path in (*(folder / name for name in SNAPSHOTS), *change_logs(folder)):
+        report.torn_bytes += cut_torn_line(path)
+    base = SnapshotBase(folder)
+    outdated = reader.read_messages(folder)
+    if options.message_ttl is not None:
+        before = int(now - options.message_ttl)
+        report.expired_messages = sum(store.expire_messages(q, before) for q in store.queues_with_messages())
+    if options.notification_ttl is not None:
+        report.expired_notifications = len(store.expire_notifications(int(now - options.notification_ttl)))
+    if outdated or report.expired_messages or report.expired_notifications:
+        Snapshot.of(store).replace_files(folder, base)
+        for part in change_logs(folder):
+            remove(part)
+    base.settle()
+    return base
+
+
+def _has_changes(folder: Path) -> bool:
+    return any(has_content(part) for part in change_logs(folder))
+
+
+def _stale_changes(folder: Path) -> StaleChanges:
+    return StaleChanges(
+        f"{folder / CHANGE_LOG} has changes since snapshots that are not there any more: another program has "
+        "written the messages since this router ended without a graceful stop. Applying them could deliver again "
+        "what was received"
+    )
+
+
+def _refuse_or_set_aside_changes(folder: Path, options: OpenOptions, now: datetime) -> None:
+    stale = _has_changes(folder) and not SnapshotBase(folder).fits()
+    if stale and options.keep_messages and not options.set_aside_stale_changes:
+        raise _stale_changes(folder)
+    unwanted = [] if options.keep_messages else [folder / name for name in SNAPSHOTS]
+    if stale or not options.keep_messages:
+        unwanted += change_logs(folder)
+    for path in unwanted:
+        if has_content(path):
+            aside = set_aside(path, now)
+            rename(path, aside)
+            logger.warning("%s is not restored; it is kept as %s", path, aside.name)
+
+
+class StoreFiles:
+    """The files of an open store. Belongs to the event loop that changes the store."""
+
+    def __init__(
+        self,
+        folder: Path,
+        lock: FolderLock,
+        store: SmpMemoryStore,
+        journal: ChangeJournal,
+        report: StartReport,
+        base: SnapshotBase | None,
+    ) -> None:
+        self.report: Final = report
+        self._folder: Final = folder
+        self._lock: Final = lock
+        self._store: Final = store
+        self._journal: Final = journal
+        self._base: Final = base
+        """None if messages are not kept."""
+        self._snapshot_bytes = 0
+        self._saving: Final = asyncio.Lock()
+        self._closed = False
+
+    async def maintain(self, limit: int = CHANGE_LOG_LIMIT) -> bool:
+        """To be called every now and then. Saves if the changes log has outgrown `limit` and the last snapshot, so
+        that it takes no more than about twice the space of what it describes. Says whether it did. The log of direct
+        notifications is treated alike.
+        """
+        if self._journal.direct_log_outgrown:
+            self._journal.replace_direct_log(direct_records(self._store.direct))
+            await self._store.commit()
+        if self._saving.locked() or self._journal.change_log_bytes < max(limit, self._snapshot_bytes):
+            return False
+        await self.save()
+        return True
+
+    async def save(self) -> None:
+        """Writes the messages and notifications of this moment as snapshots and starts a new changes log. Others may
+        change and commit meanwhile. Raises StoreError; the store is then as durable as before.
+        """
+        if self._base is None:
+            await self._store.commit()
+            return
+        async with self._saving:
+            await asyncio.to_thread(self._set_aside_changes)
+            self._journal.use_change_log(AppendOnlyFile(self._folder / CHANGE_LOG))
+            snapshot = Snapshot.of(self._store)
+            parts = [part for part in change_logs(self._folder) if part.name != CHANGE_LOG]
+            await asyncio.to_thread(self._replace_snapshot, snapshot, parts, self._base)
+            await asyncio.to_thread(self._base.settle)
+
+    async def close(self) -> None:
+        """A graceful stop: commits, and leaves the folder as the reference would. Raises StoreError if that fails;
+        what was committed is then safe in the logs that are there.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            async with self._saving:
+                await self._store.commit()
+                if self._base is not None:
+                    snapshot, covered = Snapshot.of(self._store), change_logs(self._folder)
+                    await asyncio.to_thread(self._replace_snapshot, snapshot, covered, self._base)
+                    await asyncio.to_thread(self._base.forget)
+        finally:
+            self._journal.close()
+            self._lock.release()
+
+    def _set_aside_changes(self) -> None:
+        numbers = [part_number(part) for part in change_logs(self._folder) if part.name != CHANGE_LOG]
+        current = self._folder / CHANGE_LOG
+        if current.exists():  # not if the last attempt failed half-way
+            rename(current, self._folder / f"{CHANGE_LOG}.{max(numbers, default=0) + 1}")
+        write_lines(current, ())
+        sync_folder(self._folder)
+
+    def _replace_snapshot(self, snapshot: Snapshot, covered: Iterable[Path], base: SnapshotBase) -> None:
+        self._snapshot_bytes = snapshot.replace_files(self._folder, base)
+        for part in covered:
+            remove(part)
+
+
+def compact_lines(store: SmpMemoryStore) -> Iterator[bytes]:
+    """A store log of services, then one CREATE for each queue."""
+    for service in store.services():
+        yield AddService(service).encode()
+    for queue in store.queues():
+        yield CreateQueue(queue).encode()

@@ -1,0 +1,208 @@
+"""Lines of the queue store log, `smp-server-store.log`: one record each (smp.md 10.1; reference: StoreLog.hs).
+
+The log is the reference's own, so that data moves between its server and ours in both directions. Each class is one
+kind of line: its fields, its text both ways, and what it changes. Here are the lines that bring or take a whole object;
+`store_log_changes` has those that change a queue. Lines do not include the newline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self, TypeAlias
+
+from tocsin.durable.log_fields import (
+    BadLogLine,
+    OptionalFields,
+    decode_field,
+    decode_fields,
+    decode_number,
+    encode_field,
+    encode_fields,
+    encode_number,
+    exactly,
+    labelled,
+)
+from tocsin.protocol.sessions import ServiceRole
+from tocsin.smp_router.store.logs.queue_fields import (
+    decode_link,
+    decode_mode,
+    decode_notifier,
+    decode_status,
+    encode_link_data,
+    encode_notifier,
+    encode_status,
+)
+from tocsin.smp_router.store.logs.store_log_changes import (
+    BlockQueue,
+    ChangeRecipientKeys,
+    DeleteLink,
+    DeleteNotifier,
+    NamesQueue,
+    QueueChange,
+    SecureQueue,
+    SetLink,
+    SetNotifier,
+    SetQueueService,
+    SetTime,
+    SuspendQueue,
+    UnblockQueue,
+)
+from tocsin.smp_router.store.records import QueueRecord, QueueStatus, ServiceRecord
+
+_DER_SEQUENCE: Final = b"\x30"
+_ROLES: Final = {role.value: role for role in ServiceRole}
+
+
+@dataclass(frozen=True, slots=True)
+class CreateQueue:
+    """A whole queue.
+
+    CREATE rid= rk=key,key rdh= sid= sk=[key] [queue_mode=M|C] [link_id= queue_data=fixed user]
+           [notifier=id key secret [nsrv=]] [updated_at=] [status=off|blocked,info] [rsrv=]
+    """
+
+    tag: ClassVar[bytes] = b"CREATE"
+
+    queue: QueueRecord
+
+    def encode(self) -> bytes:
+        queue = self.queue
+        words = [
+            b"CREATE rid=" + encode_field(queue.recipient_id),
+            b"rk=" + encode_fields(queue.recipient_keys),
+            b"rdh=" + encode_field(queue.dh_secret),
+            b"sid=" + encode_field(queue.sender_id),
+            b"sk=" + (encode_field(queue.sender_key) if queue.sender_key is not None else b""),
+        ]
+        if queue.mode is not None:
+            words.append(b"queue_mode=" + queue.mode.value)
+        if queue.link is not None:
+            words.append(b"link_id=" + encode_field(queue.link.link_id))
+            words.append(b"queue_data=" + encode_link_data(queue.link.data))
+        if queue.notifier is not None:
+            words.append(b"notifier=" + encode_notifier(queue.notifier))
+        if queue.updated_at is not None:
+            words.append(b"updated_at=" + encode_number(queue.updated_at))
+        if queue.status is not QueueStatus.ACTIVE:
+            words.append(b"status=" + encode_status(queue.status))
+        if queue.service_id is not None:
+            words.append(b"rsrv=" + encode_field(queue.service_id))
+        return b" ".join(words)
+
+    @classmethod
+    def decode(cls, words: list[bytes]) -> Self:
+        if len(words) < 5:
+            raise BadLogLine("CREATE lacks fields")
+        sender_key = labelled(words[4], b"sk=")
+        rest = OptionalFields(words[5:])
+        queue = QueueRecord(
+            decode_field(labelled(words[0], b"rid=")),
+            decode_fields(labelled(words[1], b"rk=")),
+            decode_field(labelled(words[2], b"rdh=")),
+            decode_field(labelled(words[3], b"sid=")),
+            decode_field(sender_key) if sender_key else None,
+            decode_mode(rest),
+            decode_link(rest),
+            decode_notifier(rest) if rest.skip(b"notifier=") else None,
+            updated_at=decode_number(rest.take()) if rest.skip(b"updated_at=") else None,
+            status=decode_status(rest.take()) if rest.skip(b"status=") else QueueStatus.ACTIVE,
+            service_id=decode_field(rest.take()) if rest.skip(b"rsrv=") else None,
+        )
+        rest.end()
+        return cls(queue)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteQueue(NamesQueue):
+    """DELETE rid"""
+
+    tag: ClassVar[bytes] = b"DELETE"
+
+
+@dataclass(frozen=True, slots=True)
+class AddService:
+    """NEW_SERVICE service_id= role=M|N|P cert=der,der cert_hash= created_at= (reference: `ServiceRec`)
+
+    The reference's text of a chain is not certain: a list in one field, as hellos have it, is read as well.
+    """
+
+    tag: ClassVar[bytes] = b"NEW_SERVICE"
+
+    service: ServiceRecord
+
+    def encode(self) -> bytes:
+        service = self.service
+        return b" ".join(
+            [
+                b"NEW_SERVICE service_id=" + encode_field(service.service_id),
+                b"role=" + service.role.value,
+                b"cert=" + encode_fields(service.certificates),
+                b"cert_hash=" + encode_field(service.fingerprint),
+                b"created_at=" + encode_number(service.created_at),
+            ]
+        )
+
+    @classmethod
+    def decode(cls, words: list[bytes]) -> Self:
+        service_id, role, certificates, fingerprint, created_at = exactly(words, 5)
+        known = _ROLES.get(labelled(role, b"role="))
+        if known is None:
+            raise BadLogLine("NEW_SERVICE with an unknown role")
+        return cls(
+            ServiceRecord(
+                decode_field(labelled(service_id, b"service_id=")),
+                known,
+                _decode_certificates(labelled(certificates, b"cert=")),
+                decode_field(labelled(fingerprint, b"cert_hash=")),
+                decode_number(labelled(created_at, b"created_at=")),
+            )
+        )
+
+
+def _decode_certificates(text: bytes) -> tuple[bytes, ...]:
+    fields = decode_fields(text)
+    return (_unpack_certificates(fields[0]) if len(fields) == 1 else None) or fields
+
+
+def _unpack_certificates(packed: bytes) -> tuple[bytes, ...] | None:
+    """A count, then certificates after their lengths (smp.md 1.1); None if it is not that but one certificate."""
+    certificates, at = [], 1
+    while at + 2 <= len(packed):
+        begin = at + 2
+        at = begin + int.from_bytes(packed[at:begin], "big")
+        certificates.append(packed[begin:at])
+    whole = at == len(packed) and len(certificates) == packed[0]
+    return tuple(certificates) if whole and all(each[:1] == _DER_SEQUENCE for each in certificates) else None
+
+
+StoreLogRecord: TypeAlias = CreateQueue | DeleteQueue | AddService | QueueChange
+
+
+def decode_store_log_line(line: bytes) -> StoreLogRecord:
+    """Raises `BadLogLine`."""
+    words = line.split(b" ")
+    kind = _RECORDS.get(words.pop(0))
+    if kind is None:
+        raise BadLogLine("a record of unknown kind")
+    return kind.decode(words)
+
+
+_RECORDS: Final[dict[bytes, type[StoreLogRecord]]] = {
+    record.tag: record
+    for record in (
+        CreateQueue,
+        SecureQueue,
+        ChangeRecipientKeys,
+        SetLink,
+        DeleteLink,
+        SetNotifier,
+        DeleteNotifier,
+        SuspendQueue,
+        BlockQueue,
+        UnblockQueue,
+        DeleteQueue,
+        SetTime,
+        AddService,
+        SetQueueService,
+    )
+}

@@ -1,0 +1,151 @@
+"""Queues in memory, found by any of their ids, and how many of them each service has.
+
+A queue is packed into one bytes object (`packed_queues`). The indices other than the first lead to recipient ids, and
+share these objects.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from tocsin.protocol.sessions import ServiceRole
+from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
+from tocsin.smp_router.store.interface import Association
+from tocsin.smp_router.store.memory.packed_queues import pack_queue, unpack_queue
+from tocsin.smp_router.store.records import QueueRecord
+
+
+class QueueIndex:
+    """No two queues share an id; every method leaves all indices in agreement."""
+
+    def __init__(self) -> None:
+        self._queues: Final[dict[bytes, bytes]] = {}
+        self._by_sender: Final[dict[bytes, bytes]] = {}
+        self._by_notifier: Final[dict[bytes, bytes]] = {}
+        self._by_link: Final[dict[bytes, bytes]] = {}
+        self._associated: Final[dict[tuple[bytes, ServiceRole], tuple[int, int]]] = {}
+        """Number of ids, and their combined hash."""
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __contains__(self, recipient_id: bytes) -> bool:
+        return recipient_id in self._queues
+
+    def __iter__(self) -> Iterator[QueueRecord]:
+        """In the order they were added; not to be changed while iterating."""
+        for recipient_id, packed in self._queues.items():
+            yield unpack_queue(recipient_id, packed)
+
+    @property
+    def notifier_count(self) -> int:
+        return len(self._by_notifier)
+
+    def has_notifier(self, notifier_id: bytes) -> bool:
+        return notifier_id in self._by_notifier
+
+    def by_recipient(self, recipient_id: bytes) -> QueueRecord | None:
+        packed = self._queues.get(recipient_id)
+        return unpack_queue(recipient_id, packed) if packed is not None else None
+
+    def by_sender(self, sender_id: bytes) -> QueueRecord | None:
+        return self._at(self._by_sender.get(sender_id))
+
+    def by_notifier(self, notifier_id: bytes) -> QueueRecord | None:
+        return self._at(self._by_notifier.get(notifier_id))
+
+    def by_link(self, link_id: bytes) -> QueueRecord | None:
+        return self._at(self._by_link.get(link_id))
+
+    def associated(self, service_id: bytes, role: ServiceRole) -> Association:
+        count, combined = self._associated.get((service_id, role), (0, 0))
+        return Association(count, ids_hash_bytes(combined))
+
+    def add(self, queue: QueueRecord) -> bool:
+        """False, changing nothing, if any of its ids is taken."""
+        recipient_id, link, notifier = queue.recipient_id, queue.link, queue.notifier
+        if (
+            recipient_id in self._queues
+            or queue.sender_id in self._by_sender
+            or (link is not None and link.link_id in self._by_link)
+            or (notifier is not None and notifier.notifier_id in self._by_notifier)
+        ):
+            return False
+        self._queues[recipient_id] = pack_queue(queue)
+        self._by_sender[queue.sender_id] = recipient_id
+        if link is not None:
+            self._by_link[link.link_id] = recipient_id
+        if notifier is not None:
+            self._by_notifier[notifier.notifier_id] = recipient_id
+        self._count_associations(queue, 1)
+        return True
+
+    def replace(self, old: QueueRecord, new: QueueRecord) -> bool:
+        """`old` is what is there. False, changing nothing, if a link or notifier id is another queue's."""
+        recipient_id = self._by_sender[old.sender_id]  # the object that the indices share
+        if not self._may_move_ids(recipient_id, new):
+            return False
+        self._queues[recipient_id] = pack_queue(new)
+        self._move_ids(recipient_id, old, new)
+        self._count_associations(old, -1)
+        self._count_associations(new, 1)
+        return True
+
+    def remove(self, queue: QueueRecord) -> None:
+        """`queue` is what is there."""
+        del self._queues[queue.recipient_id]
+        del self._by_sender[queue.sender_id]
+        if queue.link is not None:
+            del self._by_link[queue.link.link_id]
+        if queue.notifier is not None:
+            del self._by_notifier[queue.notifier.notifier_id]
+        self._count_associations(queue, -1)
+
+    def check(self) -> None:
+        """For tests: raises AssertionError unless all indices and counters agree with the queues."""
+        queues = list(self)
+        assert self._by_sender == {queue.sender_id: queue.recipient_id for queue in queues}
+        links = {queue.link.link_id: queue.recipient_id for queue in queues if queue.link}
+        assert self._by_link == links
+        notifiers = {queue.notifier.notifier_id: queue.recipient_id for queue in queues if queue.notifier}
+        assert self._by_notifier == notifiers
+        counted: Counter[tuple[bytes, ServiceRole]] = Counter()
+        for queue in queues:
+            if queue.service_id is not None:
+                counted[queue.service_id, ServiceRole.MESSAGING] += 1
+            if queue.notifier is not None and queue.notifier.service_id is not None:
+                counted[queue.notifier.service_id, ServiceRole.NOTIFIER] += 1
+        assert {key: count for key, (count, _) in self._associated.items()} == dict(counted)
+
+    def _at(self, recipient_id: bytes | None) -> QueueRecord | None:
+        return unpack_queue(recipient_id, self._queues[recipient_id]) if recipient_id is not None else None
+
+    def _may_move_ids(self, recipient_id: bytes, queue: QueueRecord) -> bool:
+        link, notifier = queue.link, queue.notifier
+        return (link is None or self._by_link.get(link.link_id, recipient_id) == recipient_id) and (
+            notifier is None or self._by_notifier.get(notifier.notifier_id, recipient_id) == recipient_id
+        )
+
+    def _move_ids(self, recipient_id: bytes, old: QueueRecord, new: QueueRecord) -> None:
+        if old.link is not None:
+            del self._by_link[old.link.link_id]
+        if new.link is not None:
+            self._by_link[new.link.link_id] = recipient_id
+        if old.notifier is not None:
+            del self._by_notifier[old.notifier.notifier_id]
+        if new.notifier is not None:
+            self._by_notifier[new.notifier.notifier_id] = recipient_id
+
+    def _count_associations(self, queue: QueueRecord, step: int) -> None:
+        if queue.service_id is not None:
+            self._count_association((queue.service_id, ServiceRole.MESSAGING), queue.recipient_id, step)
+        if queue.notifier is not None and queue.notifier.service_id is not None:
+            key = queue.notifier.service_id, ServiceRole.NOTIFIER
+            self._count_association(key, queue.notifier.notifier_id, step)
+
+    def _count_association(self, key: tuple[bytes, ServiceRole], entity_id: bytes, step: int) -> None:
+        count, combined = self._associated.pop(key, (0, 0))
+        if count + step:
+            self._associated[key] = count + step, combined ^ id_hash(entity_id)

@@ -1,0 +1,1 @@
+"""An SMP store whose durable side is PostgreSQL."""

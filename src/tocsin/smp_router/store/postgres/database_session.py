@@ -1,0 +1,147 @@
+"""One connection to the database of an SMP store: made, locked, fenced, and made again when it breaks.
+
+Theory of operation. Two things keep two routers off one schema. An advisory lock belongs to the connection: who opens
+the store while another has it is refused. But a lock ends with its connection, and while a router has lost its own,
+another may open the store, write and even close it again. So each opening has a number, kept in the table `opening`,
+and each transaction first reads it: a router that is not the last to have opened the store never writes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+import asyncpg
+from asyncpg import Connection, Record
+
+from tocsin.durable.postgres.database_errors import DatabaseUnavailable, translated
+from tocsin.errors import StoreError
+from tocsin.smp_router.store.postgres.schema_migrations import has_current_schema, migrate
+
+LOCK_KEY: Final = int.from_bytes(b"tocsnsmp", "big")
+"""Of pg_advisory_lock; the lock is one of the database, like the schema."""
+CONNECT_TIMEOUT: Final = 10.0
+STATEMENT_TIMEOUT: Final = 60.0
+"""After so many seconds without an answer the connection counts as lost."""
+FIRST_DELAY: Final = 0.02
+LAST_DELAY: Final = 2.0
+
+
+class SchemaInUse(DatabaseUnavailable):
+    """Another router holds the lock, or what is left of a connection that we lost."""
+
+
+class Batch(Protocol):
+    """What one transaction writes."""
+
+    async def write(self, connection: Connection[Record]) -> None: ...
+
+
+class DatabaseSession:
+    """Belongs to one event loop; one method at a time."""
+
+    def __init__(self, url: str) -> None:
+        self._url: Final = url
+        self._connection: Connection[Record] | None = None
+        self._opening: int | None = None
+
+    async def open(self, lock_wait: float) -> None:
+        """Locks the schema, brings it up to date and becomes its one writer. Waits so many seconds for the lock: the
+        server may take a moment to notice that the router before us died. Raises StoreError.
+        """
+        await self._lock(lock_wait)
+        async with self._use() as connection:
+            await migrate(connection)
+            statement = "UPDATE tocsin_smp.opening SET number = number + 1 RETURNING number"
+            self._opening = await connection.fetchval(statement)
+
+    async def open_to_read(self, lock_wait: float) -> bool:
+        """Locks the schema too, but changes nothing; says whether there is one. Raises StoreError, also for a schema
+        of another version.
+        """
+        await self._lock(lock_wait)
+        async with self._use() as connection:
+            return await has_current_schema(connection)
+
+    async def _lock(self, lock_wait: float) -> None:
+        deadline = asyncio.get_running_loop().time() + lock_wait
+        delay = FIRST_DELAY
+        while True:
+            try:
+                await self._connect()
+                return
+            except SchemaInUse:
+                if asyncio.get_running_loop().time() + delay > deadline:
+                    raise
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, LAST_DELAY)
+
+    async def write(self, batch: Batch) -> None:
+        """In one transaction. Raises DatabaseUnavailable if it may be tried again, whether it was committed or not;
+        StoreError if not.
+        """
+        async with self._use() as connection, connection.transaction():
+            # The row lock lasts to the end of the transaction: nobody opens the store in the middle of it.
+            last = await connection.fetchval("SELECT number FROM tocsin_smp.opening FOR SHARE")
+            if last != self._opening:
+                raise StoreError("another router has opened the schema tocsin_smp since: this one must stop")
+            await batch.write(connection)
+
+    @asynccontextmanager
+    async def pages(self, query: str, rows: int) -> AsyncIterator[AsyncIterator[list[Record]]]:
+        """The result of a query, so many rows at a time."""
+
+        async def fetched(connection: Connection[Record]) -> AsyncIterator[list[Record]]:
+            cursor = await connection.cursor(query)
+            while page := await cursor.fetch(rows):
+                yield page
+
+        async with self._use() as connection, connection.transaction(readonly=True):
+            yield fetched(connection)
+
+    async def close(self) -> None:
+        """Never raises."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                with translated():
+                    await connection.close(timeout=CONNECT_TIMEOUT)
+            except StoreError:
+                connection.terminate()
+
+    @asynccontextmanager
+    async def _use(self) -> AsyncIterator[Connection[Record]]:
+        if self._connection is None or self._connection.is_closed():
+            await self._connect()
+        assert self._connection is not None
+        try:
+            with translated():
+                yield self._connection
+        except BaseException:
+            # In what state it is nobody knows. The lock goes with it, as soon as the server has noticed.
+            self._connection.terminate()
+            self._connection = None
+            raise
+
+    async def _connect(self) -> None:
+        self._connection = None
+        with translated():
+            connection: Connection[Record] = await asyncpg.connect(
+                self._url, timeout=CONNECT_TIMEOUT, command_timeout=STATEMENT_TIMEOUT
+            )
+        try:
+            with translated():
+                locked = await connection.fetchval("SELECT pg_try_advisory_lock($1)", LOCK_KEY)
+                # Whatever the database's default, a commit is on disk; stricter settings stay.
+                await connection.execute(
+                    "SELECT set_config('synchronous_commit', 'on', false)"
+                    " WHERE current_setting('synchronous_commit') = 'off'"
+                )
+            if not locked:
+                raise SchemaInUse("another router uses the schema tocsin_smp of this PostgreSQL database")
+        except BaseException:
+            connection.terminate()
+            raise
+        self._connection = connection

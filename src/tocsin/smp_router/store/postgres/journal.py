@@ -1,0 +1,98 @@
+"""Group commit into PostgreSQL: changes gather in memory, and one transaction makes all of them durable.
+
+Theory of operation. As in the journal of files, `commit` starts a transaction with everything that waits, or, if one is
+under way, waits for its end and then starts the next, which serves everyone who waits. A transaction that fails because
+the database is away is tried again on a new connection, later and later, until the patience ends; a batch may be
+written twice (`change_batch`), so it does not matter at which moment the connection broke. Meanwhile commits wait.
+
+When a transaction cannot be made, memory and database have parted for good: every later `commit` fails too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from tocsin.durable.postgres.database_errors import DatabaseUnavailable
+from tocsin.errors import StoreError
+from tocsin.smp_router.store.postgres.change_batch import Change, ChangeBatch, PendingChanges
+from tocsin.smp_router.store.postgres.database_session import (
+    FIRST_DELAY,
+    LAST_DELAY,
+    DatabaseSession,
+)
+
+
+class PostgresJournal:
+    """Implements `Journal` of the store in memory. Belongs to one event loop."""
+
+    def __init__(self, session: DatabaseSession, pending: PendingChanges, *, patience: float) -> None:
+        self._session: Final = session
+        self._pending: Final = pending
+        self._patience: Final = patience
+        self._appended = 0
+        self._durable = 0
+        self._write: asyncio.Task[None] | None = None
+        self._failure: StoreError | None = None
+        self.transactions = 0
+        """So many were committed."""
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether anything was appended that is not durable yet. True for good once a write has failed."""
+        return self._durable < self._appended or self._failure is not None
+
+    def append(self, change: Change) -> None:
+        """Takes note of a change that was made in memory. Never fails: `commit` tells."""
+        if self._failure is not None:
+            return  # nothing will be written any more
+        self._pending.take(change)
+        self._appended += 1
+
+    async def commit(self) -> None:
+        """Returns when all that was appended before is durable; raises StoreError if that is impossible."""
+        target = self._appended
+        while self._durable < target or self._failure is not None:
+            if self._failure is not None:
+                raise StoreError(str(self._failure)) from self._failure
+            await asyncio.wait([self._write or self._start_write()])
+
+    async def close(self) -> None:
+        """Waits for a write under way. What was not committed is lost, and no commit succeeds any more."""
+        if self._write is not None:
+            await asyncio.wait([self._write])
+        self._failure = self._failure or StoreError("the store is closed")
+        await self._session.close()
+
+    def _start_write(self) -> asyncio.Task[None]:
+        # A task of its own, not of a committer: one that is cancelled leaves the transaction to the others. It ends
+        # with the transaction, and `close` waits for it.
+        batch, upto = self._pending.take_batch(), self._appended
+        self._write = asyncio.create_task(self._write_batch(batch, upto), name="smp-store")
+        return self._write
+
+    async def _write_batch(self, batch: ChangeBatch, upto: int) -> None:
+        try:
+            await self._write_patiently(batch)
+            self._durable = upto
+            self.transactions += 1
+        except StoreError as error:
+            self._failure = error
+        except BaseException as error:
+            self._failure = StoreError(f"a write failed: {type(error).__name__}")
+            raise
+        finally:
+            self._write = None
+
+    async def _write_patiently(self, batch: ChangeBatch) -> None:
+        now = asyncio.get_running_loop().time
+        deadline, delay = now() + self._patience, FIRST_DELAY
+        while True:
+            try:
+                await self._session.write(batch)
+                return
+            except DatabaseUnavailable:
+                if now() + delay > deadline:
+                    raise
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, LAST_DELAY)

@@ -1,0 +1,125 @@
+"""A whole store into an empty database in one transaction, and out of a database that stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, TypeVar
+
+from asyncpg import Connection, Record
+
+from tocsin.durable.transfers import Progress
+from tocsin.errors import StoreError
+from tocsin.smp_router.store.interface import SmpStore
+from tocsin.smp_router.store.postgres.change_batch import ROWS_PER_STATEMENT
+from tocsin.smp_router.store.postgres.database_session import DatabaseSession
+from tocsin.smp_router.store.postgres.direct_rows import copied_rows
+from tocsin.smp_router.store.postgres.postgres_store import LOCK_WAIT, StartReport, read_database
+from tocsin.smp_router.store.postgres.rows import (
+    INSERT_MESSAGES,
+    UPSERT_NOTIFICATIONS,
+    UPSERT_QUEUES,
+    UPSERT_SERVICES,
+    Row,
+    message_row,
+    notification_row,
+    queue_row,
+    service_row,
+)
+from tocsin.smp_router.store.transfers import StoreTotals, WholeStore, totals_of
+
+_TOTALS: Final = """
+    SELECT (SELECT count(*) FROM tocsin_smp.services), (SELECT count(*) FROM tocsin_smp.queues),
+        (SELECT count(*) FROM tocsin_smp.messages), (SELECT count(*) FROM tocsin_smp.notifications),
+        (SELECT count(*) FROM tocsin_smp.ntf_routers) + (SELECT count(*) FROM tocsin_smp.minimum_priorities)
+            + (SELECT count(*) FROM tocsin_smp.packets)
+"""
+
+S = TypeVar("S", bound=SmpStore)
+
+
+async def require_empty_database(url: str) -> None:
+    """Raises StoreError if a router uses the database, or if it has a store. Changes nothing."""
+    session = DatabaseSession(url)
+    try:
+        if await session.open_to_read(LOCK_WAIT):
+            async with session.pages(_TOTALS, 1) as pages:
+                async for [row] in pages:
+                    _require_empty(StoreTotals(*row))
+    finally:
+        await session.close()
+
+
+async def fill_database(url: str, store: WholeStore, progress: Progress) -> None:
+    """All of the store, or, if anything goes wrong, nothing. Raises StoreError, also if the database has a store."""
+    await require_empty_database(url)
+    session = DatabaseSession(url)
+    try:
+        await session.open(LOCK_WAIT)
+        await session.write(_Copy(store, progress))
+    finally:
+        await session.close()
+
+
+async def read_whole_database(url: str, store: S) -> S:
+    """Into an empty store. Raises StoreError if there is nothing to read, or if rows do not fit together."""
+    session = DatabaseSession(url)
+    try:
+        if not await session.open_to_read(LOCK_WAIT):
+            raise StoreError("the database has no schema tocsin_smp: there is no store in it")
+        report = StartReport()
+        await read_database(session, store, report)
+        if report.skipped:
+            raise StoreError(f"{report.skipped} rows of the database belong to no queue")
+        return store
+    finally:
+        await session.close()
+
+
+class _Copy:
+    """Everything in a store, as one transaction."""
+
+    def __init__(self, store: WholeStore, progress: Progress) -> None:
+        self._store: Final = store
+        self._progress: Final = progress
+
+    async def write(self, connection: Connection[Record]) -> None:
+        _require_empty(await _totals(connection))
+        for statement, rows in (
+            (UPSERT_SERVICES, map(service_row, self._store.services())),
+            (UPSERT_QUEUES, map(queue_row, self._store.queues())),
+            (INSERT_MESSAGES, self._message_rows()),
+            (UPSERT_NOTIFICATIONS, self._notification_rows()),
+            *copied_rows(self._store.direct),
+        ):
+            while some := list(islice(rows, ROWS_PER_STATEMENT)):
+                await connection.execute(statement, *zip(*some, strict=True))
+                self._progress(len(some))
+        written, wanted = await _totals(connection), totals_of(self._store)
+        if written != wanted:
+            raise StoreError(f"{written} would be in the database instead of {wanted}: nothing was written")
+
+    def _message_rows(self) -> Iterator[Row]:
+        position = 0
+        for recipient_id in self._store.queues_with_messages():
+            for message in self._store.messages(recipient_id):
+                position += 1
+                yield message_row(recipient_id, position, message)
+
+    def _notification_rows(self) -> Iterator[Row]:
+        position = 0
+        for notifier_id in self._store.notifiers_with_notifications():
+            for notification in self._store.notifications(notifier_id):
+                position += 1
+                yield notification_row(notifier_id, position, notification)
+
+
+async def _totals(connection: Connection[Record]) -> StoreTotals:
+    row = await connection.fetchrow(_TOTALS)
+    assert row is not None
+    return StoreTotals(*row)
+
+
+def _require_empty(found: StoreTotals) -> None:
+    if any(found):
+        raise StoreError(f"the database has a store already ({found}): nothing is overwritten")

@@ -1,1 +1,0 @@
-"""Stores whose durable side is PostgreSQL."""

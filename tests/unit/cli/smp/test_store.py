@@ -1,0 +1,130 @@
+"""`tocsin smp store import` and `export`, from settings to PostgreSQL and back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.unit.smp_router.store.postgres.opened_stores import contents, stored
+from tests.unit.smp_router.store.samples import a_message, a_queue
+from tocsin.cli.main import run
+from tocsin.smp_router.store.logs.store_export import fill_folder
+from tocsin.smp_router.store.logs.store_files import read_smp_store
+from tocsin.smp_router.store.logs.store_folder import MESSAGE_LOG, STORE_LOG
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    folder = tmp_path / "var"
+    folder.mkdir()
+    store = SmpMemoryStore()
+    for _ in range(3):
+        queue = a_queue()
+        store.add_queue(queue)
+        store.write_message(queue.recipient_id, a_message(), 5)
+    fill_folder(folder, store, lambda _count: None)
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path: Path, url: str) -> list[str]:
+    path = tmp_path / "smp-server.ini"
+    path.write_text(f"[TOCSIN]\nstore_path: var\ndatabase_url: {url}\n")
+    return ["--config", str(path)]
+
+
+async def command(*arguments: str) -> int:
+    """In a thread, as commands have event loops of their own."""
+    return await asyncio.to_thread(run, ["smp", "store", *arguments])
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+async def test_logs_are_copied_into_the_database_and_back(
+    logs: Path, config: list[str], url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files_in(logs)
+    assert await command("import", *config) == 0
+    assert "0 services, 3 queues, 3 messages, 0 notifications" in capsys.readouterr().out
+    assert files_in(logs) == before
+    source, _ = read_smp_store(logs)
+    assert await stored(url) == contents(source)
+
+    back = tmp_path / "back"
+    back.mkdir()
+    assert await command("export", *config, "--folder", str(back)) == 0
+    assert "counted there: 0 services, 3 queues, 3 messages" in capsys.readouterr().out
+    assert contents(read_smp_store(back)[0]) == contents(source)
+    assert await stored(url) == contents(source)
+
+
+async def test_a_dry_run_writes_nothing(
+    logs: Path, config: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files_in(logs)
+    assert await command("import", *config, "--dry-run") == 0
+    assert "Would be copied" in capsys.readouterr().out
+    back = tmp_path / "back"
+    back.mkdir()
+    assert await command("export", *config, "--folder", str(back)) == 1
+    assert "there is no store in it" in capsys.readouterr().err
+    assert await command("import", *config) == 0
+    assert await command("export", *config, "--folder", str(back), "--dry-run") == 0
+    assert files_in(back) == {}
+    assert files_in(logs) == before
+
+
+async def test_a_target_with_a_store_is_refused_in_one_sentence(
+    logs: Path, config: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await command("import", *config) == 0
+    for arguments in (["import", *config], ["import", *config, "--dry-run"]):
+        assert await command(*arguments) == 1
+        assert capsys.readouterr().err == (
+            "tocsin: the database has a store already (0 services, 3 queues, 3 messages, 0 notifications): "
+            "nothing is overwritten\n"
+        )
+    for arguments in (["export", *config], ["export", *config, "--dry-run"]):
+        assert await command(*arguments) == 1
+        assert capsys.readouterr().err == (
+            f"tocsin: {logs} has a store already ({STORE_LOG}, {MESSAGE_LOG}): nothing is overwritten\n"
+        )
+
+
+async def test_a_broken_line_is_named_and_can_be_left_out(
+    logs: Path, config: list[str], url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = logs / STORE_LOG
+    path.write_bytes(b"BROKEN\n" + path.read_bytes())
+    assert await command("import", *config) == 1
+    error = capsys.readouterr().err
+    assert f"{path}, line 1: " in error
+    assert "--skip-broken-lines goes on without such lines, and what they say is lost: " in error
+    assert error.endswith(f"they are copied to {path}.broken\n")
+    assert await command("import", *config, "--skip-broken-lines") == 0
+    assert "1 lines that cannot be read" in capsys.readouterr().out
+    assert len((await stored(url))["queues"]) == 3
+    assert (logs / f"{STORE_LOG}.broken").read_bytes() == b"BROKEN\n"
+
+
+@pytest.mark.parametrize(
+    ("ini", "problem"),
+    [
+        ("", "[TOCSIN] database_url is not set: say --database"),
+        ("[STORE_LOG]\nenable: off\n", "[STORE_LOG] enable is off: say --folder"),
+    ],
+)
+def test_both_ends_must_be_known(
+    tmp_path: Path, ini: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "smp-server.ini"
+    path.write_text(ini)
+    assert run(["smp", "store", "export", "--config", str(path)]) == 1
+    assert problem in capsys.readouterr().err

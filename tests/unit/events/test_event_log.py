@@ -1,0 +1,197 @@
+"""The event log on disk: segments that appear whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tocsin.events.delivery_events import DeliveryEvent, Stage, decode_event
+from tocsin.events.event_log import OPEN_PREFIX, PUBLISHED, EventLog, EventLogSettings
+
+PATIENCE = 15.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def event(number: int) -> DeliveryEvent:
+    return DeliveryEvent(id=str(number), stage=Stage.RECEIVED, at=number, mono=0, router="r", period="p")
+
+
+def published(folder: Path) -> list[list[int]]:
+    """The numbers of events, by segment in the order of time."""
+    return [
+        [int(decode_event(line).id) for line in path.read_bytes().splitlines()]
+        for path in sorted(folder.glob(PUBLISHED))
+    ]
+
+
+def open_segments(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"{OPEN_PREFIX}*"))
+
+
+def test_events_are_seen_by_readers_when_their_segment_is_whole(tmp_path: Path, clock: Clock) -> None:
+    log = EventLog(tmp_path, now=clock)
+    log.append([event(1), event(2)])
+    [path] = open_segments(tmp_path)
+    assert path.name.startswith(".")  # Spark does not look at it
+    assert published(tmp_path) == []
+    log.close()
+    assert published(tmp_path) == [[1, 2]]
+    assert open_segments(tmp_path) == []
+    assert log.written == 2
+    assert log.lost == 0
+
+
+def test_segments_end_after_their_seconds_also_when_nothing_more_comes(tmp_path: Path, clock: Clock) -> None:
+    log = EventLog(tmp_path, EventLogSettings(segment_seconds=5.0), clock)
+    log.append([event(1)])
+    clock.time += 4.9
+    log.publish_if_due()
+    log.append([event(2)])
+    clock.time += 0.1
+    log.publish_if_due()
+    log.append([event(3)])
+    log.close()
+    assert published(tmp_path) == [[1, 2], [3]]
+
+
+def test_segments_end_at_their_size(tmp_path: Path, clock: Clock) -> None:
+    log = EventLog(tmp_path, EventLogSettings(segment_bytes=100), clock)
+    for number in range(4):
+        log.append([event(number)])
+    log.close()
+    assert published(tmp_path) == [[0, 1], [2, 3]]
+
+
+def test_nothing_is_written_when_nothing_happens(tmp_path: Path, clock: Clock) -> None:
+    log = EventLog(tmp_path, now=clock)
+    clock.time += 100
+    log.publish_if_due()
+    log.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_segments_are_for_their_owner_only(tmp_path: Path, clock: Clock) -> None:
+    log = EventLog(tmp_path / "new", now=clock)
+    log.append([event(1)])
+    log.close()
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    [path] = (tmp_path / "new").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def _age(path: Path, clock: Clock, seconds: float) -> None:
+    os.utime(path, (clock.time - seconds, clock.time - seconds))
+
+
+def test_old_segments_are_removed(tmp_path: Path, clock: Clock) -> None:
+    settings = EventLogSettings(retention_seconds=100.0)
+    for number in (1, 2):
+        log = EventLog(tmp_path, settings, clock)
+        log.append([event(number)])
+        log.close()
+        clock.time += 1
+    first, second = sorted(tmp_path.glob(PUBLISHED))
+    _age(first, clock, 101.0)
+    _age(second, clock, 99.0)
+    log = EventLog(tmp_path, settings, clock)
+    log.append([event(3)])
+    log.close()
+    assert published(tmp_path) == [[2], [3]]
+
+
+def test_the_oldest_segments_go_when_there_are_too_many_bytes(tmp_path: Path, clock: Clock) -> None:
+    for number in range(5):
+        log = EventLog(tmp_path, EventLogSettings(most_bytes=170), clock)
+        log.append([event(number)])
+        log.close()
+        for path in tmp_path.glob(PUBLISHED):
+            _age(path, clock, 0)
+        clock.time += 1
+    assert published(tmp_path) == [[3], [4]]
+
+
+WRITER = """
+import os, sys
+from pathlib import Path
+from tests.unit.events.test_event_log import event
+from tocsin.events.event_log import EventLog
+folder = Path(sys.argv[1])
+log = EventLog(folder)
+log.append([event(1)])
+log.append([event(2), event(3)])
+torn = next(folder.glob(".open-*"))
+with torn.open("ab") as file:
+    file.write(b'{"id":"4","sta')
+print("written", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_killed_process_wrote_is_published_by_the_next_start(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"written\n"
+        writer.kill()
+        writer.wait(PATIENCE)
+    assert published(tmp_path) == []
+    [left] = open_segments(tmp_path)
+    assert not left.read_bytes().endswith(b"\n")
+    EventLog(tmp_path).close()
+    assert published(tmp_path) == [[1, 2, 3]]
+    assert open_segments(tmp_path) == []
+
+
+@pytest.mark.parametrize("content", [b"", b'{"id":"1'])
+def test_an_open_segment_without_a_whole_line_is_removed(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / f"{OPEN_PREFIX}1-1-1.jsonl").write_bytes(content)
+    EventLog(tmp_path).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from tests.unit.events.test_event_log import event
+from tocsin.events.event_log import EventLog
+log = EventLog(Path(sys.argv[1]))
+log.append([event(1)])
+resource.setrlimit(resource.RLIMIT_FSIZE, (120, resource.RLIM_INFINITY))
+log.append([event(2), event(3)])
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+log.append([event(4)])
+log.close()
+print(log.lost, log.written)
+"""
+
+
+def test_events_that_find_no_room_are_counted_and_spoil_no_others(tmp_path: Path) -> None:
+    """A limit on file sizes is met in the middle of a line, as a full disk would be."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.stdout == "2 2\n", done.stderr
+    assert published(tmp_path) == [[1, 4]]
+    assert "delivery events are lost" in done.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        EventLog(tmp_path / "file" / "events")

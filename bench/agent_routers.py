@@ -18,7 +18,7 @@ from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.null import NullProvider
 from tocsin.push.provider import PushOutcome, PushRequest
-from tocsin.smp_router.running import running_smp_router
+from tocsin.smp_router.running_router import running_smp_router
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.transport.credential_files import read_credentials

@@ -48,7 +48,7 @@ from tocsin.protocol.smp.queue_modes import NotifierIds, NotifierKeys
 from tocsin.protocol.smp.recipient_commands import CreateQueue, EnableNotifications, SecureQueue, Subscribe
 from tocsin.protocol.smp.responses import NotificationsEnabled, QueueCreated
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
-from tocsin.smp_router.running import RunningSmpRouter, running_smp_router
+from tocsin.smp_router.running_router import RunningSmpRouter, running_smp_router
 from tocsin.smp_router.session.verification import verify
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore

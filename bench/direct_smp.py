@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.protocol.sessions import ServiceRole
-from tocsin.smp_router.running import running_smp_router
+from tocsin.smp_router.running_router import running_smp_router
 from tocsin.smp_router.settings.settings import SmpDirectSettings, SmpSettings
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord, ServiceRecord

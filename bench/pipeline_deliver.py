@@ -28,7 +28,7 @@ from bench.results import Result, show
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.handover_key import handover_key
 from tocsin.ntf_router.store.records import DuePush, PendingNotification, TokenRecord
-from tocsin.operate.surroundings import SystemRandomness
+from tocsin.operate.randomness import SystemRandomness
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.pushes import notification_text

@@ -37,7 +37,7 @@ from tocsin.protocol.smp.queue_modes import NotifierKeys, QueueMode, QueueReques
 from tocsin.protocol.smp.recipient_commands import CreateQueue, SecureQueue
 from tocsin.protocol.smp.responses import MessageReceived, NotificationReceived, QueueCreated
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
-from tocsin.smp_router.running import RunningSmpRouter, running_smp_router
+from tocsin.smp_router.running_router import RunningSmpRouter, running_smp_router
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.store.logs.store_files import open_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore

@@ -29,7 +29,7 @@ from tocsin.operate.settings.setting_keys import SettingKey
 from tocsin.pipeline import tables
 from tocsin.protocol import error_codes
 from tocsin.protocol.direct.packets import PacketFate
-from tocsin.smp_router.running import running_smp_router
+from tocsin.smp_router.running_router import running_smp_router
 from tocsin.smp_router.service import Operator
 from tocsin.smp_router.settings.keys import SMP_KEYS
 from tocsin.smp_router.settings.settings import SmpSettings

@@ -31,7 +31,7 @@ from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
-from tocsin.smp_router.session.events import Named, NoSmpEvents
+from tocsin.smp_router.session.events import NamedNotification, NoSmpEvents
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
 
@@ -47,7 +47,7 @@ class Sent(NoSmpEvents):
     def __init__(self) -> None:
         self.nonces: set[bytes] = set()
 
-    def enqueued(self, notification: Named) -> None:
+    def enqueued(self, notification: NamedNotification) -> None:
         self.nonces.add(notification.nonce)
 
 

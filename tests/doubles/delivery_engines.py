@@ -20,7 +20,8 @@ from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.records import Accounting, ReceivedNotification, Recorded, TokenRecord
-from tocsin.operate.surroundings import SystemClock, SystemRandomness
+from tocsin.operate.clock import SystemClock
+from tocsin.operate.randomness import SystemRandomness
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.provider import Provider
 

@@ -25,7 +25,7 @@ from tocsin.crypto.keys import (
     Ed25519PrivateKey,
     X25519PrivateKey,
 )
-from tocsin.operate.surroundings import Randomness
+from tocsin.operate.randomness import Randomness
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.error_codes import CommandFault, ErrorCode
 from tocsin.protocol.messages import Command, Response
@@ -61,7 +61,7 @@ from tocsin.protocol.smp.responses import (
     QueueCreated,
 )
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
-from tocsin.smp_router.running import RunningSmpRouter, running_smp_router
+from tocsin.smp_router.running_router import RunningSmpRouter, running_smp_router
 from tocsin.smp_router.session.events import SmpEvents
 from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.settings.settings import SmpProxySettings, SmpSettings

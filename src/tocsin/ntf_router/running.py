@@ -26,7 +26,8 @@ from tocsin.ntf_router.subscriber.notifications import Notifications
 from tocsin.ntf_router.subscriber.own_services import DirectRegistration
 from tocsin.ntf_router.subscriber.smp_subscribers import SmpSubscribers
 from tocsin.ntf_router.subscriber.subscriber_parts import SubscriberParts
-from tocsin.operate.surroundings import FineClock, SystemClock, SystemRandomness, TokenRandomness
+from tocsin.operate.clock import FineClock, SystemClock
+from tocsin.operate.randomness import SystemRandomness, TokenRandomness
 from tocsin.protocol.addresses import DEFAULT_PORTS, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.dialect import NTF

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tocsin.operate.process_figures import process_figures, python_version
-from tocsin.smp_router.running import RunningSmpRouter
+from tocsin.smp_router.running_router import RunningSmpRouter
 from tocsin.smp_router.settings.files import describe
 
 

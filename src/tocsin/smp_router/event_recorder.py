@@ -1,4 +1,4 @@
-"""Delivery events of an SMP router: its side of each notification's way (PIPELINE: delivery event log)."""
+"""Writes the delivery events of an SMP router."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.events.event_log import EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.smp_router.session.events import Named
+from tocsin.smp_router.session.events import NamedNotification
 
 
 class SmpEventRecorder:
-    """Implements `routers.smp.events.SmpEvents`."""
+    """Writes the stages of notifications to the event log."""
 
     def __init__(self, log: EventLog, keys: PseudonymKeys, instance: str, host: str) -> None:
         self._log = log
@@ -20,19 +20,7 @@ class SmpEventRecorder:
         self._instance = instance
         self._host = host
 
-    def enqueued(self, notification: Named) -> None:
-        self._record(Stage.ENQUEUED, [notification])
-
-    def sent(self, notifications: Sequence[Named]) -> None:
-        self._record(Stage.SENT, notifications)
-
-    def expired(self, notifications: Sequence[Named]) -> None:
-        self._record(Stage.EXPIRED, notifications)
-
-    def dropped(self, notifications: Sequence[Named]) -> None:
-        self._record(Stage.DROPPED, notifications)
-
-    def _record(self, stage: Stage, notifications: Sequence[Named]) -> None:
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
         if not notifications:
             return
         at, mono = int(time.time() * 1_000_000), time.monotonic_ns() // 1000

@@ -6,36 +6,32 @@ import hmac
 from dataclasses import replace
 
 from tocsin.protocol.error_codes import ErrorCode
-from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.smp.queue_modes import QueueMode
 from tocsin.protocol.smp.recipient_commands import DeleteLinkData, SetLinkData
 from tocsin.protocol.smp.responses import LinkContent
 from tocsin.protocol.smp.sender_commands import GetLinkData, SecureLinkedQueue
 from tocsin.smp_router.queues import set_sender_key
-from tocsin.smp_router.session.work import Execute, RouterState, Task
+from tocsin.smp_router.session.requests import CommandTable, QueueRequest, SmpState
 from tocsin.smp_router.store.records import QueueLink, QueueRecord
 
 
-def link_handlers(state: RouterState) -> dict[type[Command], Execute]:
-    links = Links(state)
-    return {
-        SetLinkData: links.set,
-        DeleteLinkData: links.delete,
-        SecureLinkedQueue: links.secure,
-        GetLinkData: links.get,
-    }
+class LinkCommands:
+    """LSET, LDEL, LKEY and LGET."""
 
-
-class Links:
-    def __init__(self, state: RouterState) -> None:
+    def __init__(self, state: SmpState) -> None:
         self._state = state
 
-    def set(self, task: Task) -> Response:
-        """LSET: the link id and the fixed part are set once and for all."""
-        queue, command = task.queue, task.command
-        assert queue is not None
-        assert isinstance(command, SetLinkData)
+    def add_to(self, table: CommandTable) -> None:
+        table.add_for_queue(SetLinkData, self.set)
+        table.add_for_queue(DeleteLinkData, self.delete)
+        table.add_for_queue(SecureLinkedQueue, self.secure)
+        table.add_for_queue(GetLinkData, self.get)
+
+    def set(self, request: QueueRequest[SetLinkData]) -> Response:
+        """LSET: the link id and the fixed part never change once they are set."""
+        queue, command = request.queue, request.command
         if queue.sender_key is not None and queue.mode is not QueueMode.CONTACT:
             return Refused(ErrorCode.AUTH)
         link = queue.link
@@ -49,28 +45,24 @@ class Links:
         self._state.counters.links_set += 1
         return Done()
 
-    def delete(self, task: Task) -> Response:
+    def delete(self, request: QueueRequest[DeleteLinkData]) -> Response:
         """LDEL"""
-        assert task.queue is not None
-        remove_link(self._state, task.queue)
+        remove_link(self._state, request.queue)
         return Done()
 
-    def secure(self, task: Task) -> Response:
-        """LKEY: as SKEY, and returns the data."""
-        queue = task.queue
-        assert queue is not None
-        assert isinstance(task.command, SecureLinkedQueue)
+    def secure(self, request: QueueRequest[SecureLinkedQueue]) -> Response:
+        """LKEY: like SKEY, and returns the data."""
+        queue = request.queue
         if queue.link is None or queue.mode is not QueueMode.MESSAGING:
             return Refused(ErrorCode.AUTH)
-        if not set_sender_key(self._state, task, task.command):
+        if not set_sender_key(self._state, queue, request.command):
             return Refused(ErrorCode.AUTH)
         self._state.counters.links_read += 1
         return LinkContent(queue.sender_id, queue.link.data)
 
-    def get(self, task: Task) -> Response:
-        """LGET: for contact addresses; a one-time invitation is read with LKEY."""
-        queue = task.queue
-        assert queue is not None
+    def get(self, request: QueueRequest[GetLinkData]) -> Response:
+        """LGET: for contact addresses. A one-time invitation is read with LKEY."""
+        queue = request.queue
         open_to_all = queue.mode is QueueMode.CONTACT or (queue.mode is None and queue.sender_key is None)
         if queue.link is None or not open_to_all:
             return Refused(ErrorCode.AUTH)
@@ -78,6 +70,6 @@ class Links:
         return LinkContent(queue.sender_id, queue.link.data)
 
 
-def remove_link(state: RouterState, queue: QueueRecord) -> None:
+def remove_link(state: SmpState, queue: QueueRecord) -> None:
     if queue.link is not None:
         state.store.update_queue(replace(queue, link=None))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tocsin.crypto.boxes import box_key
+from tocsin.events.delivery_events import Stage
 from tocsin.protocol.error_codes import Blocked, CommandFault, ErrorCode
-from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.smp.delivered_messages import NotificationMeta, seal_meta
 from tocsin.protocol.smp.queue_modes import QueueMode
@@ -12,11 +13,18 @@ from tocsin.protocol.smp.recipient_commands import AcknowledgeMessage, GetMessag
 from tocsin.protocol.smp.responses import MessageReceived, Subscribed
 from tocsin.protocol.smp.sender_commands import SendMessage, max_message_bytes
 from tocsin.smp_router.links import remove_link
-from tocsin.smp_router.notifications import NotificationDelivery
 from tocsin.smp_router.services import subscribe_recipient
-from tocsin.smp_router.session.events import Named
+from tocsin.smp_router.session.events import NamedNotification
 from tocsin.smp_router.session.peers import Delivery, Peer
-from tocsin.smp_router.session.work import Execute, RouterState, Task, deliver_head
+from tocsin.smp_router.session.requests import (
+    CommandTable,
+    PushMessage,
+    PushNotifications,
+    QueueRequest,
+    SendEvent,
+    SmpState,
+    deliver_head,
+)
 from tocsin.smp_router.store.records import (
     NotifierRecord,
     QueueRecord,
@@ -26,37 +34,34 @@ from tocsin.smp_router.store.records import (
 )
 
 
-class Messages:
-    def __init__(self, state: RouterState, notifications: NotificationDelivery) -> None:
+class MessageCommands:
+    """SUB, GET, ACK and SEND, and the messages that the router pushes."""
+
+    def __init__(self, state: SmpState) -> None:
         self._state = state
-        self._notifications = notifications
 
-    def handlers(self) -> dict[type[Command], Execute]:
-        return {
-            Subscribe: self.subscribe,
-            GetMessage: self.get,
-            AcknowledgeMessage: self.acknowledge,
-            SendMessage: self.send,
-        }
+    def add_to(self, table: CommandTable) -> None:
+        table.add_for_queue(Subscribe, self.subscribe)
+        table.add_for_queue(GetMessage, self.get)
+        table.add_for_queue(AcknowledgeMessage, self.acknowledge)
+        table.add_for_queue(SendMessage, self.send)
 
-    def subscribe(self, task: Task) -> Response:
+    def subscribe(self, request: QueueRequest[Subscribe]) -> Response:
         """SUB: the head message follows the answer."""
-        queue, peer = task.queue, task.peer
-        assert queue is not None
+        queue, peer = request.queue, request.peer
         before = peer.deliveries.get(queue.recipient_id)
         if before is not None and before.by_get:
             return Refused(CommandFault.PROHIBITED)
-        delivery = subscribe_recipient(self._state, task, queue)
+        delivery = subscribe_recipient(self._state, request, queue)
         self._state.counters.subscriptions += 1
         if message := self._deliver(queue, delivery):
-            task.messages.append((queue.recipient_id, message))
-        service = task.session.service
+            request.effects.append(SendEvent(queue.recipient_id, message))
+        service = request.session.service
         return Subscribed(None if service is None else service.service_id)
 
-    def get(self, task: Task) -> Response:
-        """GET: the same message until it is acknowledged; subscriptions of others do not change."""
-        queue, peer = task.queue, task.peer
-        assert queue is not None
+    def get(self, request: QueueRequest[GetMessage]) -> Response:
+        """GET: the same message until it is acknowledged. Subscriptions of other connections do not change."""
+        queue, peer = request.queue, request.peer
         delivery = peer.deliveries.get(queue.recipient_id)
         subscribed = self._state.subscriptions.recipient_of(queue) is peer
         if subscribed if delivery is None else not delivery.by_get:
@@ -65,12 +70,10 @@ class Messages:
             delivery = peer.deliveries[queue.recipient_id] = Delivery(by_get=True)
         return self._deliver(queue, delivery) or Done()
 
-    def acknowledge(self, task: Task) -> Response:
-        """ACK: only of the message that this connection was given last."""
-        queue, command = task.queue, task.command
-        assert queue is not None
-        assert isinstance(command, AcknowledgeMessage)
-        delivery = task.peer.deliveries.get(queue.recipient_id)
+    def acknowledge(self, request: QueueRequest[AcknowledgeMessage]) -> Response:
+        """ACK: only for the message that this connection received last."""
+        queue, command = request.queue, request.command
+        delivery = request.peer.deliveries.get(queue.recipient_id)
         if delivery is None or delivery.delivered is None:
             return Refused(ErrorCode.NO_MSG)
         if command.message_id and command.message_id != delivery.delivered:
@@ -87,12 +90,10 @@ class Messages:
             return Done()
         return self._deliver(queue, delivery) or Done()
 
-    def send(self, task: Task) -> Response:
+    def send(self, request: QueueRequest[SendMessage]) -> Response:
         """SEND"""
-        queue, command, state = task.queue, task.command, self._state
-        assert queue is not None
-        assert isinstance(command, SendMessage)
-        if len(command.body) > max_message_bytes(task.session.version):
+        queue, command, state = request.queue, request.command, self._state
+        if len(command.body) > max_message_bytes(request.session.version):
             state.counters.messages_too_large += 1
             return Refused(ErrorCode.LARGE_MSG)
         if queue.status is QueueStatus.OFF:
@@ -113,31 +114,32 @@ class Messages:
         if queue.mode is QueueMode.MESSAGING and queue.sender_key is not None:
             remove_link(state, queue)
         if written.was_empty:
-            task.afterwards.append(lambda: self.push_head(queue.recipient_id))
+            request.effects.append(PushMessage(queue.recipient_id))
         if command.flags.notify and queue.notifier is not None:
             minimum = state.store.direct.minimum_priority(queue.notifier.notifier_id)
             if minimum.admits(command.flags.priority):
-                self._notify(task, queue.notifier, message)
+                self._store_notification(queue.notifier, message)
+                request.effects.append(PushNotifications(queue.notifier.notifier_id))
             else:
                 state.counters.notifications_held_back += 1
         return Done()
 
-    def _notify(self, task: Task, notifier: NotifierRecord, message: StoredMessage) -> None:
+    def _store_notification(self, notifier: NotifierRecord, message: StoredMessage) -> None:
         nonce = self._state.randomness.new_id()
         meta = NotificationMeta(message.message_id, message.sent_at)
         sealed = seal_meta(box_key(notifier.dh_secret), nonce, meta)
         stored = StoredNotification(message.message_id, message.sent_at, nonce, sealed)
         self._state.store.add_notification(notifier.notifier_id, stored)
         self._state.counters.notifications_enqueued += 1
-        self._state.events.enqueued(Named(notifier.notifier_id, nonce, message.sent_at))
-        task.afterwards.append(lambda: self._notifications.added(notifier.notifier_id))
+        named = NamedNotification(notifier.notifier_id, nonce, message.sent_at)
+        self._state.events.record(Stage.ENQUEUED, [named])
 
     def push_head(self, recipient_id: bytes) -> None:
-        """A message for a connection that waits for one: nothing unacknowledged may be in its way."""
+        """Send the head message to the subscriber, unless it has a message to acknowledge first."""
         subscriptions = self._state.subscriptions
         peer = subscriptions.recipient(recipient_id)
         if peer is None and not subscriptions.receive_services:
-            return  # the common case when a recipient is away: without looking at the queue
+            return  # The recipient is away: the common case needs no look at the queue.
         queue = self._state.store.queue_by_recipient(recipient_id)
         if queue is None:
             return
@@ -155,13 +157,13 @@ class Messages:
             peer.undelivered.add(recipient_id)
 
     def push_undelivered(self, peer: Peer) -> None:
-        """The connection has room again."""
+        """Send the messages that waited for room in the connection's write queue."""
         waiting, peer.undelivered = peer.undelivered, set()
         for recipient_id in waiting:
             self.push_head(recipient_id)
 
     def expire(self) -> int:
-        """Old messages of all queues; says how many went."""
+        """Remove the old messages of all queues. Returns how many were removed."""
         now = self._state.clock.now()
         return sum(
             self._expire(recipient_id, now) for recipient_id in self._state.store.queues_with_messages()

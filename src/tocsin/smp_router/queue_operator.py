@@ -7,12 +7,12 @@ from dataclasses import replace
 from tocsin.protocol.error_codes import Blocked
 from tocsin.protocol.router_answers import Refused
 from tocsin.smp_router.queues import delete_queue
-from tocsin.smp_router.session.work import RouterState
+from tocsin.smp_router.session.requests import SmpState
 from tocsin.smp_router.store.records import QueueRecord, QueueStatus
 
 
 class QueueOperator:
-    def __init__(self, state: RouterState) -> None:
+    def __init__(self, state: SmpState) -> None:
         self._state = state
 
     def queue_status(self, sender_or_link_id: bytes) -> QueueStatus | Blocked | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hmac
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from tocsin.crypto.keys import X25519PublicKey
 from tocsin.protocol.direct.queue_ids import ids_for
 from tocsin.protocol.direct.smp_commands import CreateNotifyingQueue, NtfSubscription
 from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError
-from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.smp.queue_information import (
     DeliveryState,
@@ -40,69 +40,68 @@ from tocsin.protocol.smp.sender_commands import SecureQueueBySender, SetsSenderK
 from tocsin.smp_router.direct.keyless_notifiers import make_keyless_notifier
 from tocsin.smp_router.direct.packet_outbox import PacketOutbox
 from tocsin.smp_router.services import subscribe_recipient
-from tocsin.smp_router.session.work import Execute, RouterState, Task, tell_dropped
+from tocsin.smp_router.session.peers import Peer
+from tocsin.smp_router.session.requests import CommandTable, QueueRequest, Request, SmpState, report_dropped
 from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord, QueueStatus
 
+C = TypeVar("C", bound=CreateQueue)
+DQ = TypeVar("DQ", bound=DeleteQueue)
+
 ATTEMPTS: Final = 3
-"""Ids are random: a collision is a wonder, three are a fault of the machine."""
+"""Ids are random: three collisions in a row mean that the machine is broken."""
 
 
-def queue_handlers(state: RouterState, outbox: PacketOutbox) -> dict[type[Command], Execute]:
-    queues = Queues(state, outbox)
-    return {
-        CreateQueue: queues.create,
-        CreateNotifyingQueue: queues.create,
-        SecureQueue: queues.secure,
-        SecureQueueBySender: queues.secure_by_sender,
-        ReplaceRecipientKeys: queues.replace_recipient_keys,
-        SuspendQueue: queues.suspend,
-        DeleteQueue: queues.delete,
-        InspectQueue: queues.inspect,
-    }
+class QueueCommands:
+    """NEW, KEY, SKEY, RKEY, OFF, DEL and QUE."""
 
-
-class Queues:
-    def __init__(self, state: RouterState, outbox: PacketOutbox) -> None:
+    def __init__(self, state: SmpState, outbox: PacketOutbox) -> None:
         self._state = state
         self._outbox = outbox
 
-    def create(self, task: Task) -> Response:
+    def add_to(self, table: CommandTable) -> None:
+        table.add(CreateQueue, self.create)
+        table.add(CreateNotifyingQueue, self.create)
+        table.add_for_queue(SecureQueue, self.secure)
+        table.add_for_queue(SecureQueueBySender, self.secure_by_sender)
+        table.add_for_queue(ReplaceRecipientKeys, self.replace_recipient_keys)
+        table.add_for_queue(SuspendQueue, self.suspend)
+        table.add_for_queue(DeleteQueue, self.delete)
+        table.add_for_queue(InspectQueue, self.inspect)
+
+    def create(self, request: Request[C]) -> Response:
         """NEW"""
-        command = task.command
-        assert isinstance(command, CreateQueue)
-        if fault := self._creation_fault(task, command):
+        command = request.command
+        if fault := self._creation_fault(request):
             return Refused(fault)
         link = command.request.link if command.request is not None else None
         chosen = link is not None or _direct(command) is not None
         for _ in range(1 if chosen else ATTEMPTS):
-            created = self._try_to_create(task, command, link)
+            created = self._try_to_create(request, link)
             if created is not None:
                 return created
         return Refused(ErrorCode.AUTH if chosen else ErrorCode.INTERNAL)
 
-    def _creation_fault(self, task: Task, command: CreateQueue) -> RouterError | None:
-        settings = self._state.settings
+    def _creation_fault(self, request: Request[C]) -> RouterError | None:
+        command, settings = request.command, self._state.settings
         if not settings.new_queues or not _password_fits(settings.create_password, command.password):
             return ErrorCode.AUTH
         link, direct = command.request.link if command.request is not None else None, _direct(command)
-        ids = ids_for(task.corr_id)
+        ids = ids_for(request.corr_id)
         if link is not None and not hmac.compare_digest(link.sender_id, ids.sender_id):
             return CommandFault.PROHIBITED
         if direct is not None and not hmac.compare_digest(direct.notifier_id, ids.notifier_id):
             return CommandFault.PROHIBITED
-        if task.session.service is not None and command.subscription is not SubscriptionMode.SUBSCRIBE:
+        if request.session.service is not None and command.subscription is not SubscriptionMode.SUBSCRIBE:
             return CommandFault.PROHIBITED
         if direct is not None and not self._outbox.has_room([direct.ntf_router]):
             self._state.counters.packets_over_limit += 1
             return ErrorCode.QUOTA
         return None
 
-    def _try_to_create(
-        self, task: Task, command: CreateQueue, link: LinkRequest | None
-    ) -> QueueCreated | None:
-        state, new_id = self._state, self._state.randomness.new_id
+    def _try_to_create(self, request: Request[C], link: LinkRequest | None) -> QueueCreated | None:
+        state, command, new_id = self._state, request.command, self._state.randomness.new_id
         dh_key = state.randomness.new_dh_key()
-        service, direct = task.session.service, _direct(command)
+        service, direct = request.session.service, _direct(command)
         notifier = None
         if direct is not None:
             notifier = make_keyless_notifier(direct, state.randomness)
@@ -113,7 +112,7 @@ class Queues:
             recipient_id=new_id(),
             recipient_keys=(command.auth_key.der,),
             dh_secret=dh_key.agree(command.dh_key),
-            sender_id=ids_for(task.corr_id).sender_id if chosen else new_id(),
+            sender_id=ids_for(request.corr_id).sender_id if chosen else new_id(),
             mode=None if command.request is None else command.request.mode,
             link=None if link is None else QueueLink(link.link_id or new_id(), link.data),
             notifier=None if notifier is None else notifier[0],
@@ -129,7 +128,7 @@ class Queues:
             state.store.direct.set_minimum_priority(direct.notifier_id, direct.minimum)
             self._outbox.associate(direct.ntf_router, direct.notifier_id, direct.packet)
         if command.subscription is SubscriptionMode.SUBSCRIBE:
-            subscribe_recipient(state, task, queue)
+            subscribe_recipient(state, request, queue)
         return QueueCreated(
             queue.recipient_id,
             queue.sender_id,
@@ -140,50 +139,43 @@ class Queues:
             None if notifier is None else NotifierIds(notifier[0].notifier_id, notifier[1]),
         )
 
-    def secure(self, task: Task) -> Response:
-        """KEY: the same key again is fine, another is not."""
-        return self._set_sender_key(task)
+    def secure(self, request: QueueRequest[SecureQueue]) -> Response:
+        """KEY: the same key again is accepted, another key is refused."""
+        return self._set_sender_key(request.queue, request.command)
 
-    def secure_by_sender(self, task: Task) -> Response:
-        """SKEY: only where the recipient asked for it."""
-        assert task.queue is not None
-        if task.queue.mode is not QueueMode.MESSAGING:
+    def secure_by_sender(self, request: QueueRequest[SecureQueueBySender]) -> Response:
+        """SKEY: only for queues whose recipient allowed it."""
+        if request.queue.mode is not QueueMode.MESSAGING:
             return Refused(ErrorCode.AUTH)
-        return self._set_sender_key(task)
+        return self._set_sender_key(request.queue, request.command)
 
-    def _set_sender_key(self, task: Task) -> Response:
-        assert isinstance(task.command, SetsSenderKey)
-        return Done() if set_sender_key(self._state, task, task.command) else Refused(ErrorCode.AUTH)
+    def _set_sender_key(self, queue: QueueRecord, command: SetsSenderKey) -> Response:
+        return Done() if set_sender_key(self._state, queue, command) else Refused(ErrorCode.AUTH)
 
-    def replace_recipient_keys(self, task: Task) -> Response:
+    def replace_recipient_keys(self, request: QueueRequest[ReplaceRecipientKeys]) -> Response:
         """RKEY: for contact queues, which several devices may manage."""
-        queue, command = task.queue, task.command
-        assert queue is not None
-        assert isinstance(command, ReplaceRecipientKeys)
+        queue, command = request.queue, request.command
         if queue.mode is not QueueMode.CONTACT:
             return Refused(ErrorCode.AUTH)
         self._state.store.update_queue(replace(queue, recipient_keys=tuple(key.der for key in command.keys)))
         return Done()
 
-    def suspend(self, task: Task) -> Response:
+    def suspend(self, request: QueueRequest[SuspendQueue]) -> Response:
         """OFF"""
-        assert task.queue is not None
-        if task.queue.status is QueueStatus.ACTIVE:
-            self._state.store.update_queue(replace(task.queue, status=QueueStatus.OFF))
+        if request.queue.status is QueueStatus.ACTIVE:
+            self._state.store.update_queue(replace(request.queue, status=QueueStatus.OFF))
             self._state.counters.queues_suspended += 1
         return Done()
 
-    def delete(self, task: Task) -> Response:
+    def delete(self, request: QueueRequest[DQ]) -> Response:
         """DEL"""
-        assert task.queue is not None
-        delete_queue(self._state, task.queue, by=task)
+        delete_queue(self._state, request.queue, by=request.peer)
         return Done()
 
-    def inspect(self, task: Task) -> Response:
+    def inspect(self, request: QueueRequest[InspectQueue]) -> Response:
         """QUE"""
-        queue, store = task.queue, self._state.store
-        assert queue is not None
-        delivery = task.peer.deliveries.get(queue.recipient_id)
+        queue, store = request.queue, self._state.store
+        delivery = request.peer.deliveries.get(queue.recipient_id)
         subscription = head = None
         if delivery is not None:
             state = DeliveryState.PROHIBITED if delivery.by_get else DeliveryState.NONE
@@ -204,10 +196,9 @@ def _direct(command: CreateQueue) -> NtfSubscription | None:
     return command.direct if isinstance(command, CreateNotifyingQueue) else None
 
 
-def set_sender_key(state: RouterState, task: Task, command: SetsSenderKey) -> bool:
-    """False if the queue is secured with another key."""
-    queue, key = task.queue, command.sender_key.der
-    assert queue is not None
+def set_sender_key(state: SmpState, queue: QueueRecord, command: SetsSenderKey) -> bool:
+    """Set the sender's key. Returns False if the queue has another key already."""
+    key = command.sender_key.der
     if queue.sender_key is None:
         state.store.update_queue(replace(queue, sender_key=key))
         state.counters.queues_secured += 1
@@ -215,31 +206,30 @@ def set_sender_key(state: RouterState, task: Task, command: SetsSenderKey) -> bo
     return hmac.compare_digest(queue.sender_key, key)
 
 
-def make_notifier(state: RouterState, keys: NotifierKeys) -> tuple[NotifierRecord, X25519PublicKey]:
-    """A notifier with a new id, and the router's half of the key agreement."""
+def make_notifier(state: SmpState, keys: NotifierKeys) -> tuple[NotifierRecord, X25519PublicKey]:
+    """Return a notifier with a new id, and the router's public key of the key agreement."""
     dh_key = state.randomness.new_dh_key()
     secret = dh_key.agree(keys.dh_key)
     return NotifierRecord(state.randomness.new_id(), keys.auth_key.der, secret), dh_key.public
 
 
-def delete_queue(state: RouterState, queue: QueueRecord, *, by: Task | None) -> None:
-    """With its messages and notifications; whoever subscribed is told, except the one who deleted."""
-    tell_dropped(state, queue.notifier)
+def delete_queue(state: SmpState, queue: QueueRecord, *, by: Peer | None) -> None:
+    """Delete a queue with its messages and notifications. Subscribers other than `by` get DELD."""
+    report_dropped(state, queue.notifier)
     state.store.delete_queue(queue.recipient_id)
     state.counters.queues_deleted += 1
     state.counters.queues_deleted_secured += queue.sender_key is not None
-    unless = None if by is None else by.peer
-    state.subscriptions.delete_queue(queue, unless=unless)
+    state.subscriptions.delete_queue(queue, unless=by)
     if queue.notifier is not None:
         notifier = queue.notifier
-        state.subscriptions.delete_notifier(notifier.notifier_id, notifier.service_id, unless=unless)
+        state.subscriptions.delete_notifier(notifier.notifier_id, notifier.service_id, unless=by)
 
 
 def _password_fits(needed: str | None, given: bytes | None) -> bool:
-    """A password that nobody asked for does no harm."""
+    """A password is ignored if the router needs none."""
     return needed is None or (given is not None and hmac.compare_digest(needed.encode(), given))
 
 
 def day_of(now: int) -> int:
-    """Midnight before, UTC."""
+    """Return the midnight (UTC) before `now`."""
     return now - now % 86_400

@@ -1,8 +1,8 @@
-"""The SMP router: connections, the commands of their blocks, and what happens by the clock.
+"""The SMP router: its connections, and the commands of their blocks.
 
-A connection's blocks are read and executed in order. Their answers wait, in order, until the changes they tell of
-are on disk; meanwhile the next blocks are executed, so that one write serves many. At most `ANSWERS_WAITING` blocks
-wait: then the connection is not read.
+A connection's blocks are read and executed in order. Their answers wait, in order, until the changes are on disk.
+Meanwhile the next blocks are executed, so that one write serves many. When `ANSWERS_WAITING` blocks wait for their
+answers, the router stops reading the connection.
 """
 
 from __future__ import annotations
@@ -14,97 +14,119 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout
+from tocsin.protocol.direct.smp_responses import PacketStatus, QueueAssociated
 from tocsin.protocol.error_codes import ErrorCode, RouterError
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ReceivedCommand, RefusedCommand, ServiceRole
 from tocsin.protocol.smp.proxy_commands import ForwardToRelay, RelayForwarded, RequestProxySession
-from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotifications, SubscribeService
+from tocsin.protocol.smp.recipient_commands import SubscribeService
 from tocsin.protocol.smp.sender_commands import SendMessage
-from tocsin.smp_router.direct.notifiers import DirectNotifiers
-from tocsin.smp_router.direct.ntf_routers import NtfRouters
+from tocsin.smp_router.direct.notifiers import DirectNotifierCommands
+from tocsin.smp_router.direct.ntf_routers import NtfRouterCommands
 from tocsin.smp_router.direct.packet_outbox import PacketOutbox
-from tocsin.smp_router.links import link_handlers
-from tocsin.smp_router.messages import Messages
-from tocsin.smp_router.notifications import NotificationDelivery, Notifiers
-from tocsin.smp_router.proxy.forwarding import Forwarding
+from tocsin.smp_router.links import LinkCommands
+from tocsin.smp_router.messages import MessageCommands
+from tocsin.smp_router.notification_delivery import NotificationDelivery
+from tocsin.smp_router.notifications import NotifierCommands
+from tocsin.smp_router.proxy.forwarding import RelayCommands
 from tocsin.smp_router.proxy.proxy import Proxy
-from tocsin.smp_router.queues import day_of, queue_handlers
-from tocsin.smp_router.services import ReceiveServices
+from tocsin.smp_router.queues import QueueCommands, day_of
+from tocsin.smp_router.services import ServiceCommands
 from tocsin.smp_router.session.peers import Peer
+from tocsin.smp_router.session.requests import (
+    AnswerWithFate,
+    CommandTable,
+    Effect,
+    PushMessage,
+    PushNotifications,
+    QueueRequest,
+    Request,
+    SendBacklog,
+    SendEvent,
+    SmpState,
+)
 from tocsin.smp_router.session.service_records import find_or_add_service
 from tocsin.smp_router.session.verification import verify
-from tocsin.smp_router.session.work import Execute, RouterState, Task
-from tocsin.smp_router.store.records import QueueRecord
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_smp
 
 ANSWERS_WAITING: Final = 64
 SENDS_TOGETHER: Final = 16
-"""Blocks of messages sent that are executed in one go, if they have arrived; then others have their turn."""
+"""Blocks of SENDs that are executed together if they have arrived; then other tasks get their turn."""
 FEW_ANSWERS: Final = 4
-"""With so many answers or fewer, the first message of a subscription shares their block (smp.md 9.2)."""
+"""Up to this many answers share their block with the first message of a subscription (smp.md 9.2)."""
+
+
+class _SlowRequest(NamedTuple):
+    request: Request[Any]
+    pending: Response | None
+    """The answer that only lacks the fate of a packet; None if a slow handler gives the answer."""
 
 
 @dataclass(slots=True)
 class _BlockAnswers:
-    """What a block of commands gets, once its changes are on disk."""
+    """What follows a block of commands, once its changes are on disk."""
 
     errors: list[bytes] = field(default_factory=list)
     answers: list[bytes] = field(default_factory=list)
     messages: list[bytes] = field(default_factory=list)
-    afterwards: list[Callable[[], None]] = field(default_factory=list)
-    slow: list[Task] = field(default_factory=list)
-    """Commands that take their time; each is answered by itself, when it is done."""
+    effects: list[Effect] = field(default_factory=list)
+    """Performed before the answers."""
+    slow: list[_SlowRequest] = field(default_factory=list)
+    """Commands that take time. Each is answered by itself when it is done."""
     only_sends: bool = False
-    """Nothing but messages sent, all authorized: such blocks in a row can be answered in one."""
+    """The block has only authorized SENDs: a run of such blocks is answered in one block."""
 
 
-def _joined(blocks: Iterable[_BlockAnswers]) -> _BlockAnswers:
-    """For blocks of messages sent: their answers fit into one, and 16 KiB need not be sealed for each."""
+def _join(blocks: Iterable[_BlockAnswers]) -> _BlockAnswers:
+    """Join the answers to blocks of SENDs: they fit into one block, which saves sealing 16 KiB for each."""
     joined = _BlockAnswers()
     for block in blocks:
         joined.answers += block.answers
-        joined.afterwards += block.afterwards
+        joined.effects += block.effects
     return joined
 
 
 class SmpRouter:
-    """Everything but the listener and the timers."""
+    """Serves connections. The listener and the timers are in `running_router`."""
 
-    def __init__(self, state: RouterState, identity: RouterIdentity) -> None:
+    def __init__(self, state: SmpState, identity: RouterIdentity) -> None:
         self._state = state
         self._identity = identity
         self.notifications = NotificationDelivery(state)
-        self.messages = Messages(state, self.notifications)
-        self.outbox = PacketOutbox(state, self.notifications.added)
-        queues, notifiers = queue_handlers(state, self.outbox), Notifiers(state).handlers()
-        self._handlers: dict[type[Command], Execute] = {
-            **queues,
-            **link_handlers(state),
-            **self.messages.handlers(),
-            **notifiers,
-            **DirectNotifiers(state, self.outbox).handlers(
-                disable=notifiers[DisableNotifications], delete=queues[DeleteQueue]
-            ),
-            **NtfRouters(state, identity.credentials.fingerprint).handlers(),
-            RelayForwarded: Forwarding(state, self.execute).relay,
-            Ping: lambda _task: Pong(),
-        }
+        self.messages = MessageCommands(state)
+        self.outbox = PacketOutbox(state, self.notifications.push)
         self.proxy = Proxy(state)
-        self._slow: dict[type[Command], Callable[[Task], Awaitable[Response]]] = {
+        self._services = ServiceCommands(state)
+        self._table = self._command_table()
+        self._slow: dict[type[Command], Callable[[Any], Awaitable[Response]]] = {
             RequestProxySession: self.proxy.request_session,
             ForwardToRelay: self.proxy.forward,
-            SubscribeService: ReceiveServices(state).subscribe,
+            SubscribeService: self._services.subscribe,
         }
         self.peers: set[Peer] = set()
 
+    def _command_table(self) -> CommandTable:
+        state, table = self._state, CommandTable()
+        queues, notifiers = QueueCommands(state, self.outbox), NotifierCommands(state)
+        queues.add_to(table)
+        LinkCommands(state).add_to(table)
+        self.messages.add_to(table)
+        notifiers.add_to(table)
+        direct = DirectNotifierCommands(state, self.outbox)
+        direct.add_to(table, disable=notifiers.disable, delete=queues.delete)
+        NtfRouterCommands(state, self._identity.credentials.fingerprint).add_to(table)
+        table.add(RelayForwarded, RelayCommands(state, self.execute).relay)
+        table.add(Ping, lambda _request: Pong())
+        return table
+
     async def handle(self, connection: BlockConnection) -> None:
-        """One connection, from its hello to its end."""
+        """Serve one connection, from its hello to its end."""
         if connection.alpn is None and not self._state.settings.accept_without_alpn:
             self._state.counters.connections_refused += 1
             return
@@ -139,7 +161,7 @@ class SmpRouter:
         return service_id
 
     async def _serve(self, peer: Peer) -> None:
-        """Reads and executes; a second task answers while there is something to answer."""
+        """Read and execute blocks. A second task answers while there is something to answer."""
         waiting: deque[_BlockAnswers] = deque()
         places = asyncio.Semaphore(self._state.settings.proxy.client_concurrency)
         answering: asyncio.Task[None] | None = None
@@ -154,9 +176,9 @@ class SmpRouter:
                         waiting += blocks
                         if answering is None or answering.done():
                             answering = tasks.create_task(self._answer_all(peer, waiting))
-                    for task in blocks[-1].slow:
+                    for each in blocks[-1].slow:
                         await places.acquire()
-                        running = tasks.create_task(self._run_slow(peer, task, places))
+                        running = tasks.create_task(self._run_slow(peer, each, places))
                         slow.add(running)
                         running.add_done_callback(slow.discard)
                     while answering is not None and len(waiting) >= ANSWERS_WAITING:
@@ -168,7 +190,7 @@ class SmpRouter:
     def _execute_arrived(
         self, peer: Peer, received: list[ReceivedCommand | RefusedCommand]
     ) -> list[_BlockAnswers]:
-        """A block and, after one of messages sent, those that have arrived behind it."""
+        """Execute a block and, if it has only SENDs, the blocks that arrived behind it."""
         blocks = [self._execute(peer, received)]
         while blocks[-1].only_sends and len(blocks) < SENDS_TOGETHER:
             behind = peer.connection.receive_nowait()
@@ -178,12 +200,12 @@ class SmpRouter:
         return blocks
 
     def _execute(self, peer: Peer, received: list[ReceivedCommand | RefusedCommand]) -> _BlockAnswers:
-        """All commands are verified against the state before the block, then executed in their order."""
+        """Verify all commands against the state before the block, then execute them in order."""
         block = _BlockAnswers()
         session = peer.session
         self._state.counters.blocks_received += 1
         self._state.counters.commands += len(received)
-        tasks: list[Task] = []
+        requests: list[Request[Any]] = []
         unauthorized: list[bytes] = []
         for each in received:
             if isinstance(each, RefusedCommand):
@@ -191,66 +213,95 @@ class SmpRouter:
                 self._state.counters.command_errors += 1
                 continue
             verified = verify(self._state.store, peer, session, each)
-            if isinstance(verified, Task):
-                tasks.append(verified)
+            if isinstance(verified, Request):
+                requests.append(verified)
             else:
                 unauthorized.append(self._refusal(peer, each, verified))
         block.errors += unauthorized
-        for task in tasks:
-            if type(task.command) in self._slow:
-                block.slow.append(task)
+        alone = len(requests) == 1
+        for request in requests:
+            if type(request.command) in self._slow:
+                block.slow.append(_SlowRequest(request, None))
                 continue
-            response = self.execute(task) if len(tasks) == 1 else self.execute_later(task)
-            if task.answered_later is not None:
-                block.slow.append(task)
-                continue
-            block.answers.append(session.response(task.corr_id, task.entity_id, response))
-            block.messages += [session.response(b"", entity_id, event) for entity_id, event in task.messages]
-            block.afterwards += task.afterwards
-        block.only_sends = not block.errors and all(type(task.command) is SendMessage for task in tasks)
+            response = self.execute(request) if alone else self._execute_later(request)
+            self._add_answer(block, request, response)
+        block.only_sends = not block.errors and all(type(each.command) is SendMessage for each in requests)
         return block
 
-    def execute(self, task: Task) -> Response:
-        """A command that was verified just now."""
-        if task.queue is not None:
-            self._note_use(task, task.queue)
-        return self._handlers[type(task.command)](task)
-
-    def _note_use(self, task: Task, queue: QueueRecord) -> None:
-        """Once a day: so that queues nobody uses can be told."""
-        today = day_of(self._state.clock.now())
-        if queue.updated_at != today:
-            task.queue = replace(queue, updated_at=today)
-            self._state.store.update_queue(task.queue)
-
-    def execute_later(self, task: Task) -> Response:
-        """A verified command; others of its block may have changed the queue since."""
-        if task.queue is not None:
-            task.queue = self._state.store.queue_by_recipient(task.queue.recipient_id)
-            if task.queue is None:
-                return Refused(ErrorCode.AUTH)
-        return self.execute(task)
-
-    async def _run_slow(self, peer: Peer, task: Task, places: asyncio.Semaphore) -> None:
-        try:
-            if task.answered_later is not None:
-                response = await task.answered_later()
+    @staticmethod
+    def _add_answer(block: _BlockAnswers, request: Request[Any], response: Response) -> None:
+        session = request.session
+        for effect in request.effects:
+            if type(effect) is AnswerWithFate:
+                block.slow.append(_SlowRequest(request, response))
+                return
+            if type(effect) is SendEvent:
+                block.messages.append(session.response(b"", effect.entity_id, effect.event))
             else:
-                response = await self._slow[type(task.command)](task)
-            answer = peer.session.response(task.corr_id, task.entity_id, response)
+                block.effects.append(effect)
+        block.answers.append(session.response(request.corr_id, request.entity_id, response))
+
+    def execute(self, request: Request[Any]) -> Response:
+        """Execute a command that was verified just now."""
+        if isinstance(request, QueueRequest):
+            self._note_use(request)
+        return self._table.execute(request)
+
+    def _note_use(self, request: QueueRequest[Any]) -> None:
+        """Note the day on which the queue was used, so that unused queues can be found."""
+        today = day_of(self._state.clock.now())
+        if request.queue.updated_at != today:
+            request.queue = replace(request.queue, updated_at=today)
+            self._state.store.update_queue(request.queue)
+
+    def _execute_later(self, request: Request[Any]) -> Response:
+        """Execute a command after others of its block, which may have changed or deleted its queue."""
+        if isinstance(request, QueueRequest):
+            queue = self._state.store.queue_by_recipient(request.queue.recipient_id)
+            if queue is None:
+                return Refused(ErrorCode.AUTH)
+            request.queue = queue
+        return self.execute(request)
+
+    def _perform(self, effect: Effect) -> None:
+        """Perform an effect that comes before the answers."""
+        match effect:
+            case PushMessage(recipient_id):
+                self.messages.push_head(recipient_id)
+            case PushNotifications(notifier_id):
+                self.notifications.push(notifier_id)
+            case _:
+                raise AssertionError(f"{effect!r} does not come before the answers")
+
+    async def _run_slow(self, peer: Peer, slow: _SlowRequest, places: asyncio.Semaphore) -> None:
+        request = slow.request
+        try:
+            if slow.pending is None:
+                response = await self._slow[type(request.command)](request)
+            else:
+                response = await self._with_fate(request, slow.pending)
+            answer = peer.session.response(request.corr_id, request.entity_id, response)
             with suppress(ConnectionLost):
                 await peer.connection.send([answer])
-                if task.following is not None:
-                    await task.following()
+                for effect in request.effects:
+                    if isinstance(effect, SendBacklog):
+                        await self._services.send_backlog(peer, effect.service_id)
         finally:
             places.release()
+
+    async def _with_fate(self, request: Request[Any], pending: Response) -> Response:
+        assert isinstance(pending, QueueAssociated | PacketStatus)
+        for effect in request.effects:
+            if isinstance(effect, AnswerWithFate):
+                return replace(pending, fate=await self.outbox.outcome(effect.notifier_id, effect.packet_id))
+        return pending
 
     def _refusal(self, peer: Peer, received: ReceivedCommand, error: RouterError) -> bytes:
         self._state.counters.auth_failures += error is ErrorCode.AUTH
         return peer.session.response(received.corr_id, received.entity_id, Refused(error))
 
     async def _answer_all(self, peer: Peer, waiting: deque[_BlockAnswers]) -> None:
-        """What others get of a command does not depend on whether its sender is still there."""
+        """Answer all waiting blocks. Effects on others happen even if the sender of a command is gone."""
         while waiting:
             blocks = list(waiting)
             await self._state.store.commit()
@@ -260,12 +311,12 @@ class SmpRouter:
                 waiting.popleft()
 
     async def _finish(self, peer: Peer, blocks: list[_BlockAnswers]) -> None:
-        """Raises ConnectionLost when all is done but the answering."""
+        """Perform effects and answer. Raises ConnectionLost only after all effects are performed."""
         lost: ConnectionLost | None = None
         for only_sends, run in groupby(blocks, key=attrgetter("only_sends")):
-            for block in [_joined(run)] if only_sends else run:
-                for effect in block.afterwards:
-                    effect()
+            for block in [_join(run)] if only_sends else run:
+                for effect in block.effects:
+                    self._perform(effect)
                 try:
                     await self._answer(peer, block)
                 except ConnectionLost as error:
@@ -274,7 +325,7 @@ class SmpRouter:
             raise lost
 
     async def _answer(self, peer: Peer, block: _BlockAnswers) -> None:
-        """Errors first, in a block of their own, then answers, then messages."""
+        """Send errors in a block of their own, then answers, then messages."""
         if block.errors:
             await peer.connection.send(block.errors)
         answers, messages = block.answers, block.messages

@@ -24,7 +24,7 @@ from tocsin.smp_router.control_port import ControlPort
 from tocsin.smp_router.diagnostics import RouterDiagnostics
 from tocsin.smp_router.event_recorder import SmpEventRecorder
 from tocsin.smp_router.queue_operator import QueueOperator
-from tocsin.smp_router.running import RunningSmpRouter, running_smp_router
+from tocsin.smp_router.running_router import RunningSmpRouter, running_smp_router
 from tocsin.smp_router.settings.locations import router_address
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters

@@ -1,33 +1,35 @@
 """Messaging services (v19, smp.md Appendix C): one connection receives the messages of all queues of a service.
 
-A queue belongs to the service that subscribed to it last, until an ordinary connection does; the store remembers it.
-Where v19 is not offered there are no such services: SUB and NEW subscribe the connection, SUBS is refused, as in 6.5.
+A queue belongs to the service that subscribed to it last, until an ordinary connection does. The store remembers it.
+Without v19 there are no such services: SUB and NEW subscribe the connection, and SUBS is refused, as in 6.5.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from tocsin.protocol.error_codes import Blocked, CommandFault
-from tocsin.protocol.messages import Response
+from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ServiceRole
+from tocsin.protocol.smp.recipient_commands import SubscribeService
 from tocsin.protocol.smp.responses import AllDelivered, ServiceSubscribed
 from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
 from tocsin.smp_router.session.peers import Delivery, Peer, ServiceQueues
-from tocsin.smp_router.session.work import RouterState, Task, deliver_head
+from tocsin.smp_router.session.requests import QueueRequest, Request, SendBacklog, SmpState, deliver_head
 from tocsin.smp_router.store.records import QueueRecord
 
+C = TypeVar("C", bound=Command)
+
 QUEUES_AT_ONCE: Final = 256
-"""Queues that are looked at before others have their turn."""
+"""Queues to look at before other tasks get their turn."""
 
 
-def subscribe_recipient(state: RouterState, task: Task, queue: QueueRecord) -> Delivery:
-    """SUB and NEW: the queue goes to whoever asked last, connection or service."""
-    subscriptions, peer, service = state.subscriptions, task.peer, task.session.service
+def subscribe_recipient(state: SmpState, request: Request[C], queue: QueueRecord) -> Delivery:
+    """SUB and NEW: the queue goes to the connection or service that asked last."""
+    subscriptions, peer, service = state.subscriptions, request.peer, request.session.service
     recipient_id = queue.recipient_id
     if not subscriptions.receive_services:
         return subscriptions.subscribe(peer, recipient_id)
@@ -35,26 +37,28 @@ def subscribe_recipient(state: RouterState, task: Task, queue: QueueRecord) -> D
     if queue.service_id is not None and queue.service_id != own:
         subscriptions.end_for_service(queue.service_id, recipient_id, unless=peer)
     if queue.service_id != own:
-        task.queue = replace(queue, service_id=own)
-        state.store.update_queue(task.queue)
+        state.store.update_queue(replace(queue, service_id=own))
     if own is None:
         return subscriptions.subscribe(peer, recipient_id)
     served = subscriptions.subscribe_service(peer, own)
     subscriptions.end_recipient(recipient_id, unless=peer)
-    if queue.service_id != own or task.queue is None or not served.count:
-        # Of queues associated before only the first counts, until SUBS counts all (smp.md 8.6).
+    is_new = not isinstance(request, QueueRequest)  # NEW
+    if queue.service_id != own or is_new or not served.count:
+        # Only the first of the queues associated before counts, until SUBS counts all (smp.md 8.6).
         served.add(recipient_id)
     delivery = peer.deliveries[recipient_id] = Delivery(by_get=False)
     return delivery
 
 
-class ReceiveServices:
-    def __init__(self, state: RouterState) -> None:
+class ServiceCommands:
+    """SUBS, and the messages that wait when a service subscribes."""
+
+    def __init__(self, state: SmpState) -> None:
         self._state = state
 
-    async def subscribe(self, task: Task) -> Response:
-        """SUBS: all queues of the service in one go; the messages that wait follow the answer, then ALLS."""
-        state, peer, service = self._state, task.peer, task.session.service
+    async def subscribe(self, request: Request[SubscribeService]) -> Response:
+        """SUBS: subscribe to all queues of the service. Waiting messages follow the answer, then ALLS."""
+        state, peer, service = self._state, request.peer, request.session.service
         assert service is not None
         if not state.subscriptions.receive_services:
             return Refused(CommandFault.PROHIBITED)
@@ -63,11 +67,11 @@ class ReceiveServices:
         state.subscriptions.subscribe_service(peer, service.service_id)
         associated = state.store.associated(service.service_id, ServiceRole.MESSAGING)
         peer.service_queues = ServiceQueues.of(associated)
-        task.following = partial(self._deliver_waiting, peer, service.service_id)
+        request.effects.append(SendBacklog(service.service_id))
         return ServiceSubscribed(associated.count, associated.ids_hash)
 
-    async def _deliver_waiting(self, peer: Peer, service_id: bytes) -> None:
-        """Not faster than the connection takes them; none of a service that another connection took over."""
+    async def send_backlog(self, peer: Peer, service_id: bytes) -> None:
+        """Send waiting messages as fast as the connection takes them. Stops if another connection takes over."""
         state, session = self._state, peer.session
         for number, recipient_id in enumerate(state.store.queues_with_messages()):
             if number % QUEUES_AT_ONCE == QUEUES_AT_ONCE - 1:
@@ -81,7 +85,7 @@ class ReceiveServices:
             await peer.connection.send([session.response(b"", b"", AllDelivered())])
 
     def _waiting_message(self, peer: Peer, service_id: bytes, recipient_id: bytes) -> Response | None:
-        """The head, unless the connection has one of this queue already."""
+        """Return the head message, unless the connection has one of this queue already."""
         queue = self._state.store.queue_by_recipient(recipient_id)
         if queue is None or queue.service_id != service_id:
             return None

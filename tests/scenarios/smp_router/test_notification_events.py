@@ -23,9 +23,9 @@ from tocsin.events.event_log import PUBLISHED, EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotifications
-from tocsin.smp_router import notifications
+from tocsin.smp_router import notification_delivery
 from tocsin.smp_router.event_recorder import SmpEventRecorder
-from tocsin.smp_router.session.events import Named
+from tocsin.smp_router.session.events import NamedNotification
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import StoredNotification
 from tocsin.transport.block_connection import BlockConnection
@@ -44,21 +44,12 @@ class Told:
     """Implements `SmpEvents`."""
 
     def __init__(self) -> None:
-        self.stages: list[tuple[str, Named]] = []
+        self.stages: list[tuple[str, NamedNotification]] = []
 
-    def enqueued(self, notification: Named) -> None:
-        self.stages.append(("enqueued", notification))
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+        self.stages += [(stage.value, each) for each in notifications]
 
-    def sent(self, notifications: Sequence[Named]) -> None:
-        self.stages += [("sent", each) for each in notifications]
-
-    def expired(self, notifications: Sequence[Named]) -> None:
-        self.stages += [("expired", each) for each in notifications]
-
-    def dropped(self, notifications: Sequence[Named]) -> None:
-        self.stages += [("dropped", each) for each in notifications]
-
-    async def until(self, *stages: str) -> list[Named]:
+    async def until(self, *stages: str) -> list[NamedNotification]:
         async with asyncio.timeout(5):
             while [stage for stage, _ in self.stages] != list(stages):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -180,7 +171,7 @@ async def test_what_is_sent_again_is_kept_for_a_shorter_time(
 ) -> None:
     """Or connections that break all the time would bring more each time."""
     now, told = 1000.0, Told()
-    monkeypatch.setattr(notifications, "_now", lambda: now)
+    monkeypatch.setattr(notification_delivery, "_now", lambda: now)
     async with smp_router(
         events=told, notification_confirm_after=10.0, notification_interval=3600.0
     ) as router:
@@ -207,9 +198,9 @@ async def test_what_is_sent_again_is_kept_for_a_shorter_time(
     assert [stage for stage, _ in told.stages] == ["enqueued", "sent"]
 
 
-def _is_reached(delivery: notifications.NotificationDelivery) -> bool:
+def _is_reached(delivery: notification_delivery.NotificationDelivery) -> bool:
     delivery.confirm()
-    [[batch]] = delivery._under_way.values()
+    [[batch]] = delivery._unconfirmed.values()
     return batch.reached_at is not None
 
 
@@ -298,11 +289,10 @@ async def test_what_is_older_than_others_under_way_is_sent_again_too() -> None:
 def test_the_log_has_no_identifier_in_clear(tmp_path: Path) -> None:
     log, keys = EventLog(tmp_path / "log"), PseudonymKeys(tmp_path / "keys", 7, lambda: 1_700_000_000.0)
     recorder = SmpEventRecorder(log, keys, "smp-1", "smp.example.com")
-    named = Named(b"n" * 24, b"o" * 24, 1_699_999_000)
-    recorder.enqueued(named)
-    recorder.sent([named])
-    recorder.expired([named])
-    recorder.dropped([])
+    named = NamedNotification(b"n" * 24, b"o" * 24, 1_699_999_000)
+    for stage in (Stage.ENQUEUED, Stage.SENT, Stage.EXPIRED):
+        recorder.record(stage, [named])
+    recorder.record(Stage.DROPPED, [])
     log.close()
     [segment] = (tmp_path / "log").glob(PUBLISHED)
     events = [decode_event(line) for line in segment.read_bytes().splitlines()]

@@ -27,7 +27,7 @@ from tocsin.crypto.keys import AuthPrivateKey, X25519PrivateKey, X25519PublicKey
 from tocsin.protocol.messages import Command
 from tocsin.protocol.sessions import BlockCoder, ClientSession, RouterSession, ServicePeer, ServiceRole
 from tocsin.protocol.smp.dialect import SMP
-from tocsin.smp_router.running import RunningSmpRouter, running_smp_router
+from tocsin.smp_router.running_router import RunningSmpRouter, running_smp_router
 from tocsin.smp_router.settings.settings import SmpProxySettings, SmpSettings
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import QueueRecord, ServiceRecord

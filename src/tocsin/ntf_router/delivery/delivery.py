@@ -29,7 +29,8 @@ from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import TokenRecord
-from tocsin.operate.surroundings import Clock, Randomness
+from tocsin.operate.clock import Clock
+from tocsin.operate.randomness import Randomness
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.provider import Provider, PushRequest
 

@@ -37,7 +37,8 @@ from tocsin.ntf_router.store.records import (
     Settled,
     TokenRecord,
 )
-from tocsin.operate.surroundings import Clock, Randomness
+from tocsin.operate.clock import Clock
+from tocsin.operate.randomness import Randomness
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.push.provider import Accepted, Provider, PushOutcome, Refused, RetryLater, TokenInvalid

@@ -23,7 +23,7 @@ from tocsin.events.handover_folders import HANDED_OVER, OUTCOMES, SEGMENTS
 from tocsin.events.segments import SegmentWriter
 from tocsin.ntf_router.delivery.handover_lines import Returned, decode_returned, handover_line
 from tocsin.ntf_router.store.records import DuePush
-from tocsin.operate.surroundings import Randomness
+from tocsin.operate.randomness import Randomness
 from tocsin.push.provider import PushOutcome, RetryLater, RetryScope
 
 MOST_GIVEN: Final = 32_768

@@ -10,7 +10,7 @@ from tocsin.events.pseudonyms import keys_folder
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.handover_key import handover_key
 from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
-from tocsin.operate.surroundings import SystemRandomness
+from tocsin.operate.randomness import SystemRandomness
 
 logger = logging.getLogger(__name__)
 

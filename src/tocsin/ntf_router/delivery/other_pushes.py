@@ -18,7 +18,7 @@ from tocsin.ntf_router.session.work import counts
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.records import TokenRecord
-from tocsin.operate.surroundings import Clock
+from tocsin.operate.clock import Clock
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.provider import (
     Accepted,

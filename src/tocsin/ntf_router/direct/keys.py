@@ -16,7 +16,8 @@ from tocsin.crypto.keys import Ed25519PrivateKey, X25519PrivateKey
 from tocsin.errors import StoreError
 from tocsin.ntf_router.settings.settings import NtfDirectSettings
 from tocsin.ntf_router.store.interface import DirectStore
-from tocsin.operate.surroundings import Clock, TokenRandomness
+from tocsin.operate.clock import Clock
+from tocsin.operate.randomness import TokenRandomness
 from tocsin.protocol.addresses import RouterLocation, Scheme
 from tocsin.protocol.direct.ntf_keys import KeySchedule, NtfKey, NtfKeyOffer
 

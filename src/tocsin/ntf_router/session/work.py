@@ -10,7 +10,8 @@ from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
-from tocsin.operate.surroundings import Clock, TokenRandomness
+from tocsin.operate.clock import Clock
+from tocsin.operate.randomness import TokenRandomness
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue

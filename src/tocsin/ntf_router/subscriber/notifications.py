@@ -12,7 +12,7 @@ from tocsin.ntf_router.session.events import NtfEvents
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NotificationStore
 from tocsin.ntf_router.store.records import NotRecorded, ReceivedNotification, Recorded
-from tocsin.operate.surroundings import FineClock
+from tocsin.operate.clock import FineClock
 from tocsin.protocol.addresses import RouterAddress
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.smp.responses import NotificationReceived

@@ -16,7 +16,7 @@ from tocsin.ntf_router.settings.settings import SubscriberSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.subscriber.own_services import DirectRegistration
-from tocsin.operate.surroundings import Clock
+from tocsin.operate.clock import Clock
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.statuses import SubscriptionStatus
 from tocsin.protocol.smp.responses import NotificationReceived

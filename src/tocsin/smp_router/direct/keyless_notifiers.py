@@ -11,7 +11,7 @@ import hmac
 from typing import Final
 
 from tocsin.crypto.keys import Ed25519PublicKey, X25519PublicKey
-from tocsin.operate.surroundings import Randomness
+from tocsin.operate.randomness import Randomness
 from tocsin.protocol.direct.smp_commands import NtfSubscription
 from tocsin.smp_router.store.records import NotifierRecord
 

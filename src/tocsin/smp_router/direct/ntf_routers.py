@@ -14,32 +14,33 @@ from tocsin.protocol.direct.registration import NtfRouterCredentials
 from tocsin.protocol.direct.smp_commands import RegisterNtfRouter, SubscribeNtfRouter
 from tocsin.protocol.direct.smp_responses import NtfRouterRegistered, NtfRouterSubscribed
 from tocsin.protocol.error_codes import CommandFault, ErrorCode
-from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.session.peers import Peer, ServiceQueues
+from tocsin.smp_router.session.requests import CommandTable, Request, SmpState
 from tocsin.smp_router.session.service_records import find_or_add_service
-from tocsin.smp_router.session.work import Execute, RouterState, Task
 from tocsin.smp_router.store.direct import NtfRouterRecord
 
 CLOCK_DIFFERENCE: Final = 86_400
-"""Seconds. A key from further in the future could not be replaced until then."""
+"""In seconds. A key issued further in the future could not be replaced until then."""
 
 
-class NtfRouters:
-    def __init__(self, state: RouterState, own_identity: bytes) -> None:
+class NtfRouterCommands:
+    """NSRV and NSSUB."""
+
+    def __init__(self, state: SmpState, own_identity: bytes) -> None:
         """`own_identity` is the fingerprint of this SMP router's certificate."""
         self._state = state
         self._own_identity = own_identity
 
-    def handlers(self) -> dict[type[Command], Execute]:
-        return {RegisterNtfRouter: self.register, SubscribeNtfRouter: self.subscribe}
+    def add_to(self, table: CommandTable) -> None:
+        table.add(RegisterNtfRouter, self.register)
+        table.add(SubscribeNtfRouter, self.subscribe)
 
-    def register(self, task: Task) -> Response:
-        """NSRV: the same id for the same identity, however often and with whatever key."""
-        state, command = self._state, task.command
-        assert isinstance(command, RegisterNtfRouter)
-        credentials = command.credentials
+    def register(self, request: Request[RegisterNtfRouter]) -> Response:
+        """NSRV: one identity always gets the same id, whatever key it registers."""
+        state, credentials = self._state, request.command.credentials
         now = state.clock.now()
         if not 0 <= credentials.issued_at <= now + CLOCK_DIFFERENCE:
             return Refused(ErrorCode.AUTH)
@@ -47,7 +48,7 @@ class NtfRouters:
             return Refused(ErrorCode.AUTH)
         identity = credentials.location.key_hash
         known = state.store.service_by_fingerprint(identity)
-        if not _may_speak_for(task.peer, None if known is None else known.service_id):
+        if not _may_speak_for(request.peer, None if known is None else known.service_id):
             return Refused(CommandFault.PROHIBITED)
         record = None if known is None else state.store.direct.ntf_router(known.service_id)
         if record is not None and _is_outdated(credentials, record):
@@ -61,12 +62,12 @@ class NtfRouters:
             )
             state.store.direct.set_ntf_router(registered)
             state.counters.ntf_routers_registered += record is None or record.auth_key is None
-        task.peer.ntf_router_id = service_id
+        request.peer.ntf_router_id = service_id
         return NtfRouterRegistered(service_id)
 
-    def subscribe(self, task: Task) -> Response:
-        """NSSUB: everything associated with it, in one go; a connection that had it before is told."""
-        state, peer, service_id = self._state, task.peer, task.entity_id
+    def subscribe(self, request: Request[SubscribeNtfRouter]) -> Response:
+        """NSSUB: subscribe to everything that is associated with it. The connection that had it before gets ENDS."""
+        state, peer, service_id = self._state, request.peer, request.entity_id
         if not _may_speak_for(peer, service_id):
             return Refused(CommandFault.PROHIBITED)
         peer.ntf_router_id = service_id
@@ -78,12 +79,12 @@ class NtfRouters:
 
 
 def _may_speak_for(peer: Peer, service_id: bytes | None) -> bool:
-    """A connection is that of one NTF router, and not of a service besides."""
+    """A connection belongs to one NTF router, and to no service as well."""
     return peer.session.service is None and peer.ntf_router_id in (None, service_id)
 
 
 def _is_outdated(credentials: NtfRouterCredentials, record: NtfRouterRecord) -> bool:
-    """Another key, and not newer than the one that is known: perhaps one that was replaced."""
+    """The key differs from the known one and is not newer: it may be a key that was replaced."""
     if record.auth_key is None:
         return False
     is_known = hmac.compare_digest(credentials.auth_key.der, record.auth_key)
@@ -91,7 +92,7 @@ def _is_outdated(credentials: NtfRouterCredentials, record: NtfRouterRecord) -> 
 
 
 def _replaces(credentials: NtfRouterCredentials, record: NtfRouterRecord) -> bool:
-    """Whether they say anything new, and are newer."""
+    """The credentials differ from the record and are newer."""
     if record.auth_key is None:
         return True
     same = credentials.auth_key.der == record.auth_key and credentials.location == record.location

@@ -19,8 +19,8 @@ from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.direct.allowed_routers import AllowedNtfRouters
 from tocsin.smp_router.direct.ntf_forwarding import NtfForwarding
+from tocsin.smp_router.session.requests import SmpState
 from tocsin.smp_router.session.service_records import find_or_add_service
-from tocsin.smp_router.session.work import RouterState
 from tocsin.smp_router.store.direct import NtfRouterRecord, WaitingPacket
 from tocsin.smp_router.store.records import NotifierRecord
 
@@ -36,7 +36,7 @@ class _Refusal(NamedTuple):
 class PacketOutbox:
     """Implements `packet_line.Outbox`."""
 
-    def __init__(self, state: RouterState, associated: Callable[[bytes], None]) -> None:
+    def __init__(self, state: SmpState, associated: Callable[[bytes], None]) -> None:
         """`associated` is told the id of a notifier that became an NTF router's, when that is on disk."""
         self._state = state
         self._store = state.store.direct

@@ -1,13 +1,13 @@
-"""The relay's side of forwarding: commands of senders whom only their proxy knows (smp.md 6.7)."""
+"""The relay side of forwarding: commands of senders that only their proxy knows (smp.md 6.7)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from tocsin.crypto.boxes import box_key
 from tocsin.errors import BadBox, DecodeError
-from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError
+from tocsin.protocol.error_codes import CommandFault, ErrorCode
 from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import BlockCoder, ReceivedCommand, RefusedCommand, RouterSession
@@ -26,25 +26,26 @@ from tocsin.protocol.smp.sender_commands import (
     SecureQueueBySender,
     SendMessage,
 )
+from tocsin.smp_router.session.requests import Request, SmpState
 from tocsin.smp_router.session.verification import verify
-from tocsin.smp_router.session.work import RouterState, Task
 
 FORWARDED: Final = (SendMessage, SecureQueueBySender, SecureLinkedQueue, GetLinkData)
 
 
-class Forwarding:
-    def __init__(self, state: RouterState, execute: Callable[[Task], Response]) -> None:
+class RelayCommands:
+    """RFWD."""
+
+    def __init__(self, state: SmpState, execute: Callable[[Request[Any]], Response]) -> None:
         self._state = state
         self._execute = execute
 
-    def relay(self, task: Task) -> Response:
-        """RFWD: opens both envelopes, runs the command, seals its answer twice."""
-        command, session = task.command, task.session
-        assert isinstance(command, RelayForwarded)
+    def relay(self, request: Request[RelayForwarded]) -> Response:
+        """RFWD: open both envelopes, execute the command, seal its answer twice."""
+        command, session = request.command, request.session
         if session.forwarding_key is None or session.session_key is None:
             return Refused(ErrorCode.CRYPTO)
         try:
-            envelope = RelayEnvelope.unseal(session.forwarding_key, task.corr_id, command.envelope)
+            envelope = RelayEnvelope.unseal(session.forwarding_key, request.corr_id, command.envelope)
         except BadBox:
             return Refused(ErrorCode.CRYPTO)
         except DecodeError:
@@ -61,26 +62,29 @@ class Forwarding:
         inner = RouterSession(
             SMP, envelope.version, session.session_id, BlockCoder(SMP.block_size), session.session_key
         )
-        answer = seal_forwarded_answer(key, envelope.corr_id, self._run(task, inner, transmission))
-        sealed = RelayAnswerEnvelope(envelope.corr_id, answer).seal(session.forwarding_key, task.corr_id)
+        answer = seal_forwarded_answer(key, envelope.corr_id, self._run(request, inner, transmission))
+        sealed = RelayAnswerEnvelope(envelope.corr_id, answer).seal(session.forwarding_key, request.corr_id)
         self._state.counters.relayed_commands += 1
         return RelayAnswer(sealed)
 
-    def _run(self, task: Task, session: RouterSession, transmission: bytes) -> bytes:
+    def _run(self, outer: Request[RelayForwarded], session: RouterSession, transmission: bytes) -> bytes:
         received = session.read_transmission(transmission)
-        response = self._respond(task, session, received)
+        response = self._respond(outer, session, received)
         return session.response(received.corr_id, received.entity_id, response)
 
     def _respond(
-        self, task: Task, session: RouterSession, received: ReceivedCommand | RefusedCommand
+        self,
+        outer: Request[RelayForwarded],
+        session: RouterSession,
+        received: ReceivedCommand | RefusedCommand,
     ) -> Response:
         if isinstance(received, RefusedCommand):
             return Refused(received.error)
         if not isinstance(received.command, FORWARDED):
             return Refused(CommandFault.PROHIBITED)
-        verified: Task | RouterError = verify(self._state.store, task.peer, session, received)
-        if not isinstance(verified, Task):
+        verified = verify(self._state.store, outer.peer, session, received)
+        if not isinstance(verified, Request):
             return Refused(verified)
         response = self._execute(verified)
-        task.afterwards += verified.afterwards
+        outer.effects += verified.effects
         return response

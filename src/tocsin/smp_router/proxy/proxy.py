@@ -1,4 +1,4 @@
-"""The proxy's side of forwarding: senders reach other routers without showing them their address (smp.md 6.7).
+"""The proxy side of forwarding: senders reach other routers without showing their address (smp.md 6.7).
 
 One connection per relay serves all clients (`relays.py`).
 """
@@ -33,19 +33,20 @@ from tocsin.protocol.smp.proxying import RelayAnswerEnvelope, RelayEnvelope
 from tocsin.protocol.smp.responses import ForwardedAnswer, ProxySession, RelayAnswer
 from tocsin.protocol.smp.versions import PROXIED
 from tocsin.smp_router.proxy.relays import Relay, RelayFailure, Relays
-from tocsin.smp_router.session.work import RouterState, Task
+from tocsin.smp_router.session.requests import Request, SmpState
 
 
 class Proxy:
-    def __init__(self, state: RouterState) -> None:
+    """PRXY and PFWD."""
+
+    def __init__(self, state: SmpState) -> None:
         self._state = state
         self._settings = state.settings.proxy
         self.relays = Relays(self._settings, state.counters)
 
-    async def request_session(self, task: Task) -> Response:
+    async def request_session(self, request: Request[RequestProxySession]) -> Response:
         """PRXY"""
-        command = task.command
-        assert isinstance(command, RequestProxySession)
+        command = request.command
         if not self._settings.enabled or not self._password_fits(command.password):
             return Refused(ProxyFault.BASIC_AUTH)
         self._state.counters.proxy_requests += 1
@@ -59,17 +60,16 @@ class Proxy:
             return Refused(ProxyBroker(TransportFault.VERSION))
         return ProxySession(found.client.session.session_id, versions, found.proof.certificate_key)
 
-    async def forward(self, task: Task) -> Response:
+    async def forward(self, request: Request[ForwardToRelay]) -> Response:
         """PFWD"""
-        command = task.command
-        assert isinstance(command, ForwardToRelay)
-        relay = self.relays.with_session(task.entity_id)
+        command = request.command
+        relay = self.relays.with_session(request.entity_id)
         if relay is None:
             return Refused(ProxyFault.NO_SESSION)
         self._state.counters.proxy_forwards += 1
         self._state.counters.proxy_forwards_own += relay.own
         nonce = self._state.randomness.new_id()
-        envelope = RelayEnvelope(task.corr_id, command.version, command.client_key, command.transmission)
+        envelope = RelayEnvelope(request.corr_id, command.version, command.client_key, command.transmission)
         sealed = RelayForwarded(envelope.seal(relay.proof.forwarding_key, nonce))
         try:
             with relay.in_use() as client:
@@ -84,7 +84,7 @@ class Proxy:
             return self._failed(ProxyBroker(TransportFault.BLOCK))
         except (TransportError, ClientError):
             return self._failed(ProxyBroker(NetworkFault()))
-        return _opened(answer, relay, nonce, task.corr_id)
+        return _opened(answer, relay, nonce, request.corr_id)
 
     def _failed(self, error: RouterError) -> Refused:
         self._state.counters.proxy_forward_errors += 1

@@ -1,47 +1,31 @@
-"""Who is told what becomes of notifications at the SMP router."""
+"""Reports of what happens to notifications at the SMP router."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from tocsin.events.delivery_events import Stage
 
-class Named(NamedTuple):
-    """A notification."""
+
+class NamedNotification(NamedTuple):
+    """The identity of a notification."""
 
     notifier_id: bytes
     nonce: bytes
     sent_at: int
-    """Of its message: the period whose key hides it in the event log."""
+    """When its message was sent. This selects the period whose key hides the notification in the event log."""
 
 
 class SmpEvents(Protocol):
-    """The event log. Calls must be quick and must not raise."""
+    """Receives the stages that notifications reach. Calls must be quick and must not raise."""
 
-    def enqueued(self, notification: Named) -> None:
-        """Stored with its message."""
-
-    def sent(self, notifications: Sequence[Named]) -> None:
-        """They left for their subscriber; told again if they did not arrive and leave once more."""
-
-    def expired(self, notifications: Sequence[Named]) -> None:
-        """Nobody fetched them in time."""
-
-    def dropped(self, notifications: Sequence[Named]) -> None:
-        """Their queue or its notifier was deleted."""
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+        """Record ENQUEUED, SENT, EXPIRED or DROPPED. SENT is recorded again when a notification is sent again."""
 
 
 class NoSmpEvents:
-    """Nobody is told."""
+    """Ignores all reports."""
 
-    def enqueued(self, notification: Named) -> None:
-        pass
-
-    def sent(self, notifications: Sequence[Named]) -> None:
-        pass
-
-    def expired(self, notifications: Sequence[Named]) -> None:
-        pass
-
-    def dropped(self, notifications: Sequence[Named]) -> None:
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
         pass

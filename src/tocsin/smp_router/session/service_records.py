@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tocsin.protocol.sessions import ServiceRole
-from tocsin.smp_router.session.work import RouterState
+from tocsin.smp_router.session.requests import SmpState
 from tocsin.smp_router.store.records import ServiceRecord
 
 
 def find_or_add_service(
-    state: RouterState, role: ServiceRole, fingerprint: bytes, certificates: tuple[bytes, ...]
+    state: SmpState, role: ServiceRole, fingerprint: bytes, certificates: tuple[bytes, ...]
 ) -> bytes | None:
     """The id of the service with this fingerprint. None if it is known in another role: a certificate has one for ever.
 

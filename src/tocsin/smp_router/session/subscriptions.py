@@ -15,7 +15,7 @@ from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.records import QueueRecord
 
 
-class Subscriptions:
+class PeerSubscriptions:
     def __init__(self, counters: SmpCounters, *, receive_services: bool = False) -> None:
         self._counters = counters
         self.receive_services = receive_services

@@ -1,7 +1,7 @@
-"""Who may do what: from a received command to a task, or to the error it gets (smp.md 5.3, 5.4, 6.1, 6.2).
+"""Verification: from a received command to a request, or to an error (smp.md 5.3, 5.4, 6.1, 6.2).
 
-The order of the checks is the protocol's: the queue, the role, the service's signature, the authorization, then
-whether the operator blocked the queue. What does not exist costs the same work as what is not authorized.
+The protocol gives the order of the checks: the queue, the role, the service's signature, the authorization, then
+whether the operator blocked the queue. A queue that does not exist costs the same work as a wrong signature.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tocsin.protocol.smp.sender_commands import (
 from tocsin.protocol.smp.services import service_fault
 from tocsin.smp_router.direct.keyless_notifiers import is_keyless
 from tocsin.smp_router.session.peers import Peer
-from tocsin.smp_router.session.work import Task
+from tocsin.smp_router.session.requests import QueueRequest, Request
 from tocsin.smp_router.store.interface import SmpStore
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
 
@@ -42,13 +42,13 @@ _WITHOUT_QUEUE: Final = (
     SubscribeNtfRouter,
 )
 _ALSO_WHEN_BLOCKED: Final = (SuspendQueue, DeleteQueue, SubscribeNotifications, SendMessage)
-"""SEND looks at the block itself, after the size of the message."""
+"""SEND checks the block itself, after the size of the message."""
 
 
 def verify(
     store: SmpStore, peer: Peer, session: RouterSession, received: ReceivedCommand
-) -> Task | RouterError:
-    """A task, or the error to answer with."""
+) -> Request[Command] | RouterError:
+    """Return the verified request, or the error to answer with."""
     command = received.command
     queue = None
     if _names_queue(command):
@@ -66,11 +66,13 @@ def verify(
         and not isinstance(command, _ALSO_WHEN_BLOCKED)
     ):
         return queue.status
-    return Task(peer, session, received.corr_id, received.entity_id, command, queue)
+    if queue is None:
+        return Request(peer, session, received.corr_id, received.entity_id, command)
+    return QueueRequest(peer, session, received.corr_id, received.entity_id, command, queue=queue)
 
 
 def _pretend(session: RouterSession, received: ReceivedCommand) -> None:
-    """All the work of a queue that exists and whose key is another: a service's signature is checked as well."""
+    """Do all the work of checking a wrong signature, including the service's."""
     if service_fault(received, session.service) is None and received.auth:
         session.pretend_to_verify(received)
 
@@ -122,7 +124,7 @@ def _authorized(
 
 
 def _may_send(session: RouterSession, received: ReceivedCommand, queue: QueueRecord) -> bool:
-    """A secured queue takes authorized messages only, one that is not secured takes no other."""
+    """A secured queue takes only authorized messages; an unsecured one takes only unauthorized messages."""
     if queue.sender_key is None:
         if received.auth:
             session.pretend_to_verify(received)
@@ -131,7 +133,7 @@ def _may_send(session: RouterSession, received: ReceivedCommand, queue: QueueRec
 
 
 def _may_subscribe(session: RouterSession, received: ReceivedCommand, notifier: NotifierRecord) -> bool:
-    """A notifier of direct notifications has no key, and looks as if it did not exist."""
+    """A notifier of direct notifications has no key; it must look as if it did not exist."""
     if is_keyless(notifier):
         session.pretend_to_verify(received)
         return False

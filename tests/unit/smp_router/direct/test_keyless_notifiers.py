@@ -8,7 +8,7 @@ from tests.doubles.smp_direct import NtfIdentity, Wish
 from tests.doubles.smp_harness import ed25519
 from tests.unit.smp_router.store.samples import a_notifier, a_queue
 from tocsin.crypto.keys import Ed25519PublicKey, auth_key_from_der
-from tocsin.operate.surroundings import SystemRandomness
+from tocsin.operate.randomness import SystemRandomness
 from tocsin.smp_router.direct.keyless_notifiers import is_keyless, make_keyless_notifier
 from tocsin.smp_router.store.logs.store_log import CreateQueue, decode_store_log_line
 

@@ -65,7 +65,7 @@ from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.queue_modes import LinkData, LinkRequest, QueueMode, QueueRequest, SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotifications
 from tocsin.protocol.smp.responses import QueueCreated, QueueDeleted, Subscribed
-from tocsin.smp_router import running as service
+from tocsin.smp_router import running_router as service
 from tocsin.smp_router.queue_operator import QueueOperator
 
 

@@ -1,9 +1,8 @@
-"""What routers take from outside and tests replace: time and randomness."""
+"""Random ids, keys and codes that routers are given and tests replace."""
 
 from __future__ import annotations
 
 import os
-import time
 from typing import Final, Protocol
 
 from tocsin.crypto.keys import X25519PrivateKey
@@ -13,38 +12,20 @@ CODE_BYTES: Final = 32
 IDS_AT_ONCE: Final = 128
 
 
-class Clock(Protocol):
-    def now(self) -> int:
-        """Seconds since 1970."""
-
-
-class FineClock(Clock, Protocol):
-    def exactly(self) -> float:
-        """Seconds since 1970, with a fraction."""
-
-
 class Randomness(Protocol):
     def new_id(self) -> bytes:
-        """24 bytes that nobody can guess: ids of queues, services, tokens and messages, and nonces."""
+        """Return 24 unguessable bytes: an id of a queue, service, token or message, or a nonce."""
 
     def new_dh_key(self) -> X25519PrivateKey: ...
 
 
 class TokenRandomness(Randomness, Protocol):
     def new_code(self) -> bytes:
-        """32 bytes that a device proves to have received."""
-
-
-class SystemClock:
-    def now(self) -> int:
-        return int(time.time())
-
-    def exactly(self) -> float:
-        return time.time()
+        """Return the 32 bytes that a device proves to have received."""
 
 
 class SystemRandomness:
-    """Asks the system for many ids at a time: a call costs as much as a message's bookkeeping."""
+    """Takes many ids from the system at once: one call costs as much as the bookkeeping of a message."""
 
     def __init__(self) -> None:
         self._pool = b""

@@ -1,20 +1,21 @@
-"""An SMP router as a process: listeners, timers, store, and a stop that loses nothing."""
+"""A running SMP router: its listeners and timers, and a stop that loses nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from tocsin.crypto.credentials import Credentials
-from tocsin.operate.surroundings import Clock, Randomness, SystemClock, SystemRandomness
+from tocsin.operate.clock import Clock, SystemClock
+from tocsin.operate.randomness import Randomness, SystemRandomness
+from tocsin.operate.timers import Timers
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
 from tocsin.smp_router.router import SmpRouter
 from tocsin.smp_router.session.events import NoSmpEvents, SmpEvents
-from tocsin.smp_router.session.subscriptions import Subscriptions
-from tocsin.smp_router.session.work import RouterState
+from tocsin.smp_router.session.requests import SmpState
+from tocsin.smp_router.session.subscriptions import PeerSubscriptions
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.interface import SmpStore
@@ -23,19 +24,17 @@ from tocsin.transport.router_sessions import RouterIdentity
 from tocsin.transport.tls_contexts import server_context
 from tocsin.wire.versions import VersionRange
 
-logger = logging.getLogger(__name__)
-
 SLOW_PEERS_INTERVAL = 0.25
-"""How often connections whose write queue was full are looked at again."""
+"""How often to look again at connections whose write queue was full."""
 
 RELAYS_INTERVAL = 30.0
-"""How often unused connections to other routers are looked for, at least."""
+"""The longest time between looks for unused connections to other routers."""
 
 
 class RunningSmpRouter:
-    """A router that listens; made by `running_smp_router`."""
+    """A router that listens. `running_smp_router` makes it."""
 
-    def __init__(self, state: RouterState, router: SmpRouter, listeners: list[Listener]) -> None:
+    def __init__(self, state: SmpState, router: SmpRouter, listeners: list[Listener]) -> None:
         self.state = state
         self.router = router
         self.listeners = listeners
@@ -56,16 +55,16 @@ async def running_smp_router(
     counters: SmpCounters | None = None,
     events: SmpEvents | None = None,
 ) -> AsyncIterator[RunningSmpRouter]:
-    """Serves until the block is left; then connections are drained. The store stays the caller's."""
+    """Serve until the block is left, then drain connections. The caller closes the store."""
     versions = VersionRange(settings.lowest_version, settings.highest_version)
     identity = RouterIdentity.create(SMP, credentials, versions, direct=settings.direct.enabled)
     counters = counters or SmpCounters()
-    state = RouterState(
+    state = SmpState(
         settings,
         store,
         clock or SystemClock(),
         randomness or SystemRandomness(),
-        Subscriptions(counters, receive_services=settings.highest_version >= SERVICE_HASH_VERSION),
+        PeerSubscriptions(counters, receive_services=settings.highest_version >= SERVICE_HASH_VERSION),
         counters,
         events or NoSmpEvents(),
     )
@@ -83,7 +82,7 @@ async def running_smp_router(
         drain_seconds=settings.drain_seconds,
     )
     async with AsyncExitStack() as stack:
-        timers = await stack.enter_async_context(_Timers(state, router))
+        timers = await stack.enter_async_context(Timers("SMP router"))
         listeners = []
         for port in settings.ports:
             listener = Listener(
@@ -95,55 +94,35 @@ async def running_smp_router(
                 limits=limits,
             )
             listeners.append(await stack.enter_async_context(listener))
-        timers.start()
+        _TimedActions(state, router).add_to(timers)
         router.outbox.start()
         try:
             yield RunningSmpRouter(state, router, listeners)
         finally:
-            # While connections can still tell: or they would be sent again.
+            # Confirm while connections can still tell what arrived; the rest is sent again.
             router.notifications.confirm(patience=0.0)
             await router.outbox.close()
             await router.proxy.relays.close()
 
 
-class _Timers:
-    """What a router does by the clock. A failure is logged and the next turn comes all the same."""
+class _TimedActions:
+    """What a router does by the clock."""
 
-    def __init__(self, state: RouterState, router: SmpRouter) -> None:
+    def __init__(self, state: SmpState, router: SmpRouter) -> None:
         self._state = state
         self._router = router
-        self._tasks: list[asyncio.Task[None]] = []
 
-    async def __aenter__(self) -> _Timers:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def start(self) -> None:
+    def add_to(self, timers: Timers) -> None:
         settings = self._state.settings
-        turns: list[tuple[float, Callable[[], Awaitable[None]]]] = [
-            (settings.message_expiry_interval, self._expire_messages),
-            (settings.notification_expiry_interval, self._expire_notifications),
-            (settings.notification_interval or SLOW_PEERS_INTERVAL, self._deliver_notifications),
-            (settings.end_interval or SLOW_PEERS_INTERVAL, self._flush_events),
-            (SLOW_PEERS_INTERVAL, self._push_undelivered),
-        ]
+        timers.every(settings.message_expiry_interval, self._expire_messages)
+        timers.every(settings.notification_expiry_interval, self._expire_notifications)
+        timers.every(settings.notification_interval or SLOW_PEERS_INTERVAL, self._deliver_notifications)
+        timers.every(settings.end_interval or SLOW_PEERS_INTERVAL, self._flush_events)
+        timers.every(SLOW_PEERS_INTERVAL, self._push_undelivered)
         if settings.proxy.enabled:
-            turns.append((min(settings.proxy.relay_idle / 4, RELAYS_INTERVAL), self._close_idle_relays))
+            timers.every(min(settings.proxy.relay_idle / 4, RELAYS_INTERVAL), self._close_idle_relays)
         if settings.inactive_ttl is not None:
-            turns.append((settings.inactive_check_interval, self._disconnect_inactive))
-        self._tasks = [asyncio.create_task(self._repeat(interval, turn)) for interval, turn in turns]
-
-    async def _repeat(self, interval: float, turn: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await asyncio.sleep(interval)
-            try:
-                await turn()
-            except Exception:
-                logger.exception("a timed task of the SMP router failed; it is tried again in %s s", interval)
+            timers.every(settings.inactive_check_interval, self._disconnect_inactive)
 
     async def _expire_messages(self) -> None:
         self._router.messages.expire()
@@ -154,7 +133,7 @@ class _Timers:
         await self._state.store.commit()
 
     async def _deliver_notifications(self) -> None:
-        """A notification must not be ahead of its message on the disk; what was confirmed need not wait."""
+        """Commit first: a notification must not leave before its message is on disk."""
         await self._state.store.commit()
         self._router.notifications.deliver()
 
@@ -170,7 +149,7 @@ class _Timers:
         self._router.proxy.relays.close_idle()
 
     async def _disconnect_inactive(self) -> None:
-        """Connections without subscriptions on which nothing has moved for long."""
+        """Close connections without subscriptions that have been silent for too long."""
         ttl = self._state.settings.inactive_ttl
         now = asyncio.get_running_loop().time()
         for peer in list(self._router.peers):

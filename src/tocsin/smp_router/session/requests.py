@@ -1,0 +1,151 @@
+"""What a command is executed with: the router's state, the verified request, and the effects it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from tocsin.crypto.boxes import box_key
+from tocsin.events.delivery_events import Stage
+from tocsin.operate.clock import Clock
+from tocsin.operate.randomness import Randomness
+from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.sessions import RouterSession
+from tocsin.protocol.smp.delivered_messages import Delivered, DeliveredMessage, QuotaMarker, seal_delivered
+from tocsin.protocol.smp.responses import MessageReceived
+from tocsin.protocol.smp.sender_commands import MessageFlags
+from tocsin.smp_router.session.events import NamedNotification, SmpEvents
+from tocsin.smp_router.session.peers import Delivery, Peer
+from tocsin.smp_router.session.subscriptions import PeerSubscriptions
+from tocsin.smp_router.settings.settings import SmpSettings
+from tocsin.smp_router.statistics.counters import SmpCounters
+from tocsin.smp_router.store.interface import SmpStore
+from tocsin.smp_router.store.records import NotifierRecord, QueueRecord, StoredMessage
+
+C = TypeVar("C", bound=Command)
+
+
+@dataclass(frozen=True, slots=True)
+class SmpState:
+    """The state of one router, against which commands are executed."""
+
+    settings: SmpSettings
+    store: SmpStore
+    clock: Clock
+    randomness: Randomness
+    subscriptions: PeerSubscriptions
+    counters: SmpCounters
+    events: SmpEvents
+    sent_nonces: dict[bytes, set[bytes]] = field(default_factory=dict)
+    """Nonces of the stored notifications that were sent and not yet confirmed, by notifier id."""
+
+
+class SendEvent(NamedTuple):
+    """Send an event to the connection of the command, after the answers of its block."""
+
+    entity_id: bytes
+    event: Response
+
+
+class PushMessage(NamedTuple):
+    """Send the head message of a queue to its recipient, before the answers."""
+
+    recipient_id: bytes
+
+
+class PushNotifications(NamedTuple):
+    """Send the stored notifications of a notifier, before the answers."""
+
+    notifier_id: bytes
+
+
+class AnswerWithFate(NamedTuple):
+    """Answer when the NTF router has answered a packet: the response gets the packet's fate."""
+
+    notifier_id: bytes
+    packet_id: bytes
+
+
+class SendBacklog(NamedTuple):
+    """Send the waiting messages of all queues of a service, after the answer."""
+
+    service_id: bytes
+
+
+Effect: TypeAlias = SendEvent | PushMessage | PushNotifications | AnswerWithFate | SendBacklog
+"""What the router does once the changes of a command are on disk. Effects are plain values: tests compare them."""
+
+
+@dataclass(slots=True)
+class Request(Generic[C]):
+    """A verified command that names no queue."""
+
+    peer: Peer
+    session: RouterSession
+    """The session of the command: the connection's, or the one inside a forwarded envelope."""
+    corr_id: bytes
+    entity_id: bytes
+    command: C
+    effects: list[Effect] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class QueueRequest(Request[C]):
+    """A verified command about the queue that its entity id names."""
+
+    queue: QueueRecord
+
+
+class CommandTable:
+    """The handler of each command, by the command's class."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[type[Command], Callable[[Any], Response]] = {}
+
+    def add(self, command: type[C], handler: Callable[[Request[C]], Response]) -> None:
+        self._handlers[command] = handler
+
+    def add_for_queue(self, command: type[C], handler: Callable[[QueueRequest[C]], Response]) -> None:
+        self._handlers[command] = handler
+
+    def execute(self, request: Request[Any]) -> Response:
+        return self._handlers[type(request.command)](request)
+
+
+def deliver_head(state: SmpState, queue: QueueRecord, delivery: Delivery) -> MessageReceived | None:
+    """Return the head message of the queue and mark it as delivered."""
+    message = state.store.head_message(queue.recipient_id)
+    if message is None:
+        delivery.delivered = None
+        return None
+    delivery.delivered = message.message_id
+    state.counters.messages_delivered += 1
+    state.counters.messages_fetched += delivery.by_get
+    return seal_message(queue, message)
+
+
+def report_dropped(state: SmpState, notifier: NotifierRecord | None) -> None:
+    """Report the notifications that go with a notifier. Call it before the notifier is removed.
+
+    Notifications that were sent already are not dropped.
+    """
+    if notifier is not None:
+        sent = state.sent_nonces.get(notifier.notifier_id, ())
+        stored = state.store.notifications(notifier.notifier_id)
+        dropped = [each for each in stored if each.nonce not in sent]
+        state.events.record(
+            Stage.DROPPED,
+            [NamedNotification(notifier.notifier_id, each.nonce, each.sent_at) for each in dropped],
+        )
+
+
+def seal_message(queue: QueueRecord, message: StoredMessage) -> MessageReceived:
+    """Return a stored message as its recipient receives it. The bytes are the same each time."""
+    delivered: Delivered
+    if message.body is None:
+        delivered = QuotaMarker(message.sent_at)
+    else:
+        delivered = DeliveredMessage(message.sent_at, MessageFlags(message.notify), message.body)
+    sealed = seal_delivered(box_key(queue.dh_secret), message.message_id, delivered)
+    return MessageReceived(message.message_id, sealed)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tocsin.ntf_router.running import running_ntf_router
+from tocsin.ntf_router.running_router import running_ntf_router
 from tocsin.ntf_router.settings.settings import NtfSettings, SubscriberSettings
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.ntf.device_tokens import PushProvider

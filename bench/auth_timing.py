@@ -30,7 +30,7 @@ from rich.progress import track
 from bench.results import Result, show
 from bench.wire import make_credentials
 from tocsin.crypto.keys import AuthPrivateKey, Ed448PrivateKey, Ed25519PrivateKey, X25519PrivateKey
-from tocsin.ntf_router.running import running_ntf_router
+from tocsin.ntf_router.running_router import running_ntf_router
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord

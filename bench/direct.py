@@ -32,7 +32,7 @@ from bench.results import Result, show
 from bench.wire import make_credentials
 from tocsin.clients.client_metrics import ClientCounters
 from tocsin.crypto.credentials import Credentials
-from tocsin.ntf_router.running import RunningNtfRouter, running_ntf_router
+from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router
 from tocsin.ntf_router.settings.settings import NtfDirectSettings, NtfSettings, SubscriberSettings
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord

@@ -34,7 +34,7 @@ from tocsin.durable.postgres.embedded_database import embedded_database
 from tocsin.events.event_log import EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.ntf_router.event_recorder import EventRecorder
-from tocsin.ntf_router.running import RunningNtfRouter, running_ntf_router
+from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router
 from tocsin.ntf_router.session.events import Attempt, NoEvents
 from tocsin.ntf_router.settings.settings import NtfSettings, SubscriberSettings
 from tocsin.ntf_router.statistics.latencies import NtfLatencies

@@ -19,7 +19,7 @@ from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
 from tocsin.crypto.credentials import CertificateAlgorithm, Credentials
 from tocsin.events import delivery_events
 from tocsin.ntf_router.operator import About, NtfOperator
-from tocsin.ntf_router.running import running_ntf_router
+from tocsin.ntf_router.running_router import running_ntf_router
 from tocsin.ntf_router.settings.keys import NTF_KEYS
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.statistics import NtfStatistics

@@ -28,7 +28,7 @@ from tests.doubles.smp_harness import (
 from tocsin.crypto.boxes import BoxKey, box_key
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import AuthPrivateKey, X25519PrivateKey
-from tocsin.ntf_router.running import RunningNtfRouter, running_ntf_router
+from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router
 from tocsin.ntf_router.settings.settings import DeliverySettings, NtfSettings, SubscriberSettings
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore

@@ -14,7 +14,7 @@ from tocsin.clients import ClientSettings, SmpClient
 from tocsin.doctor.findings import Finding, Surroundings, bad, ok, skipped, warn
 from tocsin.errors import PeerIdentityMismatch, StoreError, TocsinError
 from tocsin.ntf_router.opened_store import EMBEDDED_FOLDER
-from tocsin.ntf_router.running import client_settings
+from tocsin.ntf_router.running_router import client_settings
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.ntf_router.store.logs.log_reading import NtfLogReader, NtfStartReport
 from tocsin.ntf_router.store.logs.store_folder import STORE_LOG

@@ -17,7 +17,7 @@ from tocsin.ntf_router.metrics import (
     snapshot_metrics,
     store_metrics,
 )
-from tocsin.ntf_router.running import RunningNtfRouter
+from tocsin.ntf_router.running_router import RunningNtfRouter
 from tocsin.ntf_router.snapshots import ServerCounts, SubscriptionCounts, snapshot_of
 from tocsin.ntf_router.statistics.statistics import COUNTERS, NtfStatistics
 from tocsin.ntf_router.store.interface import NtfStore

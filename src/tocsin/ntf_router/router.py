@@ -1,8 +1,8 @@
-"""The NTF router's side of its clients: connections and the commands of their blocks (ntf.md 4.1).
+"""The NTF router: connections of devices, and the commands of their blocks (ntf.md 4.1).
 
-Each connection has two tasks. One reads blocks, answers at once what is malformed or not authorized, and hands the
-rest to the other, which executes block after block in order. At most `BLOCKS_WAITING` blocks wait in between; then
-the connection is not read.
+Each connection has two tasks. One reads blocks, refuses at once what is malformed or not authorized, and gives the rest
+to the other, which executes block after block in order. When `BLOCKS_WAITING` blocks wait in between, the router stops
+reading the connection.
 """
 
 from __future__ import annotations
@@ -10,31 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout, StoreError
 from tocsin.ntf_router.direct.commands import DirectCommands
-from tocsin.ntf_router.session.work import Authorized, RouterState
-from tocsin.ntf_router.subscriptions import Subscriptions
-from tocsin.ntf_router.tokens import Tokens
-from tocsin.ntf_router.verification import authorize
+from tocsin.ntf_router.session.requests import NtfCommandTable, NtfState, Request, TokenRequest
+from tocsin.ntf_router.store.records import TokenRecord
+from tocsin.ntf_router.subscriptions import SubscriptionCommands
+from tocsin.ntf_router.tokens import TokenCommands
+from tocsin.ntf_router.verification import verify
 from tocsin.protocol.direct.dialects import is_direct
-from tocsin.protocol.direct.ntf_messages import ForwardPacket, PacketHandled
+from tocsin.protocol.direct.ntf_messages import ForwardPacket
 from tocsin.protocol.error_codes import ErrorCode, RouterError, StoreFault
-from tocsin.protocol.messages import Response
-from tocsin.protocol.ntf.subscription_commands import (
-    CheckSubscription,
-    DeleteSubscription,
-    SubscribeToQueue,
-)
-from tocsin.protocol.ntf.token_commands import (
-    CheckToken,
-    DeleteToken,
-    RegisterToken,
-    ReplaceToken,
-    SetPeriodicPush,
-    VerifyToken,
-)
+from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ReceivedCommand, RefusedCommand
@@ -46,27 +34,30 @@ BLOCKS_WAITING: Final = 64
 logger = logging.getLogger(__name__)
 
 
-class _Task(NamedTuple):
-    received: ReceivedCommand
-    about: Authorized
-
-
 class NtfRouter:
-    """Everything about clients but the listener."""
+    """Serves connections. The listener and the timers are in `running_router`."""
 
     def __init__(
-        self, state: RouterState, identity: RouterIdentity, direct: DirectCommands | None = None
+        self, state: NtfState, identity: RouterIdentity, direct: DirectCommands | None = None
     ) -> None:
         """Without `direct` the identity offers no direct notifications."""
         self._state = state
         self._identity = identity
         self._direct = direct
-        self._tokens = Tokens(state)
-        self._subscriptions = Subscriptions(state)
+        self._table = self._command_table()
         self.connections: set[RouterConnection] = set()
 
+    def _command_table(self) -> NtfCommandTable:
+        table = NtfCommandTable()
+        TokenCommands(self._state).add_to(table)
+        SubscriptionCommands(self._state).add_to(table)
+        if self._direct is not None:
+            table.add(ForwardPacket, self._direct.forward)
+        table.add(Ping, _pong)
+        return table
+
     async def handle(self, connection: BlockConnection) -> None:
-        """One connection, from its hello to its end."""
+        """Serve one connection, from its hello to its end."""
         if connection.alpn is None and not self._state.settings.accept_without_alpn:
             self._state.counters.connections_refused += 1
             return
@@ -85,7 +76,7 @@ class NtfRouter:
             self.connections.discard(accepted)
 
     def disconnect_inactive(self) -> None:
-        """Clients on which nothing has moved for long: they wait for nothing, so silence is all that counts."""
+        """Close connections that have been silent for too long: devices do not wait for events."""
         ttl = self._state.settings.inactive_ttl
         now = asyncio.get_running_loop().time()
         for client in list(self.connections):
@@ -95,7 +86,7 @@ class NtfRouter:
                 connection.abort()
 
     async def _serve(self, connection: RouterConnection) -> None:
-        waiting: asyncio.Queue[list[_Task] | None] = asyncio.Queue(BLOCKS_WAITING)
+        waiting: asyncio.Queue[list[Request[Command]] | None] = asyncio.Queue(BLOCKS_WAITING)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._execute_all(connection, waiting))
             with suppress(ConnectionLost):
@@ -107,11 +98,11 @@ class NtfRouter:
 
     async def _verify(
         self, connection: RouterConnection, received: list[ReceivedCommand | RefusedCommand]
-    ) -> list[_Task]:
-        """Answers failures in a block of their own; returns the rest."""
+    ) -> list[Request[Command]]:
+        """Answer failures in a block of their own, and return the verified requests."""
         self._state.counters.commands += len(received)
         failures: list[bytes] = []
-        verified: list[_Task] = []
+        verified: list[Request[Command]] = []
         for each in received:
             error: RouterError
             if isinstance(each, RefusedCommand):
@@ -119,12 +110,12 @@ class NtfRouter:
                 error = each.error
             else:
                 try:
-                    about = await authorize(self._state.store, connection.session, each)
+                    request = await verify(self._state.store, connection.session, each)
                 except StoreError as failure:
                     error = self._store_failed(failure)
                 else:
-                    if about is not None:
-                        verified.append(_Task(each, about))
+                    if request is not None:
+                        verified.append(request)
                         continue
                     self._state.counters.auth_failures += 1
                     error = ErrorCode.AUTH
@@ -134,58 +125,41 @@ class NtfRouter:
         return verified
 
     async def _execute_all(
-        self, connection: RouterConnection, waiting: asyncio.Queue[list[_Task] | None]
+        self, connection: RouterConnection, waiting: asyncio.Queue[list[Request[Command]] | None]
     ) -> None:
-        """Until the connection ends; commands that were accepted before are executed all the same."""
+        """Execute blocks until the connection ends. Commands that were verified before its end are still executed."""
         while (block := await waiting.get()) is not None:
             answers = []
-            for received, about in block:
-                response = await self._execute(received, about)
+            for request in block:
+                received = request.received
+                response = await self._execute(request)
                 if self._direct is not None and is_direct(connection.session.dialect):
                     response = self._direct.with_key(response)
                 answers.append(connection.session.response(received.corr_id, received.entity_id, response))
             with suppress(ConnectionLost):
                 await connection.send(answers)
 
-    async def _execute(self, received: ReceivedCommand, about: Authorized) -> Response:
+    async def _execute(self, request: Request[Command]) -> Response:
         try:
-            if about.token is not None:
-                now = self._state.clock.now()
-                day = now - now % 86_400
-                if about.token.updated_at != day:
-                    await self._state.store.note_use(about.token.token_id, day)
-            return await self._answer(received, about)
+            if isinstance(request, TokenRequest):
+                await self._note_use(request.token)
+            return await self._table.execute(request)
         except StoreError as failure:
             return Refused(self._store_failed(failure))
 
-    async def _answer(self, received: ReceivedCommand, about: Authorized) -> Response:
-        match received.command, about.token, about.subscription:
-            case Ping(), _, _:
-                return Pong()
-            case ForwardPacket(packet), _, _ if self._direct is not None:
-                return PacketHandled(await self._direct.packets.handle(packet))
-            case RegisterToken() as command, _, _:
-                return await self._tokens.register(command)
-            case VerifyToken() as command, token, _ if token is not None:
-                return await self._tokens.verify(token, command)
-            case CheckToken(), token, _ if token is not None:
-                return await self._tokens.check(token)
-            case ReplaceToken() as command, token, _ if token is not None:
-                return await self._tokens.replace(token, command)
-            case DeleteToken(), token, _ if token is not None:
-                return await self._tokens.delete(token)
-            case SetPeriodicPush() as command, token, _ if token is not None:
-                return await self._tokens.set_periodic(token, command)
-            case SubscribeToQueue() as command, token, existing if token is not None:
-                return await self._subscriptions.subscribe(token, existing, command)
-            case CheckSubscription(), _, subscription if subscription is not None:
-                return await self._subscriptions.check(subscription)
-            case DeleteSubscription(), token, subscription if token is not None and subscription is not None:
-                return await self._subscriptions.delete(token, subscription)
-        raise AssertionError(f"{received.command!r} was authorized without what it is about")
+    async def _note_use(self, token: TokenRecord) -> None:
+        """Note the day on which the token was used, so that unused tokens can be found."""
+        now = self._state.clock.now()
+        day = now - now % 86_400
+        if token.updated_at != day:
+            await self._state.store.note_use(token.token_id, day)
 
     def _store_failed(self, failure: StoreError) -> StoreFault:
-        """The client gets a short fixed text: what the database says is not for it."""
+        """Count and log the failure. The client gets a short fixed text, not what the database said."""
         self._state.counters.store_errors += 1
         logger.error("the store failed: %s", failure)
         return StoreFault("the store is not available, try again")
+
+
+async def _pong(_request: Request[Ping]) -> Response:
+    return Pong()

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tocsin.ntf_router.running import RunningNtfRouter
+from tocsin.ntf_router.running_router import RunningNtfRouter
 from tocsin.ntf_router.subscriber.subscriber_parts import SubscriberState
 from tocsin.protocol.addresses import RouterLocation
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.errors import BadKey, DecodeError
-from tocsin.ntf_router.session.work import RouterState, counts
+from tocsin.ntf_router.session.requests import NtfCommandTable, NtfState, Request, TokenRequest, counts
 from tocsin.ntf_router.store.interface import Replaced
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.protocol.error_codes import CommandFault, ErrorCode, StoreFault
@@ -17,7 +17,14 @@ from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.lifecycles import VERIFIABLE
 from tocsin.protocol.ntf.responses import TokenChecked, TokenRegistered
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
-from tocsin.protocol.ntf.token_commands import RegisterToken, ReplaceToken, SetPeriodicPush, VerifyToken
+from tocsin.protocol.ntf.token_commands import (
+    CheckToken,
+    DeleteToken,
+    RegisterToken,
+    ReplaceToken,
+    SetPeriodicPush,
+    VerifyToken,
+)
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.transport.public_hosts import is_public_host
@@ -33,14 +40,23 @@ _ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
 _AUTH: Final = Refused(ErrorCode.AUTH)
 
 
-class Tokens:
-    """What devices do with their tokens. Each method takes a command that is authorized."""
+class TokenCommands:
+    """TNEW, TVFY, TCHK, TRPL, TDEL and TCRN."""
 
-    def __init__(self, state: RouterState) -> None:
+    def __init__(self, state: NtfState) -> None:
         self._state = state
 
-    async def register(self, command: RegisterToken) -> Response:
-        """TNEW: twice the same gives the same answer and another push of the same code."""
+    def add_to(self, table: NtfCommandTable) -> None:
+        table.add(RegisterToken, self.register)
+        table.add_for_token(VerifyToken, self.verify)
+        table.add_for_token(CheckToken, self.check)
+        table.add_for_token(ReplaceToken, self.replace)
+        table.add_for_token(DeleteToken, self.delete)
+        table.add_for_token(SetPeriodicPush, self.set_periodic)
+
+    async def register(self, request: Request[RegisterToken]) -> Response:
+        """TNEW: a repeated command gets the same answer, and another push of the same code."""
+        command = request.command
         if fault := self._device_token_fault(command.token):
             return Refused(fault)
         existing = await self._state.store.registration(command.token, command.verify_key.der)
@@ -85,9 +101,10 @@ class Tokens:
         self._push_code(token)
         return TokenRegistered(token.token_id, key.public)
 
-    async def verify(self, token: TokenRecord, command: VerifyToken) -> Response:
-        """TVFY: rivals for the device token go, for this device has proved that it is its own."""
-        right = hmac.compare_digest(command.code, token.code)
+    async def verify(self, request: TokenRequest[VerifyToken]) -> Response:
+        """TVFY: removes other registrations of the device token, because this device proved that it owns it."""
+        token = request.token
+        right = hmac.compare_digest(request.command.code, token.code)
         if not right or token.status.state not in VERIFIABLE:
             return _AUTH
         if await self._state.store.activate_token(token.token_id, token.code) is None:
@@ -97,12 +114,13 @@ class Tokens:
         self._state.pushes.notify(token.token_id, token.device_token.provider)  # what came before TRPL
         return Done()
 
-    async def check(self, token: TokenRecord) -> Response:
+    async def check(self, request: TokenRequest[CheckToken]) -> Response:
         """TCHK"""
-        return TokenChecked(token.status)
+        return TokenChecked(request.token.status)
 
-    async def replace(self, token: TokenRecord, command: ReplaceToken) -> Response:
-        """TRPL: the channel to the device stays, so that it can read the code that comes to the new token."""
+    async def replace(self, request: TokenRequest[ReplaceToken]) -> Response:
+        """TRPL: the shared secret stays, so that the device can read the code that the new token receives."""
+        token, command = request.token, request.command
         if fault := self._device_token_fault(command.token):
             return Refused(fault)
         code = self._state.randomness.new_code()
@@ -121,19 +139,21 @@ class Tokens:
             self._push_code(replaced)
         return Done()
 
-    async def delete(self, token: TokenRecord) -> Response:
+    async def delete(self, request: TokenRequest[DeleteToken]) -> Response:
         """TDEL"""
+        token = request.token
         if await self._state.store.delete_token(token.token_id) is None:
             return _AUTH
         self._state.counters.tokens_deleted += counts(token.device_token.provider)
         self._state.events.token_changed(token, token.status, None, "TDEL")
         return Done()
 
-    async def set_periodic(self, token: TokenRecord, command: SetPeriodicPush) -> Response:
+    async def set_periodic(self, request: TokenRequest[SetPeriodicPush]) -> Response:
         """TCRN"""
-        if 0 < command.minutes < SHORTEST_CRON_MINUTES:
+        minutes = request.command.minutes
+        if 0 < minutes < SHORTEST_CRON_MINUTES:
             return Refused(ErrorCode.QUOTA)
-        if not await self._state.store.set_cron(token.token_id, command.minutes):
+        if not await self._state.store.set_cron(request.token.token_id, minutes):
             return _AUTH
         return Done()
 
@@ -143,7 +163,7 @@ class Tokens:
         self._state.pushes.verify(token)
 
     def _device_token_fault(self, token: DeviceToken) -> CommandFault | None:
-        """A device token becomes a part of the provider's URL, so it is checked, unlike by the reference."""
+        """Check a device token strictly, unlike the reference: it becomes a part of the provider's URL."""
         provider = token.provider
         if provider is PushProvider.WEBPUSH:
             return self._web_push_fault(token.token)
@@ -156,7 +176,7 @@ class Tokens:
         return None if fine else CommandFault.SYNTAX
 
     def _web_push_fault(self, token: bytes) -> CommandFault | None:
-        """Its host is dialled, so the rule for SMP routers that devices name applies."""
+        """Check a Web Push address. We dial its host, so the rule for SMP routers that devices name applies."""
         settings = self._state.settings
         if not settings.webpush.enabled:
             return CommandFault.PROHIBITED

@@ -1,16 +1,22 @@
-"""Who may do what: from a received command to what it is about, or to AUTH (ntf.md 1.7, 4.3).
+"""Verification: from a received command to a request, or to AUTH (ntf.md 1.7, 4.3).
 
-Whatever does not exist or may not be used costs the same work as a wrong signature: one check of one signature, with
-a dummy key of the authorization's algorithm.
+A token or subscription that does not exist costs the same work as a wrong signature: one check of one signature, with a
+dummy key of the authorization's algorithm.
 """
 
 from __future__ import annotations
 
 from tocsin.crypto.keys import AuthPublicKey, auth_key_from_der
-from tocsin.ntf_router.session.work import Authorized
+from tocsin.ntf_router.session.requests import (
+    NewSubscriptionRequest,
+    Request,
+    SubscriptionRequest,
+    TokenRequest,
+)
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.protocol.direct.ntf_messages import ForwardPacket
+from tocsin.protocol.messages import Command
 from tocsin.protocol.ntf.statuses import TokenState
 from tocsin.protocol.ntf.subscription_commands import (
     CheckSubscription,
@@ -25,40 +31,45 @@ _BEFORE_ACTIVE = (TokenState.NEW, TokenState.REGISTERED, TokenState.CONFIRMED)
 """Tokens in these states have no subscriptions yet."""
 
 
-async def authorize(store: NtfStore, session: RouterSession, received: ReceivedCommand) -> Authorized | None:
-    """None: AUTH. Raises `StoreError`."""
+async def verify(
+    store: NtfStore, session: RouterSession, received: ReceivedCommand
+) -> Request[Command] | None:
+    """Return the verified request, or None for AUTH. Raises StoreError."""
     match received.command:
-        case Ping() | ForwardPacket():
-            return Authorized()
-        case RegisterToken(verify_key=key):
-            return _checked(session, received, key, Authorized())
+        case Ping() | ForwardPacket() as command:
+            return Request(received, command)
+        case RegisterToken(verify_key=key) as command:
+            return Request(received, command) if _verifies(session, received, key) else None
         case SubscribeToQueue() as command:
             token = await store.token(command.token_id)
             existing = await store.subscription_of(command.queue)
             usable = token is not None and token.status.state not in _BEFORE_ACTIVE
             if existing is not None and existing.token_id != command.token_id:
                 usable = False
-            return _checked(session, received, _key(token, usable), Authorized(token, existing))
-        case CheckSubscription() | DeleteSubscription():
+            if not _verifies(session, received, _key(token, usable)) or token is None:
+                return None
+            return NewSubscriptionRequest(received, command, token, existing)
+        case (CheckSubscription() | DeleteSubscription()) as command:
             found = await store.subscription(received.entity_id)
-            if found is None:
-                return _checked(session, received, None, Authorized())
+            owner = None if found is None else found[1]
+            usable = owner is not None and owner.status.state not in _BEFORE_ACTIVE
+            if not _verifies(session, received, _key(owner, usable)) or found is None:
+                return None
             subscription, token = found
-            usable = token.status.state not in _BEFORE_ACTIVE
-            return _checked(session, received, _key(token, usable), Authorized(token, subscription))
-        case _:
+            return SubscriptionRequest(received, command, token, subscription)
+        case command:
             token = await store.token(received.entity_id)
-            return _checked(session, received, _key(token, True), Authorized(token))
+            if not _verifies(session, received, _key(token, usable=True)) or token is None:
+                return None
+            return TokenRequest(received, command, token)
 
 
 def _key(token: TokenRecord | None, usable: bool) -> AuthPublicKey | None:
     return auth_key_from_der(token.verify_key) if token is not None and usable else None
 
 
-def _checked(
-    session: RouterSession, received: ReceivedCommand, key: AuthPublicKey | None, found: Authorized
-) -> Authorized | None:
+def _verifies(session: RouterSession, received: ReceivedCommand, key: AuthPublicKey | None) -> bool:
     if key is None:
         session.pretend_to_verify(received)
-        return None
-    return found if session.verifies(received, key) else None
+        return False
+    return session.verifies(received, key)

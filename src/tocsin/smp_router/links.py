@@ -13,7 +13,7 @@ from tocsin.protocol.smp.recipient_commands import DeleteLinkData, SetLinkData
 from tocsin.protocol.smp.responses import LinkContent
 from tocsin.protocol.smp.sender_commands import GetLinkData, SecureLinkedQueue
 from tocsin.smp_router.queues import set_sender_key
-from tocsin.smp_router.session.requests import CommandTable, QueueRequest, SmpState
+from tocsin.smp_router.session.requests import QueueRequest, SmpCommandTable, SmpState
 from tocsin.smp_router.store.records import QueueLink, QueueRecord
 
 
@@ -23,7 +23,7 @@ class LinkCommands:
     def __init__(self, state: SmpState) -> None:
         self._state = state
 
-    def add_to(self, table: CommandTable) -> None:
+    def add_to(self, table: SmpCommandTable) -> None:
         table.add_for_queue(SetLinkData, self.set)
         table.add_for_queue(DeleteLinkData, self.delete)
         table.add_for_queue(SecureLinkedQueue, self.secure)

@@ -17,11 +17,11 @@ from tocsin.smp_router.services import subscribe_recipient
 from tocsin.smp_router.session.events import NamedNotification
 from tocsin.smp_router.session.peers import Delivery, Peer
 from tocsin.smp_router.session.requests import (
-    CommandTable,
     PushMessage,
     PushNotifications,
     QueueRequest,
     SendEvent,
+    SmpCommandTable,
     SmpState,
     deliver_head,
 )
@@ -40,7 +40,7 @@ class MessageCommands:
     def __init__(self, state: SmpState) -> None:
         self._state = state
 
-    def add_to(self, table: CommandTable) -> None:
+    def add_to(self, table: SmpCommandTable) -> None:
         table.add_for_queue(Subscribe, self.subscribe)
         table.add_for_queue(GetMessage, self.get)
         table.add_for_queue(AcknowledgeMessage, self.acknowledge)

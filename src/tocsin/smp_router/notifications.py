@@ -17,7 +17,13 @@ from tocsin.protocol.smp.recipient_commands import DisableNotifications, EnableN
 from tocsin.protocol.smp.responses import NotificationsEnabled, ServiceSubscribed, Subscribed
 from tocsin.smp_router.queues import ATTEMPTS, make_notifier
 from tocsin.smp_router.session.peers import Peer, ServiceQueues
-from tocsin.smp_router.session.requests import CommandTable, QueueRequest, Request, SmpState, report_dropped
+from tocsin.smp_router.session.requests import (
+    QueueRequest,
+    Request,
+    SmpCommandTable,
+    SmpState,
+    report_dropped,
+)
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
 
 D = TypeVar("D", bound=DisableNotifications)
@@ -30,7 +36,7 @@ class NotifierCommands:
     def __init__(self, state: SmpState) -> None:
         self._state = state
 
-    def add_to(self, table: CommandTable) -> None:
+    def add_to(self, table: SmpCommandTable) -> None:
         table.add_for_queue(EnableNotifications, self.enable)
         table.add_for_queue(DisableNotifications, self.disable)
         table.add_for_queue(SubscribeNotifications, self.subscribe)

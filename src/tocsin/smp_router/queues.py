@@ -41,7 +41,13 @@ from tocsin.smp_router.direct.keyless_notifiers import make_keyless_notifier
 from tocsin.smp_router.direct.packet_outbox import PacketOutbox
 from tocsin.smp_router.services import subscribe_recipient
 from tocsin.smp_router.session.peers import Peer
-from tocsin.smp_router.session.requests import CommandTable, QueueRequest, Request, SmpState, report_dropped
+from tocsin.smp_router.session.requests import (
+    QueueRequest,
+    Request,
+    SmpCommandTable,
+    SmpState,
+    report_dropped,
+)
 from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord, QueueStatus
 
 C = TypeVar("C", bound=CreateQueue)
@@ -58,7 +64,7 @@ class QueueCommands:
         self._state = state
         self._outbox = outbox
 
-    def add_to(self, table: CommandTable) -> None:
+    def add_to(self, table: SmpCommandTable) -> None:
         table.add(CreateQueue, self.create)
         table.add(CreateNotifyingQueue, self.create)
         table.add_for_queue(SecureQueue, self.secure)

@@ -40,7 +40,6 @@ from tocsin.smp_router.services import ServiceCommands
 from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.session.requests import (
     AnswerWithFate,
-    CommandTable,
     Effect,
     PushMessage,
     PushNotifications,
@@ -48,6 +47,7 @@ from tocsin.smp_router.session.requests import (
     Request,
     SendBacklog,
     SendEvent,
+    SmpCommandTable,
     SmpState,
 )
 from tocsin.smp_router.session.service_records import find_or_add_service
@@ -111,8 +111,8 @@ class SmpRouter:
         }
         self.peers: set[Peer] = set()
 
-    def _command_table(self) -> CommandTable:
-        state, table = self._state, CommandTable()
+    def _command_table(self) -> SmpCommandTable:
+        state, table = self._state, SmpCommandTable()
         queues, notifiers = QueueCommands(state, self.outbox), NotifierCommands(state)
         queues.add_to(table)
         LinkCommands(state).add_to(table)

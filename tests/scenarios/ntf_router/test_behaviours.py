@@ -26,7 +26,7 @@ from tests.doubles.ntf_world import (
 from tests.doubles.smp_harness import AUTH, OK, UNKNOWN, Raw, ed25519
 from tests.scenarios.ntf_router.test_direct_malice import NEW_NTF, direct_answers
 from tocsin.errors import ConnectionLost
-from tocsin.ntf_router import running as service
+from tocsin.ntf_router import running_router as service
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.subscriber import (

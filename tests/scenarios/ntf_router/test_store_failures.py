@@ -17,7 +17,7 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import AUTH, OK, PATIENCE, SmpTestClient, smp_router, until
 from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.errors import ConnectionLost, StoreError
-from tocsin.ntf_router import running as service
+from tocsin.ntf_router import running_router as service
 from tocsin.ntf_router.delivery import delivery, delivery_lane, outcome_writer
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore

@@ -13,7 +13,7 @@ from tests.doubles.smp_harness import ed448, ed25519, x25519
 from tocsin.crypto.keys import AuthPrivateKey, X25519PrivateKey
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
-from tocsin.ntf_router.verification import authorize
+from tocsin.ntf_router.verification import verify
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.messages import Command
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
@@ -98,7 +98,7 @@ async def test_N01_every_refusal_costs_one_verification_of_the_used_algorithm(
     async def cost(command: Command, entity_id: bytes) -> list[str]:
         received = session.received(command, entity_id, wrong)
         work.clear()
-        assert await authorize(store, session.router, received) is None
+        assert await verify(store, session.router, received) is None
         return list(work)
 
     for command in ABOUT_TOKENS.values():
@@ -122,7 +122,7 @@ async def test_N01_a_token_that_may_not_subscribe_costs_the_same(kind: str, work
     for token_id, queue in ((UNVERIFIED, NotifierQueue(ROUTER, b"o" * 24)), (UNVERIFIED, QUEUE)):
         received = session.received(SubscribeToQueue(token_id, queue, ed25519()), b"", key)
         work.clear()
-        assert await authorize(store, session.router, received) is None
+        assert await verify(store, session.router, received) is None
         assert work == WORK[kind]
     received = session.received(SubscribeToQueue(TOKEN, QUEUE, ed25519()), b"", key)
-    assert await authorize(store, session.router, received) is not None
+    assert await verify(store, session.router, received) is not None

@@ -25,7 +25,7 @@ from tocsin.ntf_router.delivery.push_contents import PushContents, choose_notifi
 from tocsin.ntf_router.delivery.push_requests import message_request
 from tocsin.ntf_router.delivery.retry_schedule import RetrySchedule
 from tocsin.ntf_router.session.events import Attempt, NtfEvents
-from tocsin.ntf_router.session.work import counts
+from tocsin.ntf_router.session.requests import counts
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore

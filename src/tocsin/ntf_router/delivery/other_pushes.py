@@ -14,7 +14,7 @@ from functools import partial
 
 from tocsin.ntf_router.delivery.outcome_writer import OutcomeWriter
 from tocsin.ntf_router.delivery.retry_schedule import RetrySchedule
-from tocsin.ntf_router.session.work import counts
+from tocsin.ntf_router.session.requests import counts
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.records import TokenRecord

@@ -1,4 +1,4 @@
-"""What devices and SMP routers get in sessions of direct notifications, besides what they get in others."""
+"""What sessions of direct notifications add: SFWD, and keys in answers to devices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from tocsin.ntf_router.direct.keys import DirectKeys
 from tocsin.ntf_router.direct.packets import DirectPackets
-from tocsin.protocol.direct.ntf_messages import TokenCheckedWithKey, TokenRegisteredWithKey
+from tocsin.ntf_router.session.requests import Request
+from tocsin.protocol.direct.ntf_messages import (
+    ForwardPacket,
+    PacketHandled,
+    TokenCheckedWithKey,
+    TokenRegisteredWithKey,
+)
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ntf.responses import TokenChecked, TokenRegistered
 
@@ -16,8 +22,12 @@ class DirectCommands:
     keys: DirectKeys
     packets: DirectPackets
 
+    async def forward(self, request: Request[ForwardPacket]) -> Response:
+        """SFWD"""
+        return PacketHandled(await self.packets.handle(request.command.packet))
+
     def with_key(self, response: Response) -> Response:
-        """Answers to TNEW and TCHK bring the key to which packets are sealed."""
+        """Add the key to which devices seal packets to the answers to TNEW and TCHK."""
         match response:
             case TokenRegistered(token_id, dh_key):
                 return TokenRegisteredWithKey(token_id, dh_key, self.keys.newest)

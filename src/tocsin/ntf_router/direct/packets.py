@@ -11,7 +11,7 @@ from typing import Final
 from tocsin.crypto.keys import Ed25519PrivateKey, Ed25519PublicKey, auth_key_from_der
 from tocsin.errors import DecodeError
 from tocsin.ntf_router.direct.keys import DirectKeys
-from tocsin.ntf_router.session.work import RouterState, counts
+from tocsin.ntf_router.session.requests import NtfState, counts
 from tocsin.ntf_router.store.records import Associated, TokenRecord
 from tocsin.protocol.direct.packets import (
     PacketFate,
@@ -36,7 +36,7 @@ _ANSWERS: Final = {
 class DirectPackets:
     """SFWD."""
 
-    def __init__(self, state: RouterState, keys: DirectKeys, identity: bytes) -> None:
+    def __init__(self, state: NtfState, keys: DirectKeys, identity: bytes) -> None:
         self._state = state
         self._keys = keys
         self._identity = identity

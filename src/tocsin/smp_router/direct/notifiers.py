@@ -26,8 +26,8 @@ from tocsin.smp_router.direct.keyless_notifiers import is_keyless, make_keyless_
 from tocsin.smp_router.direct.packet_outbox import PacketOutbox
 from tocsin.smp_router.session.requests import (
     AnswerWithFate,
-    CommandTable,
     QueueRequest,
+    SmpCommandTable,
     SmpState,
     report_dropped,
 )
@@ -46,7 +46,7 @@ class DirectNotifierCommands:
 
     def add_to(
         self,
-        table: CommandTable,
+        table: SmpCommandTable,
         *,
         disable: Callable[[QueueRequest[DisableNotificationsProven]], Response],
         delete: Callable[[QueueRequest[DeleteQueueProven]], Response],

@@ -18,7 +18,7 @@ from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.session.peers import Peer, ServiceQueues
-from tocsin.smp_router.session.requests import CommandTable, Request, SmpState
+from tocsin.smp_router.session.requests import Request, SmpCommandTable, SmpState
 from tocsin.smp_router.session.service_records import find_or_add_service
 from tocsin.smp_router.store.direct import NtfRouterRecord
 
@@ -34,7 +34,7 @@ class NtfRouterCommands:
         self._state = state
         self._own_identity = own_identity
 
-    def add_to(self, table: CommandTable) -> None:
+    def add_to(self, table: SmpCommandTable) -> None:
         table.add(RegisterNtfRouter, self.register)
         table.add(SubscribeNtfRouter, self.subscribe)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from tocsin.crypto.boxes import box_key
 from tocsin.events.delivery_events import Stage
 from tocsin.operate.clock import Clock
+from tocsin.operate.command_table import CommandTable
 from tocsin.operate.randomness import Randomness
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.sessions import RouterSession
@@ -97,20 +98,14 @@ class QueueRequest(Request[C]):
     queue: QueueRecord
 
 
-class CommandTable:
-    """The handler of each command, by the command's class."""
-
-    def __init__(self) -> None:
-        self._handlers: dict[type[Command], Callable[[Any], Response]] = {}
+class SmpCommandTable(CommandTable[Response]):
+    """The handlers of an SMP router, which change the store at once; the router commits afterwards."""
 
     def add(self, command: type[C], handler: Callable[[Request[C]], Response]) -> None:
-        self._handlers[command] = handler
+        self._add(command, handler)
 
     def add_for_queue(self, command: type[C], handler: Callable[[QueueRequest[C]], Response]) -> None:
-        self._handlers[command] = handler
-
-    def execute(self, request: Request[Any]) -> Response:
-        return self._handlers[type(request.command)](request)
+        self._add(command, handler)
 
 
 def deliver_head(state: SmpState, queue: QueueRecord, delivery: Delivery) -> MessageReceived | None:

@@ -1,10 +1,10 @@
-"""An NTF router as a process: listeners, connections to SMP routers, delivery, timers."""
+"""A running NTF router: listeners, connections to SMP routers, delivery, timers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
@@ -18,7 +18,7 @@ from tocsin.ntf_router.direct.keys import DirectKeys
 from tocsin.ntf_router.direct.packets import DirectPackets
 from tocsin.ntf_router.router import NtfRouter
 from tocsin.ntf_router.session.events import NoEvents, NtfEvents
-from tocsin.ntf_router.session.work import RouterState
+from tocsin.ntf_router.session.requests import NtfState
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
@@ -28,6 +28,7 @@ from tocsin.ntf_router.subscriber.smp_subscribers import SmpSubscribers
 from tocsin.ntf_router.subscriber.subscriber_parts import SubscriberParts
 from tocsin.operate.clock import FineClock, SystemClock
 from tocsin.operate.randomness import SystemRandomness, TokenRandomness
+from tocsin.operate.timers import Timers
 from tocsin.protocol.addresses import DEFAULT_PORTS, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.dialect import NTF
@@ -42,17 +43,17 @@ from tocsin.wire.versions import VersionRange
 
 EXPIRY_INTERVAL: Final = 600.0
 PERIODIC_AT_ONCE: Final = 1000
-"""Periodic pushes are added in such portions, when the ones before have gone."""
+"""Periodic pushes are added in portions of this size, each when the portion before has gone."""
 
 logger = logging.getLogger(__name__)
 
 
 class RunningNtfRouter:
-    """A router that listens; made by `running_ntf_router`."""
+    """A router that listens. `running_ntf_router` makes it."""
 
     def __init__(
         self,
-        state: RouterState,
+        state: NtfState,
         router: NtfRouter,
         delivery: PushDelivery,
         subscribers: SmpSubscribers,
@@ -60,7 +61,7 @@ class RunningNtfRouter:
         keys: DirectKeys | None,
     ) -> None:
         self.keys = keys
-        """For direct notifications, if they are on."""
+        """The keys of direct notifications, if these are on."""
         self.state = state
         self.router = router
         self.delivery = delivery
@@ -86,7 +87,7 @@ async def running_ntf_router(
     client_metrics: ClientMetrics | None = None,
     job: HandOver | None = None,
 ) -> AsyncIterator[RunningNtfRouter]:
-    """Serves until the block is left. Store and providers stay the caller's; a `job` pushes messages in our place."""
+    """Serve until the block is left. The caller closes store and providers. A `job` pushes messages in our place."""
     clock, randomness = clock or SystemClock(), randomness or SystemRandomness()
     counters, events = counters or NtfCounters(), events or NoEvents()
     counters.own.domains = settings.subscriber.own_server_domains
@@ -114,7 +115,7 @@ async def running_ntf_router(
             certified if settings.direct.enabled else None,
         )
     )
-    state = RouterState(settings, store, clock, randomness, counters, delivery, subscribers, events)
+    state = NtfState(settings, store, clock, randomness, counters, delivery, subscribers, events)
     direct = None
     if keys is not None:
         await keys.turn()
@@ -131,18 +132,19 @@ async def running_ntf_router(
             location = _location(settings, credentials, listeners[0].port)
             await keys.listening_at(location)
             registration.listening_at(location)
-        await stack.enter_async_context(_Timers(state, router, delivery, keys))
+        timers = await stack.enter_async_context(Timers("NTF router"))
+        _TimedActions(state, router, delivery, keys).add_to(timers)
         yield RunningNtfRouter(state, router, delivery, subscribers, listeners, keys)
 
 
 def _location(settings: NtfSettings, credentials: Credentials, port: int) -> RouterLocation:
-    """Our address, as SMP routers are told it."""
+    """Our address, as SMP routers learn it."""
     port_text = "" if port == DEFAULT_PORTS[Scheme.NTF] else str(port)
     return RouterLocation(settings.public_hosts, port_text, credentials.fingerprint)
 
 
 def client_settings(settings: NtfSettings) -> ClientSettings:
-    """How SMP routers are reached."""
+    """Settings of connections to SMP routers."""
     subscriber = settings.subscriber
     socks = None
     if subscriber.socks_proxy is not None:
@@ -183,53 +185,35 @@ def _listeners(
     ]
 
 
-class _Timers:
-    """What a router does by the clock. A failure is logged and the next turn comes all the same."""
+class _TimedActions:
+    """What a router does by the clock."""
 
     def __init__(
-        self, state: RouterState, router: NtfRouter, delivery: PushDelivery, keys: DirectKeys | None
+        self, state: NtfState, router: NtfRouter, delivery: PushDelivery, keys: DirectKeys | None
     ) -> None:
         self._state = state
         self._keys = keys
         self._router = router
         self._delivery = delivery
-        self._tasks: list[asyncio.Task[None]] = []
 
-    async def __aenter__(self) -> _Timers:
+    def add_to(self, timers: Timers) -> None:
         settings = self._state.settings
-        turns: list[tuple[float, Callable[[], Awaitable[None]]]] = [
-            (settings.periodic_interval, self._push_periodically),
-            (EXPIRY_INTERVAL, self._expire),
-            (EXPIRY_INTERVAL, self._remove_deleted),
-        ]
+        timers.every(settings.periodic_interval, self._push_periodically)
+        timers.every(EXPIRY_INTERVAL, self._expire)
+        timers.every(EXPIRY_INTERVAL, self._remove_deleted)
         if self._keys is not None:
-            turns.append((EXPIRY_INTERVAL, self._keys.turn))
+            timers.every(EXPIRY_INTERVAL, self._keys.turn)
         if settings.inactive_ttl is not None:
-            turns.append((settings.inactive_check_interval, self._disconnect_inactive))
-        self._tasks = [asyncio.create_task(self._repeat(interval, turn)) for interval, turn in turns]
-        self._tasks.append(asyncio.create_task(self._recover()))
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _repeat(self, interval: float, turn: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await asyncio.sleep(interval)
-            try:
-                await turn()
-            except Exception:
-                logger.exception("a timed task of the NTF router failed; it is tried again in %s s", interval)
+            timers.every(settings.inactive_check_interval, self._disconnect_inactive)
+        timers.run(self._recover())
 
     async def _recover(self) -> None:
-        """What was pending when the router stopped."""
+        """Push what was pending when the router stopped."""
         if found := await self._delivery.recover():
             logger.info("%d tokens have notifications from before the start", found)
 
     async def _remove_deleted(self) -> None:
-        """Queues of direct notifications whose SMP routers have called them deleted for long enough."""
+        """Remove queues of direct notifications that their SMP routers reported as deleted long enough ago."""
         before = self._state.clock.now() - int(self._state.settings.direct.deleted_grace)
         removed = await self._state.store.remove_deleted(before)
         self._state.counters.direct_queues_gone += len(removed)

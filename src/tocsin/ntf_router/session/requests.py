@@ -1,0 +1,116 @@
+"""What a command of a device is executed with: the router's state, and the verified request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.ntf_router.statistics.counters import NtfCounters
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
+from tocsin.operate.clock import Clock
+from tocsin.operate.command_table import CommandTable
+from tocsin.operate.randomness import TokenRandomness
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.protocol.sessions import ReceivedCommand
+
+C = TypeVar("C", bound=Command)
+
+
+class Pushes(Protocol):
+    """What commands need of the delivery."""
+
+    def verify(self, token: TokenRecord) -> None:
+        """Push the token's code to its device."""
+
+    def notify(self, token_id: bytes, provider: PushProvider) -> None:
+        """Push what is pending for the token."""
+
+
+class Subscriber(Protocol):
+    """What commands need of the connections to SMP routers. No method waits: the store holds what is wanted."""
+
+    def subscribe(self, queue: NotifierQueue, notifier_key: bytes) -> None:
+        """Send NSUB to the queue's router."""
+
+    def associated(self, router: RouterLocation) -> None:
+        """Register at the router, because a queue there was associated by direct notifications."""
+
+    def may_dial(self, queue: NotifierQueue) -> bool:
+        """Whether the queue's router is one that this NTF router connects to."""
+
+
+@dataclass(frozen=True, slots=True)
+class NtfState:
+    """The state of one router, against which commands are executed."""
+
+    settings: NtfSettings
+    store: NtfStore
+    clock: Clock
+    randomness: TokenRandomness
+    counters: NtfCounters
+    pushes: Pushes
+    subscriber: Subscriber
+    events: NtfEvents
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[C]):
+    """A verified command about no token that exists."""
+
+    received: ReceivedCommand
+    command: C
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequest(Request[C]):
+    """A verified command about a token. Verification looked the token up, so handlers need not."""
+
+    token: TokenRecord
+
+
+@dataclass(frozen=True, slots=True)
+class NewSubscriptionRequest(TokenRequest[C]):
+    """SNEW: the token, and the subscription to the same queue if there is one."""
+
+    existing: SubscriptionRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRequest(TokenRequest[C]):
+    """A verified command about a subscription of a token."""
+
+    subscription: SubscriptionRecord
+
+
+class NtfCommandTable(CommandTable[Awaitable[Response]]):
+    """The handlers of an NTF router, which wait for its store; their changes are durable when they return."""
+
+    def add(self, command: type[C], handler: Callable[[Request[C]], Awaitable[Response]]) -> None:
+        self._add(command, handler)
+
+    def add_for_token(
+        self, command: type[C], handler: Callable[[TokenRequest[C]], Awaitable[Response]]
+    ) -> None:
+        self._add(command, handler)
+
+    def add_for_new_subscription(
+        self, command: type[C], handler: Callable[[NewSubscriptionRequest[C]], Awaitable[Response]]
+    ) -> None:
+        self._add(command, handler)
+
+    def add_for_subscription(
+        self, command: type[C], handler: Callable[[SubscriptionRequest[C]], Awaitable[Response]]
+    ) -> None:
+        self._add(command, handler)
+
+
+def counts(provider: PushProvider) -> bool:
+    """Whether statistics count this provider. Operators test servers with the null provider, which does not count."""
+    return provider is not PushProvider.APNS_NULL

@@ -33,7 +33,7 @@ from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.durable.postgres.embedded_database import embedded_database
 from tocsin.events.event_log import EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.ntf_router.event_recorder import EventRecorder
+from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router
 from tocsin.ntf_router.session.events import Attempt, NoEvents
 from tocsin.ntf_router.settings.settings import NtfSettings, SubscriberSettings
@@ -213,8 +213,8 @@ async def event_log_cost(tokens: int, notifications: int) -> Result:
     with tempfile.TemporaryDirectory() as name:
         log = EventLog(Path(name) / "events")
         keys = PseudonymKeys(Path(name) / "keys", 1, time.time)
-        recorder = EventRecorder(log, keys, "bench", NtfLatencies())
-        without = EventRecorder(None, None, "bench", NtfLatencies())
+        recorder = NtfEventRecorder(log, keys, "bench", NtfLatencies())
+        without = NtfEventRecorder(None, None, "bench", NtfLatencies())
         async with surroundings() as (around, credentials, settings):
             (Path(name) / "store").mkdir()
             store = open_ntf_store(Path(name) / "store")
@@ -250,7 +250,7 @@ async def event_log_cost(tokens: int, notifications: int) -> Result:
 class _Switched(NoEvents):
     """Hands events to one of two recorders."""
 
-    def __init__(self, recorder: EventRecorder, without_log: EventRecorder) -> None:
+    def __init__(self, recorder: NtfEventRecorder, without_log: NtfEventRecorder) -> None:
         self._recorders = {True: recorder, False: without_log}
         self.on = False
 

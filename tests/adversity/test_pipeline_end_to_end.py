@@ -22,9 +22,10 @@ from typing import Any
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # it has no types
 import pytest
 
+from tests.doubles.delivery_lines import encode_events
 from tests.doubles.spark_cluster import QUICK_JAVA
 from tests.doubles.whole_delivery import Everything, everything
-from tocsin.events.delivery_events import Stage, decode_event, encode_events
+from tocsin.events.delivery_events import Stage, decode_event
 from tocsin.events.pseudonyms import PERIOD_SECONDS
 from tocsin.pipeline.lake import LakeTable
 from tocsin.pipeline.tables import TABLES

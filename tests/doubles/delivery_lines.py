@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tocsin.events.delivery_events import ENDS, DeliveryEvent, Stage, encode_events
+import msgspec
+
+from tocsin.events.delivery_events import ENDS, DeliveryEvent, Stage
 
 PERIOD = "20772-0123abcd"
 NOON = 1_794_744_000_000_000
@@ -96,6 +98,11 @@ def subscription_change(
         smp_host=host,
         to_status=to_status,
     )
+
+
+def encode_events(events: list[DeliveryEvent]) -> bytes:
+    """Encode events as the schema says: one line each."""
+    return msgspec.json.Encoder().encode_lines(events)
 
 
 def write_segment(folder: Path, number: int, events: Sequence[DeliveryEvent]) -> Path:

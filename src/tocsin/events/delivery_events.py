@@ -1,7 +1,7 @@
-"""The delivery event: what routers write down of each stage of a notification, and the pipeline reads.
+"""The delivery event: routers write one for each stage of a notification, and the pipeline reads them.
 
-Declared here and nowhere else. Identifiers appear only as keyed hashes (`pseudonyms`): no id, key, payload or address
-in clear, ever. A change of a field's meaning is a new `SCHEMA_VERSION`.
+This is its only declaration. Identifiers appear only as keyed hashes (`pseudonyms`): never an id, key, payload or
+address in clear. A change of a field's meaning needs a new `SCHEMA_VERSION`.
 """
 
 from __future__ import annotations
@@ -106,11 +106,6 @@ class DeliveryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """Command or event that changed it."""
 
 
-def encode_events(events: list[DeliveryEvent]) -> bytes:
-    """Lines, each with its end."""
-    return _ENCODER.encode_lines(events)
-
-
 def decode_event(line: bytes) -> DeliveryEvent:
     """Raises ValueError if the line is no event of a known version."""
     try:
@@ -122,5 +117,4 @@ def decode_event(line: bytes) -> DeliveryEvent:
     return event
 
 
-_ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(DeliveryEvent)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tocsin.events.delivery_events import DeliveryEvent, encode_events
 from tocsin.events.segments import OPEN_PREFIX, SegmentWriter
 
 __all__ = ["OPEN_PREFIX", "PUBLISHED", "EventLog", "EventLogSettings"]
@@ -57,19 +56,15 @@ class EventLog:
         self.left_out = 0
         """Events that were not written because too many of their kind came: counted by whoever leaves them out."""
 
-    def append(self, events: list[DeliveryEvent]) -> None:
-        """In the system's hands when this returns."""
-        self.append_lines([encode_events(events)], len(events))
-
-    def append_lines_later(self, pieces: list[bytes], count: int) -> None:
-        """With the next ones: for events that may be missing after a kill, since nothing is counted by them."""
+    def append_later(self, pieces: list[bytes], count: int) -> None:
+        """Write them with the next events: for events that may be missing after a kill."""
         self._waiting += pieces
         self._waiting_count += count
         if self._waiting_count >= MOST_WAITING:
-            self.append_lines([], 0)
+            self.append([], 0)
 
-    def append_lines(self, pieces: list[bytes], count: int) -> None:
-        """One line for each of `count` events, in any number of pieces. In the system's hands when this returns."""
+    def append(self, pieces: list[bytes], count: int) -> None:
+        """Write `count` lines, given in any number of pieces. The system has them when this returns."""
         if self._waiting:
             pieces, self._waiting = self._waiting + pieces, []
             count, self._waiting_count = self._waiting_count + count, 0
@@ -85,7 +80,7 @@ class EventLog:
     def publish_if_due(self) -> None:
         """Also to be called by the clock, so that a quiet router's last events appear."""
         if self._waiting:
-            self.append_lines([], 0)
+            self.append([], 0)
             return
         segments, settings = self._segments, self._settings
         if segments.is_open and (
@@ -97,7 +92,7 @@ class EventLog:
     def close(self) -> None:
         """Publishes what there is and waits for it."""
         if self._waiting:
-            self.append_lines([], 0)
+            self.append([], 0)
         if self._segments.is_open:
             self._hand_over()
         self._thread.shutdown()

@@ -1,4 +1,4 @@
-"""Delivery events of an NTF router: what the event log and the latency histograms get to know."""
+"""Reports of an NTF router: delivery events for the event log, and observed latencies."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from tocsin.events.delivery_events import DeliveryEvent, Stage
+from tocsin.events.delivery_events import Stage
+from tocsin.events.event_encoder import END, START, EventEncoder, EventSubject, size_end
 from tocsin.events.event_log import EventLog
-from tocsin.events.notification_lines import END, START, NotificationLines, Notified, size_end
-from tocsin.events.pseudonyms import PseudonymKeys, PseudonymPeriod
+from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.ntf_router.session.events import Attempt
 from tocsin.ntf_router.statistics.latencies import NtfLatencies
 from tocsin.ntf_router.store.records import (
@@ -36,19 +36,16 @@ _PROVIDER_TEXTS: Final = {provider: provider.text for provider in PushProvider}
 _UNCOUNTED: Final = PushProvider.APNS_NULL
 
 
-class EventRecorder:
-    """Implements `routers.ntf.events.NtfEvents`."""
+class NtfEventRecorder:
+    """Writes delivery events and observes latencies. Without a log it only observes."""
 
     def __init__(
         self, log: EventLog | None, keys: PseudonymKeys | None, instance: str, latencies: NtfLatencies
     ) -> None:
         self._log = log
-        self._keys = keys
-        self._instance = instance
         self._latencies = latencies
-        self._lines = None if keys is None else NotificationLines(keys, instance)
+        self._encoder = None if keys is None else EventEncoder(keys, instance)
         self._unknown = UnknownQueueLimit()
-        self._changes = 0
 
     def received(
         self,
@@ -56,58 +53,58 @@ class EventRecorder:
         notifications: Sequence[ReceivedNotification],
         results: Sequence[Recorded | NotRecorded],
     ) -> None:
-        if self._log is None or self._lines is None:
+        if self._log is None or self._encoder is None:
             return
-        lines, host = self._lines, router.location.hosts[0]
-        lines.begin()
-        middle, keep = lines.middle(Stage.RECEIVED), lines.keep
-        way, way_to, size, end = b"", None, -1, b""  # mostly the same for all of them
+        encoder, host = self._encoder, router.location.hosts[0]
+        encoder.begin()
+        middle, keep = encoder.middle(Stage.RECEIVED), encoder.keep
+        route, route_to, size, end = b"", None, -1, b""  # mostly the same for all of them
         unknown = self._unknown.allowed(router.location, results.count(NotRecorded.UNKNOWN_QUEUE))
         made: list[bytes] = []
         count = 0
         for (notifier_id, nonce, meta, at), result in zip(notifications, results, strict=True):
             if isinstance(result, Recorded):
                 token_id, provider, superseded, superseded_at = result
-                if provider is not way_to:
-                    way, way_to = lines.way(host, _PROVIDER_TEXTS[provider]), provider
+                if provider is not route_to:
+                    route, route_to = encoder.route(host, _PROVIDER_TEXTS[provider]), provider
                 if len(meta) != size:
                     size = len(meta)
                     end = size_end(size)
                 if superseded is not None:
                     before = at if superseded_at is None else superseded_at
                     text = _PROVIDER_TEXTS[provider]
-                    gone = Notified(notifier_id, superseded, before, host, token_id, text)
-                    made.append(lines.last(Stage.SUPERSEDED, gone))
+                    gone = EventSubject(notifier_id, superseded, before, host, token_id, text)
+                    made.append(encoder.last(Stage.SUPERSEDED, gone))
                     count += 1
-                name, head, part = keep(notifier_id, nonce, at, token_id, way)
+                name, head, part = keep(notifier_id, nonce, at, token_id, route)
                 made += (START, name, middle, head, name, part, end)
                 count += 1
             elif result is NotRecorded.UNKNOWN_QUEUE:
                 if unknown:
                     unknown -= 1
-                    about = Notified(notifier_id, nonce, at, host)
-                    made.append(lines.first(Stage.UNKNOWN_QUEUE, about, len(meta)))
+                    about = EventSubject(notifier_id, nonce, at, host)
+                    made.append(encoder.first(Stage.UNKNOWN_QUEUE, about, len(meta)))
                     count += 1
                 else:
                     self._log.left_out += 1
         if made:
-            self._log.append_lines(made, count)
+            self._log.append(made, count)
 
     def ended(self, ended: Sequence[Ended]) -> None:
-        if self._log is None or self._lines is None:
+        if self._log is None or self._encoder is None:
             return
-        lines = self._lines
-        lines.begin()
-        self._log.append_lines(
-            [lines.last(Stage.FAILED, _notified(each), reason=each.outcome) for each in ended], len(ended)
+        encoder = self._encoder
+        encoder.begin()
+        self._log.append(
+            [encoder.last(Stage.FAILED, _subject(each), reason=each.outcome) for each in ended], len(ended)
         )
 
     def attempted(self, attempts: Sequence[Attempt]) -> None:
-        if self._log is None or self._lines is None:
+        if self._log is None or self._encoder is None:
             return
-        lines = self._lines
-        lines.begin()
-        find, middle = lines.find, lines.attempt_middle(0)
+        encoder = self._encoder
+        encoder.begin()
+        find, middle = encoder.find, encoder.attempt_middle(0)
         made: list[bytes] = []
         count = 0
         for attempt in attempts:
@@ -122,32 +119,34 @@ class EventRecorder:
                     continue
                 token = attempt.token
                 host, provider = router.hosts[0], _PROVIDER_TEXTS[token.device_token.provider]
-                about = Notified(notifier_id, each.nonce, each.received_at, host, token.token_id, provider)
-                made.append(lines.attempt(about, number))
-        self._log.append_lines_later(made, count)
+                about = EventSubject(
+                    notifier_id, each.nonce, each.received_at, host, token.token_id, provider
+                )
+                made.append(encoder.attempt(about, number))
+        self._log.append_later(made, count)
 
     def settled(self, settled: Sequence[Settled]) -> None:
         self._observe(settled)
-        if self._log is None or self._lines is None:
+        if self._log is None or self._encoder is None:
             return
-        lines = self._lines
-        lines.begin()
-        take, middle = lines.take, lines.middle(Stage.ACCEPTED)
+        encoder = self._encoder
+        encoder.begin()
+        take, middle = encoder.take, encoder.middle(Stage.ACCEPTED)
         made: list[bytes] = []
         for each in settled:
             if each.outcome != ACCEPTED:
-                made.append(lines.last(Stage.FAILED, _notified(each), each.outcome, each.attempt))
+                made.append(encoder.last(Stage.FAILED, _subject(each), each.outcome, each.attempt))
                 continue
             known = None if each.attempt else take(each.queue.notifier_id + each.nonce, None)
             if known is not None:
                 name, head, part = known
                 made += (START, name, middle, head, name, part, END)
             else:
-                made.append(lines.last(Stage.ACCEPTED, _notified(each), attempt=each.attempt))
-        self._log.append_lines(made, len(settled))
+                made.append(encoder.last(Stage.ACCEPTED, _subject(each), attempt=each.attempt))
+        self._log.append(made, len(settled))
 
     def _observe(self, settled: Sequence[Settled]) -> None:
-        """How long it took. Many came at one time, in one block."""
+        """Observe how long deliveries took. Many notifications arrive in one block, at one time."""
         times = Counter(
             [
                 each.received_at
@@ -162,27 +161,17 @@ class EventRecorder:
     def token_changed(
         self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
     ) -> None:
-        if self._log is None or self._keys is None:
+        if self._log is None or self._encoder is None:
             return
-        period, at, mono = self._now(self._keys)
-        self._changes += 1
-        self._log.append(
-            [
-                DeliveryEvent(
-                    id=f"{self._instance}-{at}-{self._changes}",
-                    stage=Stage.TOKEN_CHANGED,
-                    at=at,
-                    mono=mono,
-                    router=self._instance,
-                    period=period.name,
-                    token=period.token(token.token_id),
-                    provider=token.device_token.provider.text,
-                    from_status="" if before is None else before.text(INVALID_REASON_VERSION),
-                    to_status="" if after is None else after.text(INVALID_REASON_VERSION),
-                    cause=cause,
-                )
-            ]
+        self._encoder.begin()
+        line = self._encoder.token_change(
+            token.token_id,
+            token.device_token.provider.text,
+            "" if before is None else before.text(INVALID_REASON_VERSION),
+            "" if after is None else after.text(INVALID_REASON_VERSION),
+            cause,
         )
+        self._log.append([line], 1)
 
     def subscriptions_changed(
         self,
@@ -190,36 +179,25 @@ class EventRecorder:
         changed: Sequence[tuple[bytes, SubscriptionStatus | None]],
         cause: str,
     ) -> None:
-        if self._log is None or self._keys is None or not changed:
+        if self._log is None or self._encoder is None or not changed:
             return
-        period, at, mono = self._now(self._keys)
-        events = []
-        for notifier_id, status in changed:
-            self._changes += 1
-            events.append(
-                DeliveryEvent(
-                    id=f"{self._instance}-{at}-{self._changes}",
-                    stage=Stage.SUBSCRIPTION_CHANGED,
-                    at=at,
-                    mono=mono,
-                    router=self._instance,
-                    period=period.name,
-                    queue=period.queue(notifier_id),
-                    smp_host=router.hosts[0],
-                    to_status="" if status is None else subscription_status_text(status).split(" ")[0],
-                    cause=cause,
-                )
+        encoder, host = self._encoder, router.hosts[0]
+        encoder.begin()
+        lines = [
+            encoder.subscription_change(
+                notifier_id,
+                host,
+                "" if status is None else subscription_status_text(status).split(" ")[0],
+                cause,
             )
-        self._log.append(events)
-
-    @staticmethod
-    def _now(keys: PseudonymKeys) -> tuple[PseudonymPeriod, int, int]:
-        return keys.current(), int(time.time() * 1_000_000), time.monotonic_ns() // 1000
+            for notifier_id, status in changed
+        ]
+        self._log.append(lines, len(lines))
 
 
-def _notified(each: Settled | Ended) -> Notified:
+def _subject(each: Settled | Ended) -> EventSubject:
     router, notifier_id = each.queue
-    return Notified(
+    return EventSubject(
         notifier_id,
         each.nonce,
         each.received_at,

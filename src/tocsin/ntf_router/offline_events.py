@@ -11,7 +11,7 @@ from tocsin.durable.log_files import FolderLock
 from tocsin.events.configured_log import opened_event_log
 from tocsin.events.event_log import PUBLISHED
 from tocsin.events.pseudonyms import keys_folder
-from tocsin.ntf_router.event_recorder import EventRecorder
+from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.latencies import NtfLatencies
 
@@ -20,13 +20,13 @@ LOCK: Final = "lock"
 
 
 @asynccontextmanager
-async def offline_events(settings: NtfSettings, instance: str) -> AsyncIterator[EventRecorder]:
+async def offline_events(settings: NtfSettings, instance: str) -> AsyncIterator[NtfEventRecorder]:
     """Written beside the log of a router that may be running, and moved into it when all is done.
 
     A router's open segment belongs to the router: a second writer in its folder would publish it.
     """
     if settings.event_log is None:
-        yield EventRecorder(None, None, instance, NtfLatencies())
+        yield NtfEventRecorder(None, None, instance, NtfLatencies())
         return
     folder = settings.event_log / FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ async def offline_events(settings: NtfSettings, instance: str) -> AsyncIterator[
     try:
         async with opened_event_log(replace(settings, event_log=folder, event_log_keys=keys)) as opened:
             assert opened is not None
-            yield EventRecorder(opened.log, opened.keys, instance, NtfLatencies())
+            yield NtfEventRecorder(opened.log, opened.keys, instance, NtfLatencies())
     finally:
         for segment in sorted(folder.glob(PUBLISHED)):
             segment.rename(settings.event_log / segment.name)

@@ -17,7 +17,7 @@ from tocsin.events.configured_log import opened_event_log
 from tocsin.ntf_router.control_port import GREETING, NtfControlSession
 from tocsin.ntf_router.delivery.handover_opening import opened_handover
 from tocsin.ntf_router.delivery.providers import opened_providers, served_settings
-from tocsin.ntf_router.event_recorder import EventRecorder
+from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.opened_store import opened_store, store_lines
 from tocsin.ntf_router.operator import About, NtfOperator
 from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router
@@ -112,7 +112,7 @@ async def running(
         stack.callback(files.save)  # after the last connection
         instance = encode_base64url(credentials.fingerprint)[:8]
         log = await stack.enter_async_context(opened_event_log(settings))
-        recorder = EventRecorder(log and log.log, log and log.keys, instance, counters.latencies)
+        recorder = NtfEventRecorder(log and log.log, log and log.keys, instance, counters.latencies)
         providers = await stack.enter_async_context(
             opened_providers(
                 settings.apns,

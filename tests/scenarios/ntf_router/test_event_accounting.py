@@ -14,7 +14,7 @@ from tests.unit.ntf_router.delivery.test_delivery import Conversation, conversat
 from tocsin.events.delivery_events import ENDS, DeliveryEvent, Stage, decode_event
 from tocsin.events.event_log import PUBLISHED, EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.ntf_router.event_recorder import EventRecorder
+from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.statistics.latencies import NtfLatencies
 from tocsin.ntf_router.store.records import Accounting
 from tocsin.protocol.ntf.statuses import InvalidReason
@@ -51,7 +51,7 @@ async def test_the_events_add_up_to_the_accounting_of_the_store(tmp_path: Path, 
     chance = random.Random(seed)
     log = EventLog(tmp_path / "log")
     keys = PseudonymKeys(tmp_path / "keys", 7, lambda: 1_700_000_000.0)
-    recorder = EventRecorder(log, keys, "test", NtfLatencies())
+    recorder = NtfEventRecorder(log, keys, "test", NtfLatencies())
     outcomes: list[PushOutcome] = [
         *[Accepted()] * 20,
         RetryLater("connection"),

@@ -16,7 +16,7 @@ from tests.doubles.smp_harness import OK, smp_router
 from tocsin.errors import StoreError
 from tocsin.events.event_log import EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.ntf_router.event_recorder import EventRecorder
+from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.statistics.latencies import NtfLatencies
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.ntf.statuses import InvalidReason, SubscriptionState
@@ -91,7 +91,7 @@ async def test_a_whole_delivery_logs_no_secret(
         monkeypatch.setattr(f"tocsin.ntf_router.{pause}", 0.01)
     log = EventLog(tmp_path / "events")
     keys = PseudonymKeys(tmp_path / "keys", 30, lambda: 1_794_700_000.0)
-    events = EventRecorder(log, keys, "router", NtfLatencies())
+    events = NtfEventRecorder(log, keys, "router", NtfLatencies())
     store = FailingStore()
     async with smp_router(notification_interval=0.0) as smp, ntf_router(store, events=events) as ntf:
         device = await ntf.device(DEVICE_TOKEN)

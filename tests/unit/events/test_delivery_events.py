@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tocsin.events.delivery_events import (
-    SCHEMA_VERSION,
-    DeliveryEvent,
-    Stage,
-    decode_event,
-    encode_events,
-)
+from tests.doubles.delivery_lines import encode_events
+from tocsin.events.delivery_events import SCHEMA_VERSION, DeliveryEvent, Stage, decode_event
 
 EVENT = DeliveryEvent(id="n.received", stage=Stage.RECEIVED, at=1, mono=2, router="r", period="1-aa")
 

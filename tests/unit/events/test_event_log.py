@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.delivery_lines import encode_events
 from tocsin.events.delivery_events import DeliveryEvent, Stage, decode_event
 from tocsin.events.event_log import OPEN_PREFIX, PUBLISHED, EventLog, EventLogSettings
 
@@ -32,6 +33,10 @@ def event(number: int) -> DeliveryEvent:
     return DeliveryEvent(id=str(number), stage=Stage.RECEIVED, at=number, mono=0, router="r", period="p")
 
 
+def append(log: EventLog, *events: DeliveryEvent) -> None:
+    log.append([encode_events(list(events))], len(events))
+
+
 def published(folder: Path) -> list[list[int]]:
     """The numbers of events, by segment in the order of time."""
     return [
@@ -46,7 +51,7 @@ def open_segments(folder: Path) -> list[Path]:
 
 def test_events_are_seen_by_readers_when_their_segment_is_whole(tmp_path: Path, clock: Clock) -> None:
     log = EventLog(tmp_path, now=clock)
-    log.append([event(1), event(2)])
+    append(log, event(1), event(2))
     [path] = open_segments(tmp_path)
     assert path.name.startswith(".")  # Spark does not look at it
     assert published(tmp_path) == []
@@ -59,13 +64,13 @@ def test_events_are_seen_by_readers_when_their_segment_is_whole(tmp_path: Path, 
 
 def test_segments_end_after_their_seconds_also_when_nothing_more_comes(tmp_path: Path, clock: Clock) -> None:
     log = EventLog(tmp_path, EventLogSettings(segment_seconds=5.0), clock)
-    log.append([event(1)])
+    append(log, event(1))
     clock.time += 4.9
     log.publish_if_due()
-    log.append([event(2)])
+    append(log, event(2))
     clock.time += 0.1
     log.publish_if_due()
-    log.append([event(3)])
+    append(log, event(3))
     log.close()
     assert published(tmp_path) == [[1, 2], [3]]
 
@@ -73,7 +78,7 @@ def test_segments_end_after_their_seconds_also_when_nothing_more_comes(tmp_path:
 def test_segments_end_at_their_size(tmp_path: Path, clock: Clock) -> None:
     log = EventLog(tmp_path, EventLogSettings(segment_bytes=100), clock)
     for number in range(4):
-        log.append([event(number)])
+        append(log, event(number))
     log.close()
     assert published(tmp_path) == [[0, 1], [2, 3]]
 
@@ -88,7 +93,7 @@ def test_nothing_is_written_when_nothing_happens(tmp_path: Path, clock: Clock) -
 
 def test_segments_are_for_their_owner_only(tmp_path: Path, clock: Clock) -> None:
     log = EventLog(tmp_path / "new", now=clock)
-    log.append([event(1)])
+    append(log, event(1))
     log.close()
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
     [path] = (tmp_path / "new").iterdir()
@@ -103,14 +108,14 @@ def test_old_segments_are_removed(tmp_path: Path, clock: Clock) -> None:
     settings = EventLogSettings(retention_seconds=100.0)
     for number in (1, 2):
         log = EventLog(tmp_path, settings, clock)
-        log.append([event(number)])
+        append(log, event(number))
         log.close()
         clock.time += 1
     first, second = sorted(tmp_path.glob(PUBLISHED))
     _age(first, clock, 101.0)
     _age(second, clock, 99.0)
     log = EventLog(tmp_path, settings, clock)
-    log.append([event(3)])
+    append(log, event(3))
     log.close()
     assert published(tmp_path) == [[2], [3]]
 
@@ -118,7 +123,7 @@ def test_old_segments_are_removed(tmp_path: Path, clock: Clock) -> None:
 def test_the_oldest_segments_go_when_there_are_too_many_bytes(tmp_path: Path, clock: Clock) -> None:
     for number in range(5):
         log = EventLog(tmp_path, EventLogSettings(most_bytes=170), clock)
-        log.append([event(number)])
+        append(log, event(number))
         log.close()
         for path in tmp_path.glob(PUBLISHED):
             _age(path, clock, 0)
@@ -129,12 +134,12 @@ def test_the_oldest_segments_go_when_there_are_too_many_bytes(tmp_path: Path, cl
 WRITER = """
 import os, sys
 from pathlib import Path
-from tests.unit.events.test_event_log import event
+from tests.unit.events.test_event_log import append, event
 from tocsin.events.event_log import EventLog
 folder = Path(sys.argv[1])
 log = EventLog(folder)
-log.append([event(1)])
-log.append([event(2), event(3)])
+append(log, event(1))
+append(log, event(2), event(3))
 torn = next(folder.glob(".open-*"))
 with torn.open("ab") as file:
     file.write(b'{"id":"4","sta')
@@ -168,14 +173,14 @@ def test_an_open_segment_without_a_whole_line_is_removed(tmp_path: Path, content
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from tests.unit.events.test_event_log import event
+from tests.unit.events.test_event_log import append, event
 from tocsin.events.event_log import EventLog
 log = EventLog(Path(sys.argv[1]))
-log.append([event(1)])
+append(log, event(1))
 resource.setrlimit(resource.RLIMIT_FSIZE, (120, resource.RLIM_INFINITY))
-log.append([event(2), event(3)])
+append(log, event(2), event(3))
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-log.append([event(4)])
+append(log, event(4))
 log.close()
 print(log.lost, log.written)
 """

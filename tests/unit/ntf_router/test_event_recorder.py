@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.events.delivery_events import DeliveryEvent, Stage, decode_event, encode_events
+from tests.doubles.delivery_lines import encode_events
+from tocsin.events.delivery_events import DeliveryEvent, Stage, decode_event
 from tocsin.events.event_log import PUBLISHED, EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.ntf_router import unknown_queue_limit
-from tocsin.ntf_router.event_recorder import EventRecorder
+from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.session.events import Attempt
 from tocsin.ntf_router.statistics.latencies import NtfLatencies
 from tocsin.ntf_router.store.records import (
@@ -56,7 +57,7 @@ def ended(outcome: str, attempt: int) -> Settled:
 @dataclass
 class Recording:
     folder: Path
-    recorder: EventRecorder
+    recorder: NtfEventRecorder
     log: EventLog
     latencies: NtfLatencies
     keys: PseudonymKeys
@@ -76,7 +77,7 @@ class Recording:
 def recording(tmp_path: Path) -> Iterator[Recording]:
     keys = PseudonymKeys(tmp_path / "keys", 30, lambda: 1_794_700_000.0)
     log, latencies = EventLog(tmp_path / "events"), NtfLatencies()
-    yield Recording(tmp_path, EventRecorder(log, keys, "router1", latencies), log, latencies, keys)
+    yield Recording(tmp_path, NtfEventRecorder(log, keys, "router1", latencies), log, latencies, keys)
     log.close()
 
 
@@ -189,7 +190,7 @@ def test_the_same_thing_written_twice_has_the_same_id(tmp_path: Path, recording:
     recording.recorder.received(ROUTER, [RECEIVED], [recorded])
     recording.recorder.settled([ended("accepted", 0)])
     keys = PseudonymKeys(tmp_path / "keys", 30, lambda: 1_794_700_000.0)
-    again = EventRecorder(recording.log, keys, "router1", NtfLatencies())
+    again = NtfEventRecorder(recording.log, keys, "router1", NtfLatencies())
     again.received(ROUTER, [RECEIVED], [recorded])
     again.settled([ended("accepted", 0)])
     ids = [event.id for event in recording.events()]
@@ -210,7 +211,7 @@ def test_no_identifier_is_in_clear(recording: Recording) -> None:
 
 def test_without_a_log_only_latencies_are_kept() -> None:
     latencies = NtfLatencies()
-    recorder = EventRecorder(None, None, "router1", latencies)
+    recorder = NtfEventRecorder(None, None, "router1", latencies)
     recorder.received(ROUTER, [RECEIVED], [Recorded(TOKEN_ID, PushProvider.APNS_PROD, None)])
     recorder.attempted([Attempt(TOKEN, [pending()], 0)])
     recorder.token_changed(TOKEN, None, TOKEN.status, "TNEW")
@@ -225,7 +226,7 @@ def test_all_stages_of_a_notification_have_the_pseudonym_of_the_day_it_came(tmp_
     now = midnight - 1
     log = EventLog(tmp_path / "events")
     keys = PseudonymKeys(tmp_path / "keys", 30, lambda: now)
-    recorder = EventRecorder(log, keys, "router1", NtfLatencies())
+    recorder = NtfEventRecorder(log, keys, "router1", NtfLatencies())
     came = RECEIVED._replace(received_at=now)
     recorder.received(ROUTER, [came], [Recorded(TOKEN_ID, PushProvider.APNS_PROD, None)])
     now = midnight + 1

@@ -14,7 +14,7 @@ from tests.unit.ntf_router.store.samples import ROUTER, filled, queue, subscript
 from tocsin.errors import ConfigError
 from tocsin.events.queue_exports import id_text
 from tocsin.events.repair_plans import DriftKind, RepairAction, RepairEntry
-from tocsin.ntf_router.event_recorder import EventRecorder
+from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.repairs import Verdict, apply_plan, verdict
 from tocsin.ntf_router.statistics.latencies import NtfLatencies
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
@@ -25,7 +25,7 @@ from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 RESUBSCRIBE, RECREATE, REMOVE = RepairAction.RESUBSCRIBE, RepairAction.RECREATE, RepairAction.REMOVE
 S = SubscriptionState
 NOW = 1_700_000_000
-NO_EVENTS = EventRecorder(None, None, "test", NtfLatencies())
+NO_EVENTS = NtfEventRecorder(None, None, "test", NtfLatencies())
 
 
 def entry(

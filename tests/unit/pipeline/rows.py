@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tocsin.events.delivery_events import DeliveryEvent, encode_events
+from tests.doubles.delivery_lines import encode_events
+from tocsin.events.delivery_events import DeliveryEvent
 from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
 from tocsin.pipeline.schemas.notifications import NOTIFICATIONS, STAGES, TEXTS, moment
 from tocsin.pipeline.transforms import notifications as transform

@@ -23,7 +23,7 @@ from tocsin.events.delivery_events import DeliveryEvent, decode_event
 from tocsin.events.event_log import PUBLISHED
 from tocsin.events.replay_requests import read_request
 from tocsin.ntf_router.control_port import GREETING, NtfControlSession
-from tocsin.ntf_router.event_recorder import EventRecorder
+from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.offline_events import offline_events
 from tocsin.ntf_router.settings.files import load_ntf_settings
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
@@ -60,7 +60,7 @@ class Running:
         return 1
 
 
-async def receive(store: NtfPostgresStore, events: EventRecorder, *all_of: ReceivedNotification) -> None:
+async def receive(store: NtfPostgresStore, events: NtfEventRecorder, *all_of: ReceivedNotification) -> None:
     await store.add_notifications(
         ROUTER, all_of, before_commit=lambda results: events.received(ADDRESS, all_of, results)
     )

@@ -7,9 +7,9 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.doubles.delivery_lines import NOON, event, token_change
+from tests.doubles.delivery_lines import NOON, encode_events, event, token_change
 from tests.unit.pipeline.rows import events, lines
-from tocsin.events.delivery_events import Stage, encode_events
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
 from tocsin.pipeline.schemas.events import EVENTS, QUARANTINE
 from tocsin.pipeline.transforms.event_lines import events_of, quarantine_of, read_lines

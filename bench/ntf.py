@@ -33,9 +33,10 @@ from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.durable.postgres.embedded_database import embedded_database
 from tocsin.events.event_log import EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
+from tocsin.ntf_router.delivery.message_pushes import MessagePush
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router
-from tocsin.ntf_router.session.events import Attempt, NoEvents
+from tocsin.ntf_router.session.events import NoEvents
 from tocsin.ntf_router.settings.settings import NtfSettings, SubscriberSettings
 from tocsin.ntf_router.statistics.latencies import NtfLatencies
 from tocsin.ntf_router.store.interface import NtfStore
@@ -46,7 +47,7 @@ from tocsin.ntf_router.store.records import (
     NotRecorded,
     ReceivedNotification,
     Recorded,
-    Settled,
+    SettledNotification,
     SubscriptionRecord,
     TokenRecord,
 )
@@ -80,7 +81,7 @@ class Stopwatch(NoEvents):
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
-    def settled(self, settled: Sequence[Settled]) -> None:
+    def settled(self, settled: Sequence[SettledNotification]) -> None:
         now = time.time()
         self.seconds += [now - each.received_at for each in settled]
 
@@ -262,10 +263,10 @@ class _Switched(NoEvents):
     ) -> None:
         self._recorders[self.on].received(router, notifications, results)
 
-    def attempted(self, attempts: Sequence[Attempt]) -> None:
-        self._recorders[self.on].attempted(attempts)
+    def attempted(self, pushes: Sequence[MessagePush]) -> None:
+        self._recorders[self.on].attempted(pushes)
 
-    def settled(self, settled: Sequence[Settled]) -> None:
+    def settled(self, settled: Sequence[SettledNotification]) -> None:
         self._recorders[self.on].settled(settled)
 
 

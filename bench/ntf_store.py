@@ -22,7 +22,12 @@ from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
-from tocsin.ntf_router.store.records import ReceivedNotification, Settled, SubscriptionRecord, TokenRecord
+from tocsin.ntf_router.store.records import (
+    ReceivedNotification,
+    SettledNotification,
+    SubscriptionRecord,
+    TokenRecord,
+)
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
@@ -71,7 +76,7 @@ async def record_and_settle(store: NtfStore, subscriptions: list[SubscriptionRec
         pairs = zip(some, batch, strict=True)
         await store.settle(
             [
-                Settled(each.token_id, each.subscription_id, came.nonce, "accepted", each.queue)
+                SettledNotification(each.token_id, each.subscription_id, came.nonce, "accepted", each.queue)
                 for each, came in pairs
             ]
         )

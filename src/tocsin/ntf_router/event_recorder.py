@@ -11,15 +11,14 @@ from tocsin.events.delivery_events import Stage
 from tocsin.events.event_encoder import END, START, EventEncoder, EventSubject, size_end
 from tocsin.events.event_log import EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.ntf_router.session.events import Attempt
+from tocsin.ntf_router.delivery.message_pushes import MessagePush
 from tocsin.ntf_router.statistics.latencies import NtfLatencies
 from tocsin.ntf_router.store.records import (
     ACCEPTED,
-    Ended,
     NotRecorded,
     ReceivedNotification,
     Recorded,
-    Settled,
+    SettledNotification,
     TokenRecord,
 )
 from tocsin.ntf_router.unknown_queue_limit import UnknownQueueLimit
@@ -90,16 +89,7 @@ class NtfEventRecorder:
         if made:
             self._log.append(made, count)
 
-    def ended(self, ended: Sequence[Ended]) -> None:
-        if self._log is None or self._encoder is None:
-            return
-        encoder = self._encoder
-        encoder.begin()
-        self._log.append(
-            [encoder.last(Stage.FAILED, _subject(each), reason=each.outcome) for each in ended], len(ended)
-        )
-
-    def attempted(self, attempts: Sequence[Attempt]) -> None:
+    def attempted(self, pushes: Sequence[MessagePush]) -> None:
         if self._log is None or self._encoder is None:
             return
         encoder = self._encoder
@@ -107,8 +97,8 @@ class NtfEventRecorder:
         find, middle = encoder.find, encoder.attempt_middle(0)
         made: list[bytes] = []
         count = 0
-        for attempt in attempts:
-            number, pending = attempt.number, attempt.pending
+        for push in pushes:
+            number, pending = push.attempt, push.pending
             count += len(pending)
             for each in pending:
                 router, notifier_id = each.queue
@@ -117,7 +107,7 @@ class NtfEventRecorder:
                     name, head, part = known
                     made += (START, name, middle, head, name, part, END)
                     continue
-                token = attempt.token
+                token = push.token
                 host, provider = router.hosts[0], _PROVIDER_TEXTS[token.device_token.provider]
                 about = EventSubject(
                     notifier_id, each.nonce, each.received_at, host, token.token_id, provider
@@ -125,7 +115,7 @@ class NtfEventRecorder:
                 made.append(encoder.attempt(about, number))
         self._log.append_later(made, count)
 
-    def settled(self, settled: Sequence[Settled]) -> None:
+    def settled(self, settled: Sequence[SettledNotification]) -> None:
         self._observe(settled)
         if self._log is None or self._encoder is None:
             return
@@ -145,7 +135,7 @@ class NtfEventRecorder:
                 made.append(encoder.last(Stage.ACCEPTED, _subject(each), attempt=each.attempt))
         self._log.append(made, len(settled))
 
-    def _observe(self, settled: Sequence[Settled]) -> None:
+    def _observe(self, settled: Sequence[SettledNotification]) -> None:
         """Observe how long deliveries took. Many notifications arrive in one block, at one time."""
         times = Counter(
             [
@@ -195,7 +185,7 @@ class NtfEventRecorder:
         self._log.append(lines, len(lines))
 
 
-def _subject(each: Settled | Ended) -> EventSubject:
+def _subject(each: SettledNotification) -> EventSubject:
     router, notifier_id = each.queue
     return EventSubject(
         notifier_id,

@@ -91,7 +91,7 @@ async def running_ntf_router(
     clock, randomness = clock or SystemClock(), randomness or SystemRandomness()
     counters, events = counters or NtfCounters(), events or NoEvents()
     counters.own.domains = settings.subscriber.own_server_domains
-    store.tell_ended(events.ended)
+    store.report_settled_to(events.settled)
     delivery = PushDelivery(store, providers, settings.delivery, counters, clock, randomness, events, job)
     notifications = Notifications(store, counters, clock, events, delivery.notify, delivery.recover)
     certified = ServiceIdentity(credentials, ServiceRole.NOTIFIER)

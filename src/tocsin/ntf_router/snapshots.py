@@ -86,7 +86,7 @@ def snapshot_of(running: RunningNtfRouter) -> NtfSnapshot:
         pending_services=subscriptions(lambda state: state.pending_service),
         pending_queues=subscriptions(lambda state: state.pending),
         waiting_pushes=running.delivery.waiting,
-        pushes_under_way={name.text: lane.under_way for name, lane in running.delivery.lanes.items()},
+        pushes_under_way={name.text: lane.in_flight for name, lane in running.delivery.lanes.items()},
         handed_over=None if job is None else job.waiting,
         handed_over_seconds=0.0 if job is None else job.oldest_seconds,
     )

@@ -86,7 +86,7 @@ async def test_a_whole_delivery_logs_no_secret(
     for pause in (
         "subscriber.notifications.STORE_RETRY_SECONDS",
         "delivery.delivery_lane.STORE_RETRY_SECONDS",
-        "delivery.outcome_writer.RETRY_SECONDS",
+        "delivery.outcomes.RETRY_SECONDS",
     ):
         monkeypatch.setattr(f"tocsin.ntf_router.{pause}", 0.01)
     log = EventLog(tmp_path / "events")

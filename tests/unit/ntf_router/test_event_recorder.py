@@ -13,15 +13,15 @@ from tocsin.events.delivery_events import DeliveryEvent, Stage, decode_event
 from tocsin.events.event_log import PUBLISHED, EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.ntf_router import unknown_queue_limit
+from tocsin.ntf_router.delivery.message_pushes import MessagePush
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
-from tocsin.ntf_router.session.events import Attempt
 from tocsin.ntf_router.statistics.latencies import NtfLatencies
 from tocsin.ntf_router.store.records import (
     NotRecorded,
     PendingNotification,
     ReceivedNotification,
     Recorded,
-    Settled,
+    SettledNotification,
     TokenRecord,
 )
 from tocsin.ntf_router.unknown_queue_limit import INTERVAL_SECONDS, UnknownQueueLimit
@@ -49,9 +49,15 @@ def pending() -> PendingNotification:
     return PendingNotification(1.0, NONCE, b"text", b"s" * 24, NotifierQueue(LOCATION, NOTIFIER))
 
 
-def ended(outcome: str, attempt: int) -> Settled:
+def push(pending: list[PendingNotification], attempt: int) -> MessagePush:
+    return MessagePush(TOKEN, pending, pending, b"", False, attempt)
+
+
+def ended(outcome: str, attempt: int) -> SettledNotification:
     queue = NotifierQueue(LOCATION, NOTIFIER)
-    return Settled(TOKEN_ID, b"s" * 24, NONCE, outcome, queue, PushProvider.APNS_PROD, 1.0, attempt)
+    return SettledNotification(
+        TOKEN_ID, b"s" * 24, NONCE, outcome, queue, PushProvider.APNS_PROD, 1.0, attempt
+    )
 
 
 @dataclass
@@ -107,10 +113,12 @@ def test_lines_are_those_of_the_schema_and_counted(recording: Recording, at: flo
     recorded = [Recorded(TOKEN_ID, provider, None) for provider in (*PushProvider, PushProvider.APNS_PROD)]
     recording.recorder.received(ROUTER, came, recorded)
     waiting = [PendingNotification(at, nonce, b"text", b"s" * 24, queue) for nonce in nonces]
-    recording.recorder.attempted([Attempt(TOKEN, waiting[:3], 0), Attempt(TOKEN, waiting[3:], 2)])
+    recording.recorder.attempted([push(waiting[:3], 0), push(waiting[3:], 2)])
     recording.recorder.settled(
         [
-            Settled(TOKEN_ID, b"s" * 24, nonce, outcome, queue, PushProvider.APNS_PROD, at, attempt)
+            SettledNotification(
+                TOKEN_ID, b"s" * 24, nonce, outcome, queue, PushProvider.APNS_PROD, at, attempt
+            )
             for nonce, outcome, attempt in zip(
                 nonces,
                 ("accepted", "accepted", "Forbidden", "accepted", "no", "no"),
@@ -154,7 +162,7 @@ def test_one_that_came_twice_is_written_once(recording: Recording) -> None:
 
 def test_attempts_are_numbered(recording: Recording) -> None:
     for attempt in (0, 1):
-        recording.recorder.attempted([Attempt(TOKEN, [pending()], attempt)])
+        recording.recorder.attempted([push([pending()], attempt)])
     assert [event.id for event in recording.events()] == [
         f"{recording.notification}.attempted.{attempt}" for attempt in (0, 1)
     ]
@@ -213,7 +221,7 @@ def test_without_a_log_only_latencies_are_kept() -> None:
     latencies = NtfLatencies()
     recorder = NtfEventRecorder(None, None, "router1", latencies)
     recorder.received(ROUTER, [RECEIVED], [Recorded(TOKEN_ID, PushProvider.APNS_PROD, None)])
-    recorder.attempted([Attempt(TOKEN, [pending()], 0)])
+    recorder.attempted([push([pending()], 0)])
     recorder.token_changed(TOKEN, None, TOKEN.status, "TNEW")
     recorder.subscriptions_changed(LOCATION, [(NOTIFIER, SubscriptionState.ACTIVE)], "NSUB")
     recorder.settled([ended("accepted", 0)])
@@ -231,7 +239,9 @@ def test_all_stages_of_a_notification_have_the_pseudonym_of_the_day_it_came(tmp_
     recorder.received(ROUTER, [came], [Recorded(TOKEN_ID, PushProvider.APNS_PROD, None)])
     now = midnight + 1
     queue = NotifierQueue(LOCATION, NOTIFIER)
-    end = Settled(TOKEN_ID, b"s" * 24, NONCE, "accepted", queue, PushProvider.APNS_PROD, midnight - 1)
+    end = SettledNotification(
+        TOKEN_ID, b"s" * 24, NONCE, "accepted", queue, PushProvider.APNS_PROD, midnight - 1
+    )
     recorder.settled([end])
     log.close()
     [segment] = (tmp_path / "events").glob(PUBLISHED)

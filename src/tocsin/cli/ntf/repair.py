@@ -74,7 +74,7 @@ async def _repair(
         if dry_run:
             settings = replace(settings, event_log=None)
         async with _store(settings, dry_run) as store, offline_events(settings, CAUSE) as events:
-            store.tell_ended(events.ended)
+            store.report_settled_to(events.settled)
             return await apply_plan(
                 store, plan, events, now=int(time.time()), dry_run=dry_run, progress=progress
             )

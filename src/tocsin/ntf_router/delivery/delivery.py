@@ -1,14 +1,14 @@
 """From notifications in the store to pushes at the providers, and back to their outcomes.
 
 Theory of operation. The store knows which notifications are pending; the delivery only remembers which tokens have
-some. Each provider has a lane of its own, so that the outage of one does not slow another:
+some. Each provider has its own lane, so that an outage of one does not slow another:
 
     waiting ──take a batch──► read from the store ──► send ──answer──► write the outcome to the store
        ▲                                               │                            │
        └────────────── later (retry) ◄─────────────────┴── again (newer ones came) ◄┘
 
-Nothing here is lost by a crash: pending notifications are found in the store at the start. Verification and periodic
-pushes are not kept: devices ask for a code again, and a periodic push that was not sent stays due.
+A crash loses nothing: the router finds pending notifications in the store when it starts. Verification and periodic
+pushes are not stored: devices ask for a code again, and a periodic push that was not sent stays due.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 
 from tocsin.errors import StoreError
-from tocsin.ntf_router.delivery.delivery_lane import STORE_RETRY_SECONDS, DeliveryLane, LaneParts
+from tocsin.ntf_router.delivery.control_pushes import ControlPush
+from tocsin.ntf_router.delivery.delivery_lane import STORE_RETRY_SECONDS, DeliveryLane
 from tocsin.ntf_router.delivery.handover import HandOver
-from tocsin.ntf_router.delivery.other_pushes import OtherPush
-from tocsin.ntf_router.delivery.outcome_writer import OutcomeWriter
+from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
 from tocsin.ntf_router.delivery.push_requests import code_request, periodic_request
 from tocsin.ntf_router.session.events import NtfEvents
 from tocsin.ntf_router.settings.settings import DeliverySettings
@@ -36,15 +35,15 @@ from tocsin.push.provider import Provider, PushRequest
 
 RECOVERY_PAGE = 10_000
 RESTART_SECONDS = 1.0
-"""After a failure that nobody thought of."""
+"""Pause after an unexpected failure."""
 _PUSHED_HERE = frozenset({PushProvider.WEBPUSH})
-"""Messages too, with a job: these go to many hosts, one by one, and a job would gain nothing."""
+"""Providers whose messages never go to a job: they have many hosts, so a job would gain nothing."""
 
 logger = logging.getLogger(__name__)
 
 
 class PushDelivery:
-    """All providers' lanes; they run inside `async with`."""
+    """The lanes of all providers. They run inside `async with`."""
 
     def __init__(
         self,
@@ -57,23 +56,29 @@ class PushDelivery:
         events: NtfEvents,
         job: HandOver | None = None,
     ) -> None:
-        """With `job` messages are handed over to it; verification and periodic pushes go out from here all the same."""
+        """A `job` gets the messages; verification and periodic pushes still go out from here."""
         self._store = store
         self._settings = settings
         self._clock = clock
         self._randomness = randomness
-        self._outcomes = OutcomeWriter(store, events)
+        self._outcomes = OutcomeRecorder(store, events, clock)
         self.job = job
-        parts = LaneParts(
-            store, self._outcomes, settings, counters, clock, randomness, events, self.notify, job
-        )
-        here = replace(parts, job=None)
         self.lanes = {
-            name: DeliveryLane(name, provider, here if name in _PUSHED_HERE else parts)
+            name: DeliveryLane(
+                name,
+                provider,
+                store,
+                self._outcomes,
+                randomness,
+                self.notify,
+                None if name in _PUSHED_HERE else job,
+                settings=settings,
+                counters=counters,
+            )
             for name, provider in providers.items()
         }
         self._reminders: dict[bytes, tuple[int, float]] = {}
-        """Of which token a periodic push was due when, and until when (loop time) it is tried; oldest first."""
+        """By token: when its periodic push was due, and until when (loop time) it is tried. Oldest first."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> PushDelivery:
@@ -84,9 +89,9 @@ class PushDelivery:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        """What is under way is given up: it is pending in the store. Outcomes that are known are written.
+        """Give up pushes in flight, which stay pending in the store, and write known outcomes.
 
-        If the store is away they are not, and the next router pushes the same again, with the same ids.
+        If the store cannot be reached, the next start pushes the same again, with the same push ids.
         """
         for task in self._tasks:
             task.cancel()
@@ -97,22 +102,26 @@ class PushDelivery:
             logger.error("outcomes of pushes are not written: %s", error)
 
     async def _keep_running(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Whatever goes wrong, e.g. with a damaged record: there is never a dead worker."""
+        """Restart a worker after any failure, for example with a damaged record."""
         while True:
             try:
                 await work()
             except Exception:
-                logger.exception("a part of the delivery failed; it goes on")
+                logger.exception("a delivery worker failed; it restarts in %s s", RESTART_SECONDS)
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def recover(self) -> int:
-        """Looks in the store for what is pending, at the start above all; how many tokens have something."""
+        """Queue all tokens with pending notifications. Returns how many there are."""
         found, after = 0, None
         while True:
             try:
                 token_ids = await self._store.tokens_with_pending(after, RECOVERY_PAGE)
             except StoreError as error:
-                logger.error("pending notifications cannot be read, trying again: %s", error)
+                logger.error(
+                    "pending notifications cannot be read, next attempt in %s s: %s",
+                    STORE_RETRY_SECONDS,
+                    error,
+                )
                 await asyncio.sleep(STORE_RETRY_SECONDS)
                 continue
             for token_id in token_ids:
@@ -123,9 +132,9 @@ class PushDelivery:
             after = token_ids[-1]
 
     def notify(self, token_id: bytes, provider: PushProvider | None) -> None:
-        """The token has something pending. Without its provider any lane takes it and finds out.
+        """Queue a token with pending notifications. If its provider is not known, any lane takes it and finds out.
 
-        For a provider that is not configured nothing happens: the notification stays pending until it expires.
+        If its provider is not configured, the notifications stay pending until they expire.
         """
         lane = next(iter(self.lanes.values())) if provider is None else self.lanes.get(provider)
         if lane is not None:
@@ -134,10 +143,10 @@ class PushDelivery:
     def verify(self, token: TokenRecord) -> None:
         """Push the token's code to its device."""
         request = code_request(token, self._randomness.new_id(), self._expires_at())
-        self._add_other(token, request, periodic=False)
+        self._add_control(token, request, periodic=False)
 
     def check_messages(self, token: TokenRecord) -> None:
-        """Push a reminder to look for messages, unless that very one is on its way."""
+        """Push a reminder to look for messages, unless the same reminder is on its way."""
         due_at = (token.cron_sent_at or 0) + token.cron_minutes * 60
         now = asyncio.get_running_loop().time()
         while self._reminders:
@@ -151,18 +160,18 @@ class PushDelivery:
         self._reminders.pop(token.token_id, None)
         self._reminders[token.token_id] = due_at, now + self._settings.other_push_ttl
         request = periodic_request(token, due_at, self._expires_at())
-        self._add_other(token, request, periodic=True)
+        self._add_control(token, request, periodic=True)
 
-    def _add_other(self, token: TokenRecord, request: PushRequest, *, periodic: bool) -> None:
+    def _add_control(self, token: TokenRecord, request: PushRequest, *, periodic: bool) -> None:
         lane = self.lanes.get(token.device_token.provider)
         if lane is not None:
             give_up_at = asyncio.get_running_loop().time() + self._settings.other_push_ttl
-            lane.others.add(OtherPush(token, request, periodic, give_up_at))
+            lane.control.add(ControlPush(token, request, periodic, give_up_at))
 
     def _expires_at(self) -> int:
         return int(self._clock.now() + self._settings.other_push_ttl)
 
     @property
     def waiting(self) -> int:
-        """Tokens and other pushes that are not at a provider yet."""
+        """How many tokens and control pushes wait to be sent."""
         return sum(lane.waiting for lane in self.lanes.values())

@@ -1,9 +1,9 @@
-"""One provider's pushes: which token is next, and what is under way.
+"""The pushes of one provider: which token is next, and what is in flight.
 
-A token is in at most one push at a time, which keeps its order; notifications that come meanwhile wait in the store
-and share the next push. What fails in a way that may pass is tried again (`retry_schedule`). The tokens with messages
-need no bound: there are no more of them than tokens in the store. Verification and periodic pushes wait beside them
-(`other_pushes`) and go first.
+A token is in at most one push at a time, which keeps the order of its notifications. Notifications that arrive
+meanwhile wait in the store and share the next push. A push that fails for a passing reason is repeated
+(`retry_schedule`). The queue of tokens needs no bound: it holds at most the tokens in the store. Verification and
+periodic pushes wait next to it (`control_pushes`) and go first.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from tocsin.errors import StoreError
+from tocsin.ntf_router.delivery.control_pushes import ControlPushes
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.handover_lines import TOO_LARGE
-from tocsin.ntf_router.delivery.other_pushes import OtherPushes
-from tocsin.ntf_router.delivery.outcome_writer import OutcomeWriter
-from tocsin.ntf_router.delivery.push_contents import PushContents, choose_notifications
+from tocsin.ntf_router.delivery.message_pushes import MessagePush, choose_notifications
+from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
 from tocsin.ntf_router.delivery.push_requests import message_request
 from tocsin.ntf_router.delivery.retry_schedule import RetrySchedule
-from tocsin.ntf_router.session.events import Attempt, NtfEvents
 from tocsin.ntf_router.session.requests import counts
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
@@ -34,10 +32,9 @@ from tocsin.ntf_router.store.records import (
     DuePush,
     LastNotification,
     PendingNotification,
-    Settled,
+    SettledNotification,
     TokenRecord,
 )
-from tocsin.operate.clock import Clock
 from tocsin.operate.randomness import Randomness
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
@@ -48,71 +45,60 @@ STORE_RETRY_SECONDS: Final = 1.0
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class LaneParts:
-    """What the lanes of all providers share."""
-
-    store: NtfStore
-    outcomes: OutcomeWriter
-    settings: DeliverySettings
-    counters: NtfCounters
-    clock: Clock
-    randomness: Randomness
-    events: NtfEvents
-    hand_over: Callable[[bytes, PushProvider], None]
-    """For a token whose provider has changed."""
-    job: HandOver | None = None
-    """Who pushes messages in our place, with `delivery_engine: spark`."""
-
-
 class DeliveryLane:
-    def __init__(self, name: PushProvider, provider: Provider, parts: LaneParts) -> None:
+    """Sends the pushes of one provider. It runs until its task is cancelled."""
+
+    def __init__(
+        self,
+        name: PushProvider,
+        provider: Provider,
+        store: NtfStore,
+        outcomes: OutcomeRecorder,
+        randomness: Randomness,
+        reroute: Callable[[bytes, PushProvider], None],
+        job: HandOver | None,
+        *,
+        settings: DeliverySettings,
+        counters: NtfCounters,
+    ) -> None:
+        """`reroute` takes a token whose provider has changed. A `job` pushes messages instead of this lane."""
         self.provider = provider
         self._name = name
-        self._store = parts.store
-        self._outcomes = parts.outcomes
-        self._settings = parts.settings
-        self._counters = parts.counters
-        self._randomness = parts.randomness
-        self._events = parts.events
-        self._hand_over = parts.hand_over
-        self._job = parts.job
+        self._store = store
+        self._outcomes = outcomes
+        self._settings = settings
+        self._counters = counters
+        self._randomness = randomness
+        self._reroute = reroute
+        self._job = job
         self._counts = counts(name)
         self._loop = asyncio.get_running_loop()
         self._awake = asyncio.Event()
         if self._job is not None:
             self._job.when_room(self._awake.set)
         self._tokens: dict[bytes, None] = {}
-        """With something pending, not under way; in the order in which they came."""
-        self._under_way: dict[bytes, bool] = {}
-        """Tokens from being read until their outcome is written; True if newer notifications wait."""
+        """Tokens with pending notifications that are not in flight, in the order of their arrival."""
+        self._in_flight: dict[bytes, bool] = {}
+        """Tokens from being read until their outcome is written. True means that newer notifications wait."""
         self._attempts: dict[bytes, int] = {}
-        """How often the push of a token failed that is to be tried again."""
-        self._retries = RetrySchedule(parts.settings)
-        self.others = OtherPushes(
-            name,
-            provider,
-            parts.settings,
-            parts.counters,
-            parts.clock,
-            parts.outcomes,
-            self._retries,
-            self._awake.set,
-            self._invalidate,
+        """How often the push to a token has failed that is to be repeated."""
+        self._retries = RetrySchedule(settings)
+        self.control = ControlPushes(
+            name, provider, settings, counters, outcomes, self._retries, self._awake.set, self._invalidate
         )
 
     @property
     def waiting(self) -> int:
-        return len(self._tokens) + len(self.others) + len(self._retries)
+        return len(self._tokens) + len(self.control) + len(self._retries)
 
     @property
-    def under_way(self) -> int:
-        return len(self._under_way)
+    def in_flight(self) -> int:
+        return len(self._in_flight)
 
     def add(self, token_id: bytes) -> None:
-        """The token has something pending."""
-        if token_id in self._under_way:
-            self._under_way[token_id] = True
+        """Note that the token has pending notifications."""
+        if token_id in self._in_flight:
+            self._in_flight[token_id] = True
         else:
             self._tokens[token_id] = None
             self._awake.set()
@@ -124,7 +110,9 @@ class DeliveryLane:
             try:
                 await self._send_some()
             except StoreError as error:
-                logger.error("notifications cannot be read, trying again: %s", error)
+                logger.error(
+                    "notifications cannot be read, next attempt in %s s: %s", STORE_RETRY_SECONDS, error
+                )
                 await asyncio.sleep(STORE_RETRY_SECONDS)
 
     async def _wait_for_work(self) -> None:
@@ -132,7 +120,7 @@ class DeliveryLane:
             now = self._loop.time()
             self._retries.run_due(now)
             wake_at = self._retries.next_at
-            if (self._tokens and self._job_has_room) or self.others:
+            if (self._tokens and self._job_has_room) or self.control:
                 paused_until = self._retries.paused_until
                 if now >= paused_until:
                     return
@@ -152,7 +140,7 @@ class DeliveryLane:
         return self._job is None or self._job.room > 0
 
     async def _send_some(self) -> None:
-        room = self.others.send_some(max(1, self.provider.room))
+        room = self.control.send_some(max(1, self.provider.room))
         if self._job is not None:
             room = self._job.room
         batch = list(islice(self._tokens, min(room, self._settings.batch)))
@@ -160,53 +148,51 @@ class DeliveryLane:
             return
         for token_id in batch:
             del self._tokens[token_id]
-            self._under_way[token_id] = False
+            self._in_flight[token_id] = False
         try:
             dues = await self._store.due_pushes(batch)
         except BaseException:
             for token_id in batch:
-                del self._under_way[token_id]
+                del self._in_flight[token_id]
                 self._tokens[token_id] = None
             raise
-        attempts: list[Attempt] = []
+        sent: list[MessagePush] = []
         for due in dues:
             try:
-                if (attempt := self._send_messages(due)) is not None:
-                    attempts.append(attempt)
+                if (push := self._send_messages(due)) is not None:
+                    sent.append(push)
             except Exception:
-                # One token whose record is damaged must not hold up those that were read with it.
+                # A token with a damaged record must not hold up the others of its batch.
                 logger.exception("a push could not be made; its notifications stay pending")
-                self._under_way.pop(due.token.token_id, None)
-        self._events.attempted(attempts)
+                self._in_flight.pop(due.token.token_id, None)
+        self._outcomes.attempted(sent)
         if len(dues) < len(batch):
             for token_id in set(batch).difference([due.token.token_id for due in dues]):
                 self._attempts.pop(token_id, None)
                 self._finish(token_id)
 
-    def _send_messages(self, due: DuePush) -> Attempt | None:
-        """None if nothing is sent."""
+    def _send_messages(self, due: DuePush) -> MessagePush | None:
+        """Send the next push to a token, and return it. Returns None if nothing was sent."""
         token = due.token
         token_id = token.token_id
         if token.device_token.provider is not self._name:
             self._attempts.pop(token_id, None)
-            del self._under_way[token_id]
-            self._hand_over(token_id, token.device_token.provider)
+            del self._in_flight[token_id]
+            self._reroute(token_id, token.device_token.provider)
             return None
         if self._job is not None:
             self._give_to_job(self._job, due)
             return None
-        contents = choose_notifications(due.notifications)
-        if contents is None:
+        push = choose_notifications(token, due.notifications, self._attempts.get(token_id, 0))
+        if push is None:
             self._finish(token_id)
             return None
-        attempt = self._attempts.get(token_id, 0)
-        if not contents.chosen:  # the oldest one is longer than a push
-            self._settle(token, _pending(due.notifications)[:1], TOO_LARGE, attempt, more=True)
+        if not push.chosen:
+            self._settle_too_large(token, due.notifications, push.attempt)
             return None
-        request = message_request(token, contents, self._randomness.new_id(), self._settings.notification_ttl)
-        sent_at = self._loop.time()
-        self.provider.submit(request, partial(self._answered, token, contents, attempt, sent_at))
-        return Attempt(token, contents.pending, attempt)
+        request = message_request(push, self._randomness.new_id(), self._settings.notification_ttl)
+        self.provider.submit(request, partial(self._answered, push, self._loop.time()))
+        return push
 
     def _give_to_job(self, job: HandOver, due: DuePush) -> None:
         token_id, pending = due.token.token_id, _pending(due.notifications)
@@ -227,37 +213,35 @@ class DeliveryLane:
         taken: int,
         more: bool,
     ) -> None:
-        """From here on all is as if we had pushed it ourselves; that it was tried is known only now."""
-        pending = pending[:taken]
+        """Go on as if we had pushed it ourselves. Only now is it known that there was an attempt."""
         if outcome == Refused(TOO_LARGE):
-            self._settle(token, pending, TOO_LARGE, attempt, more=True)
+            self._settle_too_large(token, pending, attempt)
             return
-        self._events.attempted([Attempt(token, pending, attempt)])
-        self._answered(token, PushContents((), pending, b"", more), attempt, given_at, outcome)
+        push = MessagePush(token, (), pending[:taken], b"", more, attempt)
+        self._outcomes.attempted([push])
+        self._answered(push, given_at, outcome)
 
-    def _answered(
-        self, token: TokenRecord, contents: PushContents, attempt: int, sent_at: float, outcome: PushOutcome
-    ) -> None:
+    def _answered(self, push: MessagePush, sent_at: float, outcome: PushOutcome) -> None:
         if self._counts:
             self._counters.latencies.provider_answer.observe(self._loop.time() - sent_at)
+        token = push.token
         if isinstance(outcome, RetryLater):
-            self._try_again(token.token_id, attempt, outcome)
+            self._try_again(token.token_id, push.attempt, outcome)
             return
-        if attempt:
+        if push.attempt:
             self._attempts.pop(token.token_id, None)
-        pending, more = contents.pending, contents.more
         if isinstance(outcome, Accepted):  # nearly always
-            self._count(pending, accepted=True)
-            self._settle(token, pending, ACCEPTED, attempt, more=more)
+            self._count(push.pending, accepted=True)
+            self._settle(push, ACCEPTED)
             return
-        self._count(pending, accepted=False)
+        self._count(push.pending, accepted=False)
         match outcome:
             case TokenInvalid() if outcome.concerns(token.registered_at):
                 self._invalidate(token, outcome)
             case TokenInvalid():
-                self._settle(token, pending, "stale_refusal", attempt, more=more)
+                self._settle(push, "stale_refusal")
             case Refused(reason):
-                self._settle(token, pending, reason, attempt, more=more)
+                self._settle(push, reason)
 
     def _try_again(self, token_id: bytes, attempt: int, outcome: RetryLater) -> None:
         self._counters.pushes_retried += self._counts
@@ -266,12 +250,12 @@ class DeliveryLane:
         self._awake.set()
 
     def _again(self, token_id: bytes) -> None:
-        """A token's push is due for another attempt."""
-        self._under_way.pop(token_id, None)
+        """Queue a token whose push is due for another attempt."""
+        self._in_flight.pop(token_id, None)
         self._tokens[token_id] = None
 
     def _count(self, pending: Sequence[PendingNotification], *, accepted: bool) -> None:
-        """The end of a message push."""
+        """Count the outcome of a message push."""
         if not self._counts:
             return
         self._counters.notifications_delivered += accepted
@@ -281,18 +265,10 @@ class DeliveryLane:
             hosts = [each.queue.router.hosts for each in pending]
             own.count_push(own.delivered if accepted else own.failed, hosts)
 
-    def _settle(
-        self,
-        token: TokenRecord,
-        pending: Sequence[PendingNotification],
-        outcome: str,
-        attempt: int,
-        *,
-        more: bool,
-    ) -> None:
-        token_id, provider = token.token_id, self._name
+    def _settle(self, push: MessagePush, outcome: str) -> None:
+        token_id, provider, attempt = push.token.token_id, self._name, push.attempt
         settled = [
-            Settled(
+            SettledNotification(
                 token_id,
                 each.subscription_id,
                 each.nonce,
@@ -302,22 +278,28 @@ class DeliveryLane:
                 each.received_at,
                 attempt,
             )
-            for each in pending
+            for each in push.pending
         ]
-        self._outcomes.settle(settled, partial(self._finish, token_id, more))
+        self._outcomes.settle(settled, partial(self._finish, token_id, push.more))
+
+    def _settle_too_large(
+        self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int
+    ) -> None:
+        """The oldest pending notification is larger than a push: it fails, and the next ones get their turn."""
+        oldest = _pending(notifications)[:1]
+        self._settle(MessagePush(token, (), oldest, b"", True, attempt), TOO_LARGE)
 
     def _invalidate(self, token: TokenRecord, outcome: TokenInvalid) -> None:
         self._counters.tokens_invalid += self._counts
         status = TokenStatus(TokenState.INVALID, outcome.reason)
-        self._events.token_changed(token, token.status, status, "the provider")
         self._outcomes.invalidate(token, status, partial(self._finish, token.token_id))
 
     def _finish(self, token_id: bytes, more: bool = False) -> None:
-        """The outcome is in the store: what came meanwhile can be read."""
-        if self._under_way.pop(token_id, False) or more:
+        """The outcome is in the store, so what arrived meanwhile can be read."""
+        if self._in_flight.pop(token_id, False) or more:
             self.add(token_id)
 
 
 def _pending(notifications: Sequence[LastNotification]) -> list[PendingNotification]:
-    """Oldest first."""
+    """Return the pending ones, oldest first."""
     return [each for each in notifications if isinstance(each, PendingNotification)]

@@ -14,12 +14,12 @@ import msgspec
 
 from tocsin.crypto.boxes import NONCE_BYTES, BoxKey, seal, unseal
 from tocsin.errors import DecodeError
-from tocsin.ntf_router.delivery.push_contents import choose_notifications
-from tocsin.ntf_router.delivery.push_requests import message_push
-from tocsin.ntf_router.store.records import DuePush, LastNotification, PendingNotification
+from tocsin.ntf_router.delivery.message_pushes import choose_notifications
+from tocsin.ntf_router.delivery.push_requests import message_request
+from tocsin.ntf_router.store.records import DuePush, LastNotification, PendingNotification, TokenRecord
 from tocsin.protocol.addresses import RouterLocation
-from tocsin.protocol.ntf.device_tokens import PushProvider
-from tocsin.protocol.ntf.statuses import InvalidReason
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.statuses import InvalidReason, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.push.provider import (
     Accepted,
@@ -34,6 +34,7 @@ from tocsin.push.provider import (
 TOO_LARGE: Final = "too_large"
 
 _PROVIDERS: Final = {each.text: each for each in PushProvider}
+_ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
 _NO_QUEUE: Final = NotifierQueue(RouterLocation((), "", b""), b"")
 """What goes into a push is chosen without a look at queues, so they are not handed over."""
 
@@ -143,13 +144,18 @@ def compose(handed: HandedOver) -> Composed:
         for each in handed.notifications
     ]
     provider = _PROVIDERS.get(handed.provider)
-    contents = choose_notifications(last)
-    if provider is None or contents is None:
-        raise DecodeError("a hand-over of another version, or with nothing to push")
-    if not contents.chosen:
+    if provider is None:
+        raise DecodeError(f"unknown provider {handed.provider!r}: the hand-over is of another version")
+    # A push needs only these fields of a token, so only they are handed over.
+    device_token = DeviceToken(provider, handed.device_token)
+    token = TokenRecord(b"", device_token, _ACTIVE, b"", b"", dh_secret=handed.dh_secret, code=b"")
+    push = choose_notifications(token, last)
+    if push is None:
+        raise DecodeError("the hand-over has no pending notification")
+    if not push.chosen:
         return Composed(provider, None, 1, more=True)
-    request = message_push(handed.device_token, handed.dh_secret, contents, handed.nonce, handed.ttl)
-    return Composed(provider, request, len(contents.pending), contents.more)
+    request = message_request(push, handed.nonce, handed.ttl)
+    return Composed(provider, request, len(push.pending), push.more)
 
 
 class Returned(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

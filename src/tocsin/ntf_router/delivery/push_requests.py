@@ -1,4 +1,4 @@
-"""Pushes as their providers get them: encrypted for the device, under an id that is the same when they are repeated."""
+"""Requests to providers: encrypted for the device, with a push id that stays the same when a push is repeated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from tocsin.crypto.boxes import box_key, seal
-from tocsin.ntf_router.delivery.push_contents import PushContents
+from tocsin.ntf_router.delivery.message_pushes import MessagePush
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.protocol.ntf.pushes import (
     PADDED_PUSH_BYTES,
@@ -22,16 +22,10 @@ from tocsin.wire.padding import pad
 _ALERT = Urgency.ALERT
 
 
-def message_request(token: TokenRecord, contents: PushContents, nonce: bytes, ttl: float) -> PushRequest:
-    return message_push(token.device_token.token, token.dh_secret, contents, nonce, ttl)
-
-
-def message_push(
-    device_token: bytes, dh_secret: bytes, contents: PushContents, nonce: bytes, ttl: float
-) -> PushRequest:
-    """`ttl`: so many seconds after the newest notification the provider may forget it."""
-    sealed = seal(box_key(dh_secret), nonce, pad(contents.text, PADDED_PUSH_BYTES))
-    chosen = contents.chosen
+def message_request(push: MessagePush, nonce: bytes, ttl: float) -> PushRequest:
+    """The provider may drop the push `ttl` seconds after its newest notification arrived."""
+    device_token, chosen = push.token.device_token.token, push.chosen
+    sealed = seal(box_key(push.token.dh_secret), nonce, pad(push.text, PADDED_PUSH_BYTES))
     return PushRequest(
         device_token,
         message_push_json(nonce, sealed),
@@ -42,7 +36,7 @@ def message_push(
 
 
 def code_request(token: TokenRecord, nonce: bytes, expires_at: int) -> PushRequest:
-    """Brings the code that TVFY returns."""
+    """Make the push that carries the code for TVFY."""
     push_id = code_push_id(token.device_token.token, token.code)
     return _background(token, seal_code(box_key(token.dh_secret), nonce, token.code), push_id, expires_at)
 
@@ -53,7 +47,7 @@ def periodic_request(token: TokenRecord, due_at: int, expires_at: int) -> PushRe
 
 
 def campaign_request(device_token: bytes, campaign: str, expires_at: int) -> PushRequest:
-    """A reminder to look for messages, sent to many at once: the same for one campaign, however often it is run."""
+    """Make a reminder of a campaign. It is the same however often the campaign is run."""
     named = b"tocsin campaign push\0" + campaign.encode() + b"\0" + device_token
     push_id = _uuid(hashlib.sha256(named).digest())
     return PushRequest(device_token, push_json(CheckMessagesPush()), Urgency.BACKGROUND, push_id, expires_at)
@@ -64,7 +58,7 @@ def _background(token: TokenRecord, push: Push, push_id: str, expires_at: int) -
 
 
 def message_push_id(device_token: bytes, nonces: Sequence[bytes]) -> str:
-    """The same for the same notifications to the same device, whatever the encryption's nonce."""
+    """Return an id that depends on the device and the notifications, not on the encryption."""
     size = len(device_token).to_bytes(2, "big")
     named = b"".join((b"tocsin message push\0", size, device_token, *nonces))
     return _uuid(hashlib.sha256(named).digest())
@@ -80,6 +74,6 @@ def periodic_push_id(device_token: bytes, due_at: int) -> str:
 
 
 def _uuid(digest: bytes) -> str:
-    """Version 8 of RFC 9562: bits of our own choice."""
+    """Make a UUID of version 8 (RFC 9562), whose bits may be chosen freely."""
     text = digest[:16].hex()
     return f"{text[:8]}-{text[8:12]}-8{text[13:16]}-8{text[17:20]}-{text[20:]}"

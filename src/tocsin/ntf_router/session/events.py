@@ -1,36 +1,24 @@
-"""Who is told what becomes of notifications, tokens and subscriptions."""
+"""Reports of what happens to notifications, tokens and subscriptions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-import msgspec
-
+from tocsin.ntf_router.delivery.message_pushes import MessagePush
 from tocsin.ntf_router.store.records import (
-    Ended,
     NotRecorded,
-    PendingNotification,
     ReceivedNotification,
     Recorded,
-    Settled,
+    SettledNotification,
     TokenRecord,
 )
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
 
 
-class Attempt(msgspec.Struct, frozen=True, gc=False):
-    """A message push that is sent to a provider."""
-
-    token: TokenRecord
-    pending: Sequence[PendingNotification]
-    number: int
-    """0 for the first."""
-
-
 class NtfEvents(Protocol):
-    """The event log and the latency metrics. Calls must be quick and must not raise."""
+    """Receives reports for the event log and the latencies. Calls must be quick and must not raise."""
 
     def received(
         self,
@@ -38,30 +26,27 @@ class NtfEvents(Protocol):
         notifications: Sequence[ReceivedNotification],
         results: Sequence[Recorded | NotRecorded],
     ) -> None:
-        """Decided, not on disk yet."""
+        """The store has decided what becomes of them; nothing is on disk yet."""
 
-    def attempted(self, attempts: Sequence[Attempt]) -> None:
+    def attempted(self, pushes: Sequence[MessagePush]) -> None:
         """These pushes are on their way to the provider."""
 
-    def settled(self, settled: Sequence[Settled]) -> None:
-        """Accepted, or failed; not on disk yet."""
-
-    def ended(self, ended: Sequence[Ended]) -> None:
-        """Because their token or subscription goes or is invalid, or they are too old; not on disk yet."""
+    def settled(self, settled: Sequence[SettledNotification]) -> None:
+        """The notifications have their outcome, which is not on disk yet."""
 
     def token_changed(
         self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
     ) -> None:
-        """None: it did not exist before, or does not any more."""
+        """`None` before means that the token is new, `None` after that it is gone."""
 
     def subscriptions_changed(
         self, router: RouterLocation, changed: Sequence[tuple[bytes, SubscriptionStatus | None]], cause: str
     ) -> None:
-        """By notifier id; None: it does not exist any more."""
+        """Statuses by notifier id. `None` means that the subscription is gone."""
 
 
 class NoEvents:
-    """Nobody is told."""
+    """Ignores all reports."""
 
     def received(
         self,
@@ -71,13 +56,10 @@ class NoEvents:
     ) -> None:
         pass
 
-    def attempted(self, attempts: Sequence[Attempt]) -> None:
+    def attempted(self, pushes: Sequence[MessagePush]) -> None:
         pass
 
-    def settled(self, settled: Sequence[Settled]) -> None:
-        pass
-
-    def ended(self, ended: Sequence[Ended]) -> None:
+    def settled(self, settled: Sequence[SettledNotification]) -> None:
         pass
 
     def token_changed(

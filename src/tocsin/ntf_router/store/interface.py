@@ -15,11 +15,10 @@ from tocsin.ntf_router.store.records import (
     Accounting,
     Associated,
     DuePush,
-    Ended,
     NotRecorded,
     ReceivedNotification,
     Recorded,
-    Settled,
+    SettledNotification,
     SubscriptionPage,
     SubscriptionRecord,
     TokenRecord,
@@ -200,8 +199,8 @@ class NotificationStore(Protocol):
 
     async def settle(
         self,
-        settled: Sequence[Settled],
-        before_commit: Callable[[Sequence[Settled]], None] | None = None,
+        settled: Sequence[SettledNotification],
+        before_commit: Callable[[Sequence[SettledNotification]], None] | None = None,
     ) -> None:
         """Ends the pending state of each notification that is still its queue's last one.
 
@@ -219,10 +218,11 @@ class NotificationStore(Protocol):
 
     async def accounting(self) -> Accounting: ...
 
-    def tell_ended(self, tell: Callable[[Sequence[Ended]], None]) -> None:
-        """From now on `tell` is called when notifications end because their token or subscription goes, is invalid,
+    def report_settled_to(self, report: Callable[[Sequence[SettledNotification]], None]) -> None:
+        """Call `report` from now on with the notifications that the store itself settles.
 
-        or because they are too old: decided, and not on disk yet.
+        It settles pending notifications when their token or subscription goes, when their token is invalid, and when
+        they are too old. `report` is called when this is decided and not on disk yet.
         """
 
 

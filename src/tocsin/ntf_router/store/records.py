@@ -121,15 +121,19 @@ class DuePush(NamedTuple):
     """Oldest first: those that are pending, and of the others as many as the store keeps."""
 
 
-class Settled(msgspec.Struct, frozen=True, gc=False):
-    """A notification came to its end. Void if a newer one of its queue has taken its place meanwhile."""
+class SettledNotification(msgspec.Struct, frozen=True, gc=False):
+    """A notification with its final outcome.
+
+    The delivery settles what it pushed; such a record is void if a newer notification of the queue has arrived
+    meanwhile. The store settles what it removes, and what is too old.
+    """
 
     token_id: bytes
     subscription_id: bytes
     nonce: bytes
     outcome: str
     """`accepted`, or the reason of the failure."""
-    # For whoever is told of it:
+    # For the event log:
     queue: NotifierQueue
     provider: PushProvider = PushProvider.APNS_NULL
     received_at: float = 0.0
@@ -137,18 +141,7 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
 
     def __repr__(self) -> str:
         """Without the ids."""
-        return f"Settled({self.outcome!r}, {self.queue!r})"
-
-
-class Ended(NamedTuple):
-    """A pending notification came to its end otherwise than by `settle`."""
-
-    token_id: bytes
-    provider: PushProvider
-    queue: NotifierQueue
-    nonce: bytes
-    received_at: float
-    outcome: str
+        return f"SettledNotification({self.outcome!r}, {self.queue!r})"
 
 
 class Associated(StrEnum):

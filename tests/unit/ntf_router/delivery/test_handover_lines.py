@@ -22,7 +22,7 @@ from tocsin.ntf_router.delivery.handover_lines import (
     read_line,
     returned,
 )
-from tocsin.ntf_router.delivery.push_contents import choose_notifications
+from tocsin.ntf_router.delivery.message_pushes import choose_notifications
 from tocsin.ntf_router.delivery.push_requests import message_request
 from tocsin.ntf_router.store.records import DuePush, LastNotification, PendingNotification
 from tocsin.protocol.ntf.statuses import InvalidReason
@@ -60,13 +60,13 @@ def test_the_job_makes_the_push_that_the_inline_engine_would_send(due: DuePush) 
     nonce = filler("nonce of the push", 24)
     line = handover_line("life-1", due, KEY, nonce, TTL, os.urandom(24))
     composed = compose(opened(read_line(line), KEY))
-    contents = choose_notifications(due.notifications)
+    contents = choose_notifications(due.token, due.notifications)
     assert contents is not None
     pending = [each for each in due.notifications if isinstance(each, PendingNotification)]
     if not contents.chosen:  # the oldest one is longer than a push
         assert composed == Composed(due.token.device_token.provider, None, 1, more=True)
         return
-    request = message_request(due.token, contents, nonce, TTL)
+    request = message_request(contents, nonce, TTL)
     assert composed == Composed(due.token.device_token.provider, request, composed.taken, contents.more)
     assert pending[: composed.taken] == list(contents.pending)
 

@@ -15,7 +15,7 @@ from tocsin.ntf_router.store.records import (
     NotRecorded,
     ReceivedNotification,
     Recorded,
-    Settled,
+    SettledNotification,
     SubscriptionRecord,
     TokenRecord,
     UsedRouter,
@@ -187,7 +187,7 @@ class ModelStore:
             None if superseded is None else superseded.received_at,
         )
 
-    def settle(self, settled: Settled) -> None:
+    def settle(self, settled: SettledNotification) -> None:
         subscription, last = self.subscriptions.get(settled.queue), self.last.get(settled.queue)
         if (
             subscription is not None

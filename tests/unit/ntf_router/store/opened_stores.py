@@ -15,7 +15,7 @@ from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.logs.store_files import NtfFolderStore, open_ntf_store
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
-from tocsin.ntf_router.store.records import Ended
+from tocsin.ntf_router.store.records import SettledNotification
 
 KINDS: Final = ("memory", "killed", "stopped", "postgres")
 _NUMBERS: Final = itertools.count()
@@ -52,12 +52,12 @@ class Reopened:
     def __init__(self, folder: Path, *, killed: bool) -> None:
         self._folder = folder
         self._killed = killed
-        self._tell: Callable[[Sequence[Ended]], None] | None = None
+        self._report: Callable[[Sequence[SettledNotification]], None] | None = None
         self.store = open_ntf_store(folder)
 
-    def tell_ended(self, tell: Callable[[Sequence[Ended]], None]) -> None:
-        self._tell = tell
-        self.store.tell_ended(tell)
+    def report_settled_to(self, report: Callable[[Sequence[SettledNotification]], None]) -> None:
+        self._report = report
+        self.store.report_settled_to(report)
 
     def __getattr__(self, name: str) -> Any:
         method: Callable[..., Any] = getattr(self.store, name)
@@ -68,8 +68,8 @@ class Reopened:
             result = await method(*arguments, **named)
             await self.leave()
             self.store = open_ntf_store(self._folder)
-            if self._tell is not None:
-                self.store.tell_ended(self._tell)
+            if self._report is not None:
+                self.store.report_settled_to(self._report)
             return result
 
         return called

@@ -11,7 +11,7 @@ from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import (
     PendingNotification,
     ReceivedNotification,
-    Settled,
+    SettledNotification,
     SubscriptionRecord,
     TokenRecord,
 )
@@ -76,9 +76,13 @@ def received(name: object, nonce: object = 0, at: float = 1000.5) -> ReceivedNot
     return ReceivedNotification(notifier_id, filler(("nonce", nonce), 24), filler(("meta", nonce), 144), at)
 
 
-def settled(owner: TokenRecord, name: object, nonce: object = 0, outcome: str = "accepted") -> Settled:
+def settled(
+    owner: TokenRecord, name: object, nonce: object = 0, outcome: str = "accepted"
+) -> SettledNotification:
     subscription_id = filler(("subscription", name), 24)
-    return Settled(owner.token_id, subscription_id, filler(("nonce", nonce), 24), outcome, queue(name))
+    return SettledNotification(
+        owner.token_id, subscription_id, filler(("nonce", nonce), 24), outcome, queue(name)
+    )
 
 
 def pending(came: ReceivedNotification, subscribed: SubscriptionRecord) -> PendingNotification:

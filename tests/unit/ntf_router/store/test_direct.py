@@ -20,7 +20,13 @@ from tests.unit.ntf_router.store.samples import (
     subscription,
 )
 from tocsin.ntf_router.store.interface import NtfStore
-from tocsin.ntf_router.store.records import Associated, Ended, NotRecorded, Recorded, Settled, TokenRecord
+from tocsin.ntf_router.store.records import (
+    Associated,
+    NotRecorded,
+    Recorded,
+    SettledNotification,
+    TokenRecord,
+)
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
@@ -112,7 +118,7 @@ async def test_notifications_of_an_associated_queue_are_pushed_and_settled(store
     assert pending.pending
     await store.settle(
         [
-            Settled(
+            SettledNotification(
                 owner.token_id,
                 queue("a").notifier_id,
                 received("a", 1).nonce,
@@ -139,8 +145,8 @@ async def test_a_router_cannot_speak_for_the_queues_of_another(store: NtfStore) 
 async def test_what_its_owner_ended_does_not_come_back(store: NtfStore) -> None:
     owner = await filled(store, "owner")
     await associated(store, owner, "a")
-    ended: list[Ended] = []
-    store.tell_ended(ended.extend)
+    ended: list[SettledNotification] = []
+    store.report_settled_to(ended.extend)
     await store.add_notifications(ROUTER, [received("a", 1)])
     assert await store.dissociate(owner.token_id, queue("a"), LATER)
     assert await store.subscription_of(queue("a")) is None

@@ -28,7 +28,7 @@ from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.logs import snapshots as ntf_snapshots
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store, read_ntf_store
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.ntf_router.store.records import ReceivedNotification, Settled, TokenRecord
+from tocsin.ntf_router.store.records import ReceivedNotification, SettledNotification, TokenRecord
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import (
     InvalidReason,
@@ -168,7 +168,7 @@ class History:
                 subscribed = self.model.subscriptions[queue]
                 outcome = self.chance.choice(("accepted", "refused"))
                 ids = subscribed.token_id, subscribed.subscription_id
-                batch.append(Settled(*ids, last.nonce, outcome, queue))
+                batch.append(SettledNotification(*ids, last.nonce, outcome, queue))
         await self.store.settle(batch)
         for each in batch:
             self.model.settle(each)

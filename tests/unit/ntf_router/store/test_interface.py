@@ -32,10 +32,10 @@ from tocsin.ntf_router.store.interface import NtfStore, Replaced, StoreCounts
 from tocsin.ntf_router.store.records import (
     Accounting,
     DuePush,
-    Ended,
     LastNotification,
     NotRecorded,
     Recorded,
+    SettledNotification,
     TokenRecord,
     UsedRouter,
 )
@@ -759,17 +759,24 @@ async def test_what_ends_otherwise_than_by_settling_is_told(store: NtfStore) -> 
     """For the event log: every notification has an end there too."""
     owner = await filled(store, "a", "a1", "a2", "a3", "a4")
     other = await filled(store, "b", "b1")
-    told: list[Ended] = []
-    store.tell_ended(told.extend)
+    told: list[SettledNotification] = []
+    store.report_settled_to(told.extend)
     await store.add_notifications(
         ROUTER, [received(f"a{number}", number, at=float(number)) for number in (1, 2, 3, 4)]
     )
     await store.add_notifications(ROUTER, [received("b1", 9, at=9.0)])
 
-    def ended(owner: TokenRecord, name: str, nonce: int, outcome: str) -> Ended:
-        at = float(nonce)
-        provider = owner.device_token.provider
-        return Ended(owner.token_id, provider, queue(name), received(name, nonce).nonce, at, outcome)
+    def ended(owner: TokenRecord, name: str, nonce: int, outcome: str) -> SettledNotification:
+        provider, ids = owner.device_token.provider, subscription(name, owner)
+        return SettledNotification(
+            owner.token_id,
+            ids.subscription_id,
+            received(name, nonce).nonce,
+            outcome,
+            queue(name),
+            provider,
+            float(nonce),
+        )
 
     await store.settle([settled(owner, "a4", 4)])
     assert told == []

@@ -12,13 +12,12 @@ from tocsin.ntf_router.store.records import (
     EXPIRED,
     Accounting,
     DuePush,
-    Ended,
     LastNotification,
     NotRecorded,
     PendingNotification,
     ReceivedNotification,
     Recorded,
-    Settled,
+    SettledNotification,
 )
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import TokenState
@@ -92,15 +91,15 @@ class MemoryNotifications:
 
     async def settle(
         self,
-        settled: Sequence[Settled],
-        before_commit: Callable[[Sequence[Settled]], None] | None = None,
+        settled: Sequence[SettledNotification],
+        before_commit: Callable[[Sequence[SettledNotification]], None] | None = None,
     ) -> None:
         ended = [each for each in settled if self._settle(each)]
         if before_commit is not None and ended:
             before_commit(ended)
         await self._tables.journal.commit()
 
-    def _settle(self, settled: Settled) -> bool:
+    def _settle(self, settled: SettledNotification) -> bool:
         row = self._tables.routers.table.find(settled.subscription_id)
         token = self._tables.tokens.get(settled.token_id)
         if row is None or token is None or token.last is None:
@@ -126,8 +125,8 @@ class MemoryNotifications:
         await self._tables.journal.commit()
         return expired
 
-    def tell_ended(self, tell: Callable[[Sequence[Ended]], None]) -> None:
-        self._tables.tell_ended = tell
+    def report_settled_to(self, report: Callable[[Sequence[SettledNotification]], None]) -> None:
+        self._tables.report_settled = report
 
     async def accounting(self) -> Accounting:
         return self._tables.notifications.accounting()

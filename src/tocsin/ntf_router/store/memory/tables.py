@@ -17,7 +17,12 @@ from tocsin.ntf_router.store.memory.notification_table import NotificationTable
 from tocsin.ntf_router.store.memory.smp_routers import SubscribedRouters
 from tocsin.ntf_router.store.memory.subscription_table import ID_BYTES, Subscription
 from tocsin.ntf_router.store.memory.token_table import KeptToken, TokenTable
-from tocsin.ntf_router.store.records import SUBSCRIPTION_REMOVED, TOKEN_REMOVED, Ended, SubscriptionRecord
+from tocsin.ntf_router.store.records import (
+    SUBSCRIPTION_REMOVED,
+    TOKEN_REMOVED,
+    SettledNotification,
+    SubscriptionRecord,
+)
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
@@ -34,7 +39,7 @@ class NtfTables:
         self.notifications: Final = NotificationTable()
         self.direct: Final = DirectMarks()
         self.journal: NtfJournal = journal or NoNtfJournal()
-        self.tell_ended: Callable[[Sequence[Ended]], None] | None = None
+        self.report_settled: Callable[[Sequence[SettledNotification]], None] | None = None
 
     def owner(self, row: int) -> KeptToken:
         return self.tokens.of_number(self.routers.table.token(row))
@@ -178,20 +183,28 @@ class NtfTables:
             if last.pending and (before is None or last.received_at < before)
         ]
         for row in rows:
-            self._end_and_tell(token, row, outcome)
+            self._end_and_report(token, row, outcome)
         self.notifications.prune(token)
         return len(rows)
 
-    def _end_and_tell(self, token: KeptToken, row: int, outcome: str) -> None:
+    def _end_and_report(self, token: KeptToken, row: int, outcome: str) -> None:
         last = token.last.get(row) if token.last is not None else None
-        if self.end_pending(token, row, outcome) and last is not None and self.tell_ended is not None:
-            record = token.record
-            queue, provider = self.routers.queue(row), record.device_token.provider
-            self.tell_ended([Ended(record.token_id, provider, queue, last.nonce, last.received_at, outcome)])
+        if self.end_pending(token, row, outcome) and last is not None and self.report_settled is not None:
+            record, routers = token.record, self.routers
+            settled = SettledNotification(
+                record.token_id,
+                routers.table.subscription_id(row),
+                last.nonce,
+                outcome,
+                routers.queue(row),
+                record.device_token.provider,
+                last.received_at,
+            )
+            self.report_settled([settled])
 
     def _remove_row(self, token: KeptToken, row: int, outcome: str) -> None:
         """All but the token's own list of rows."""
-        self._end_and_tell(token, row, outcome)
+        self._end_and_report(token, row, outcome)
         self.notifications.forget(token, row)
         if self.direct.gone:
             self.direct.gone.pop(self.routers.table.subscription_id(row), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tocsin.ntf_router.store.postgres.outcomes import END_OF_SUBSCRIPTIONS, TellEnded, end_pending
+from tocsin.ntf_router.store.postgres.outcomes import END_OF_SUBSCRIPTIONS, ReportSettled, end_pending
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy, rows_of
 from tocsin.ntf_router.store.postgres.rows import NO_KEY, SUBSCRIPTIONS, queue_of_row, router_row
 from tocsin.ntf_router.store.postgres.subscriptions import ADD_SUBSCRIPTION
@@ -57,7 +57,7 @@ class PostgresDirect:
 
     _clients: NtfPool
     _background: NtfPool
-    _tell_ended: TellEnded | None
+    _report_settled: ReportSettled | None
 
     async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated:
         async def work(connection: Proxy) -> Associated:
@@ -112,7 +112,9 @@ class PostgresDirect:
         """They are locked."""
         if subscription_ids:
             ids = list(subscription_ids)
-            await end_pending(connection, END_OF_SUBSCRIPTIONS, ids, SUBSCRIPTION_REMOVED, self._tell_ended)
+            await end_pending(
+                connection, END_OF_SUBSCRIPTIONS, ids, SUBSCRIPTION_REMOVED, self._report_settled
+            )
             await connection.execute(
                 "DELETE FROM subscriptions WHERE subscription_id = ANY($1::bytea[])", ids
             )

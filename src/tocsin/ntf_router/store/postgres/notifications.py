@@ -16,7 +16,7 @@ from tocsin.ntf_router.store.postgres.outcomes import (
     END_OF_OLD,
     RECEIVED,
     SUPERSEDED,
-    TellEnded,
+    ReportSettled,
     count_and_prune,
     end_pending,
     prune,
@@ -34,7 +34,7 @@ from tocsin.ntf_router.store.records import (
     PendingNotification,
     ReceivedNotification,
     Recorded,
-    Settled,
+    SettledNotification,
 )
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.pushes import item_text, router_text
@@ -79,10 +79,10 @@ class PostgresNotifications:
 
     _clients: NtfPool
     _background: NtfPool
-    _tell_ended: TellEnded | None = None
+    _report_settled: ReportSettled | None = None
 
-    def tell_ended(self, tell: TellEnded) -> None:
-        self._tell_ended = tell
+    def report_settled_to(self, report: ReportSettled) -> None:
+        self._report_settled = report
 
     async def add_notifications(
         self,
@@ -108,8 +108,8 @@ class PostgresNotifications:
 
     async def settle(
         self,
-        settled: Sequence[Settled],
-        before_commit: Callable[[Sequence[Settled]], None] | None = None,
+        settled: Sequence[SettledNotification],
+        before_commit: Callable[[Sequence[SettledNotification]], None] | None = None,
     ) -> None:
         first = {(each.subscription_id, each.nonce): each for each in reversed(settled)}
         if not first:
@@ -134,7 +134,7 @@ class PostgresNotifications:
 
     async def expire_pending(self, before: float) -> int:
         async def work(connection: Proxy) -> int:
-            rows = await end_pending(connection, END_OF_OLD, before, EXPIRED, self._tell_ended)
+            rows = await end_pending(connection, END_OF_OLD, before, EXPIRED, self._report_settled)
             await prune(connection, list({row["token_id"] for row in rows}))
             return len(rows)
 

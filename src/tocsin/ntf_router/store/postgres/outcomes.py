@@ -12,7 +12,7 @@ from asyncpg import Record
 
 from tocsin.ntf_router.store.postgres.pools import Proxy
 from tocsin.ntf_router.store.postgres.rows import queue_of_row
-from tocsin.ntf_router.store.records import KEPT_NOTIFICATIONS, Ended
+from tocsin.ntf_router.store.records import KEPT_NOTIFICATIONS, SettledNotification
 from tocsin.protocol.ntf.device_tokens import PushProvider
 
 PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
@@ -51,7 +51,7 @@ _END: Final = """
         DELETE FROM pending_notifications WHERE {which}
         RETURNING subscription_id, token_id, nonce, received_at
     )
-    SELECT gone.token_id, gone.nonce, gone.received_at, t.push_provider,
+    SELECT gone.token_id, gone.subscription_id, gone.nonce, gone.received_at, t.push_provider,
         v.smp_host, v.smp_port, v.smp_keyhash, s.smp_notifier_id
     FROM gone
     LEFT JOIN tokens t ON t.token_id = gone.token_id
@@ -62,11 +62,11 @@ END_OF_TOKENS: Final = _END.format(which="token_id = ANY($1::bytea[])")
 END_OF_SUBSCRIPTION: Final = _END.format(which="subscription_id = $1")
 END_OF_SUBSCRIPTIONS: Final = _END.format(which="subscription_id = ANY($1::bytea[])")
 END_OF_OLD: Final = _END.format(which="received_at < $1")
-TellEnded: TypeAlias = Callable[[Sequence[Ended]], None]
+ReportSettled: TypeAlias = Callable[[Sequence[SettledNotification]], None]
 
 
 async def end_pending(
-    connection: Proxy, statement: str, which: object, outcome: str, tell: TellEnded | None
+    connection: Proxy, statement: str, which: object, outcome: str, tell: ReportSettled | None
 ) -> list[Record]:
     """Counts and tells what ends; returns its rows.
 
@@ -78,13 +78,14 @@ async def end_pending(
     if known and tell is not None:
         tell(
             [
-                Ended(
+                SettledNotification(
                     row["token_id"],
-                    PROVIDERS[row["push_provider"]],
-                    queue_of_row(row),
+                    row["subscription_id"],
                     row["nonce"],
-                    row["received_at"],
                     outcome,
+                    queue_of_row(row),
+                    PROVIDERS[row["push_provider"]],
+                    row["received_at"],
                 )
                 for row in known
             ]

@@ -7,7 +7,7 @@ from typing import Final
 
 import asyncpg
 
-from tocsin.ntf_router.store.postgres.outcomes import END_OF_SUBSCRIPTION, TellEnded, end_pending
+from tocsin.ntf_router.store.postgres.outcomes import END_OF_SUBSCRIPTION, ReportSettled, end_pending
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy, rows_of
 from tocsin.ntf_router.store.postgres.rows import (
     NO_KEY,
@@ -122,7 +122,7 @@ class PostgresSubscriptions:
 
     _clients: NtfPool
     _background: NtfPool
-    _tell_ended: TellEnded | None
+    _report_settled: ReportSettled | None
 
     async def subscription(self, subscription_id: bytes) -> tuple[SubscriptionRecord, TokenRecord] | None:
         row = await self._clients.fetchrow(_SUBSCRIPTION, subscription_id)
@@ -160,7 +160,7 @@ class PostgresSubscriptions:
             if not found:
                 return False
             await end_pending(
-                connection, END_OF_SUBSCRIPTION, subscription_id, SUBSCRIPTION_REMOVED, self._tell_ended
+                connection, END_OF_SUBSCRIPTION, subscription_id, SUBSCRIPTION_REMOVED, self._report_settled
             )
             await connection.execute("DELETE FROM subscriptions WHERE subscription_id = $1", subscription_id)
             return True

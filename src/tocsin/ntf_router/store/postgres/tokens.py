@@ -11,7 +11,7 @@ from typing import Final
 import asyncpg
 
 from tocsin.ntf_router.store.interface import Replaced
-from tocsin.ntf_router.store.postgres.outcomes import END_OF_TOKENS, TellEnded, end_pending, prune
+from tocsin.ntf_router.store.postgres.outcomes import END_OF_TOKENS, ReportSettled, end_pending, prune
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy
 from tocsin.ntf_router.store.postgres.rows import (
     SUBSCRIPTIONS,
@@ -84,7 +84,7 @@ class PostgresTokens:
 
     _clients: NtfPool
     _background: NtfPool
-    _tell_ended: TellEnded | None
+    _report_settled: ReportSettled | None
 
     async def token(self, token_id: bytes) -> TokenRecord | None:
         row = await self._clients.fetchrow(_TOKEN, token_id)
@@ -122,7 +122,7 @@ class PostgresTokens:
                 return None
             if own["status"] != "ACTIVE":
                 await connection.execute("UPDATE tokens SET status = 'ACTIVE' WHERE token_id = $1", token_id)
-            return await _remove_tokens(connection, list(rows), self._tell_ended) if rows else []
+            return await _remove_tokens(connection, list(rows), self._report_settled) if rows else []
 
         return await self._clients.run(work)
 
@@ -139,7 +139,7 @@ class PostgresTokens:
             )
             if before is None:
                 return False
-            await end_pending(connection, END_OF_TOKENS, [token_id], TOKEN_INVALID, self._tell_ended)
+            await end_pending(connection, END_OF_TOKENS, [token_id], TOKEN_INVALID, self._report_settled)
             await prune(connection, [token_id])
             if before == status_text(status):
                 return False
@@ -179,7 +179,7 @@ class PostgresTokens:
             found = await connection.fetchval(
                 "SELECT true FROM tokens WHERE token_id = $1 FOR UPDATE", token_id
             )
-            return await _remove_tokens(connection, [token_id], self._tell_ended) if found else None
+            return await _remove_tokens(connection, [token_id], self._report_settled) if found else None
 
         return await self._clients.run(work)
 
@@ -195,7 +195,7 @@ class PostgresTokens:
 
 
 async def _remove_tokens(
-    connection: Proxy, token_ids: list[bytes], tell: TellEnded | None
+    connection: Proxy, token_ids: list[bytes], tell: ReportSettled | None
 ) -> list[NotifierQueue]:
     """They are locked, so nothing is added to them meanwhile; the rest goes with them by cascade."""
     queues = [queue_of_row(row) for row in await connection.fetch(_QUEUES, token_ids)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.unit.ntf_router.store.samples import ROUTER, filled, filler, queue
 from tocsin.ntf_router.store.logs.store_files import NtfFolderStore, NtfOpenOptions, open_ntf_store
-from tocsin.ntf_router.store.records import ReceivedNotification, Recorded, Settled
+from tocsin.ntf_router.store.records import ReceivedNotification, Recorded, SettledNotification
 
 WORKERS = 4
 QUEUES = 8
@@ -38,7 +38,7 @@ async def work(store: NtfFolderStore, seed: int, worker: int) -> None:
         tell("came", nonce.hex(), "-" if result.superseded is None else result.superseded.hex())
         if chance.random() < 0.5:
             subscription_id = filler(("subscription", (name, number)), 24)
-            await store.settle([Settled(owner.token_id, subscription_id, nonce, "accepted", at)])
+            await store.settle([SettledNotification(owner.token_id, subscription_id, nonce, "accepted", at)])
             tell("settled", nonce.hex())
         if step % 50 == 49 and chance.random() < 0.5:
             await store.delete_token(owner.token_id)

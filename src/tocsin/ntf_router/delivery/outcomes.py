@@ -1,4 +1,7 @@
-"""Outcomes of pushes on their way into the store, in batches; a failing store is tried again until it works."""
+"""Records attempts in the event log and outcomes in the store, in batches.
+
+If the store fails, the recorder keeps the outcomes and tries again until the store works.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tocsin.errors import StoreError
+from tocsin.ntf_router.delivery.message_pushes import MessagePush
 from tocsin.ntf_router.session.events import NtfEvents
 from tocsin.ntf_router.store.interface import NtfStore
-from tocsin.ntf_router.store.records import Settled, TokenRecord
+from tocsin.ntf_router.store.records import SettledNotification, TokenRecord
+from tocsin.operate.clock import Clock
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 
 RETRY_SECONDS: Final = 1.0
@@ -19,26 +24,33 @@ _CONFIRMED: Final = TokenStatus(TokenState.CONFIRMED)
 logger = logging.getLogger(__name__)
 
 
-class OutcomeWriter:
-    """Bounded by what is under way at the providers: a token's next push waits for its last outcome."""
+class OutcomeRecorder:
+    """Its size is bounded by the pushes in flight: a token's next push waits for its last outcome."""
 
-    def __init__(self, store: NtfStore, events: NtfEvents) -> None:
+    def __init__(self, store: NtfStore, events: NtfEvents, clock: Clock) -> None:
         self._store = store
         self._events = events
-        self._settled: list[Settled] = []
+        self._clock = clock
+        self._settled: list[SettledNotification] = []
         self._invalid: list[tuple[TokenRecord, TokenStatus]] = []
         self._confirmed: list[TokenRecord] = []
         self._periodic: dict[int, list[bytes]] = {}
         self._then: list[Callable[[], None]] = []
         self._awake = asyncio.Event()
 
-    def settle(self, settled: Sequence[Settled], then: Callable[[], None]) -> None:
-        """`then` is called when the outcomes are in the store."""
+    def attempted(self, pushes: Sequence[MessagePush]) -> None:
+        """Record that these pushes are on their way to the provider."""
+        self._events.attempted(pushes)
+
+    def settle(self, settled: Sequence[SettledNotification], then: Callable[[], None]) -> None:
+        """Call `then` when the outcomes are in the store."""
         self._settled += settled
         self._then.append(then)
         self._awake.set()
 
     def invalidate(self, token: TokenRecord, status: TokenStatus, then: Callable[[], None]) -> None:
+        """Invalidate a token that the provider refused, and call `then`."""
+        self._events.token_changed(token, token.status, status, "the provider")
         self._invalid.append((token, status))
         self._then.append(then)
         self._awake.set()
@@ -48,8 +60,8 @@ class OutcomeWriter:
         self._confirmed.append(token)
         self._awake.set()
 
-    def periodic_sent(self, token_id: bytes, at: int) -> None:
-        self._periodic.setdefault(at, []).append(token_id)
+    def periodic_sent(self, token_id: bytes) -> None:
+        self._periodic.setdefault(self._clock.now(), []).append(token_id)
         self._awake.set()
 
     async def run(self) -> None:
@@ -59,18 +71,20 @@ class OutcomeWriter:
             try:
                 await self.flush()
             except StoreError as error:
-                logger.error("outcomes of pushes cannot be written, trying again: %s", error)
+                logger.error(
+                    "outcomes of pushes cannot be written, next attempt in %s s: %s", RETRY_SECONDS, error
+                )
                 self._awake.set()
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def flush(self) -> None:
-        """Everything that is known now. Raises `StoreError`; what was not written is kept."""
+        """Write everything that is known now. Raises `StoreError`, and keeps what was not written."""
         settled, then = self._settled, self._then
         self._settled, self._then = [], []
         try:
             while self._invalid:
                 token, status = self._invalid[0]
-                # A write that failed may have been done: the device may have registered again since, and must stay so.
+                # A failed write may have been done. If the device has registered again since, it stays registered.
                 now = await self._store.token(token.token_id)
                 if now is not None and now.status == token.status:
                     await self._store.invalidate_token(token.token_id, token.device_token, status)

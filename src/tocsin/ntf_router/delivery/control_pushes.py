@@ -1,7 +1,7 @@
-"""Verification and periodic pushes of one provider.
+"""Control pushes of one provider: verification and periodic pushes.
 
-Their queue is bounded: when it is full the oldest is shed and counted. Nothing of them is in the store: devices ask for
-a code again, and a periodic push that was not sent stays due.
+Their queue is bounded: when it is full the oldest push is shed and counted. They are not in the store: devices ask
+for a code again, and a periodic push that was not sent stays due.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from tocsin.ntf_router.delivery.outcome_writer import OutcomeWriter
+from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
 from tocsin.ntf_router.delivery.retry_schedule import RetrySchedule
 from tocsin.ntf_router.session.requests import counts
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.records import TokenRecord
-from tocsin.operate.clock import Clock
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.provider import (
     Accepted,
@@ -32,7 +31,7 @@ from tocsin.push.provider import (
 
 
 @dataclass(slots=True)
-class OtherPush:
+class ControlPush:
     """A verification or periodic push."""
 
     token: TokenRecord
@@ -43,36 +42,36 @@ class OtherPush:
     attempt: int = 0
 
 
-class OtherPushes:
+class ControlPushes:
+    """Waiting pushes, and the answers to those that were sent."""
+
     def __init__(
         self,
         name: PushProvider,
         provider: Provider,
         settings: DeliverySettings,
         counters: NtfCounters,
-        clock: Clock,
-        outcomes: OutcomeWriter,
+        outcomes: OutcomeRecorder,
         retries: RetrySchedule,
         wake: Callable[[], None],
         invalidate: Callable[[TokenRecord, TokenInvalid], None],
     ) -> None:
-        """`wake` is called when there is something to send; `invalidate` for tokens that the provider refuses."""
+        """`wake` is called when a push waits to be sent, `invalidate` when the provider refuses a token."""
         self._provider = provider
         self._limit = settings.other_pushes
         self._counts = counts(name)
         self._counters = counters
-        self._clock = clock
         self._outcomes = outcomes
         self._retries = retries
         self._wake = wake
         self._invalidate = invalidate
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[OtherPush] = deque()
+        self._waiting: deque[ControlPush] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, push: OtherPush) -> None:
+    def add(self, push: ControlPush) -> None:
         if len(self._waiting) >= self._limit:
             self._counters.pushes_shed += 1
             self._failed(self._waiting.popleft())
@@ -80,14 +79,14 @@ class OtherPushes:
         self._wake()
 
     def send_some(self, room: int) -> int:
-        """Oldest first, as far as there is room; says how much is left."""
+        """Send the oldest pushes, at most `room` of them. Returns the remaining room."""
         while self._waiting and room:
             push = self._waiting.popleft()
             self._provider.submit(push.request, partial(self._answered, push))
             room -= 1
         return room
 
-    def _answered(self, push: OtherPush, outcome: PushOutcome) -> None:
+    def _answered(self, push: ControlPush, outcome: PushOutcome) -> None:
         match outcome:
             case Accepted():
                 self._delivered(push)
@@ -108,15 +107,15 @@ class OtherPushes:
             case Refused():
                 self._failed(push)
 
-    def _delivered(self, push: OtherPush) -> None:
+    def _delivered(self, push: ControlPush) -> None:
         if push.periodic:
             self._counters.notifications_periodic_delivered += self._counts
-            self._outcomes.periodic_sent(push.token.token_id, self._clock.now())
+            self._outcomes.periodic_sent(push.token.token_id)
         else:
             self._counters.notifications_verification_delivered += self._counts
             self._outcomes.confirm(push.token)
 
-    def _failed(self, push: OtherPush) -> None:
+    def _failed(self, push: ControlPush) -> None:
         if push.periodic:
             self._counters.notifications_periodic_failed += self._counts
         else:

@@ -7,13 +7,16 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.ntf_router.delivery.push_contents import MOST_NOTIFICATIONS, choose_notifications
+from tests.unit.ntf_router.store.samples import token
+from tocsin.ntf_router.delivery.message_pushes import MOST_NOTIFICATIONS, choose_notifications
 from tocsin.ntf_router.store.records import LastNotification, PendingNotification
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.pushes import MAX_LIST_BYTES, notification_text, parse_notification_list
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
 ROUTER = RouterLocation(("smp.example.com",), "", bytes(32))
+
+TOKEN = token("phone")
 
 
 def last(number: int, *, pending: bool, host_bytes: int = 0, meta_bytes: int = 144) -> LastNotification:
@@ -26,13 +29,13 @@ def last(number: int, *, pending: bool, host_bytes: int = 0, meta_bytes: int = 1
 
 
 def test_without_anything_pending_nothing_is_pushed() -> None:
-    assert choose_notifications([]) is None
-    assert choose_notifications([last(1, pending=False)]) is None
+    assert choose_notifications(TOKEN, []) is None
+    assert choose_notifications(TOKEN, [last(1, pending=False)]) is None
 
 
 def test_what_was_pushed_before_fills_the_room_newest_last() -> None:
     notifications = [last(number, pending=number == 3) for number in range(9)]
-    contents = choose_notifications(notifications)
+    contents = choose_notifications(TOKEN, notifications)
     assert contents is not None
     # The pending one, and the five newest of the others.
     assert contents.chosen == [notifications[3], *notifications[4:9]]
@@ -42,7 +45,7 @@ def test_what_was_pushed_before_fills_the_room_newest_last() -> None:
 
 def test_more_than_six_pending_ones_take_turns_oldest_first() -> None:
     notifications = [last(number, pending=True) for number in range(8)]
-    contents = choose_notifications(notifications)
+    contents = choose_notifications(TOKEN, notifications)
     assert contents is not None
     assert contents.chosen == contents.pending == notifications[:6]
     assert contents.more
@@ -51,20 +54,20 @@ def test_more_than_six_pending_ones_take_turns_oldest_first() -> None:
 def test_a_list_that_would_be_too_long_is_cut() -> None:
     """The reference pushes nothing at all then (Appendix B 20): six items of 545 characters."""
     notifications = [last(number, pending=number == 5, host_bytes=255) for number in range(6)]
-    contents = choose_notifications(notifications)
+    contents = choose_notifications(TOKEN, notifications)
     assert contents is not None
     assert contents.chosen[-1] == notifications[5]
     assert len(contents.chosen) == 5
     assert len(contents.text) <= MAX_LIST_BYTES
     pending = [last(number, pending=True, host_bytes=255) for number in range(6)]
-    contents = choose_notifications(pending)
+    contents = choose_notifications(TOKEN, pending)
     assert contents is not None
     assert contents.chosen == contents.pending == pending[:5]
     assert contents.more
 
 
 def test_one_that_fits_no_push_is_not_chosen() -> None:
-    contents = choose_notifications([last(0, pending=True, meta_bytes=3000)])
+    contents = choose_notifications(TOKEN, [last(0, pending=True, meta_bytes=3000)])
     assert contents is not None
     assert contents.chosen == contents.pending == []
     assert contents.more
@@ -75,7 +78,7 @@ def test_whatever_is_pending_is_chosen_or_more_follows(kinds: list[tuple[bool, i
     notifications = [
         last(number, pending=pending, host_bytes=size) for number, (pending, size) in enumerate(kinds)
     ]
-    contents = choose_notifications(notifications)
+    contents = choose_notifications(TOKEN, notifications)
     waiting = [each for each in notifications if each.pending]
     if contents is None:
         assert not waiting

@@ -22,10 +22,10 @@ from tocsin.ntf_router.session.requests import NtfState
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
-from tocsin.ntf_router.subscriber.notifications import Notifications
+from tocsin.ntf_router.subscriber.notifications import NotificationReceiver
 from tocsin.ntf_router.subscriber.own_services import DirectRegistration
+from tocsin.ntf_router.subscriber.smp_network import SmpNetwork
 from tocsin.ntf_router.subscriber.smp_subscribers import SmpSubscribers
-from tocsin.ntf_router.subscriber.subscriber_parts import SubscriberParts
 from tocsin.operate.clock import FineClock, SystemClock
 from tocsin.operate.randomness import SystemRandomness, TokenRandomness
 from tocsin.operate.timers import Timers
@@ -93,28 +93,24 @@ async def running_ntf_router(
     counters.own.domains = settings.subscriber.own_server_domains
     store.report_settled_to(events.settled)
     delivery = PushDelivery(store, providers, settings.delivery, counters, clock, randomness, events, job)
-    notifications = Notifications(store, counters, clock, events, delivery.notify, delivery.recover)
+    notifications = NotificationReceiver(store, counters, clock, events, delivery.notify, delivery.recover)
     certified = ServiceIdentity(credentials, ServiceRole.NOTIFIER)
     versions = VersionRange(settings.lowest_version, settings.highest_version)
     identity = RouterIdentity.create(NTF, credentials, versions, direct=settings.direct.enabled)
     keys = DirectKeys(store, settings.direct, clock, randomness) if settings.direct.enabled else None
     registration = None if keys is None else DirectRegistration(keys, identity)
-    subscribers = SmpSubscribers(
-        SubscriberParts(
-            store,
-            notifications,
-            events,
-            settings.subscriber,
-            client_settings(settings),
-            counters,
-            client_metrics or NoMetrics(),
-            certified if settings.subscriber.use_service_credentials else None,
-            asyncio.Semaphore(settings.subscriber.concurrent_resubscriptions),
-            clock,
-            registration,
-            certified if settings.direct.enabled else None,
-        )
+    network = SmpNetwork(
+        store,
+        events,
+        registration,
+        client_metrics or NoMetrics(),
+        certificate=certified if settings.subscriber.use_service_credentials else None,
+        fallback=certified if settings.direct.enabled else None,
+        client=client_settings(settings),
+        settings=settings.subscriber,
+        counters=counters,
     )
+    subscribers = SmpSubscribers(network, notifications, clock)
     state = NtfState(settings, store, clock, randomness, counters, delivery, subscribers, events)
     direct = None
     if keys is not None:

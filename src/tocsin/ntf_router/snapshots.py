@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tocsin.ntf_router.running_router import RunningNtfRouter
-from tocsin.ntf_router.subscriber.subscriber_parts import SubscriberState
+from tocsin.ntf_router.subscriber.smp_network import SubscriberState
 from tocsin.protocol.addresses import RouterLocation
 
 

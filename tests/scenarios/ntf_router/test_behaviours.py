@@ -27,13 +27,13 @@ from tests.doubles.smp_harness import AUTH, OK, UNKNOWN, Raw, ed25519
 from tests.scenarios.ntf_router.test_direct_malice import NEW_NTF, direct_answers
 from tocsin.errors import ConnectionLost
 from tocsin.ntf_router import running_router as service
+from tocsin.ntf_router.store import retry
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.subscriber import (
     queue_subscriptions,
     service_subscription,
     smp_subscribers,
-    subscriber_parts,
 )
 from tocsin.operate.counted_totals import totals
 from tocsin.protocol.direct.packets import PacketFate
@@ -320,8 +320,7 @@ async def test_a_resubscription_whose_store_fails_is_counted_logged_and_done(
     open_store: StoreOpening, method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """N13: apart from the main loops, which answer devices meanwhile."""
-    for module in (subscriber_parts, smp_subscribers):
-        monkeypatch.setattr(module, "STORE_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.01)
     async with hostile_smp() as smp:
         async with open_store() as store, ntf_router(store, subscriber=individually()) as ntf:
             device = await ntf.active_device(b"abcd")

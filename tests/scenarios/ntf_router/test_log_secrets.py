@@ -83,12 +83,7 @@ async def test_a_whole_delivery_logs_no_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    for pause in (
-        "subscriber.notifications.STORE_RETRY_SECONDS",
-        "delivery.delivery_lane.STORE_RETRY_SECONDS",
-        "delivery.outcomes.RETRY_SECONDS",
-    ):
-        monkeypatch.setattr(f"tocsin.ntf_router.{pause}", 0.01)
+    monkeypatch.setattr("tocsin.ntf_router.store.retry.RETRY_SECONDS", 0.01)
     log = EventLog(tmp_path / "events")
     keys = PseudonymKeys(tmp_path / "keys", 30, lambda: 1_794_700_000.0)
     events = NtfEventRecorder(log, keys, "router", NtfLatencies())

@@ -20,10 +20,11 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import PATIENCE, SmpHarness
 from tocsin.errors import StoreError
 from tocsin.ntf_router.settings.settings import SubscriberSettings
+from tocsin.ntf_router.store import retry
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.records import SubscriptionPage, UsedRouter
-from tocsin.ntf_router.subscriber import queue_subscriptions, smp_subscribers, subscriber_parts
+from tocsin.ntf_router.subscriber import queue_subscriptions
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
@@ -53,8 +54,7 @@ async def all_active(device: Device, subscriptions: dict[bytes, bytes]) -> None:
 
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (subscriber_parts, smp_subscribers):
-        monkeypatch.setattr(module, "STORE_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.01)
 
 
 @pytest.mark.usefixtures("quick_retries")

@@ -18,11 +18,11 @@ from tests.doubles.smp_harness import AUTH, OK, PATIENCE, SmpTestClient, smp_rou
 from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.errors import ConnectionLost, StoreError
 from tocsin.ntf_router import running_router as service
-from tocsin.ntf_router.delivery import delivery, delivery_lane, outcomes
+from tocsin.ntf_router.store import retry
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.records import NotRecorded, Recorded
-from tocsin.ntf_router.subscriber import notifications, smp_subscriber, smp_subscribers, subscriber_parts
+from tocsin.ntf_router.subscriber import smp_subscriber
 from tocsin.ntf_router.subscriber.queue_subscriptions import QueueSubscriptions
 from tocsin.protocol.error_codes import StoreFault
 from tocsin.protocol.messages import Command, Response
@@ -92,9 +92,7 @@ READS: Final = frozenset(
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (delivery, delivery_lane, notifications, subscriber_parts, smp_subscribers):
-        monkeypatch.setattr(module, "STORE_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(outcomes, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(service, "EXPIRY_INTERVAL", 0.02)
 
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from tocsin.errors import StoreError
 from tocsin.ntf_router.delivery.control_pushes import ControlPush
-from tocsin.ntf_router.delivery.delivery_lane import STORE_RETRY_SECONDS, DeliveryLane
+from tocsin.ntf_router.delivery.delivery_lane import DeliveryLane
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
 from tocsin.ntf_router.delivery.push_requests import code_request, periodic_request
@@ -28,6 +29,7 @@ from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import TokenRecord
+from tocsin.ntf_router.store.retry import until_stored
 from tocsin.operate.clock import Clock
 from tocsin.operate.randomness import Randomness
 from tocsin.protocol.ntf.device_tokens import PushProvider
@@ -112,18 +114,11 @@ class PushDelivery:
 
     async def recover(self) -> int:
         """Queue all tokens with pending notifications. Returns how many there are."""
-        found, after = 0, None
+        found = 0
+        after: bytes | None = None
         while True:
-            try:
-                token_ids = await self._store.tokens_with_pending(after, RECOVERY_PAGE)
-            except StoreError as error:
-                logger.error(
-                    "pending notifications cannot be read, next attempt in %s s: %s",
-                    STORE_RETRY_SECONDS,
-                    error,
-                )
-                await asyncio.sleep(STORE_RETRY_SECONDS)
-                continue
+            read_page = partial(self._store.tokens_with_pending, after, RECOVERY_PAGE)
+            token_ids = await until_stored("reading pending notifications", read_page)
             for token_id in token_ids:
                 self.notify(token_id, None)
             found += len(token_ids)

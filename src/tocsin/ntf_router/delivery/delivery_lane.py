@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Final
 
 from tocsin.errors import StoreError
 from tocsin.ntf_router.delivery.control_pushes import ControlPushes
@@ -35,12 +34,11 @@ from tocsin.ntf_router.store.records import (
     SettledNotification,
     TokenRecord,
 )
+from tocsin.ntf_router.store.retry import pause_after
 from tocsin.operate.randomness import Randomness
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.push.provider import Accepted, Provider, PushOutcome, Refused, RetryLater, TokenInvalid
-
-STORE_RETRY_SECONDS: Final = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -110,10 +108,7 @@ class DeliveryLane:
             try:
                 await self._send_some()
             except StoreError as error:
-                logger.error(
-                    "notifications cannot be read, next attempt in %s s: %s", STORE_RETRY_SECONDS, error
-                )
-                await asyncio.sleep(STORE_RETRY_SECONDS)
+                await pause_after("reading notifications", error)
 
     async def _wait_for_work(self) -> None:
         while True:

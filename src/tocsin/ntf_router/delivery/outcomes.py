@@ -6,7 +6,6 @@ If the store fails, the recorder keeps the outcomes and tries again until the st
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,13 +14,11 @@ from tocsin.ntf_router.delivery.message_pushes import MessagePush
 from tocsin.ntf_router.session.events import NtfEvents
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import SettledNotification, TokenRecord
+from tocsin.ntf_router.store.retry import pause_after
 from tocsin.operate.clock import Clock
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 
-RETRY_SECONDS: Final = 1.0
 _CONFIRMED: Final = TokenStatus(TokenState.CONFIRMED)
-
-logger = logging.getLogger(__name__)
 
 
 class OutcomeRecorder:
@@ -71,11 +68,8 @@ class OutcomeRecorder:
             try:
                 await self.flush()
             except StoreError as error:
-                logger.error(
-                    "outcomes of pushes cannot be written, next attempt in %s s: %s", RETRY_SECONDS, error
-                )
                 self._awake.set()
-                await asyncio.sleep(RETRY_SECONDS)
+                await pause_after("writing outcomes of pushes", error)
 
     async def flush(self) -> None:
         """Write everything that is known now. Raises `StoreError`, and keeps what was not written."""

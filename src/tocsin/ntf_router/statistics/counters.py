@@ -124,3 +124,6 @@ class NtfCounters:
     own: OwnServerCounters = field(default_factory=OwnServerCounters)
     active: ActiveTokens = field(default_factory=ActiveTokens)
     latencies: NtfLatencies = field(default_factory=NtfLatencies)
+
+    def count_store_error(self) -> None:
+        self.store_errors += 1

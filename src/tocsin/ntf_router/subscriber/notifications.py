@@ -1,9 +1,7 @@
-"""Notifications from SMP routers into the store, and the delivery told of them (ntf.md 4.7)."""
+"""Stores notifications from SMP routers and passes them to the delivery (ntf.md 4.7)."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -12,21 +10,19 @@ from tocsin.ntf_router.session.events import NtfEvents
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NotificationStore
 from tocsin.ntf_router.store.records import NotRecorded, ReceivedNotification, Recorded
+from tocsin.ntf_router.store.retry import pause_after
 from tocsin.operate.clock import FineClock
 from tocsin.protocol.addresses import RouterAddress
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.smp.responses import NotificationReceived
 
 MAX_META_BYTES: Final = 512
-"""The metadata is 144 bytes; more than this no SMP router of ours or the reference's sends."""
-STORE_RETRY_SECONDS: Final = 1.0
+"""Metadata has 144 bytes. Neither our SMP router nor the reference's sends more than this."""
 _UNCOUNTED: Final = PushProvider.APNS_NULL
 
-logger = logging.getLogger(__name__)
 
-
-class Notifications:
-    """Where the connections to SMP routers hand their notifications."""
+class NotificationReceiver:
+    """Receives the notifications of all connections to SMP routers."""
 
     def __init__(
         self,
@@ -37,7 +33,7 @@ class Notifications:
         notify: Callable[[bytes, PushProvider], None],
         recover: Callable[[], Awaitable[object]],
     ) -> None:
-        """`recover` makes the delivery look for everything that is pending."""
+        """`recover` makes the delivery queue everything that is pending."""
         self._store = store
         self._counters = counters
         self._clock = clock
@@ -48,7 +44,7 @@ class Notifications:
     async def receive(
         self, router: RouterAddress, notifications: Sequence[tuple[bytes, NotificationReceived]]
     ) -> None:
-        """Returns when they are stored. While the store is away they wait here, and the SMP router waits too."""
+        """Return when they are stored. While the store fails they wait here, and the SMP router waits too."""
         now = self._clock.exactly()
         batch = [
             ReceivedNotification(notifier_id, event.nonce, event.sealed_meta, now)
@@ -65,13 +61,12 @@ class Notifications:
                 break
             except StoreError as error:
                 failed = True
-                self._counters.store_errors += 1
-                logger.error("notifications of %s wait for the store: %s", router.name, error)
-                await asyncio.sleep(STORE_RETRY_SECONDS)
+                self._counters.count_store_error()
+                await pause_after(f"storing notifications of {router.name}", error)
         else:
             return
         if failed and NotRecorded.DUPLICATE in results:
-            # They may have been stored by the attempt that failed, and nobody was told.
+            # A failed attempt may have stored them before the delivery learned of them.
             await self._recover()
         counted = self._take_up(batch, results, now)
         self._counters.notifications_received += counted
@@ -86,7 +81,7 @@ class Notifications:
     def _take_up(
         self, batch: Sequence[ReceivedNotification], results: Sequence[Recorded | NotRecorded], now: float
     ) -> int:
-        """Tells the delivery of those that were recorded; says how many the statistics count."""
+        """Pass recorded notifications to the delivery. Returns how many the statistics count."""
         counted = superseded = 0
         notified = self._counters.active.notified
         for notification, result in zip(batch, results, strict=True):

@@ -25,7 +25,7 @@ from tocsin.errors import (
     UnexpectedResponse,
 )
 from tocsin.ntf_router.subscriber.service_subscription import ServiceSubscription
-from tocsin.ntf_router.subscriber.subscriber_parts import SmpRouterInUse
+from tocsin.ntf_router.subscriber.smp_network import SmpRouterInUse
 from tocsin.ntf_router.subscriber.subscription_errors import smp_error_text
 from tocsin.protocol.error_codes import ErrorCode
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus
@@ -92,7 +92,7 @@ class QueueSubscriptions:
             elif self.service.wanted:
                 await self._take_service_back(client)
             elif self._new:
-                batch = list(self._new.items())[: self._router.parts.settings.batch]
+                batch = list(self._new.items())[: self._router.network.settings.batch]
                 for notifier_id, _ in batch:
                     del self._new[notifier_id]
                 await self._subscribe_queues(client, batch)
@@ -108,7 +108,7 @@ class QueueSubscriptions:
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:
         """One of the places for resubscription, or none if it is not to be had soon."""
-        places = self._router.parts.places
+        places = self._router.network.places
         try:
             async with asyncio.timeout(PLACE_SECONDS):
                 await places.acquire()
@@ -139,15 +139,15 @@ class QueueSubscriptions:
                     lambda after=after: self._router.store.queues_to_subscribe(  # type: ignore[misc]
                         self._router.location,
                         after,
-                        self._router.parts.settings.page,
+                        self._router.network.settings.page,
                         with_associated=not by_service,
                     )
                 )
                 if self._new:  # came during this round, and the store has them already
                     for notifier_id, _ in page.queues:
                         self._new.pop(notifier_id, None)
-                for start in range(0, len(page.queues), self._router.parts.settings.batch):
-                    batch = page.queues[start : start + self._router.parts.settings.batch]
+                for start in range(0, len(page.queues), self._router.network.settings.batch):
+                    batch = page.queues[start : start + self._router.network.settings.batch]
                     await self._subscribe_queues(client, batch)
                 after = page.cursor
                 if after is None:
@@ -185,25 +185,25 @@ class QueueSubscriptions:
                 case _:
                     failed.append((notifier_id, _status(outcome)))
         self._state.pending = max(0, self._state.pending - len(queues))
-        self._router.parts.counters.queues_subscribed += len(alone) + len(ours)
-        self._router.parts.counters.queues_refused += len(failed)
+        self._router.network.counters.queues_subscribed += len(alone) + len(ours)
+        self._router.network.counters.queues_refused += len(failed)
         # A queue that was subscribed to before, in this session, changes nothing in the store: it is not counted again.
         if alone:
             self._state.subscribed += await self._router.until_stored(
                 lambda: self._router.store.subscribed(self._router.location, alone, None)
             )
-            self._router.tell([(each, SubscriptionState.ACTIVE) for each in alone], "NSUB")
+            self._router.report([(each, SubscriptionState.ACTIVE) for each in alone], "NSUB")
         if ours and service is not None:
             service_id = service.service_id
             self._state.service_count += await self._router.until_stored(
                 lambda: self._router.store.subscribed(self._router.location, ours, service_id)
             )
-            self._router.tell([(each, SubscriptionState.ACTIVE) for each in ours], "NSUB by the service")
+            self._router.report([(each, SubscriptionState.ACTIVE) for each in ours], "NSUB by the service")
         if failed:
             await self._router.until_stored(
                 lambda: self._router.store.set_statuses(self._router.location, failed)
             )
-            self._router.tell(failed, "NSUB")
+            self._router.report(failed, "NSUB")
 
     def _later_again(self) -> None:
         """Some queues got no answer: one more round, but not at once."""

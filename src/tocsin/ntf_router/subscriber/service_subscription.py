@@ -17,7 +17,7 @@ from tocsin.ntf_router.subscriber.own_services import (
     OwnService,
     ServedQueues,
 )
-from tocsin.ntf_router.subscriber.subscriber_parts import SmpRouterInUse
+from tocsin.ntf_router.subscriber.smp_network import SmpRouterInUse
 from tocsin.protocol.error_codes import ErrorCode
 
 AGAIN_SECONDS: Final = 30.0
@@ -46,7 +46,7 @@ class ServiceSubscription:
     def session_begins(self, client: SmpClient) -> None:
         session = client.session.service
         self.current = None if session is None else CertifiedService(session.service_id)
-        self._registers = client.direct and self._router.parts.direct is not None
+        self._registers = client.direct and self._router.network.direct is not None
         self._differed = False
 
     def needed(self) -> None:
@@ -62,7 +62,7 @@ class ServiceSubscription:
         if self.current is None or self.current.service_id != service_id:
             logger.info("%s ended a service that is not ours", self._router.address.name)
             return
-        self._router.parts.counters.services_taken_over += 1
+        self._router.network.counters.services_taken_over += 1
         self._state.pending_service = max(self._state.pending_service, self._state.service_count)
         self._state.service_count = 0
         if self._lost:
@@ -74,7 +74,7 @@ class ServiceSubscription:
     async def subscribe(self, client: SmpClient, used: UsedRouter) -> bool:
         """NSSUB or NSUBS, if we are somebody there; False if all queues are to be subscribed one by one."""
         self._state.pending_service = 0
-        service, registration = self.current, self._router.parts.direct
+        service, registration = self.current, self._router.network.direct
         if not self._registers:
             if used.service_id is None and (service is None or not used.associated_count):
                 return False
@@ -134,7 +134,7 @@ class ServiceSubscription:
             return
         self._differed = False
         if differs:
-            self._router.parts.counters.service_drifts += 1
+            self._router.network.counters.service_drifts += 1
             logger.warning(
                 "%s has %d queues for our service, we have %d%s",
                 self._router.address.name,
@@ -144,7 +144,7 @@ class ServiceSubscription:
             )
 
     async def _forget(self, why: str) -> None:
-        self._router.parts.counters.services_forgotten += 1
+        self._router.network.counters.services_forgotten += 1
         logger.warning("%s: queues are subscribed one by one: %s", self._router.address.name, why)
         await self._router.until_stored(lambda: self._router.store.forget_service(self._router.location))
 

@@ -1,13 +1,13 @@
-"""The connection to one SMP router, and what it tells of our queues there (ntf.md 4.7, 4.8).
+"""The connection to one SMP router, and the events of our queues there (ntf.md 4.7, 4.8).
 
-Theory of operation. In each session all wanted queues are subscribed (`queue_subscriptions`) while events are
-received. When the session ends the store is told that its queues are inactive, and the next session begins anew,
-unless the store wants nothing of this router any more.
+Theory of operation. Each session subscribes to all wanted queues (`queue_subscriptions`) while it receives events. When
+the session ends, its queues become inactive in the store, and the next session starts over, unless the store wants
+nothing of this router.
 
-What has arrived is handled to its end, also when its session is over: the reference's SMP router sends no notification
-twice. The next session begins after that, so an END that belongs to an older one cannot end anything. Our SMP router
-sends what was lost within some seconds again; a session whose events cannot be stored in time is therefore broken off,
-and the SMP router keeps what comes until the store is back.
+Events that have arrived are always handled, even when their session is over, because the reference's SMP router sends
+no notification twice. The next session begins after that, so an END of an older session cannot end anything new. Our
+SMP router repeats what was lost within some seconds. A session whose events cannot be stored in time is therefore
+broken off, and the SMP router keeps what arrives until the store is back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from tocsin.errors import (
 )
 from tocsin.ntf_router.settings.settings import SubscriberSettings
 from tocsin.ntf_router.subscriber.queue_subscriptions import QueueSubscriptions
-from tocsin.ntf_router.subscriber.subscriber_parts import SmpRouterInUse, SubscriberParts
+from tocsin.ntf_router.subscriber.smp_network import NotificationSink, SmpNetwork, SmpRouterInUse
+from tocsin.operate.clock import Clock
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme, is_onion
 from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus
 from tocsin.protocol.smp.responses import (
@@ -41,7 +42,6 @@ from tocsin.protocol.smp.responses import (
     ServiceSubscriptionEnded,
     SubscriptionEnded,
 )
-from tocsin.transport.client_sessions import ServiceIdentity
 
 STEADY_SECONDS: Final = 10.0
 """A session that ended sooner does not shorten the delays: some routers accept everybody and close."""
@@ -58,11 +58,15 @@ logger = logging.getLogger(__name__)
 class SmpSubscriber:
     """One SMP router. `run` until cancelled, or until nobody needs it."""
 
-    def __init__(self, location: RouterLocation, parts: SubscriberParts) -> None:
-        self._router = SmpRouterInUse(location, parts)
+    def __init__(
+        self, location: RouterLocation, network: SmpNetwork, sink: NotificationSink, clock: Clock
+    ) -> None:
+        self._router = SmpRouterInUse(location, network)
         self._queues = QueueSubscriptions(self._router)
-        self._hosts = _hosts_to_dial(location, parts.settings)
-        self._parts = parts
+        self._hosts = _hosts_to_dial(location, network.settings)
+        self._network = network
+        self._sink = sink
+        self._clock = clock
         self._service_refused = False
         self._told_disconnected = False
         self._gone: set[bytes] = set()
@@ -86,7 +90,7 @@ class SmpSubscriber:
 
         `subscribe` has not been called then since the last look at the store: the caller may forget this object.
         """
-        settings = self._parts.settings
+        settings = self._network.settings
         if not self._hosts:
             self.state.last_error = "no host of the kind that host_mode requires"
             logger.warning("%s: %s", self._router.address.name, self.state.last_error)
@@ -96,12 +100,10 @@ class SmpSubscriber:
         delays = backoff.delays()
         while True:
             try:
-                async with SmpClient.connect(
-                    RouterAddress(Scheme.SMP, dialled),
-                    self._parts.client,
-                    service=await self._service(),
-                    metrics=self._parts.metrics,
-                ) as client:
+                certificate = (
+                    None if self._service_refused else await self._network.certificate_for(self._router)
+                )
+                async with self._network.connect(RouterAddress(Scheme.SMP, dialled), certificate) as client:
                     began = asyncio.get_running_loop().time()
                     try:
                         await self._session(client)
@@ -126,15 +128,6 @@ class SmpSubscriber:
             self._queues.forget_wishes()
             if await self._queues.unused():
                 return
-
-    async def _service(self) -> ServiceIdentity | None:
-        """Which certificates to show."""
-        if self._service_refused:
-            return None
-        if self._parts.service is not None or self._parts.fallback is None:
-            return self._parts.service
-        used = await self._router.until_stored(lambda: self._router.store.used_router(self._router.location))
-        return self._parts.fallback if used is not None and used.associated_count else None
 
     async def _session(self, client: SmpClient) -> None:
         """Until the connection is lost, which it raises, or nobody needs it."""
@@ -211,7 +204,7 @@ class SmpSubscriber:
                 case _:
                     logger.info("%s sent %s", self._router.address.name, event.tag.decode())
         if notifications:
-            await self._parts.sink.receive(self._router.address, notifications)
+            await self._sink.receive(self._router.address, notifications)
             if self._gone:
                 await self._not_gone([notifier_id for notifier_id, _ in notifications])
         if ended:
@@ -219,11 +212,11 @@ class SmpSubscriber:
 
     async def _end(self, ended: Sequence[tuple[bytes, SubscriptionStatus]]) -> None:
         await self._router.until_stored(lambda: self._router.store.set_statuses(self._router.location, ended))
-        self._router.tell(ended, "the SMP router")
+        self._router.report(ended, "the SMP router")
         deleted = [notifier_id for notifier_id, status in ended if status is SubscriptionState.DELETED]
         if not deleted:
             return
-        now = self._parts.clock.now()
+        now = self._clock.now()
         direct = await self._router.until_stored(
             lambda: self._router.store.note_deleted(self._router.location, deleted, now)
         )
@@ -231,7 +224,7 @@ class SmpSubscriber:
             self._gone.update(deleted)
 
     async def _not_gone(self, notifier_ids: Sequence[bytes]) -> None:
-        """What was called deleted notifies: the SMP router does not tell the truth, or the queue came back."""
+        """The SMP router sent NMSG for queues that it had reported as deleted: keep them."""
         alive = self._gone.intersection(notifier_ids)
         if not alive:
             return
@@ -239,7 +232,7 @@ class SmpSubscriber:
         back = await self._router.until_stored(
             lambda: self._router.store.note_alive(self._router.location, list(alive))
         )
-        self._parts.counters.direct_queues_alive += back
+        self._network.counters.direct_queues_alive += back
 
 
 async def _result_of(task: asyncio.Task[None]) -> None:

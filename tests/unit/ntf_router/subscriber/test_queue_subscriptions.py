@@ -5,31 +5,43 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from tests.doubles.smp_harness import ed25519, until
 from tests.unit.ntf_router.store.samples import ROUTER, filled, subscription
+from tocsin.clients.client_metrics import NoMetrics
 from tocsin.clients.requests import Answer, Request
+from tocsin.clients.settings import ClientSettings
 from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.ntf_router.session.events import NoEvents
 from tocsin.ntf_router.settings.settings import SubscriberSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.subscriber.queue_subscriptions import QueueSubscriptions
-from tocsin.ntf_router.subscriber.subscriber_parts import SmpRouterInUse
+from tocsin.ntf_router.subscriber.smp_network import SmpNetwork, SmpRouterInUse
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.sessions import ServiceSession
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.responses import Subscribed
 
+SOMEWHERE = RouterLocation(("smp.example.com",), "", bytes(32))
 SERVICE = ServiceSession(b"s" * 24, bytes(32), ed25519())
 
 
-def router() -> SmpRouterInUse:
-    parts: Any = SimpleNamespace(counters=NtfCounters(), store=None, direct=None)
-    return SmpRouterInUse(RouterLocation(("smp.example.com",), "", bytes(32)), parts)
+def router(location: RouterLocation = SOMEWHERE, store: NtfMemoryStore | None = None) -> SmpRouterInUse:
+    network = SmpNetwork(
+        store or NtfMemoryStore(),
+        NoEvents(),
+        None,
+        NoMetrics(),
+        certificate=None,
+        fallback=None,
+        client=ClientSettings(),
+        settings=SubscriberSettings(),
+        counters=NtfCounters(),
+    )
+    return SmpRouterInUse(location, network)
 
 
 async def test_however_often_a_service_ends_it_is_taken_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +54,7 @@ async def test_however_often_a_service_ends_it_is_taken_back_once(monkeypatch: p
     for _ in range(1000):
         queues.service.ended(SERVICE.service_id)
     assert (one.state.service_count, one.state.pending_service) == (0, 7)
-    assert one.parts.counters.services_taken_over == 1000
+    assert one.network.counters.services_taken_over == 1000
     assert len(later) == 1
 
 
@@ -54,7 +66,7 @@ async def test_the_end_of_a_service_that_is_not_ours_changes_nothing() -> None:
     queues.service.ended(b"other" * 4)
     queues.service.session_begins(Client(None))  # type: ignore[arg-type]
     queues.service.ended(SERVICE.service_id)
-    assert (one.state.service_count, one.parts.counters.services_taken_over) == (7, 0)
+    assert (one.state.service_count, one.network.counters.services_taken_over) == (7, 0)
 
 
 class Client:
@@ -83,17 +95,7 @@ async def test_a_queue_that_is_subscribed_to_again_is_counted_once(
 ) -> None:
     store = NtfMemoryStore()
     owner = await filled(store, "alice", "first", "second")
-    settings = SubscriberSettings()
-    places = asyncio.Semaphore(1)
-    parts: Any = SimpleNamespace(
-        counters=NtfCounters(),
-        store=store,
-        settings=settings,
-        places=places,
-        events=NoEvents(),
-        direct=None,
-    )
-    one = SmpRouterInUse(ROUTER, parts)
+    one = router(ROUTER, store)
     queues, client = QueueSubscriptions(one), Client(service)
     running = asyncio.create_task(queues.run(client))  # type: ignore[arg-type]
     try:

@@ -1,0 +1,118 @@
+"""What the connections to all SMP routers share, and the state of one of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from tocsin.clients import SmpClient
+from tocsin.clients.client_metrics import ClientMetrics
+from tocsin.clients.settings import ClientSettings
+from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.settings.settings import SubscriberSettings
+from tocsin.ntf_router.statistics.counters import NtfCounters
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.retry import until_stored
+from tocsin.ntf_router.subscriber.own_services import DirectRegistration
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.ntf.statuses import SubscriptionStatus
+from tocsin.protocol.smp.responses import NotificationReceived
+from tocsin.transport.client_sessions import ServiceIdentity
+
+R = TypeVar("R")
+
+
+class NotificationSink(Protocol):
+    """Stores received notifications."""
+
+    async def receive(
+        self, router: RouterAddress, notifications: Sequence[tuple[bytes, NotificationReceived]]
+    ) -> None:
+        """Return when they are stored. Does not raise."""
+
+
+@dataclass(slots=True)
+class SubscriberState:
+    """The state of one SMP router, for operators."""
+
+    connected: bool = False
+    subscribed: int = 0
+    """Queues that this session subscribed one by one."""
+    service_count: int = 0
+    """Queues that our service has, as the router reports."""
+    pending: int = 0
+    """Queues that wait to be subscribed one by one, or were subscribed when the connection was lost."""
+    pending_service: int = 0
+    """Queues of our service that wait to be subscribed together."""
+    resubscribing: bool = False
+    drift: int = 0
+    """How many queues more (or fewer) the router has for our service than we have."""
+    last_error: str = ""
+
+
+class SmpNetwork:
+    """How this NTF router deals with all SMP routers: who it is there, how it connects, where it keeps queues."""
+
+    def __init__(
+        self,
+        store: NtfStore,
+        events: NtfEvents,
+        direct: DirectRegistration | None,
+        metrics: ClientMetrics,
+        *,
+        certificate: ServiceIdentity | None,
+        fallback: ServiceIdentity | None,
+        client: ClientSettings,
+        settings: SubscriberSettings,
+        counters: NtfCounters,
+    ) -> None:
+        """`fallback` is the certificate for SMP routers that once offered direct notifications and do not now."""
+        self.store = store
+        self.settings = settings
+        self.counters = counters
+        self.direct = direct
+        self._events = events
+        self._metrics = metrics
+        self._certificate = certificate
+        self._fallback = fallback
+        self._client = client
+        self.places = asyncio.Semaphore(settings.concurrent_resubscriptions)
+        """How many SMP routers are resubscribed at a time."""
+
+    def connect(
+        self, address: RouterAddress, certificate: ServiceIdentity | None
+    ) -> AbstractAsyncContextManager[SmpClient]:
+        return SmpClient.connect(address, self._client, service=certificate, metrics=self._metrics)
+
+    async def certificate_for(self, router: SmpRouterInUse) -> ServiceIdentity | None:
+        """Choose the certificate to show to an SMP router."""
+        if self._certificate is not None or self._fallback is None:
+            return self._certificate
+        used = await router.until_stored(lambda: self.store.used_router(router.location))
+        return self._fallback if used is not None and used.associated_count else None
+
+    def report(
+        self, router: RouterLocation, changed: Sequence[tuple[bytes, SubscriptionStatus]], cause: str
+    ) -> None:
+        self._events.subscriptions_changed(router, changed, cause)
+
+
+class SmpRouterInUse:
+    """One SMP router, for everything that deals with it."""
+
+    def __init__(self, location: RouterLocation, network: SmpNetwork) -> None:
+        self.location = location
+        self.address = RouterAddress(Scheme.SMP, location)
+        self.network = network
+        self.store = network.store
+        self.state = SubscriberState()
+
+    def report(self, changed: Sequence[tuple[bytes, SubscriptionStatus]], cause: str) -> None:
+        self.network.report(self.location, changed, cause)
+
+    async def until_stored(self, call: Callable[[], Awaitable[R]]) -> R:
+        """Repeat a call to the store until it works: a passing failure must not end anything."""
+        return await until_stored(self.address.name, call, self.network.counters.count_store_error)

@@ -33,7 +33,7 @@ from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.durable.postgres.embedded_database import embedded_database
 from tocsin.events.event_log import EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.ntf_router.delivery.message_pushes import MessagePush
+from tocsin.ntf_router.delivery.message_pushes import NotificationPush
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router
 from tocsin.ntf_router.session.events import NoEvents
@@ -263,7 +263,7 @@ class _Switched(NoEvents):
     ) -> None:
         self._recorders[self.on].received(router, notifications, results)
 
-    def attempted(self, pushes: Sequence[MessagePush]) -> None:
+    def attempted(self, pushes: Sequence[NotificationPush]) -> None:
         self._recorders[self.on].attempted(pushes)
 
     def settled(self, settled: Sequence[SettledNotification]) -> None:

@@ -24,8 +24,8 @@ HELLOS: Final[tuple[Callable[[bytes], Hello], ...]] = (
     smp.RouterHello.decode,
     smp.ClientHello.decode,
     smp.decode_service_answer,
-    ntf.RouterHello.decode,
-    ntf.ClientHello.decode,
+    ntf.NtfRouterHello.decode,
+    ntf.NtfClientHello.decode,
 )
 
 AWAITING: Final = "the answer to a service"
@@ -107,7 +107,7 @@ def _ntf_client(party: NtfClientHandshake, data: bytes) -> None:
     answered = attempt(lambda: party.answer(data), HandshakeRefused)
     if answered is not None:
         content, session = answered
-        sent = ntf.ClientHello.decode(content)
+        sent = ntf.NtfClientHello.decode(content)
         demand_equal((sent.version, sent.key_hash), (session.version, party.key_hash), "the hello fits")
         demand(session.version in party.versions, "the client speaks the version")
 

@@ -21,7 +21,7 @@ from tocsin.protocol.sessions import ServiceRole
 from tocsin.push.fake.behaviours import Respond
 from tocsin.smp_router.settings.files import INI_FILE as SMP_INI
 from tocsin.smp_router.store.logs.store_folder import STORE_LOG
-from tocsin.smp_router.store.logs.store_log_changes import DeleteNotifier, SetQueueService
+from tocsin.smp_router.store.logs.store_log_changes import DeleteNotifierLine, SetQueueServiceLine
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -57,8 +57,8 @@ async def lose(parts: Everything, commands: Commands, unassociated: Chat, delete
     assert parts.smp is not None
     await parts.smp.stop()
     lines = (
-        SetQueueService(unassociated.queue.recipient_id, ServiceRole.NOTIFIER, None),
-        DeleteNotifier(deleted.queue.recipient_id),
+        SetQueueServiceLine(unassociated.queue.recipient_id, ServiceRole.NOTIFIER, None),
+        DeleteNotifierLine(deleted.queue.recipient_id),
     )
     with (parts._smp_folders.store / STORE_LOG).open("ab") as file:
         file.write(b"".join(each.encode() + b"\n" for each in lines))

@@ -169,8 +169,8 @@ def _hello(vector: Vector, name: str) -> tuple[bytes, Fields]:
 def test_damaged_hellos_decode_or_are_refused(name: str) -> None:
     vector = VECTORS[name]
     decoders: list[tuple[str, Callable[[bytes], object]]] = [
-        ("server_hello", smp.RouterHello.decode if vector.protocol == "smp" else ntf.RouterHello.decode),
-        ("client_hello", smp.ClientHello.decode if vector.protocol == "smp" else ntf.ClientHello.decode),
+        ("server_hello", smp.RouterHello.decode if vector.protocol == "smp" else ntf.NtfRouterHello.decode),
+        ("client_hello", smp.ClientHello.decode if vector.protocol == "smp" else ntf.NtfClientHello.decode),
     ]
     if "service_response" in vector.fields:
         decoders.append(("service_response", smp.decode_service_answer))

@@ -65,14 +65,14 @@ def check_ntf_handshake(vector: Vector) -> None:
     hello_fields, client_fields = vector.fields.object("server_hello"), vector.fields.object("client_hello")
     content, fields = hello_fields.octets("content"), hello_fields.object("fields")
     signed = _signed_key(fields.object("signed_key")) if fields.has("signed_key") else None
-    built = ntf.RouterHello(_versions(fields), fields.octets("session_id"), signed)
-    same("the router's hello", ntf.RouterHello.decode(content), built)
+    built = ntf.NtfRouterHello(_versions(fields), fields.octets("session_id"), signed)
+    same("the router's hello", ntf.NtfRouterHello.decode(content), built)
     same("the bytes of the router's hello", built.encode(), content)
     sent = client_fields.octets("content")
-    client_hello = ntf.ClientHello(
+    client_hello = ntf.NtfClientHello(
         client_fields.object("fields").integer("version"), client_fields.object("fields").octets("key_hash")
     )
-    same("the client's hello", ntf.ClientHello.decode(sent), client_hello)
+    same("the client's hello", ntf.NtfClientHello.decode(sent), client_hello)
     same("the bytes of the client's hello", client_hello.encode(), sent)
     same("the version", client_hello.version, vector.version)
     key_hash = vector.fields.octets("key_hash")

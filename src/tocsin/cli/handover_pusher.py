@@ -23,7 +23,7 @@ from tocsin.ntf_router.delivery.handover_lines import (
     returned,
 )
 from tocsin.push.apns.settings import ApnsSettings
-from tocsin.push.provider import PushOutcome, Refused, RetryLater, RetryScope
+from tocsin.push.provider import PushOutcome, PushRefused, RetryLater, RetryScope
 
 if TYPE_CHECKING:
     from tocsin.pipeline.jobs.deliver import Answers
@@ -106,5 +106,5 @@ class _Batch:
     def answers(self, outcomes: Sequence[PushOutcome | None]) -> Iterator[tuple[int, Returned]]:
         for (folder, line), composed, outcome in zip(self._lines, self._composed, outcomes, strict=True):
             if outcome is None:
-                outcome = UNREADABLE if composed is None else Refused(TOO_LARGE)
+                outcome = UNREADABLE if composed is None else PushRefused(TOO_LARGE)
             yield folder, returned(line.id, composed, outcome)

@@ -16,13 +16,13 @@ from tocsin.ntf_router.store.logs.store_log import (
 )
 from tocsin.ntf_router.store.memory.tables import NtfTables
 from tocsin.smp_router.store.logs.store_files import compact_lines as compact_smp_lines
-from tocsin.smp_router.store.logs.store_log import AddService, CreateQueue, decode_store_log_line
+from tocsin.smp_router.store.logs.store_log import AddServiceLine, CreateQueueLine, decode_store_log_line
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
 NTF_SECTIONS: Final = ("tokens", "subscriptions", "services")
 SMP_SECTIONS: Final = ("services", "queues")
 _NTF_TAGS: Final = (TokenAdded.tag, SubscriptionAdded.tag, ServiceSet.tag)
-_SMP_TAGS: Final = (AddService.tag, CreateQueue.tag)
+_SMP_TAGS: Final = (AddServiceLine.tag, CreateQueueLine.tag)
 # As in `pipeline.log_compaction`, which only exists where Spark is installed.
 _BROKEN: Final = -1
 _SKIPPED: Final = -2

@@ -17,8 +17,8 @@ from tocsin.push.apns.settings import ApnsSettings
 from tocsin.push.provider import (
     Accepted,
     PushOutcome,
+    PushRefused,
     PushRequest,
-    Refused,
     RetryLater,
     TokenInvalid,
     Urgency,
@@ -107,7 +107,7 @@ def outcome_finding(name: str, outcome: PushOutcome, *, with_key: bool) -> Findi
         case RetryLater():
             step = "check the network and firewall of this machine; it connects to port 443, or the one that is set"
             return bad(SUBJECT, f"{name} cannot be used now: {outcome.reason}", step)
-        case Refused():
+        case PushRefused():
             step = "check apns_topic and the key's rights at Apple"
             return bad(SUBJECT, f"{name} answers, but refuses our pushes: {outcome.reason}", step)
     assert_never(outcome)

@@ -47,7 +47,7 @@ class SubscribedQueue(msgspec.Struct, frozen=True, gc=False):
         return f"SubscribedQueue({self.status!r}, {self.router!r})"
 
 
-class NotifierQueue(msgspec.Struct, frozen=True, gc=False):
+class ExportedQueue(msgspec.Struct, frozen=True, gc=False):
     """A queue of an SMP router that has a notifier."""
 
     server: int
@@ -110,8 +110,8 @@ def subscribed_queue(
 
 def notifier_queue(
     *, key_hash: bytes, router: str, notifier_id: bytes, service_id: bytes | None, taken_at: int
-) -> NotifierQueue:
-    return NotifierQueue(
+) -> ExportedQueue:
+    return ExportedQueue(
         beginning(key_hash),
         *hash_halves(notifier_id),
         beginning(service_id),
@@ -125,5 +125,5 @@ def first_subscribed_row(taken_at: int) -> SubscribedQueue:
     return SubscribedQueue(0, 0, 0, NO_SERVICE, False, False, False, "", "", "", taken_at)
 
 
-def first_notifier_row(key_hash: bytes, router: str, taken_at: int) -> NotifierQueue:
-    return NotifierQueue(beginning(key_hash), 0, 0, NO_SERVICE, router, "", taken_at)
+def first_notifier_row(key_hash: bytes, router: str, taken_at: int) -> ExportedQueue:
+    return ExportedQueue(beginning(key_hash), 0, 0, NO_SERVICE, router, "", taken_at)

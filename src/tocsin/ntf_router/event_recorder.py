@@ -11,7 +11,7 @@ from tocsin.events.delivery_events import Stage
 from tocsin.events.event_encoder import END, START, EventEncoder, EventSubject, size_end
 from tocsin.events.event_log import EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.ntf_router.delivery.message_pushes import MessagePush
+from tocsin.ntf_router.delivery.message_pushes import NotificationPush
 from tocsin.ntf_router.statistics.latencies import NtfLatencies
 from tocsin.ntf_router.store.records import (
     ACCEPTED,
@@ -89,7 +89,7 @@ class NtfEventRecorder:
         if made:
             self._log.append(made, count)
 
-    def attempted(self, pushes: Sequence[MessagePush]) -> None:
+    def attempted(self, pushes: Sequence[NotificationPush]) -> None:
         if self._log is None or self._encoder is None:
             return
         encoder = self._encoder

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tocsin.events.event_log import EventLog
-from tocsin.ntf_router.snapshots import NtfSnapshot, ServerCounts, SubscriptionCounts
+from tocsin.ntf_router.snapshots import NtfRouterSnapshot, ServerCounts, SubscriptionCounts
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.statistics.latencies import BOUNDS_SECONDS
 from tocsin.ntf_router.store.interface import StoreCounts
@@ -79,7 +79,7 @@ def store_metrics(counts: StoreCounts, accounting: Accounting) -> Iterator[Metri
     )
 
 
-def snapshot_metrics(snapshot: NtfSnapshot) -> Iterator[Metric]:
+def snapshot_metrics(snapshot: NtfRouterSnapshot) -> Iterator[Metric]:
     for name, about, subscriptions in (
         ("smp_service_subscription_active", "subscribed to as a service", snapshot.active_services),
         ("smp_subscription_active", "subscribed to one by one", snapshot.active_queues),

@@ -14,7 +14,7 @@ from typing import Final
 
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout, StoreError
 from tocsin.ntf_router.direct.commands import DirectCommands
-from tocsin.ntf_router.session.requests import NtfCommandTable, NtfState, Request, TokenRequest
+from tocsin.ntf_router.session.requests import NtfCommandTable, NtfRequest, NtfState, TokenRequest
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.ntf_router.subscriptions import SubscriptionCommands
 from tocsin.ntf_router.tokens import TokenCommands
@@ -86,7 +86,7 @@ class NtfRouter:
                 connection.abort()
 
     async def _serve(self, connection: RouterConnection) -> None:
-        waiting: asyncio.Queue[list[Request[Command]] | None] = asyncio.Queue(BLOCKS_WAITING)
+        waiting: asyncio.Queue[list[NtfRequest[Command]] | None] = asyncio.Queue(BLOCKS_WAITING)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._execute_all(connection, waiting))
             with suppress(ConnectionLost):
@@ -98,11 +98,11 @@ class NtfRouter:
 
     async def _verify(
         self, connection: RouterConnection, received: list[ReceivedCommand | RefusedCommand]
-    ) -> list[Request[Command]]:
+    ) -> list[NtfRequest[Command]]:
         """Answer failures in a block of their own, and return the verified requests."""
         self._state.counters.commands += len(received)
         failures: list[bytes] = []
-        verified: list[Request[Command]] = []
+        verified: list[NtfRequest[Command]] = []
         for each in received:
             error: RouterError
             if isinstance(each, RefusedCommand):
@@ -125,7 +125,7 @@ class NtfRouter:
         return verified
 
     async def _execute_all(
-        self, connection: RouterConnection, waiting: asyncio.Queue[list[Request[Command]] | None]
+        self, connection: RouterConnection, waiting: asyncio.Queue[list[NtfRequest[Command]] | None]
     ) -> None:
         """Execute blocks until the connection ends. Commands that were verified before its end are still executed."""
         while (block := await waiting.get()) is not None:
@@ -139,7 +139,7 @@ class NtfRouter:
             with suppress(ConnectionLost):
                 await connection.send(answers)
 
-    async def _execute(self, request: Request[Command]) -> Response:
+    async def _execute(self, request: NtfRequest[Command]) -> Response:
         try:
             if isinstance(request, TokenRequest):
                 await self._note_use(request.token)
@@ -161,5 +161,5 @@ class NtfRouter:
         return StoreFault("the store is not available, try again")
 
 
-async def _pong(_request: Request[Ping]) -> Response:
+async def _pong(_request: NtfRequest[Ping]) -> Response:
     return Pong()

@@ -43,7 +43,7 @@ class SubscriptionCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class NtfSnapshot:
+class NtfRouterSnapshot:
     tasks: int
     subscribers: ServerCounts
     """All SMP routers that are known."""
@@ -65,7 +65,7 @@ class NtfSnapshot:
     """How long the oldest of them has waited."""
 
 
-def snapshot_of(running: RunningNtfRouter) -> NtfSnapshot:
+def snapshot_of(running: RunningNtfRouter) -> NtfRouterSnapshot:
     host_of, job = running.state.counters.own.host_of, running.delivery.job
     states = [(location, each.state) for location, each in running.subscribers.routers.items()]
 
@@ -75,7 +75,7 @@ def snapshot_of(running: RunningNtfRouter) -> NtfSnapshot:
     def subscriptions(count: Callable[[SubscriberState], int]) -> SubscriptionCounts:
         return _subscriptions(host_of, ((location, count(state)) for location, state in states))
 
-    return NtfSnapshot(
+    return NtfRouterSnapshot(
         tasks=len(asyncio.all_tasks()),
         subscribers=servers(lambda _state: True),
         clients=servers(lambda state: state.connected),

@@ -8,7 +8,7 @@ from typing import Final
 
 from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.errors import BadKey, DecodeError
-from tocsin.ntf_router.session.requests import NtfCommandTable, NtfState, Request, TokenRequest, counts
+from tocsin.ntf_router.session.requests import NtfCommandTable, NtfRequest, NtfState, TokenRequest, counts
 from tocsin.ntf_router.store.interface import Replaced
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.protocol.error_codes import CommandFault, ErrorCode, StoreFault
@@ -54,7 +54,7 @@ class TokenCommands:
         table.add_for_token(DeleteToken, self.delete)
         table.add_for_token(SetPeriodicPush, self.set_periodic)
 
-    async def register(self, request: Request[RegisterToken]) -> Response:
+    async def register(self, request: NtfRequest[RegisterToken]) -> Response:
         """TNEW: a repeated command gets the same answer, and another push of the same code."""
         command = request.command
         if fault := self._device_token_fault(command.token):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tocsin.crypto.keys import AuthPublicKey, auth_key_from_der
 from tocsin.ntf_router.session.requests import (
     NewSubscriptionRequest,
-    Request,
+    NtfRequest,
     SubscriptionRequest,
     TokenRequest,
 )
@@ -33,13 +33,13 @@ _BEFORE_ACTIVE = (TokenState.NEW, TokenState.REGISTERED, TokenState.CONFIRMED)
 
 async def verify(
     store: NtfStore, session: RouterSession, received: ReceivedCommand
-) -> Request[Command] | None:
+) -> NtfRequest[Command] | None:
     """Return the verified request, or None for AUTH. Raises StoreError."""
     match received.command:
         case Ping() | ForwardPacket() as command:
-            return Request(received, command)
+            return NtfRequest(received, command)
         case RegisterToken(verify_key=key) as command:
-            return Request(received, command) if _verifies(session, received, key) else None
+            return NtfRequest(received, command) if _verifies(session, received, key) else None
         case SubscribeToQueue() as command:
             token = await store.token(command.token_id)
             existing = await store.subscription_of(command.queue)

@@ -74,13 +74,13 @@ class RetryLater:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class PushRefused:
     """This push will not be accepted, however often it is sent."""
 
     reason: str
 
 
-PushOutcome: TypeAlias = Accepted | TokenInvalid | RetryLater | Refused
+PushOutcome: TypeAlias = Accepted | TokenInvalid | RetryLater | PushRefused
 
 
 class Provider(Protocol):

@@ -13,7 +13,7 @@ from tocsin.protocol.smp.recipient_commands import DeleteLinkData, SetLinkData
 from tocsin.protocol.smp.responses import LinkContent
 from tocsin.protocol.smp.sender_commands import GetLinkData, SecureLinkedQueue
 from tocsin.smp_router.queues import set_sender_key
-from tocsin.smp_router.session.requests import QueueRequest, SmpCommandTable, SmpState
+from tocsin.smp_router.session.requests import SmpCommandTable, SmpQueueRequest, SmpState
 from tocsin.smp_router.store.records import QueueLink, QueueRecord
 
 
@@ -29,7 +29,7 @@ class LinkCommands:
         table.add_for_queue(SecureLinkedQueue, self.secure)
         table.add_for_queue(GetLinkData, self.get)
 
-    def set(self, request: QueueRequest[SetLinkData]) -> Response:
+    def set(self, request: SmpQueueRequest[SetLinkData]) -> Response:
         """LSET: the link id and the fixed part never change once they are set."""
         queue, command = request.queue, request.command
         if queue.sender_key is not None and queue.mode is not QueueMode.CONTACT:
@@ -45,12 +45,12 @@ class LinkCommands:
         self._state.counters.links_set += 1
         return Done()
 
-    def delete(self, request: QueueRequest[DeleteLinkData]) -> Response:
+    def delete(self, request: SmpQueueRequest[DeleteLinkData]) -> Response:
         """LDEL"""
         remove_link(self._state, request.queue)
         return Done()
 
-    def secure(self, request: QueueRequest[SecureLinkedQueue]) -> Response:
+    def secure(self, request: SmpQueueRequest[SecureLinkedQueue]) -> Response:
         """LKEY: like SKEY, and returns the data."""
         queue = request.queue
         if queue.link is None or queue.mode is not QueueMode.MESSAGING:
@@ -60,7 +60,7 @@ class LinkCommands:
         self._state.counters.links_read += 1
         return LinkContent(queue.sender_id, queue.link.data)
 
-    def get(self, request: QueueRequest[GetLinkData]) -> Response:
+    def get(self, request: SmpQueueRequest[GetLinkData]) -> Response:
         """LGET: for contact addresses. A one-time invitation is read with LKEY."""
         queue = request.queue
         open_to_all = queue.mode is QueueMode.CONTACT or (queue.mode is None and queue.sender_key is None)

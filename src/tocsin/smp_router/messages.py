@@ -19,9 +19,9 @@ from tocsin.smp_router.session.peers import Delivery, Peer
 from tocsin.smp_router.session.requests import (
     PushMessage,
     PushNotifications,
-    QueueRequest,
     SendEvent,
     SmpCommandTable,
+    SmpQueueRequest,
     SmpState,
     deliver_head,
 )
@@ -46,7 +46,7 @@ class MessageCommands:
         table.add_for_queue(AcknowledgeMessage, self.acknowledge)
         table.add_for_queue(SendMessage, self.send)
 
-    def subscribe(self, request: QueueRequest[Subscribe]) -> Response:
+    def subscribe(self, request: SmpQueueRequest[Subscribe]) -> Response:
         """SUB: the head message follows the answer."""
         queue, peer = request.queue, request.peer
         before = peer.deliveries.get(queue.recipient_id)
@@ -59,7 +59,7 @@ class MessageCommands:
         service = request.session.service
         return Subscribed(None if service is None else service.service_id)
 
-    def get(self, request: QueueRequest[GetMessage]) -> Response:
+    def get(self, request: SmpQueueRequest[GetMessage]) -> Response:
         """GET: the same message until it is acknowledged. Subscriptions of other connections do not change."""
         queue, peer = request.queue, request.peer
         delivery = peer.deliveries.get(queue.recipient_id)
@@ -70,7 +70,7 @@ class MessageCommands:
             delivery = peer.deliveries[queue.recipient_id] = Delivery(by_get=True)
         return self._deliver(queue, delivery) or Done()
 
-    def acknowledge(self, request: QueueRequest[AcknowledgeMessage]) -> Response:
+    def acknowledge(self, request: SmpQueueRequest[AcknowledgeMessage]) -> Response:
         """ACK: only for the message that this connection received last."""
         queue, command = request.queue, request.command
         delivery = request.peer.deliveries.get(queue.recipient_id)
@@ -90,7 +90,7 @@ class MessageCommands:
             return Done()
         return self._deliver(queue, delivery) or Done()
 
-    def send(self, request: QueueRequest[SendMessage]) -> Response:
+    def send(self, request: SmpQueueRequest[SendMessage]) -> Response:
         """SEND"""
         queue, command, state = request.queue, request.command, self._state
         if len(command.body) > max_message_bytes(request.session.version):

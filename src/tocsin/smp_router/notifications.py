@@ -18,9 +18,9 @@ from tocsin.protocol.smp.responses import NotificationsEnabled, ServiceSubscribe
 from tocsin.smp_router.queues import ATTEMPTS, make_notifier
 from tocsin.smp_router.session.peers import Peer, ServiceQueues
 from tocsin.smp_router.session.requests import (
-    QueueRequest,
-    Request,
     SmpCommandTable,
+    SmpQueueRequest,
+    SmpRequest,
     SmpState,
     report_dropped,
 )
@@ -43,7 +43,7 @@ class NotifierCommands:
         table.add_for_queue(SubscribeNotificationsAs, self.subscribe)
         table.add(SubscribeServiceNotifications, self.subscribe_service)
 
-    def enable(self, request: QueueRequest[EnableNotifications]) -> Response:
+    def enable(self, request: SmpQueueRequest[EnableNotifications]) -> Response:
         """NKEY: always makes a new id. The old notifier goes with the notifications that are stored for it."""
         queue, state = request.queue, self._state
         report_dropped(state, queue.notifier)
@@ -55,7 +55,7 @@ class NotifierCommands:
                 return NotificationsEnabled(NotifierIds(notifier.notifier_id, dh_key))
         return Refused(ErrorCode.INTERNAL)
 
-    def disable(self, request: QueueRequest[D]) -> Response:
+    def disable(self, request: SmpQueueRequest[D]) -> Response:
         """NDEL"""
         queue = request.queue
         if queue.notifier is not None:
@@ -69,7 +69,7 @@ class NotifierCommands:
         if old is not None:
             self._state.subscriptions.delete_notifier(old.notifier_id, old.service_id, unless=peer)
 
-    def subscribe(self, request: QueueRequest[S]) -> Response:
+    def subscribe(self, request: SmpQueueRequest[S]) -> Response:
         """NSUB: the notifier goes to the connection or service that asked last (smp.md 8.5)."""
         queue, peer, subscriptions = request.queue, request.peer, self._state.subscriptions
         notifier = queue.notifier
@@ -100,7 +100,7 @@ class NotifierCommands:
             served.add(notifier.notifier_id)
         return Subscribed(service_id)
 
-    def subscribe_service(self, request: Request[SubscribeServiceNotifications]) -> Response:
+    def subscribe_service(self, request: SmpRequest[SubscribeServiceNotifications]) -> Response:
         """NSUBS: subscribe to everything that is associated with the service."""
         service, peer = request.session.service, request.peer
         assert service is not None

@@ -42,9 +42,9 @@ from tocsin.smp_router.direct.packet_outbox import PacketOutbox
 from tocsin.smp_router.services import subscribe_recipient
 from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.session.requests import (
-    QueueRequest,
-    Request,
     SmpCommandTable,
+    SmpQueueRequest,
+    SmpRequest,
     SmpState,
     report_dropped,
 )
@@ -74,7 +74,7 @@ class QueueCommands:
         table.add_for_queue(DeleteQueue, self.delete)
         table.add_for_queue(InspectQueue, self.inspect)
 
-    def create(self, request: Request[C]) -> Response:
+    def create(self, request: SmpRequest[C]) -> Response:
         """NEW"""
         command = request.command
         if fault := self._creation_fault(request):
@@ -87,7 +87,7 @@ class QueueCommands:
                 return created
         return Refused(ErrorCode.AUTH if chosen else ErrorCode.INTERNAL)
 
-    def _creation_fault(self, request: Request[C]) -> RouterError | None:
+    def _creation_fault(self, request: SmpRequest[C]) -> RouterError | None:
         command, settings = request.command, self._state.settings
         if not settings.new_queues or not _password_fits(settings.create_password, command.password):
             return ErrorCode.AUTH
@@ -104,7 +104,7 @@ class QueueCommands:
             return ErrorCode.QUOTA
         return None
 
-    def _try_to_create(self, request: Request[C], link: LinkRequest | None) -> QueueCreated | None:
+    def _try_to_create(self, request: SmpRequest[C], link: LinkRequest | None) -> QueueCreated | None:
         state, command, new_id = self._state, request.command, self._state.randomness.new_id
         dh_key = state.randomness.new_dh_key()
         service, direct = request.session.service, _direct(command)
@@ -145,11 +145,11 @@ class QueueCommands:
             None if notifier is None else NotifierIds(notifier[0].notifier_id, notifier[1]),
         )
 
-    def secure(self, request: QueueRequest[SecureQueue]) -> Response:
+    def secure(self, request: SmpQueueRequest[SecureQueue]) -> Response:
         """KEY: the same key again is accepted, another key is refused."""
         return self._set_sender_key(request.queue, request.command)
 
-    def secure_by_sender(self, request: QueueRequest[SecureQueueBySender]) -> Response:
+    def secure_by_sender(self, request: SmpQueueRequest[SecureQueueBySender]) -> Response:
         """SKEY: only for queues whose recipient allowed it."""
         if request.queue.mode is not QueueMode.MESSAGING:
             return Refused(ErrorCode.AUTH)
@@ -158,7 +158,7 @@ class QueueCommands:
     def _set_sender_key(self, queue: QueueRecord, command: SetsSenderKey) -> Response:
         return Done() if set_sender_key(self._state, queue, command) else Refused(ErrorCode.AUTH)
 
-    def replace_recipient_keys(self, request: QueueRequest[ReplaceRecipientKeys]) -> Response:
+    def replace_recipient_keys(self, request: SmpQueueRequest[ReplaceRecipientKeys]) -> Response:
         """RKEY: for contact queues, which several devices may manage."""
         queue, command = request.queue, request.command
         if queue.mode is not QueueMode.CONTACT:
@@ -166,19 +166,19 @@ class QueueCommands:
         self._state.store.update_queue(replace(queue, recipient_keys=tuple(key.der for key in command.keys)))
         return Done()
 
-    def suspend(self, request: QueueRequest[SuspendQueue]) -> Response:
+    def suspend(self, request: SmpQueueRequest[SuspendQueue]) -> Response:
         """OFF"""
         if request.queue.status is QueueStatus.ACTIVE:
             self._state.store.update_queue(replace(request.queue, status=QueueStatus.OFF))
             self._state.counters.queues_suspended += 1
         return Done()
 
-    def delete(self, request: QueueRequest[DQ]) -> Response:
+    def delete(self, request: SmpQueueRequest[DQ]) -> Response:
         """DEL"""
         delete_queue(self._state, request.queue, by=request.peer)
         return Done()
 
-    def inspect(self, request: QueueRequest[InspectQueue]) -> Response:
+    def inspect(self, request: SmpQueueRequest[InspectQueue]) -> Response:
         """QUE"""
         queue, store = request.queue, self._state.store
         delivery = request.peer.deliveries.get(queue.recipient_id)

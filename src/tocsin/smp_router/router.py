@@ -43,11 +43,11 @@ from tocsin.smp_router.session.requests import (
     Effect,
     PushMessage,
     PushNotifications,
-    QueueRequest,
-    Request,
     SendBacklog,
     SendEvent,
     SmpCommandTable,
+    SmpQueueRequest,
+    SmpRequest,
     SmpState,
 )
 from tocsin.smp_router.session.service_records import find_or_add_service
@@ -63,7 +63,7 @@ FEW_ANSWERS: Final = 4
 
 
 class _SlowRequest(NamedTuple):
-    request: Request[Any]
+    request: SmpRequest[Any]
     pending: Response | None
     """The answer that only lacks the fate of a packet; None if a slow handler gives the answer."""
 
@@ -205,7 +205,7 @@ class SmpRouter:
         session = peer.session
         self._state.counters.blocks_received += 1
         self._state.counters.commands += len(received)
-        requests: list[Request[Any]] = []
+        requests: list[SmpRequest[Any]] = []
         unauthorized: list[bytes] = []
         for each in received:
             if isinstance(each, RefusedCommand):
@@ -213,7 +213,7 @@ class SmpRouter:
                 self._state.counters.command_errors += 1
                 continue
             verified = verify(self._state.store, peer, session, each)
-            if isinstance(verified, Request):
+            if isinstance(verified, SmpRequest):
                 requests.append(verified)
             else:
                 unauthorized.append(self._refusal(peer, each, verified))
@@ -229,7 +229,7 @@ class SmpRouter:
         return block
 
     @staticmethod
-    def _add_answer(block: _BlockAnswers, request: Request[Any], response: Response) -> None:
+    def _add_answer(block: _BlockAnswers, request: SmpRequest[Any], response: Response) -> None:
         session = request.session
         for effect in request.effects:
             if type(effect) is AnswerWithFate:
@@ -241,22 +241,22 @@ class SmpRouter:
                 block.effects.append(effect)
         block.answers.append(session.response(request.corr_id, request.entity_id, response))
 
-    def execute(self, request: Request[Any]) -> Response:
+    def execute(self, request: SmpRequest[Any]) -> Response:
         """Execute a command that was verified just now."""
-        if isinstance(request, QueueRequest):
+        if isinstance(request, SmpQueueRequest):
             self._note_use(request)
         return self._table.execute(request)
 
-    def _note_use(self, request: QueueRequest[Any]) -> None:
+    def _note_use(self, request: SmpQueueRequest[Any]) -> None:
         """Note the day on which the queue was used, so that unused queues can be found."""
         today = day_of(self._state.clock.now())
         if request.queue.updated_at != today:
             request.queue = replace(request.queue, updated_at=today)
             self._state.store.update_queue(request.queue)
 
-    def _execute_later(self, request: Request[Any]) -> Response:
+    def _execute_later(self, request: SmpRequest[Any]) -> Response:
         """Execute a command after others of its block, which may have changed or deleted its queue."""
-        if isinstance(request, QueueRequest):
+        if isinstance(request, SmpQueueRequest):
             queue = self._state.store.queue_by_recipient(request.queue.recipient_id)
             if queue is None:
                 return Refused(ErrorCode.AUTH)
@@ -289,7 +289,7 @@ class SmpRouter:
         finally:
             places.release()
 
-    async def _with_fate(self, request: Request[Any], pending: Response) -> Response:
+    async def _with_fate(self, request: SmpRequest[Any], pending: Response) -> Response:
         assert isinstance(pending, QueueAssociated | PacketStatus)
         for effect in request.effects:
             if isinstance(effect, AnswerWithFate):

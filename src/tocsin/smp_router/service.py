@@ -51,7 +51,7 @@ class StartOptions:
     set_aside_stale_changes: bool = False
 
 
-class OpenedStore(Protocol):
+class StoreReport(Protocol):
     """What was found."""
 
     queues: int
@@ -65,7 +65,7 @@ class DurableSide(Protocol):
     """What keeps a store's changes."""
 
     @property
-    def report(self) -> OpenedStore: ...
+    def report(self) -> StoreReport: ...
 
     async def maintain(self) -> bool: ...
     async def save(self) -> None: ...
@@ -149,7 +149,7 @@ async def opened_store(
         await files.close()
 
 
-def _log_opened(report: OpenedStore) -> None:
+def _log_opened(report: StoreReport) -> None:
     logger.info(
         "store opened: %d queues, %d messages, %d notifications",
         report.queues,
@@ -158,7 +158,7 @@ def _log_opened(report: OpenedStore) -> None:
     )
 
 
-def _count_expired(counters: SmpCounters, report: OpenedStore) -> None:
+def _count_expired(counters: SmpCounters, report: StoreReport) -> None:
     """What was too old when the store was opened."""
     counters.messages_expired += report.expired_messages
     counters.notifications_expired += report.expired_notifications

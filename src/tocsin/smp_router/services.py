@@ -18,7 +18,13 @@ from tocsin.protocol.smp.recipient_commands import SubscribeService
 from tocsin.protocol.smp.responses import AllDelivered, ServiceSubscribed
 from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
 from tocsin.smp_router.session.peers import Delivery, Peer, ServiceQueues
-from tocsin.smp_router.session.requests import QueueRequest, Request, SendBacklog, SmpState, deliver_head
+from tocsin.smp_router.session.requests import (
+    SendBacklog,
+    SmpQueueRequest,
+    SmpRequest,
+    SmpState,
+    deliver_head,
+)
 from tocsin.smp_router.store.records import QueueRecord
 
 C = TypeVar("C", bound=Command)
@@ -27,7 +33,7 @@ QUEUES_AT_ONCE: Final = 256
 """Queues to look at before other tasks get their turn."""
 
 
-def subscribe_recipient(state: SmpState, request: Request[C], queue: QueueRecord) -> Delivery:
+def subscribe_recipient(state: SmpState, request: SmpRequest[C], queue: QueueRecord) -> Delivery:
     """SUB and NEW: the queue goes to the connection or service that asked last."""
     subscriptions, peer, service = state.subscriptions, request.peer, request.session.service
     recipient_id = queue.recipient_id
@@ -42,7 +48,7 @@ def subscribe_recipient(state: SmpState, request: Request[C], queue: QueueRecord
         return subscriptions.subscribe(peer, recipient_id)
     served = subscriptions.subscribe_service(peer, own)
     subscriptions.end_recipient(recipient_id, unless=peer)
-    is_new = not isinstance(request, QueueRequest)  # NEW
+    is_new = not isinstance(request, SmpQueueRequest)  # NEW
     if queue.service_id != own or is_new or not served.count:
         # Only the first of the queues associated before counts, until SUBS counts all (smp.md 8.6).
         served.add(recipient_id)
@@ -56,7 +62,7 @@ class ServiceCommands:
     def __init__(self, state: SmpState) -> None:
         self._state = state
 
-    async def subscribe(self, request: Request[SubscribeService]) -> Response:
+    async def subscribe(self, request: SmpRequest[SubscribeService]) -> Response:
         """SUBS: subscribe to all queues of the service. Waiting messages follow the answer, then ALLS."""
         state, peer, service = self._state, request.peer, request.session.service
         assert service is not None

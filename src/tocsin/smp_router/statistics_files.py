@@ -9,7 +9,7 @@ from typing import Final
 from tocsin.operate.statistics_files import KeptStatistics, statistics_path
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
-from tocsin.smp_router.statistics.statistics import SmpStatistics, StoreCounts
+from tocsin.smp_router.statistics.statistics import SmpStatistics, SmpStoreCounts
 from tocsin.smp_router.statistics.statistics_lines import parse_statistics
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
@@ -41,7 +41,7 @@ class _StatisticsWithStore:
     def end_day(self, now: datetime) -> str:
         return self._statistics.end_day(self._counts(), now)
 
-    def _counts(self) -> StoreCounts:
+    def _counts(self) -> SmpStoreCounts:
         store = self._store
         messages = sum(store.message_count(queue) for queue in store.queues_with_messages())
-        return StoreCounts(store.queue_count(), messages, store.notifier_count())
+        return SmpStoreCounts(store.queue_count(), messages, store.notifier_count())

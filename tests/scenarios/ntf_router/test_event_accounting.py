@@ -20,7 +20,7 @@ from tocsin.ntf_router.store.records import Accounting
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.protocol.ntf.subscription_commands import DeleteSubscription
 from tocsin.protocol.ntf.token_commands import DeleteToken
-from tocsin.push.provider import Accepted, PushOutcome, Refused, RetryLater, TokenInvalid
+from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, TokenInvalid
 
 
 def events_of(folder: Path) -> dict[str, DeliveryEvent]:
@@ -55,7 +55,7 @@ async def test_the_events_add_up_to_the_accounting_of_the_store(tmp_path: Path, 
     outcomes: list[PushOutcome] = [
         *[Accepted()] * 20,
         RetryLater("connection"),
-        Refused("PayloadTooLarge"),
+        PushRefused("PayloadTooLarge"),
         TokenInvalid(InvalidReason.BAD),
     ]
     async with (

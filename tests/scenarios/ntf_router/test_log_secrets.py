@@ -22,7 +22,7 @@ from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.ntf.statuses import InvalidReason, SubscriptionState
 from tocsin.protocol.ntf.token_commands import DeleteToken, SetPeriodicPush, VerifyToken
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
-from tocsin.push.provider import Refused, RetryLater, TokenInvalid
+from tocsin.push.provider import PushRefused, RetryLater, TokenInvalid
 
 DEVICE_TOKEN = b"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
@@ -102,7 +102,7 @@ async def test_a_whole_delivery_logs_no_secret(
             while await device.subscription_status(subscription_id) != SubscriptionState.ACTIVE:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         sender, nonces = await smp.connect(), []
-        ntf.provider.answers += [RetryLater("timeout"), Refused("BadTopic")]
+        ntf.provider.answers += [RetryLater("timeout"), PushRefused("BadTopic")]
         for number in (1, 2):
             command = SendMessage(MessageFlags(notify=True), b"hello")
             assert await sender.ask(command, queue.sender_id, queue.sender_key) == OK

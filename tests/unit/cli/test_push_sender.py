@@ -11,7 +11,7 @@ from tocsin.protocol.ntf.pushes import CheckMessagesPush, push_json
 from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.fake.behaviours import Hold, Respond
 from tocsin.push.fake.server import running_fake_apns
-from tocsin.push.provider import Accepted, PushOutcome, PushRequest, Refused, Urgency
+from tocsin.push.provider import Accepted, PushOutcome, PushRefused, PushRequest, Urgency
 
 TEST, PROD = PushProvider.APNS_TEST, PushProvider.APNS_PROD
 
@@ -38,7 +38,7 @@ async def test_each_push_has_its_own_outcome(tmp_path: Path) -> None:
             Accepted(),
             Accepted(),
             TOO_SLOW,
-            Refused("PayloadEmpty"),
+            PushRefused("PayloadEmpty"),
             Accepted(),
             None,
             NOT_SERVED,

@@ -29,7 +29,7 @@ from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import running_fake_apns
-from tocsin.push.provider import Accepted, PushOutcome, Refused, RetryLater, TokenInvalid
+from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, TokenInvalid
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.postgres.postgres_store import open_postgres_smp_store
 
@@ -252,7 +252,7 @@ async def test_a_provider_is_asked_only_online_and_for_no_device(ntf: NtfFolders
         (TokenInvalid(InvalidReason.BAD), "ok"),
         (RetryLater("ExpiredProviderToken"), "bad"),
         (RetryLater("connection"), "bad"),
-        (Refused("TopicDisallowed"), "bad"),
+        (PushRefused("TopicDisallowed"), "bad"),
     ],
 )
 def test_every_answer_of_a_provider_says_something(outcome: PushOutcome, status: str) -> None:

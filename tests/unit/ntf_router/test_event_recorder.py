@@ -13,7 +13,7 @@ from tocsin.events.delivery_events import DeliveryEvent, Stage, decode_event
 from tocsin.events.event_log import PUBLISHED, EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.ntf_router import unknown_queue_limit
-from tocsin.ntf_router.delivery.message_pushes import MessagePush
+from tocsin.ntf_router.delivery.message_pushes import NotificationPush
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.statistics.latencies import NtfLatencies
 from tocsin.ntf_router.store.records import (
@@ -49,8 +49,8 @@ def pending() -> PendingNotification:
     return PendingNotification(1.0, NONCE, b"text", b"s" * 24, NotifierQueue(LOCATION, NOTIFIER))
 
 
-def push(pending: list[PendingNotification], attempt: int) -> MessagePush:
-    return MessagePush(TOKEN, pending, pending, b"", False, attempt)
+def push(pending: list[PendingNotification], attempt: int) -> NotificationPush:
+    return NotificationPush(TOKEN, pending, pending, b"", False, attempt)
 
 
 def ended(outcome: str, attempt: int) -> SettledNotification:

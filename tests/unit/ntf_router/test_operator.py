@@ -26,7 +26,7 @@ from tocsin.protocol.ntf.responses import TokenRegistered
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.ntf.token_commands import DeleteToken, RegisterToken, VerifyToken
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
-from tocsin.push.provider import Refused
+from tocsin.push.provider import PushRefused
 
 # ntf.md 4.13: of these none may be missing, and none may have another name.
 COUNTERS = (
@@ -128,7 +128,7 @@ async def test_every_metric_of_the_reference_is_there_under_its_name() -> None:
         await seen.send(queue)
         await device.notifications()
         await seen.ntf.settled(1)
-        seen.ntf.provider.answers.append(Refused("BadTopic"))
+        seen.ntf.provider.answers.append(PushRefused("BadTopic"))
         await seen.send(queue)
         await until(lambda: seen.ntf.running.state.counters.notifications_failed == 1)
         assert await device.ask(DeleteToken()) == OK
@@ -169,7 +169,7 @@ async def test_failures_are_told_by_their_reason() -> None:
     async with watched(own=True) as seen:
         device = await seen.ntf.active_device()
         queue = await seen.subscribe(device)
-        seen.ntf.provider.answers.append(Refused("BadTopic"))
+        seen.ntf.provider.answers.append(PushRefused("BadTopic"))
         await seen.send(queue)
         await seen.ntf.provider.next_push(device.device_token)
         await seen.ntf.settled(1)

@@ -24,7 +24,7 @@ from tocsin.protocol.ntf.token_commands import (
 )
 from tocsin.protocol.router_answers import Refused
 from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
-from tocsin.push.provider import Refused as PushRefused
+from tocsin.push.provider import PushRefused as PushRefused
 from tocsin.push.provider import TokenInvalid
 
 REGISTERED = TokenStatus(TokenState.REGISTERED)

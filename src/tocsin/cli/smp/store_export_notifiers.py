@@ -11,7 +11,7 @@ from typing import TypeAlias
 from tocsin.cli.smp.files import add_config_argument, settings_of
 from tocsin.errors import ConfigError
 from tocsin.events.export_files import add_out_argument, export_rows
-from tocsin.events.queue_exports import NotifierQueue, first_notifier_row, notifier_queue
+from tocsin.events.queue_exports import ExportedQueue, first_notifier_row, notifier_queue
 from tocsin.smp_router.settings.locations import router_address
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.store.logs.store_files import read_smp_store
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     key_hash = read_fingerprint(settings.credentials)
     address = str(router_address(settings, key_hash, with_password=False))
 
-    def row(notifier: _Notifier) -> NotifierQueue:
+    def row(notifier: _Notifier) -> ExportedQueue:
         notifier_id, service_id = notifier
         return notifier_queue(
             key_hash=key_hash,

@@ -23,8 +23,8 @@ from tocsin.push.provider import (
     Accepted,
     Provider,
     PushOutcome,
+    PushRefused,
     PushRequest,
-    Refused,
     RetryLater,
     TokenInvalid,
 )
@@ -104,7 +104,7 @@ class ControlPushes:
                 self._failed(push)
                 if outcome.concerns(push.token.registered_at):
                     self._invalidate(push.token, outcome)
-            case Refused():
+            case PushRefused():
                 self._failed(push)
 
     def _delivered(self, push: ControlPush) -> None:

@@ -18,7 +18,7 @@ from tocsin.errors import StoreError
 from tocsin.ntf_router.delivery.control_pushes import ControlPushes
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.handover_lines import TOO_LARGE
-from tocsin.ntf_router.delivery.message_pushes import MessagePush, choose_notifications
+from tocsin.ntf_router.delivery.message_pushes import NotificationPush, choose_notifications
 from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
 from tocsin.ntf_router.delivery.push_requests import message_request
 from tocsin.ntf_router.delivery.retry_schedule import RetrySchedule
@@ -38,7 +38,7 @@ from tocsin.ntf_router.store.retry import pause_after
 from tocsin.operate.randomness import Randomness
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
-from tocsin.push.provider import Accepted, Provider, PushOutcome, Refused, RetryLater, TokenInvalid
+from tocsin.push.provider import Accepted, Provider, PushOutcome, PushRefused, RetryLater, TokenInvalid
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class DeliveryLane:
                 del self._in_flight[token_id]
                 self._tokens[token_id] = None
             raise
-        sent: list[MessagePush] = []
+        sent: list[NotificationPush] = []
         for due in dues:
             try:
                 if (push := self._send_messages(due)) is not None:
@@ -166,7 +166,7 @@ class DeliveryLane:
                 self._attempts.pop(token_id, None)
                 self._finish(token_id)
 
-    def _send_messages(self, due: DuePush) -> MessagePush | None:
+    def _send_messages(self, due: DuePush) -> NotificationPush | None:
         """Send the next push to a token, and return it. Returns None if nothing was sent."""
         token = due.token
         token_id = token.token_id
@@ -209,14 +209,14 @@ class DeliveryLane:
         more: bool,
     ) -> None:
         """Go on as if we had pushed it ourselves. Only now is it known that there was an attempt."""
-        if outcome == Refused(TOO_LARGE):
+        if outcome == PushRefused(TOO_LARGE):
             self._settle_too_large(token, pending, attempt)
             return
-        push = MessagePush(token, (), pending[:taken], b"", more, attempt)
+        push = NotificationPush(token, (), pending[:taken], b"", more, attempt)
         self._outcomes.attempted([push])
         self._answered(push, given_at, outcome)
 
-    def _answered(self, push: MessagePush, sent_at: float, outcome: PushOutcome) -> None:
+    def _answered(self, push: NotificationPush, sent_at: float, outcome: PushOutcome) -> None:
         if self._counts:
             self._counters.latencies.provider_answer.observe(self._loop.time() - sent_at)
         token = push.token
@@ -235,7 +235,7 @@ class DeliveryLane:
                 self._invalidate(token, outcome)
             case TokenInvalid():
                 self._settle(push, "stale_refusal")
-            case Refused(reason):
+            case PushRefused(reason):
                 self._settle(push, reason)
 
     def _try_again(self, token_id: bytes, attempt: int, outcome: RetryLater) -> None:
@@ -260,7 +260,7 @@ class DeliveryLane:
             hosts = [each.queue.router.hosts for each in pending]
             own.count_push(own.delivered if accepted else own.failed, hosts)
 
-    def _settle(self, push: MessagePush, outcome: str) -> None:
+    def _settle(self, push: NotificationPush, outcome: str) -> None:
         token_id, provider, attempt = push.token.token_id, self._name, push.attempt
         settled = [
             SettledNotification(
@@ -282,7 +282,7 @@ class DeliveryLane:
     ) -> None:
         """The oldest pending notification is larger than a push: it fails, and the next ones get their turn."""
         oldest = _pending(notifications)[:1]
-        self._settle(MessagePush(token, (), oldest, b"", True, attempt), TOO_LARGE)
+        self._settle(NotificationPush(token, (), oldest, b"", True, attempt), TOO_LARGE)
 
     def _invalidate(self, token: TokenRecord, outcome: TokenInvalid) -> None:
         self._counters.tokens_invalid += self._counts

@@ -24,8 +24,8 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.push.provider import (
     Accepted,
     PushOutcome,
+    PushRefused,
     PushRequest,
-    Refused,
     RetryLater,
     RetryScope,
     TokenInvalid,
@@ -181,7 +181,7 @@ class Returned(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
                 case "retry":
                     return RetryLater(self.reason, RetryScope(self.scope), self.after)
                 case "refused":
-                    return Refused(self.reason)
+                    return PushRefused(self.reason)
         except ValueError as error:
             raise DecodeError("an outcome of another version") from error
         raise DecodeError(f"an outcome of another version: {self.outcome[:20]!r}")
@@ -197,7 +197,7 @@ def returned(number: str, composed: Composed | None, outcome: PushOutcome) -> Re
             return Returned(number, "invalid", reason.value, since=since, taken=taken, more=more)
         case RetryLater(reason, scope, after):
             return Returned(number, "retry", reason, scope=scope.value, after=after, taken=taken, more=more)
-        case Refused(reason):
+        case PushRefused(reason):
             return Returned(number, "refused", reason, taken=taken, more=more)
 
 

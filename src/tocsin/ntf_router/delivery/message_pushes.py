@@ -18,7 +18,7 @@ from tocsin.protocol.ntf.pushes import MAX_LIST_BYTES
 MOST_NOTIFICATIONS: Final = 6
 
 
-class MessagePush(msgspec.Struct, frozen=True, gc=False):
+class NotificationPush(msgspec.Struct, frozen=True, gc=False):
     """One push of notifications to a token."""
 
     token: TokenRecord
@@ -36,7 +36,7 @@ class MessagePush(msgspec.Struct, frozen=True, gc=False):
 
 def choose_notifications(
     token: TokenRecord, last: Sequence[LastNotification], attempt: int = 0
-) -> MessagePush | None:
+) -> NotificationPush | None:
     """Choose the next push to a token, or return None if nothing is pending. `last` is ordered by time."""
     pending = [each for each in last if isinstance(each, PendingNotification)]
     if not pending:
@@ -44,10 +44,10 @@ def choose_notifications(
     if len(last) <= MOST_NOTIFICATIONS:
         text = b";".join([each.text for each in last])
         if len(text) <= MAX_LIST_BYTES:  # nearly always: nothing has to be chosen
-            return MessagePush(token, last, pending, text, False, attempt)
+            return NotificationPush(token, last, pending, text, False, attempt)
     chosen, taken = _choose(last, pending)
     text = b";".join([each.text for each in chosen])
-    return MessagePush(token, chosen, taken, text, len(taken) < len(pending), attempt)
+    return NotificationPush(token, chosen, taken, text, len(taken) < len(pending), attempt)
 
 
 def _choose(

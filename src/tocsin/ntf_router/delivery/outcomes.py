@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tocsin.errors import StoreError
-from tocsin.ntf_router.delivery.message_pushes import MessagePush
+from tocsin.ntf_router.delivery.message_pushes import NotificationPush
 from tocsin.ntf_router.session.events import NtfEvents
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import SettledNotification, TokenRecord
@@ -35,7 +35,7 @@ class OutcomeRecorder:
         self._then: list[Callable[[], None]] = []
         self._awake = asyncio.Event()
 
-    def attempted(self, pushes: Sequence[MessagePush]) -> None:
+    def attempted(self, pushes: Sequence[NotificationPush]) -> None:
         """Record that these pushes are on their way to the provider."""
         self._events.attempted(pushes)
 

@@ -13,7 +13,7 @@ from typing import Final
 from tocsin.crypto.web_push import SCALAR_BYTES, VapidKey
 from tocsin.errors import BadKey, ConfigError
 from tocsin.events.private_files import private_draft
-from tocsin.ntf_router.settings.keys import NtfKey
+from tocsin.ntf_router.settings.keys import NtfSettingKey
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.apns.client import ApnsProvider
@@ -47,7 +47,7 @@ def served_settings(settings: NtfSettings) -> tuple[NtfSettings, str | None]:
         return settings, None
     real = [name for name in apns.endpoints if name != TEST]
     for name in real:
-        if f"{NtfKey.environment_prefix}{name.upper()}_HOST" in settings.sources:
+        if f"{NtfSettingKey.environment_prefix}{name.upper()}_HOST" in settings.sources:
             raise ConfigError(f"{name} needs a key: {_HOW_TO_GET_A_KEY}, or set {name}_host to off")
     if not real:
         return settings, None

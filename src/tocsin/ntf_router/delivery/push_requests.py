@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from tocsin.crypto.boxes import box_key, seal
-from tocsin.ntf_router.delivery.message_pushes import MessagePush
+from tocsin.ntf_router.delivery.message_pushes import NotificationPush
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.protocol.ntf.pushes import (
     PADDED_PUSH_BYTES,
@@ -22,7 +22,7 @@ from tocsin.wire.padding import pad
 _ALERT = Urgency.ALERT
 
 
-def message_request(push: MessagePush, nonce: bytes, ttl: float) -> PushRequest:
+def message_request(push: NotificationPush, nonce: bytes, ttl: float) -> PushRequest:
     """The provider may drop the push `ttl` seconds after its newest notification arrived."""
     device_token, chosen = push.token.device_token.token, push.chosen
     sealed = seal(box_key(push.token.dh_secret), nonce, pad(push.text, PADDED_PUSH_BYTES))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tocsin.ntf_router.direct.keys import DirectKeys
 from tocsin.ntf_router.direct.packets import DirectPackets
-from tocsin.ntf_router.session.requests import Request
+from tocsin.ntf_router.session.requests import NtfRequest
 from tocsin.protocol.direct.ntf_messages import (
     ForwardPacket,
     PacketHandled,
@@ -22,7 +22,7 @@ class DirectCommands:
     keys: DirectKeys
     packets: DirectPackets
 
-    async def forward(self, request: Request[ForwardPacket]) -> Response:
+    async def forward(self, request: NtfRequest[ForwardPacket]) -> Response:
         """SFWD"""
         return PacketHandled(await self.packets.handle(request.command.packet))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tocsin.ntf_router.delivery.message_pushes import MessagePush
+from tocsin.ntf_router.delivery.message_pushes import NotificationPush
 from tocsin.ntf_router.store.records import (
     NotRecorded,
     ReceivedNotification,
@@ -28,7 +28,7 @@ class NtfEvents(Protocol):
     ) -> None:
         """The store has decided what becomes of them; nothing is on disk yet."""
 
-    def attempted(self, pushes: Sequence[MessagePush]) -> None:
+    def attempted(self, pushes: Sequence[NotificationPush]) -> None:
         """These pushes are on their way to the provider."""
 
     def settled(self, settled: Sequence[SettledNotification]) -> None:
@@ -56,7 +56,7 @@ class NoEvents:
     ) -> None:
         pass
 
-    def attempted(self, pushes: Sequence[MessagePush]) -> None:
+    def attempted(self, pushes: Sequence[NotificationPush]) -> None:
         pass
 
     def settled(self, settled: Sequence[SettledNotification]) -> None:

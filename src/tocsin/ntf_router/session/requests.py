@@ -61,7 +61,7 @@ class NtfState:
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Generic[C]):
+class NtfRequest(Generic[C]):
     """A verified command about no token that exists."""
 
     received: ReceivedCommand
@@ -69,7 +69,7 @@ class Request(Generic[C]):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenRequest(Request[C]):
+class TokenRequest(NtfRequest[C]):
     """A verified command about a token. Verification looked the token up, so handlers need not."""
 
     token: TokenRecord
@@ -92,7 +92,7 @@ class SubscriptionRequest(TokenRequest[C]):
 class NtfCommandTable(CommandTable[Awaitable[Response]]):
     """The handlers of an NTF router, which wait for its store; their changes are durable when they return."""
 
-    def add(self, command: type[C], handler: Callable[[Request[C]], Awaitable[Response]]) -> None:
+    def add(self, command: type[C], handler: Callable[[NtfRequest[C]], Awaitable[Response]]) -> None:
         self._add(command, handler)
 
     def add_for_token(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from tocsin.ntf_router.settings.keys import NO_HOST, NTF_KEYS, NtfKey
+from tocsin.ntf_router.settings.keys import NO_HOST, NTF_KEYS, NtfSettingKey
 from tocsin.ntf_router.settings.settings import DeliveryEngine, NtfSettings, StoreKind
 from tocsin.operate.settings.keyed_settings import DescribedSetting, KeyedSettings
 from tocsin.operate.settings.operation_checks import operation_problems
@@ -15,7 +15,7 @@ from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 
 INI_FILE: Final = "ntf-server.ini"
 TOML_FILE: Final = "ntf-server.toml"
-STORE_VARIABLE: Final = f"{NtfKey.environment_prefix}STORE"
+STORE_VARIABLE: Final = f"{NtfSettingKey.environment_prefix}STORE"
 
 _NOT_SAID: Final = " "
 """In place of a host, in no file: for an environment of which only something else is set."""

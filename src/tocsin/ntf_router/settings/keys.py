@@ -35,7 +35,7 @@ from tocsin.operate.settings.setting_values import (
 )
 
 
-class NtfKey(SettingKey):
+class NtfSettingKey(SettingKey):
     """A field of NtfSettings is its setting, with dots for fields of its parts."""
 
     __slots__ = ()
@@ -43,14 +43,14 @@ class NtfKey(SettingKey):
 
 
 _STORE_LOG: Final = (
-    NtfKey(
+    NtfSettingKey(
         "STORE_LOG",
         "enable",
         ON_OFF,
         "Keep tokens, subscriptions and notifications in a log that survives restarts.",
         "store_log",
     ),
-    NtfKey(
+    NtfSettingKey(
         "STORE_LOG",
         "db_connection",
         TEXT,
@@ -58,23 +58,23 @@ _STORE_LOG: Final = (
         "database_url",
         secret=True,
     ),
-    NtfKey("STORE_LOG", "db_schema", SCHEMA, "Schema of our tables.", "database_schema"),
-    NtfKey(
+    NtfSettingKey("STORE_LOG", "db_schema", SCHEMA, "Schema of our tables.", "database_schema"),
+    NtfSettingKey(
         "STORE_LOG",
         "db_pool_size",
         whole_number(1, 1000),
         "Connections of each of two pools: for devices, and for the background.",
         "database_pool",
     ),
-    NtfKey("STORE_LOG", "db_deleted_ttl", TEXT),  # the reference does not use it either
-    NtfKey(
+    NtfSettingKey("STORE_LOG", "db_deleted_ttl", TEXT),  # the reference does not use it either
+    NtfSettingKey(
         "STORE_LOG",
         "log_stats",
         ON_OFF,
         "Write a line of statistics each day. See also statistics_file.",
         "log_stats",
     ),
-    NtfKey(
+    NtfSettingKey(
         "STORE_LOG",
         "prometheus_interval",
         or_off(duration()),
@@ -84,7 +84,7 @@ _STORE_LOG: Final = (
 )
 
 _AUTH: Final = (
-    NtfKey(
+    NtfSettingKey(
         "AUTH",
         "control_port_admin_password",
         PASSWORD,
@@ -92,7 +92,7 @@ _AUTH: Final = (
         "control_port_admin_password",
         secret=True,
     ),
-    NtfKey(
+    NtfSettingKey(
         "AUTH",
         "control_port_user_password",
         PASSWORD,
@@ -103,25 +103,25 @@ _AUTH: Final = (
 )
 
 _TRANSPORT: Final = (
-    NtfKey(
+    NtfSettingKey(
         "TRANSPORT",
         "host",
         HOSTS_OR_NONE,
         "Names of this router in its address.",
         "public_hosts",
     ),
-    NtfKey("TRANSPORT", "port", PORTS, "Ports to listen on.", "ports"),
-    NtfKey(
+    NtfSettingKey("TRANSPORT", "port", PORTS, "Ports to listen on.", "ports"),
+    NtfSettingKey(
         "TRANSPORT", "log_tls_errors", ON_OFF, "Log connections whose TLS handshake failed.", "log_tls_errors"
     ),
-    NtfKey(
+    NtfSettingKey(
         "TRANSPORT",
         "websockets",
         unavailable("off", because="Tocsin has no WebSockets"),
         "Not available: off.",
         shown="off",
     ),
-    NtfKey(
+    NtfSettingKey(
         "TRANSPORT",
         "control_port",
         or_off(PORT),
@@ -131,42 +131,42 @@ _TRANSPORT: Final = (
 )
 
 _SUBSCRIBER: Final = (
-    NtfKey(
+    NtfSettingKey(
         "SUBSCRIBER",
         "host_mode",
         choice(public=False, onion=True),
         "Which hosts of an SMP router with several are tried first, public or onion ones.",
         "subscriber.prefer_onion",
     ),
-    NtfKey(
+    NtfSettingKey(
         "SUBSCRIBER",
         "required_host_mode",
         ON_OFF,
         "Do not try hosts of the other kind.",
         "subscriber.required_host_mode",
     ),
-    NtfKey(
+    NtfSettingKey(
         "SUBSCRIBER",
         "socks_proxy",
         or_off(SOCKS_PROXY),
         "The SOCKS proxy through which SMP routers are reached, host:port.",
         "subscriber.socks_proxy",
     ),
-    NtfKey(
+    NtfSettingKey(
         "SUBSCRIBER",
         "socks_mode",
         choice(onion=True, always=False),
         "Use the SOCKS proxy for .onion hosts only (onion) or for all (always).",
         "subscriber.socks_onion_only",
     ),
-    NtfKey(
+    NtfSettingKey(
         "SUBSCRIBER",
         "own_server_domains",
         DOMAINS,
         "Domains of your own SMP routers; the metrics count each of them.",
         "subscriber.own_server_domains",
     ),
-    NtfKey(
+    NtfSettingKey(
         "SUBSCRIBER",
         "use_service_credentials",
         ON_OFF,
@@ -176,14 +176,14 @@ _SUBSCRIBER: Final = (
 )
 
 _INACTIVE_CLIENTS: Final = (
-    NtfKey(
+    NtfSettingKey(
         "INACTIVE_CLIENTS",
         "disconnect",
         ON_OFF,
         "Disconnect clients that are silent. It needs both of the following.",
         "disconnect_inactive",
     ),
-    NtfKey(
+    NtfSettingKey(
         "INACTIVE_CLIENTS",
         "ttl",
         duration(),
@@ -191,7 +191,7 @@ _INACTIVE_CLIENTS: Final = (
         "inactive_ttl",
         shown="43200",
     ),
-    NtfKey(
+    NtfSettingKey(
         "INACTIVE_CLIENTS",
         "check_interval",
         duration(),
@@ -209,8 +209,8 @@ def _own(
     *,
     shown: str | None = None,
     also: str = "",
-) -> NtfKey:
-    return NtfKey("TOCSIN", name, kind, about, setting or name, shown=shown, also=also)
+) -> NtfSettingKey:
+    return NtfSettingKey("TOCSIN", name, kind, about, setting or name, shown=shown, also=also)
 
 
 _VERSION: Final = whole_number(LOWEST_VERSION, HIGHEST_VERSION)

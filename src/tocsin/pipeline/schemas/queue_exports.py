@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
-from tocsin.events.queue_exports import NotifierQueue, SubscribedQueue
+from tocsin.events.queue_exports import ExportedQueue, SubscribedQueue
 
 _KINDS: Final[dict[object, DataType]] = {str: StringType(), int: LongType(), bool: BooleanType()}
 
@@ -20,4 +20,4 @@ def _schema(kind: type[msgspec.Struct]) -> StructType:
 
 
 SUBSCRIPTIONS: Final = _schema(SubscribedQueue)
-NOTIFIERS: Final = _schema(NotifierQueue)
+NOTIFIERS: Final = _schema(ExportedQueue)

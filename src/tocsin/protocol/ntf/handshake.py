@@ -27,7 +27,7 @@ from tocsin.wire.writer import WireWriter
 
 
 @dataclass(frozen=True, slots=True)
-class RouterHello:
+class NtfRouterHello:
     """u16 min, u16 max, bs(sessionId), and from v2 on large(signed session key)"""
 
     versions: VersionRange
@@ -51,7 +51,7 @@ class RouterHello:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientHello:
+class NtfClientHello:
     """u16 version, bs(keyHash)"""
 
     version: int
@@ -80,14 +80,14 @@ class NtfClientHandshake:
     def answer(self, router_hello: bytes) -> tuple[bytes, ClientSession]:
         """The client hello to send, and the session. Raises `HandshakeRefused`."""
         try:
-            hello = RouterHello.decode(router_hello)
+            hello = NtfRouterHello.decode(router_hello)
         except DecodeError as error:
             raise HandshakeRefused(HandshakeFault.PARSE, "the router's hello does not parse") from error
         require_session(hello.session_id, self.tls_session_id)
         version = agree_version(self.versions, hello.versions)
         key = None if hello.router_key is None else router_session_key(hello.router_key, self.leaf_key)
         session = ClientSession(self.dialect, version, hello.session_id, BlockCoder(NTF.block_size), key)
-        return ClientHello(version, self.key_hash).encode(), session
+        return NtfClientHello(version, self.key_hash).encode(), session
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +106,12 @@ class NtfRouterHandshake:
         signed = None
         if self.offered.highest >= BATCHES_VERSION:
             signed = SignedKey.sign(self.session_key.public, self.signing_key)
-        return RouterHello(self.offered, self.tls_session_id, signed).encode()
+        return NtfRouterHello(self.offered, self.tls_session_id, signed).encode()
 
     def accept(self, client_hello: bytes) -> RouterSession:
         """Raises `HandshakeRefused`: close without a word."""
         try:
-            hello = ClientHello.decode(client_hello)
+            hello = NtfClientHello.decode(client_hello)
         except DecodeError as error:
             raise HandshakeRefused(HandshakeFault.PARSE, "the client's hello does not parse") from error
         require_identity(hello.key_hash, self.credentials.fingerprint)

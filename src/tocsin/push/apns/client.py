@@ -23,7 +23,7 @@ from tocsin.push.apns.provider_token import ProviderToken
 from tocsin.push.apns.request import PATH, own_headers, shared_headers
 from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.http2.connection import Http2Connection
-from tocsin.push.http2.exchange import Answer, Failure, Result, Unanswered, Unprocessed
+from tocsin.push.http2.exchange import Failure, HttpAnswer, Result, Unanswered, Unprocessed
 from tocsin.push.http2.limits import Http2Limits
 from tocsin.push.http2.request_blocks import SharedHeaders
 from tocsin.push.http2.tls_stream import StreamFailed
@@ -170,7 +170,7 @@ class ApnsProvider:
         return known[1]
 
     def _answered(self, connection: Http2Connection, sending: _Sending, result: Result) -> None:
-        if isinstance(result, Answer):
+        if isinstance(result, HttpAnswer):
             self._settle(connection, sending, result)
         elif isinstance(result, Unprocessed):
             self._move(connection, sending)
@@ -187,7 +187,7 @@ class ApnsProvider:
         else:
             sending.answered(RetryLater(Failure.CONNECTION.value))
 
-    def _settle(self, connection: Http2Connection, sending: _Sending, answer: Answer) -> None:
+    def _settle(self, connection: Http2Connection, sending: _Sending, answer: HttpAnswer) -> None:
         if answer.status == _ACCEPTED:  # nearly always
             sending.answered(ACCEPTED)
             return

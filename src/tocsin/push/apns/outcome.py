@@ -11,11 +11,11 @@ import re
 from typing import Final, TypeGuard
 
 from tocsin.protocol.ntf.statuses import InvalidReason
-from tocsin.push.http2.exchange import Answer
+from tocsin.push.http2.exchange import HttpAnswer
 from tocsin.push.provider import (
     Accepted,
     PushOutcome,
-    Refused,
+    PushRefused,
     RetryLater,
     RetryScope,
     TokenInvalid,
@@ -37,7 +37,7 @@ _INVALID: Final = {
 }
 
 
-def apns_outcome(answer: Answer) -> PushOutcome:
+def apns_outcome(answer: HttpAnswer) -> PushOutcome:
     if answer.status == 200:
         return ACCEPTED
     reason, since = _reason(answer.body)
@@ -58,7 +58,7 @@ def apns_outcome(answer: Answer) -> PushOutcome:
         case status if status >= 500:
             return RetryLater(name, RetryScope.PROVIDER, after)
         case _:
-            return Refused(name)
+            return PushRefused(name)
 
 
 def _reason(body: bytes) -> tuple[str, float | None]:

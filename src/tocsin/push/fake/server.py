@@ -21,7 +21,7 @@ from typing import Final
 
 from tocsin.push.fake.behaviours import ACCEPT, Behaviour, Respond, Script
 from tocsin.push.fake.request_checks import Rules, device_token_of, refusal
-from tocsin.push.fake.session import FakeSession, Request, SessionOptions
+from tocsin.push.fake.session import FakeRequest, FakeSession, SessionOptions
 from tocsin.push.fake.web_certificate import make_web_certificate
 
 CERTIFICATE_FILE: Final = "fake-apns.crt"
@@ -200,7 +200,7 @@ class FakeApns:
             session.abort()
         return self.connections
 
-    def request_received(self, session: FakeSession, stream_id: int, request: Request) -> Behaviour:
+    def request_received(self, session: FakeSession, stream_id: int, request: FakeRequest) -> Behaviour:
         now = self._now()
         token = device_token_of(request.headers)
         push = RecordedPush(token, request.headers, request.body, now, session.number, stream_id)

@@ -36,7 +36,7 @@ MAX_BODY_BYTES: Final = 65_536
 
 
 @dataclass(slots=True)
-class Request:
+class FakeRequest:
     headers: list[tuple[bytes, bytes]]
     body: bytes = b""
 
@@ -50,7 +50,7 @@ class Receiver(Protocol):
     def something_happened(self) -> None:
         """Whatever it is."""
 
-    def request_received(self, session: FakeSession, stream_id: int, request: Request) -> Behaviour: ...
+    def request_received(self, session: FakeSession, stream_id: int, request: FakeRequest) -> Behaviour: ...
 
     def performed(self, behaviour: Behaviour) -> None:
         """With the request that came last."""
@@ -91,7 +91,7 @@ class FakeSession(asyncio.Protocol):
         self._receiver = receiver
         self._options = options
         self._transport: asyncio.Transport | None = None
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, FakeRequest] = {}
         self._last_stream_id: int | None = None
         self._withheld: list[tuple[int, int]] = []
         self._timers: set[asyncio.TimerHandle] = set()
@@ -213,7 +213,7 @@ class FakeSession(asyncio.Protocol):
     def _happened(self, event: Any) -> None:
         match event:
             case jh2.events.RequestReceived():
-                self._requests[event.stream_id] = Request(list(map(tuple, event.headers)))
+                self._requests[event.stream_id] = FakeRequest(list(map(tuple, event.headers)))
                 self.streams.add(event.stream_id)
                 self.most_streams = max(self.most_streams, len(self.streams))
             case jh2.events.DataReceived():

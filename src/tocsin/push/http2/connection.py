@@ -25,10 +25,10 @@ from tocsin.push.http2.frames import (
     MAX_FRAME_BYTES,
     PREFACE,
     STREAM_FRAMES,
-    ErrorCode,
     Frame,
     FrameReader,
     FrameType,
+    Http2ErrorCode,
     Setting,
     decode_settings,
     decode_u31,
@@ -170,7 +170,7 @@ class Http2Connection:
         """No more requests; closed when the answers under way have come."""
         self.draining = True
         if not self._streams:
-            self._goodbye(ErrorCode.NO_ERROR, "retired")
+            self._goodbye(Http2ErrorCode.NO_ERROR, "retired")
 
     async def drain(self, limit: float) -> None:
         """No more requests; waits for answers under way, then closes."""
@@ -181,7 +181,7 @@ class Http2Connection:
         except TimeoutError:
             pass
         finally:
-            self._goodbye(ErrorCode.NO_ERROR, "closed by us")
+            self._goodbye(Http2ErrorCode.NO_ERROR, "closed by us")
 
     def _start(self) -> None:
         self._tls.write(
@@ -206,7 +206,7 @@ class Http2Connection:
                 if self.lost is not None:
                     return
         except ValueError as error:
-            self._goodbye(ErrorCode.PROTOCOL_ERROR, f"{self._name} broke HTTP/2: {error}")
+            self._goodbye(Http2ErrorCode.PROTOCOL_ERROR, f"{self._name} broke HTTP/2: {error}")
             return
         answers, self._streams.answers = self._streams.answers, 0
         self._idle_frames = max(0, self._idle_frames - answers * IDLE_FRAMES_PER_ANSWER)
@@ -216,7 +216,7 @@ class Http2Connection:
         kind = frame.kind
         self._idle_frames += 1
         if self._idle_frames > MAX_IDLE_FRAMES:
-            self._goodbye(ErrorCode.ENHANCE_YOUR_CALM, f"{self._name} floods us with frames")
+            self._goodbye(Http2ErrorCode.ENHANCE_YOUR_CALM, f"{self._name} floods us with frames")
             return
         if self._header_blocks.unfinished and kind != _CONTINUATION:
             raise ValueError("a header block that does not go on")
@@ -288,7 +288,7 @@ class Http2Connection:
         if self._streams:
             self._on_change()
         else:
-            self._goodbye(ErrorCode.NO_ERROR, "drained")
+            self._goodbye(Http2ErrorCode.NO_ERROR, "drained")
 
     def _look(self) -> None:
         now = self._loop.time()
@@ -308,9 +308,9 @@ class Http2Connection:
 
     def _leave_if_drained(self) -> None:
         if self.draining and not self._streams and self.lost is None:
-            self._goodbye(ErrorCode.NO_ERROR, "drained")
+            self._goodbye(Http2ErrorCode.NO_ERROR, "drained")
 
-    def _goodbye(self, code: ErrorCode, reason: str) -> None:
+    def _goodbye(self, code: Http2ErrorCode, reason: str) -> None:
         self._tls.write(encode_goaway(code))
         self._tls.flush()
         self.close(reason)

@@ -11,7 +11,7 @@ MAX_BODY_BYTES: Final = 16_384
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     status: int
     headers: Mapping[bytes, bytes]
     body: bytes
@@ -41,7 +41,7 @@ class Unanswered(NamedTuple):
     """Of an answer whose end never came."""
 
 
-Result: TypeAlias = Answer | Unprocessed | Unanswered
+Result: TypeAlias = HttpAnswer | Unprocessed | Unanswered
 
 
 class MalformedAnswer(Exception):

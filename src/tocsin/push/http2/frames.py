@@ -43,7 +43,7 @@ class Setting(IntEnum):
     MAX_FRAME_SIZE = 5
 
 
-class ErrorCode(IntEnum):
+class Http2ErrorCode(IntEnum):
     NO_ERROR = 0
     PROTOCOL_ERROR = 1
     REFUSED_STREAM = 7
@@ -102,11 +102,11 @@ def decode_u32(payload: bytes) -> int:
     return int.from_bytes(payload, "big")
 
 
-def encode_reset(stream_id: int, code: ErrorCode) -> bytes:
+def encode_reset(stream_id: int, code: Http2ErrorCode) -> bytes:
     return encode_frame(FrameType.RST_STREAM, 0, stream_id, int(code).to_bytes(4, "big"))
 
 
-def encode_goaway(code: ErrorCode) -> bytes:
+def encode_goaway(code: Http2ErrorCode) -> bytes:
     """The peer has opened no streams: the last one is 0."""
     return encode_frame(FrameType.GOAWAY, 0, 0, bytes(4) + int(code).to_bytes(4, "big"))
 

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable
 
 from tocsin.push.http2.exchange import (
-    Answer,
     Exchange,
     Failure,
+    HttpAnswer,
     MalformedAnswer,
     Result,
     Unanswered,
@@ -21,8 +21,8 @@ from tocsin.push.http2.exchange import (
 )
 from tocsin.push.http2.frames import (
     END_STREAM,
-    ErrorCode,
     Frame,
+    Http2ErrorCode,
     decode_u31,
     decode_u32,
     encode_reset,
@@ -33,8 +33,8 @@ from tocsin.push.http2.header_blocks import HeaderBlock
 from tocsin.push.http2.limits import OUR_WINDOW
 from tocsin.push.http2.outflow import Outflow
 
-_CANCEL = ErrorCode.CANCEL
-_NO_ERROR = ErrorCode.NO_ERROR
+_CANCEL = Http2ErrorCode.CANCEL
+_NO_ERROR = Http2ErrorCode.NO_ERROR
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Streams:
         exchange = self._find(frame.stream_id)
         if exchange is None:
             return
-        if code == ErrorCode.REFUSED_STREAM:
+        if code == Http2ErrorCode.REFUSED_STREAM:
             self._end(frame.stream_id, exchange, Unprocessed("stream refused"))
         else:
             self._fail(frame.stream_id, exchange, Failure.RESET, f"stream reset with code {code}")
@@ -156,10 +156,10 @@ class Streams:
             self._write(encode_reset(stream_id, _NO_ERROR))
         self.answers += 1
         if self._exchanges.pop(stream_id, None) is not None:  # unless that write has ended the connection
-            self._tell(exchange.answered, Answer(exchange.status, exchange.headers, exchange.body))
+            self._tell(exchange.answered, HttpAnswer(exchange.status, exchange.headers, exchange.body))
 
     def _give_up(self, stream_id: int, exchange: Exchange, error: MalformedAnswer) -> None:
-        self._write(encode_reset(stream_id, ErrorCode.PROTOCOL_ERROR))
+        self._write(encode_reset(stream_id, Http2ErrorCode.PROTOCOL_ERROR))
         self._fail(stream_id, exchange, Failure.RESET, str(error))
 
     def _fail(self, stream_id: int, exchange: Exchange, failure: Failure, reason: str) -> None:

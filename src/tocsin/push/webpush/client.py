@@ -21,7 +21,7 @@ from tocsin.errors import DecodeError
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.push.http2.tls_stream import FindAddresses
-from tocsin.push.provider import PushOutcome, PushRequest, Refused, TokenInvalid
+from tocsin.push.provider import PushOutcome, PushRefused, PushRequest, TokenInvalid
 from tocsin.push.webpush.host_lane import (
     BUSY,
     CLOSED,
@@ -117,7 +117,7 @@ class WebPushProvider:
         try:
             content = pushed_content(push.payload)
         except DecodeError:
-            return Refused(NOT_A_PUSH)
+            return PushRefused(NOT_A_PUSH)
         now = self._loop.time()
         pause = self._reputations.pause(address.origin, now)
         if pause is not None:

@@ -11,7 +11,7 @@ from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.push.provider import (
     Accepted,
     PushOutcome,
-    Refused,
+    PushRefused,
     RetryLater,
     RetryScope,
     TokenInvalid,
@@ -37,4 +37,4 @@ def web_push_outcome(status: int, retry_after: bytes | None) -> PushOutcome:
     name = str(status) if status in _NAMED else OTHER_STATUS
     if status == _TOO_MANY_REQUESTS or status >= 500:
         return RetryLater(name, RetryScope.TOKEN, retry_after_seconds(retry_after))
-    return Refused(REDIRECT if 300 <= status < 400 else name)
+    return PushRefused(REDIRECT if 300 <= status < 400 else name)

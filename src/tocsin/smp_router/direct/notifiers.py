@@ -26,8 +26,8 @@ from tocsin.smp_router.direct.keyless_notifiers import is_keyless, make_keyless_
 from tocsin.smp_router.direct.packet_outbox import PacketOutbox
 from tocsin.smp_router.session.requests import (
     AnswerWithFate,
-    QueueRequest,
     SmpCommandTable,
+    SmpQueueRequest,
     SmpState,
     report_dropped,
 )
@@ -48,8 +48,8 @@ class DirectNotifierCommands:
         self,
         table: SmpCommandTable,
         *,
-        disable: Callable[[QueueRequest[DisableNotificationsProven]], Response],
-        delete: Callable[[QueueRequest[DeleteQueueProven]], Response],
+        disable: Callable[[SmpQueueRequest[DisableNotificationsProven]], Response],
+        delete: Callable[[SmpQueueRequest[DeleteQueueProven]], Response],
     ) -> None:
         """`disable` and `delete` do what NDEL and DEL do without a proof."""
         table.add_for_queue(AssociateQueue, self.associate)
@@ -58,7 +58,7 @@ class DirectNotifierCommands:
         table.add_for_queue(DisableNotificationsProven, partial(self._proven, disable))
         table.add_for_queue(DeleteQueueProven, partial(self._proven, delete))
 
-    def associate(self, request: QueueRequest[AssociateQueue]) -> Response:
+    def associate(self, request: SmpQueueRequest[AssociateQueue]) -> Response:
         """NSKEY: like NKEY, with an id that the client chose. Only the named NTF router can subscribe."""
         state, queue, command = self._state, request.queue, request.command
         wanted = command.subscription
@@ -83,7 +83,7 @@ class DirectNotifierCommands:
             request, notifier.notifier_id, QueueAssociated(dh_key, PacketFate.PENDING)
         )
 
-    def send_again(self, request: QueueRequest[SendPacketAgain]) -> Response:
+    def send_again(self, request: SmpQueueRequest[SendPacketAgain]) -> Response:
         """NPKT"""
         command, notifier = request.command, request.queue.notifier
         if notifier is None or not is_keyless(notifier):
@@ -101,7 +101,7 @@ class DirectNotifierCommands:
         self._outbox.associate(location, notifier.notifier_id, command.packet)
         return self._answer_with_fate(request, notifier.notifier_id, PacketStatus(PacketFate.PENDING))
 
-    def set_minimum(self, request: QueueRequest[SetMinimumPriority]) -> Response:
+    def set_minimum(self, request: SmpQueueRequest[SetMinimumPriority]) -> Response:
         """NPRI"""
         notifier = request.queue.notifier
         if notifier is None:
@@ -109,7 +109,9 @@ class DirectNotifierCommands:
         self._state.store.direct.set_minimum_priority(notifier.notifier_id, request.command.minimum)
         return Done()
 
-    def _proven(self, execute: Callable[[QueueRequest[P]], Response], request: QueueRequest[P]) -> Response:
+    def _proven(
+        self, execute: Callable[[SmpQueueRequest[P]], Response], request: SmpQueueRequest[P]
+    ) -> Response:
         """NDEL or DEL, and then the packet, which needs neither the queue nor the notifier."""
         packet = request.command.packet
         former = self._ntf_router(request.queue) if packet is not None else None
@@ -122,7 +124,7 @@ class DirectNotifierCommands:
         return None if notifier is None else self._outbox.ntf_router_of(notifier)
 
     def _answer_with_fate(
-        self, request: QueueRequest[C], notifier_id: bytes, pending: QueueAssociated | PacketStatus
+        self, request: SmpQueueRequest[C], notifier_id: bytes, pending: QueueAssociated | PacketStatus
     ) -> Response:
         """The NTF router's answer decides the fate in the response, if it comes soon enough."""
         packet = self._state.store.direct.packet_of(notifier_id)

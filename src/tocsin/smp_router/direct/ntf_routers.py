@@ -18,7 +18,7 @@ from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.session.peers import Peer, ServiceQueues
-from tocsin.smp_router.session.requests import Request, SmpCommandTable, SmpState
+from tocsin.smp_router.session.requests import SmpCommandTable, SmpRequest, SmpState
 from tocsin.smp_router.session.service_records import find_or_add_service
 from tocsin.smp_router.store.direct import NtfRouterRecord
 
@@ -38,7 +38,7 @@ class NtfRouterCommands:
         table.add(RegisterNtfRouter, self.register)
         table.add(SubscribeNtfRouter, self.subscribe)
 
-    def register(self, request: Request[RegisterNtfRouter]) -> Response:
+    def register(self, request: SmpRequest[RegisterNtfRouter]) -> Response:
         """NSRV: one identity always gets the same id, whatever key it registers."""
         state, credentials = self._state, request.command.credentials
         now = state.clock.now()
@@ -65,7 +65,7 @@ class NtfRouterCommands:
         request.peer.ntf_router_id = service_id
         return NtfRouterRegistered(service_id)
 
-    def subscribe(self, request: Request[SubscribeNtfRouter]) -> Response:
+    def subscribe(self, request: SmpRequest[SubscribeNtfRouter]) -> Response:
         """NSSUB: subscribe to everything that is associated with it. The connection that had it before gets ENDS."""
         state, peer, service_id = self._state, request.peer, request.entity_id
         if not _may_speak_for(peer, service_id):

@@ -26,7 +26,7 @@ from tocsin.protocol.smp.sender_commands import (
     SecureQueueBySender,
     SendMessage,
 )
-from tocsin.smp_router.session.requests import Request, SmpState
+from tocsin.smp_router.session.requests import SmpRequest, SmpState
 from tocsin.smp_router.session.verification import verify
 
 FORWARDED: Final = (SendMessage, SecureQueueBySender, SecureLinkedQueue, GetLinkData)
@@ -35,11 +35,11 @@ FORWARDED: Final = (SendMessage, SecureQueueBySender, SecureLinkedQueue, GetLink
 class RelayCommands:
     """RFWD."""
 
-    def __init__(self, state: SmpState, execute: Callable[[Request[Any]], Response]) -> None:
+    def __init__(self, state: SmpState, execute: Callable[[SmpRequest[Any]], Response]) -> None:
         self._state = state
         self._execute = execute
 
-    def relay(self, request: Request[RelayForwarded]) -> Response:
+    def relay(self, request: SmpRequest[RelayForwarded]) -> Response:
         """RFWD: open both envelopes, execute the command, seal its answer twice."""
         command, session = request.command, request.session
         if session.forwarding_key is None or session.session_key is None:
@@ -67,14 +67,14 @@ class RelayCommands:
         self._state.counters.relayed_commands += 1
         return RelayAnswer(sealed)
 
-    def _run(self, outer: Request[RelayForwarded], session: RouterSession, transmission: bytes) -> bytes:
+    def _run(self, outer: SmpRequest[RelayForwarded], session: RouterSession, transmission: bytes) -> bytes:
         received = session.read_transmission(transmission)
         response = self._respond(outer, session, received)
         return session.response(received.corr_id, received.entity_id, response)
 
     def _respond(
         self,
-        outer: Request[RelayForwarded],
+        outer: SmpRequest[RelayForwarded],
         session: RouterSession,
         received: ReceivedCommand | RefusedCommand,
     ) -> Response:
@@ -83,7 +83,7 @@ class RelayCommands:
         if not isinstance(received.command, FORWARDED):
             return Refused(CommandFault.PROHIBITED)
         verified = verify(self._state.store, outer.peer, session, received)
-        if not isinstance(verified, Request):
+        if not isinstance(verified, SmpRequest):
             return Refused(verified)
         response = self._execute(verified)
         outer.effects += verified.effects

@@ -33,7 +33,7 @@ from tocsin.protocol.smp.proxying import RelayAnswerEnvelope, RelayEnvelope
 from tocsin.protocol.smp.responses import ForwardedAnswer, ProxySession, RelayAnswer
 from tocsin.protocol.smp.versions import PROXIED
 from tocsin.smp_router.proxy.relays import Relay, RelayFailure, Relays
-from tocsin.smp_router.session.requests import Request, SmpState
+from tocsin.smp_router.session.requests import SmpRequest, SmpState
 
 
 class Proxy:
@@ -44,7 +44,7 @@ class Proxy:
         self._settings = state.settings.proxy
         self.relays = Relays(self._settings, state.counters)
 
-    async def request_session(self, request: Request[RequestProxySession]) -> Response:
+    async def request_session(self, request: SmpRequest[RequestProxySession]) -> Response:
         """PRXY"""
         command = request.command
         if not self._settings.enabled or not self._password_fits(command.password):
@@ -60,7 +60,7 @@ class Proxy:
             return Refused(ProxyBroker(TransportFault.VERSION))
         return ProxySession(found.client.session.session_id, versions, found.proof.certificate_key)
 
-    async def forward(self, request: Request[ForwardToRelay]) -> Response:
+    async def forward(self, request: SmpRequest[ForwardToRelay]) -> Response:
         """PFWD"""
         command = request.command
         relay = self.relays.with_session(request.entity_id)

@@ -79,7 +79,7 @@ Effect: TypeAlias = SendEvent | PushMessage | PushNotifications | AnswerWithFate
 
 
 @dataclass(slots=True)
-class Request(Generic[C]):
+class SmpRequest(Generic[C]):
     """A verified command that names no queue."""
 
     peer: Peer
@@ -92,7 +92,7 @@ class Request(Generic[C]):
 
 
 @dataclass(slots=True, kw_only=True)
-class QueueRequest(Request[C]):
+class SmpQueueRequest(SmpRequest[C]):
     """A verified command about the queue that its entity id names."""
 
     queue: QueueRecord
@@ -101,10 +101,10 @@ class QueueRequest(Request[C]):
 class SmpCommandTable(CommandTable[Response]):
     """The handlers of an SMP router, which change the store at once; the router commits afterwards."""
 
-    def add(self, command: type[C], handler: Callable[[Request[C]], Response]) -> None:
+    def add(self, command: type[C], handler: Callable[[SmpRequest[C]], Response]) -> None:
         self._add(command, handler)
 
-    def add_for_queue(self, command: type[C], handler: Callable[[QueueRequest[C]], Response]) -> None:
+    def add_for_queue(self, command: type[C], handler: Callable[[SmpQueueRequest[C]], Response]) -> None:
         self._add(command, handler)
 
 

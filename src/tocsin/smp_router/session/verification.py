@@ -29,7 +29,7 @@ from tocsin.protocol.smp.sender_commands import (
 from tocsin.protocol.smp.services import service_fault
 from tocsin.smp_router.direct.keyless_notifiers import is_keyless
 from tocsin.smp_router.session.peers import Peer
-from tocsin.smp_router.session.requests import QueueRequest, Request
+from tocsin.smp_router.session.requests import SmpQueueRequest, SmpRequest
 from tocsin.smp_router.store.interface import SmpStore
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
 
@@ -47,7 +47,7 @@ _ALSO_WHEN_BLOCKED: Final = (SuspendQueue, DeleteQueue, SubscribeNotifications, 
 
 def verify(
     store: SmpStore, peer: Peer, session: RouterSession, received: ReceivedCommand
-) -> Request[Command] | RouterError:
+) -> SmpRequest[Command] | RouterError:
     """Return the verified request, or the error to answer with."""
     command = received.command
     queue = None
@@ -67,8 +67,8 @@ def verify(
     ):
         return queue.status
     if queue is None:
-        return Request(peer, session, received.corr_id, received.entity_id, command)
-    return QueueRequest(peer, session, received.corr_id, received.entity_id, command, queue=queue)
+        return SmpRequest(peer, session, received.corr_id, received.entity_id, command)
+    return SmpQueueRequest(peer, session, received.corr_id, received.entity_id, command, queue=queue)
 
 
 def _pretend(session: RouterSession, received: ReceivedCommand) -> None:

@@ -58,7 +58,7 @@ DAILY_COLUMNS: Final = (
 """Of `smp-server-stats.daily.log`, a CSV file without headings, as the reference's guide for operators lists them."""
 
 
-class StoreCounts(NamedTuple):
+class SmpStoreCounts(NamedTuple):
     """What is in the store now."""
 
     queues: int
@@ -88,14 +88,14 @@ class SmpStatistics:
             record.active_notifications, written.astimezone(UTC).date()
         )
 
-    def record(self, store: StoreCounts, now: datetime) -> StatisticsRecord:
+    def record(self, store: SmpStoreCounts, now: datetime) -> StatisticsRecord:
         today, active = now.astimezone(UTC).date(), self._counters.active
         values = self._values(store)
         return StatisticsRecord(
             self._since, values, active.messages.of(today), active.notifications.of(today)
         )
 
-    def end_day(self, store: StoreCounts, now: datetime) -> str:
+    def end_day(self, store: SmpStoreCounts, now: datetime) -> str:
         """The line of what was counted until now, which is in the first moments of a day. Counting begins anew."""
         midnight = now.astimezone(UTC).date()
         yesterday, active = midnight - timedelta(days=1), self._counters.active
@@ -109,7 +109,7 @@ class SmpStatistics:
         self._begun, self._since = self._totals(), now
         return ",".join(str(values.get(column, 0)) for column in DAILY_COLUMNS)
 
-    def _values(self, store: StoreCounts) -> dict[str, int]:
+    def _values(self, store: SmpStoreCounts) -> dict[str, int]:
         values = {key: total - self._begun.get(key, 0) for key, total in self._totals().items()}
         return values | {"qCount": store.queues, "ntfCount": store.notifiers}
 

@@ -33,7 +33,7 @@ from tocsin.protocol.smp.responses import NotificationReceived
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
 from tocsin.push.provider import (
     PushOutcome,
-    Refused,
+    PushRefused,
     RetryLater,
     RetryScope,
     TokenInvalid,
@@ -191,7 +191,7 @@ async def test_a_refused_push_is_a_named_failure() -> None:
     async with routers() as (smp, ntf):
         device = await ntf.active_device()
         chat = await conversation(smp, ntf, device)
-        ntf.provider.answers.append(Refused("PayloadTooLarge"))
+        ntf.provider.answers.append(PushRefused("PayloadTooLarge"))
         await chat.send()
         await device.notifications()
         accounting = await ntf.settled(1)

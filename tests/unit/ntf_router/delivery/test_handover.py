@@ -28,7 +28,7 @@ from tocsin.ntf_router.delivery.handover_lines import (
 )
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState
-from tocsin.push.provider import Accepted, PushOutcome, Refused, RetryLater, RetryScope, TokenInvalid
+from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ class Job:
                 self.pushes.append(composed)
                 outcome = self._outcomes.pop(0) if len(self._outcomes) > 1 else self._outcomes[0]
                 if composed.request is None:
-                    outcome = Refused(TOO_LARGE)
+                    outcome = PushRefused(TOO_LARGE)
                 answers.append(returned(line.id, composed, outcome))
         self.publish(number, encode_returned(answers))
 
@@ -110,7 +110,7 @@ async def test_what_may_pass_is_handed_over_again_with_the_same_id(meeting: Meet
 @pytest.mark.parametrize(
     ("outcome", "failed"),
     [
-        (Refused("PayloadEmpty"), {"PayloadEmpty": 1}),
+        (PushRefused("PayloadEmpty"), {"PayloadEmpty": 1}),
         (TokenInvalid(InvalidReason.UNREGISTERED), {"token_invalid": 1}),
         (TokenInvalid(InvalidReason.UNREGISTERED, since=1.0), {"stale_refusal": 1}),
     ],

@@ -26,7 +26,7 @@ from tocsin.ntf_router.delivery.message_pushes import choose_notifications
 from tocsin.ntf_router.delivery.push_requests import message_request
 from tocsin.ntf_router.store.records import DuePush, LastNotification, PendingNotification
 from tocsin.protocol.ntf.statuses import InvalidReason
-from tocsin.push.provider import Accepted, PushOutcome, Refused, RetryLater, RetryScope, TokenInvalid
+from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
 KEY = BoxKey(bytes(range(32)))
 TTL = 1000.0
@@ -116,7 +116,7 @@ def test_lines_that_are_none_are_refused(line: bytes) -> None:
         TokenInvalid(InvalidReason.BAD),
         RetryLater("503", RetryScope.PROVIDER, 30.0),
         RetryLater("timeout", RetryScope.TOKEN),
-        Refused("PayloadTooLarge"),
+        PushRefused("PayloadTooLarge"),
     ],
 )
 def test_outcomes_come_back_as_they_were(outcome: PushOutcome) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tocsin.errors import ConfigError
 from tocsin.ntf_router.settings.files import describe, load_ntf_settings, new_ini
-from tocsin.ntf_router.settings.keys import NTF_KEYS, NtfKey
+from tocsin.ntf_router.settings.keys import NTF_KEYS, NtfSettingKey
 from tocsin.ntf_router.settings.settings import (
     HIGHEST_VERSION,
     LOWEST_VERSION,
@@ -413,7 +413,7 @@ def test_no_secret_is_described_or_in_the_repr(load: Load) -> None:
 @pytest.mark.parametrize(
     "key", [key for key in NTF_KEYS if key.setting and not key.secret], ids=lambda key: key.name
 )
-def test_described_value_can_be_set_again(key: NtfKey, load: Load) -> None:
+def test_described_value_can_be_set_again(key: NtfSettingKey, load: Load) -> None:
     row = next(row for row in ROWS if (row[0], row[1]) == (key.section, key.name))
     others = TOGETHER.get(key.name, {})
     settings = load(f"[{key.section}]\n{key.name}: {row[2]}\n", **others)

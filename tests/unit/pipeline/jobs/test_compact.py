@@ -34,18 +34,23 @@ from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.store.logs.store_files import read_smp_store
 from tocsin.smp_router.store.logs.store_folder import STORE_LOG as SMP_STORE_LOG
-from tocsin.smp_router.store.logs.store_log import AddService, CreateQueue, DeleteQueue, StoreLogRecord
+from tocsin.smp_router.store.logs.store_log import (
+    AddServiceLine,
+    CreateQueueLine,
+    DeleteQueueLine,
+    StoreLogRecord,
+)
 from tocsin.smp_router.store.logs.store_log_changes import (
-    ChangeRecipientKeys,
-    DeleteLink,
-    DeleteNotifier,
-    SecureQueue,
-    SetLink,
-    SetNotifier,
-    SetQueueService,
-    SetTime,
-    SuspendQueue,
-    UnblockQueue,
+    ChangeRecipientKeysLine,
+    DeleteLinkLine,
+    DeleteNotifierLine,
+    SecureQueueLine,
+    SetLinkLine,
+    SetNotifierLine,
+    SetQueueServiceLine,
+    SetTimeLine,
+    SuspendQueueLine,
+    UnblockQueueLine,
 )
 from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord
 
@@ -173,24 +178,24 @@ def smp_lines(chance: random.Random, shared: str) -> Iterator[bytes]:
     if shared == "link":
         links = dict.fromkeys(queues, (a_link(), a_link()))
     service = a_service()
-    yield AddService(service).encode()
+    yield AddServiceLine(service).encode()
     for _ in range(300):
         each = chance.choice(queues)
         rid = each.recipient_id
         lines: list[StoreLogRecord] = [
-            CreateQueue(each),
-            SecureQueue(rid, some_bytes(44)),
-            ChangeRecipientKeys(rid, (some_bytes(44), some_bytes(44))),
-            SetLink(rid, chance.choice(links[each])),
-            DeleteLink(rid),
-            SetNotifier(rid, chance.choice(notifiers[each])),
-            DeleteNotifier(rid),
-            SuspendQueue(rid),
-            UnblockQueue(rid),
-            DeleteQueue(rid),
-            SetTime(rid, chance.randrange(1000)),
-            SetQueueService(rid, ServiceRole.NOTIFIER, chance.choice((None, service.service_id))),
-            SetQueueService(rid, ServiceRole.MESSAGING, service.service_id),
+            CreateQueueLine(each),
+            SecureQueueLine(rid, some_bytes(44)),
+            ChangeRecipientKeysLine(rid, (some_bytes(44), some_bytes(44))),
+            SetLinkLine(rid, chance.choice(links[each])),
+            DeleteLinkLine(rid),
+            SetNotifierLine(rid, chance.choice(notifiers[each])),
+            DeleteNotifierLine(rid),
+            SuspendQueueLine(rid),
+            UnblockQueueLine(rid),
+            DeleteQueueLine(rid),
+            SetTimeLine(rid, chance.randrange(1000)),
+            SetQueueServiceLine(rid, ServiceRole.NOTIFIER, chance.choice((None, service.service_id))),
+            SetQueueServiceLine(rid, ServiceRole.MESSAGING, service.service_id),
         ]
         yield chance.choice(lines).encode()
 

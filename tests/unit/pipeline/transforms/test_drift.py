@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.events.queue_exports import (
     NO_SERVICE,
-    NotifierQueue,
+    ExportedQueue,
     SubscribedQueue,
     first_notifier_row,
     first_subscribed_row,
@@ -45,7 +45,7 @@ def subscribed(
     )
 
 
-def notifier(name: str, service: bytes | None = OURS) -> NotifierQueue:
+def notifier(name: str, service: bytes | None = OURS) -> ExportedQueue:
     return notifier_queue(
         key_hash=KEY, router=ADDRESS, notifier_id=name.encode(), service_id=service, taken_at=2
     )
@@ -55,7 +55,7 @@ def subscriptions(spark: SparkSession, *rows: SubscribedQueue) -> DataFrame:
     return frame(spark, [first_subscribed_row(1), *rows], SUBSCRIPTIONS)
 
 
-def notifiers(spark: SparkSession, *rows: NotifierQueue) -> DataFrame:
+def notifiers(spark: SparkSession, *rows: ExportedQueue) -> DataFrame:
     return frame(spark, [first_notifier_row(KEY, ADDRESS, 2), *rows], NOTIFIERS)
 
 

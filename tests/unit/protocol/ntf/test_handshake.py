@@ -22,7 +22,7 @@ from tests.unit.protocol.ntf.appendix_a import SESSION
 from tocsin.crypto.credentials import CertificateAlgorithm
 from tocsin.crypto.signed_keys import SignedKey
 from tocsin.errors import DecodeError, HandshakeFault, HandshakeRefused
-from tocsin.protocol.ntf.handshake import ClientHello, NtfClientHandshake, RouterHello
+from tocsin.protocol.ntf.handshake import NtfClientHandshake, NtfClientHello, NtfRouterHello
 from tocsin.wire.versions import VersionRange
 
 KEY_HASH = router_credentials().fingerprint
@@ -35,9 +35,9 @@ def refusal(client: NtfClientHandshake, hello: bytes) -> HandshakeFault:
 
 
 def test_hellos_are_those_of_the_appendix() -> None:
-    assert ClientHello(3, b"\x0c" * 32).encode() == b"\x00\x03\x20" + b"\x0c" * 32
+    assert NtfClientHello(3, b"\x0c" * 32).encode() == b"\x00\x03\x20" + b"\x0c" * 32
     signed = SignedKey.sign(ROUTER_KEY.public, E)
-    hello = RouterHello(VersionRange(1, 3), SESSION, signed).encode()
+    hello = NtfRouterHello(VersionRange(1, 3), SESSION, signed).encode()
     assert hello == b"\x00\x01\x00\x03\x20" + SESSION + b"\x00\x7a" + signed.der
     assert len(hello) == 161
 
@@ -59,19 +59,19 @@ def test_both_sides_agree_on_every_version(algorithm: CertificateAlgorithm, vers
 def test_every_router_hello_is_read_back(
     versions: VersionRange, session_id: bytes, signed: SignedKey, future: bytes
 ) -> None:
-    hello = RouterHello(versions, session_id, signed if versions.highest >= 2 else None)
-    assert RouterHello.decode(hello.encode() + future) == hello
+    hello = NtfRouterHello(versions, session_id, signed if versions.highest >= 2 else None)
+    assert NtfRouterHello.decode(hello.encode() + future) == hello
 
 
 @given(u16s, short_octets, st.binary(max_size=5))
 def test_every_client_hello_is_read_back(version: int, key_hash: bytes, future: bytes) -> None:
-    hello = ClientHello(version, key_hash)
-    assert ClientHello.decode(hello.encode() + future) == hello
+    hello = NtfClientHello(version, key_hash)
+    assert NtfClientHello.decode(hello.encode() + future) == hello
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_hello_or_refused(content: bytes) -> None:
-    for decode in (RouterHello.decode, ClientHello.decode):
+    for decode in (NtfRouterHello.decode, NtfClientHello.decode):
         try:
             decode(content)
         except DecodeError:
@@ -87,7 +87,7 @@ def test_without_alpn_there_is_no_key() -> None:
 
 
 def test_a_client_refuses_what_it_cannot_trust() -> None:
-    good = RouterHello.decode(ntf_router().hello())
+    good = NtfRouterHello.decode(ntf_router().hello())
     other_session = replace(good, session_id=SESSION).encode()
     assert refusal(ntf_client(), other_session) is HandshakeFault.SESSION
     newer = replace(good, versions=VersionRange(4, 5)).encode()
@@ -105,10 +105,10 @@ def test_a_client_refuses_what_it_cannot_trust() -> None:
 @pytest.mark.parametrize(
     ("hello", "fault"),
     [
-        (ClientHello(0, KEY_HASH).encode(), HandshakeFault.VERSION),
-        (ClientHello(4, KEY_HASH).encode(), HandshakeFault.VERSION),
-        (ClientHello(3, bytes(32)).encode(), HandshakeFault.IDENTITY),
-        (ClientHello(3, KEY_HASH).encode()[:-1], HandshakeFault.PARSE),
+        (NtfClientHello(0, KEY_HASH).encode(), HandshakeFault.VERSION),
+        (NtfClientHello(4, KEY_HASH).encode(), HandshakeFault.VERSION),
+        (NtfClientHello(3, bytes(32)).encode(), HandshakeFault.IDENTITY),
+        (NtfClientHello(3, KEY_HASH).encode()[:-1], HandshakeFault.PARSE),
         (b"", HandshakeFault.PARSE),
     ],
     ids=["too old", "too new", "another router", "cut off", "empty"],
@@ -120,4 +120,4 @@ def test_a_router_refuses_strangers(hello: bytes, fault: HandshakeFault) -> None
 
 
 def test_bytes_after_the_hello_are_ignored() -> None:
-    assert ntf_router().accept(ClientHello(3, KEY_HASH).encode() + b"from the future").version == 3
+    assert ntf_router().accept(NtfClientHello(3, KEY_HASH).encode() + b"from the future").version == 3

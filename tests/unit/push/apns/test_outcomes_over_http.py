@@ -17,7 +17,7 @@ from tocsin.push.fake.behaviours import (
     SendRaw,
 )
 from tocsin.push.fake.server import FakeApns
-from tocsin.push.provider import Accepted, PushOutcome, Refused, RetryLater, RetryScope, TokenInvalid
+from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
 PROVIDER, TOKEN = RetryScope.PROVIDER, RetryScope.TOKEN
 
@@ -40,11 +40,11 @@ OUTCOMES: list[tuple[Behaviour, PushOutcome]] = [
     (Respond(503, "ServiceUnavailable", retry_after="30"), RetryLater("ServiceUnavailable", PROVIDER, 30.0)),
     (Respond(503), RetryLater("503", PROVIDER)),
     (Respond(500, "InternalServerError"), RetryLater("InternalServerError", PROVIDER)),
-    (Respond(400, "BadTopic"), Refused("BadTopic")),
+    (Respond(400, "BadTopic"), PushRefused("BadTopic")),
     (Respond(400, "IdleTimeout"), RetryLater("IdleTimeout", TOKEN)),
     (Respond(403, "InvalidProviderToken"), RetryLater("InvalidProviderToken", PROVIDER, 60.0)),
     (Respond(403, "ExpiredProviderToken"), RetryLater("ExpiredProviderToken", PROVIDER, 60.0)),
-    (Respond(413, "PayloadTooLarge"), Refused("PayloadTooLarge")),
+    (Respond(413, "PayloadTooLarge"), PushRefused("PayloadTooLarge")),
     (ResetStream(2), RetryLater("reset", TOKEN)),
     (CloseMidAnswer(500), RetryLater("connection", PROVIDER)),
     (CloseMidAnswer(400), RetryLater("connection", PROVIDER)),
@@ -76,6 +76,6 @@ async def test_a_push_that_the_provider_loses_is_not_seen_by_the_device(stage: S
 
 
 async def test_what_is_wrong_with_a_request_is_told(stage: Stage, apns: FakeApns) -> None:
-    assert await stage.push(payload=b'{"aps":{"unknown":1}}') == Refused("bad_request_body")
+    assert await stage.push(payload=b'{"aps":{"unknown":1}}') == PushRefused("bad_request_body")
     assert await stage.push(b"../4/x") == TokenInvalid(InvalidReason.BAD)
     assert [push.status for push in apns.requests] == [400, 400]

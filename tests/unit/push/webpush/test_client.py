@@ -43,7 +43,7 @@ from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.push.provider import (
     Accepted,
     PushOutcome,
-    Refused,
+    PushRefused,
     RetryLater,
     RetryScope,
     TokenInvalid,
@@ -61,12 +61,12 @@ OUTCOMES: list[tuple[Behaviour, PushOutcome]] = [
     (Answer(202, {"Connection": "close"}), Accepted()),
     (Answer(410), TokenInvalid(InvalidReason.UNREGISTERED)),
     (Answer(404, body=b"gone"), TokenInvalid(InvalidReason.UNREGISTERED)),
-    (Answer(413), Refused("413")),
-    (Answer(401, {"WWW-Authenticate": "vapid"}), Refused("401")),
+    (Answer(413), PushRefused("413")),
+    (Answer(401, {"WWW-Authenticate": "vapid"}), PushRefused("401")),
     (Answer(429, {"Retry-After": "7"}), RetryLater("429", TOKEN, 7.0)),
     (Answer(503, {"Retry-After": "30"}), RetryLater("503", TOKEN, 30.0)),
     (Answer(500), RetryLater("500", TOKEN)),
-    (Answer(307, {"Location": "https://127.0.0.1/"}), Refused("redirect")),
+    (Answer(307, {"Location": "https://127.0.0.1/"}), PushRefused("redirect")),
     (HANG_UP, RetryLater("connection", TOKEN)),
     (Raw(b"HTTP/1.1 201 Cre"), RetryLater("connection", TOKEN)),
     (Raw(b"not HTTP at all\r\n\r\n", close=False), RetryLater("bad_answer", TOKEN)),
@@ -213,7 +213,7 @@ async def test_a_token_and_a_payload_that_are_none_are_told_apart(stage: WebPush
     request = request_to(stage.phone())
     broken = request._replace(device_token=request.device_token[1:])
     assert await stage.send(broken) == TokenInvalid(InvalidReason.BAD)
-    assert await stage.send(request._replace(payload=b'{"aps":{"alert":"x"}}')) == Refused("not_a_push")
+    assert await stage.send(request._replace(payload=b'{"aps":{"alert":"x"}}')) == PushRefused("not_a_push")
 
 
 async def test_a_close_waits_for_answers_and_gives_up_the_rest(service: WebPushService) -> None:

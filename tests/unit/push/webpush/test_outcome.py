@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tocsin.protocol.ntf.statuses import InvalidReason
-from tocsin.push.provider import Accepted, PushOutcome, Refused, RetryLater, RetryScope, TokenInvalid
+from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 from tocsin.push.webpush.outcome import web_push_outcome
 
 GONE = TokenInvalid(InvalidReason.UNREGISTERED)
@@ -16,16 +16,16 @@ OUTCOMES: list[tuple[int, PushOutcome]] = [
     (201, Accepted()),
     (202, Accepted()),
     (204, Accepted()),
-    (206, Refused("other_status")),
-    (301, Refused("redirect")),
-    (307, Refused("redirect")),
-    (400, Refused("400")),
-    (401, Refused("401")),
-    (403, Refused("403")),
+    (206, PushRefused("other_status")),
+    (301, PushRefused("redirect")),
+    (307, PushRefused("redirect")),
+    (400, PushRefused("400")),
+    (401, PushRefused("401")),
+    (403, PushRefused("403")),
     (404, GONE),
     (410, GONE),
-    (413, Refused("413")),
-    (418, Refused("other_status")),
+    (413, PushRefused("413")),
+    (418, PushRefused("other_status")),
     (429, RetryLater("429", TOKEN)),
     (500, RetryLater("500", TOKEN)),
     (503, RetryLater("503", TOKEN)),
@@ -47,5 +47,5 @@ def test_a_service_says_when_to_try_again(status: int) -> None:
 
 def test_the_words_for_metrics_are_few() -> None:
     outcomes = [web_push_outcome(status, None) for status in range(200, 600)]
-    reasons = {each.reason for each in outcomes if isinstance(each, Refused | RetryLater)}
+    reasons = {each.reason for each in outcomes if isinstance(each, PushRefused | RetryLater)}
     assert len(reasons) == 12

@@ -10,7 +10,7 @@ from tests.unit.smp_router.store.samples import a_notifier, a_queue
 from tocsin.crypto.keys import Ed25519PublicKey, auth_key_from_der
 from tocsin.operate.randomness import SystemRandomness
 from tocsin.smp_router.direct.keyless_notifiers import is_keyless, make_keyless_notifier
-from tocsin.smp_router.store.logs.store_log import CreateQueue, decode_store_log_line
+from tocsin.smp_router.store.logs.store_log import CreateQueueLine, decode_store_log_line
 
 
 def test_a_keyless_notifier_has_the_id_that_was_asked_for_and_a_key_like_any_other() -> None:
@@ -20,7 +20,7 @@ def test_a_keyless_notifier_has_the_id_that_was_asked_for_and_a_key_like_any_oth
     assert notifier.dh_secret == wish.dh_key.agree(dh_key)
     assert isinstance(auth_key_from_der(notifier.key), Ed25519PublicKey)
     assert is_keyless(notifier)
-    record = CreateQueue(replace(a_queue(), notifier=notifier))
+    record = CreateQueueLine(replace(a_queue(), notifier=notifier))
     assert decode_store_log_line(record.encode()) == record
 
 

@@ -10,17 +10,17 @@ from tocsin.protocol.router_answers import Done
 from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import Subscribe
 from tocsin.protocol.smp.responses import MessageReceived
-from tocsin.smp_router.session.requests import PushMessage, PushNotifications, QueueRequest, SendEvent
+from tocsin.smp_router.session.requests import PushMessage, PushNotifications, SendEvent, SmpQueueRequest
 
 C = TypeVar("C", bound=Command)
 
 
-def request(router: SmpHarness, queue: Queue, command: C, entity_id: bytes) -> QueueRequest[C]:
+def request(router: SmpHarness, queue: Queue, command: C, entity_id: bytes) -> SmpQueueRequest[C]:
     """A request of the only connection, as verification would make it."""
     [peer] = router.running.router.peers
     record = router.store.queue_by_recipient(queue.recipient_id)
     assert record is not None
-    return QueueRequest(peer, peer.session, b"c" * 24, entity_id, command, queue=record)
+    return SmpQueueRequest(peer, peer.session, b"c" * 24, entity_id, command, queue=record)
 
 
 async def test_a_message_to_an_empty_queue_is_pushed_and_notified() -> None:

@@ -52,7 +52,7 @@ from tocsin.protocol.smp.sender_commands import (
     SendMessage,
 )
 from tocsin.smp_router.session.peers import Peer
-from tocsin.smp_router.session.requests import Request
+from tocsin.smp_router.session.requests import SmpRequest
 from tocsin.smp_router.session.verification import verify
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord
@@ -134,7 +134,7 @@ class Verifier:
 
     def accepts(self, received: ReceivedCommand) -> bool:
         verdict = verify(self.store, NO_PEER, self.router, received)
-        if isinstance(verdict, Request):
+        if isinstance(verdict, SmpRequest):
             return True
         assert verdict is ErrorCode.AUTH
         return False

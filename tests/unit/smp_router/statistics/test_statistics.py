@@ -11,12 +11,12 @@ from tocsin.smp_router.statistics.statistics import (
     COUNTERS,
     DAILY_COLUMNS,
     SmpStatistics,
-    StoreCounts,
+    SmpStoreCounts,
 )
 from tocsin.smp_router.statistics.statistics_lines import StatisticsRecord, parse_statistics
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
-STORE = StoreCounts(queues=3, messages=4, notifiers=2)
+STORE = SmpStoreCounts(queues=3, messages=4, notifiers=2)
 
 
 def saved(statistics: SmpStatistics, now: datetime = NOW) -> StatisticsRecord:

@@ -65,7 +65,7 @@ class _Notification(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class NtfSnapshot:
+class NtfStoreSnapshot:
     """Holds nothing that changes, so that it can be written elsewhere while the store goes on."""
 
     accounting: Accounting

@@ -9,7 +9,7 @@ from tocsin.durable.log_compaction import start_of
 from tocsin.durable.log_files import FolderLock, has_content, replace_lines
 from tocsin.durable.transfers import Progress
 from tocsin.errors import StoreError
-from tocsin.ntf_router.store.logs.snapshots import NtfSnapshot, compact_lines
+from tocsin.ntf_router.store.logs.snapshots import NtfStoreSnapshot, compact_lines
 from tocsin.ntf_router.store.logs.store_files import read_ntf_store
 from tocsin.ntf_router.store.logs.store_folder import LAST_NOTIFICATIONS, LOCK, STATE, STORE_LOG, change_logs
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
@@ -31,7 +31,7 @@ def fill_ntf_folder(folder: Path, store: NtfMemoryStore, progress: Progress) -> 
     require_empty_ntf_folder(folder)
     lock = FolderLock(folder / LOCK)
     try:
-        snapshot = NtfSnapshot.of(store.tables)
+        snapshot = NtfStoreSnapshot.of(store.tables)
         replace_lines(folder / LAST_NOTIFICATIONS, _counted(snapshot.last_notification_lines(), progress))
         replace_lines(folder / STATE, snapshot.state_lines(1))
         replace_lines(folder / STORE_LOG, _counted(compact_lines(store.tables), progress))

@@ -43,7 +43,7 @@ from tocsin.durable.log_files import (
 from tocsin.ntf_router.store.logs.change_log import came_line, cron_sent_line, ended_line, registered_line
 from tocsin.ntf_router.store.logs.direct_log import DirectChange
 from tocsin.ntf_router.store.logs.log_reading import NtfLogReader, NtfStartReport
-from tocsin.ntf_router.store.logs.snapshots import NtfSnapshot, compact_lines
+from tocsin.ntf_router.store.logs.snapshots import NtfStoreSnapshot, compact_lines
 from tocsin.ntf_router.store.logs.store_folder import (
     DIRECT_KEYS,
     LAST_NOTIFICATIONS,
@@ -157,7 +157,7 @@ class NtfFolderStore(NtfMemoryStore):
             report.torn_bytes += cut_torn_line(part)
         self._part, is_current = reader.read_notifications(folder)
         if not is_current:
-            self._write_state(NtfSnapshot.of(self.tables), self._part)
+            self._write_state(NtfStoreSnapshot.of(self.tables), self._part)
         self._remove_parts_before(self._part)
         self._journal = NtfFileJournal(
             AppendOnlyFile(folder / STORE_LOG), AppendOnlyFile(change_log(folder, self._part))
@@ -193,7 +193,7 @@ class NtfFolderStore(NtfMemoryStore):
             # Nobody else gets a turn between these: the new part begins at the moment of the snapshot.
             self._journal.use_change_log(new)
             self._part += 1
-            snapshot = await NtfSnapshot.taken_slowly(self.tables)
+            snapshot = await NtfStoreSnapshot.taken_slowly(self.tables)
             await asyncio.to_thread(self._write_state, snapshot, self._part)
             await asyncio.to_thread(self._remove_parts_before, self._part)
 
@@ -205,14 +205,14 @@ class NtfFolderStore(NtfMemoryStore):
             async with self._saving:
                 await self._journal.commit()
                 self._journal.seal()
-                snapshot = NtfSnapshot.of(self.tables)
+                snapshot = NtfStoreSnapshot.of(self.tables)
                 await asyncio.to_thread(self._write_state, snapshot, self._part + 1)
                 await asyncio.to_thread(self._remove_parts_before, self._part + 1)
         finally:
             self._journal.close()
             self._lock.release()
 
-    def _write_state(self, snapshot: NtfSnapshot, next_part: int) -> None:
+    def _write_state(self, snapshot: NtfStoreSnapshot, next_part: int) -> None:
         replace_lines(self._folder / STATE, snapshot.state_lines(next_part))
         replace_lines(self._folder / LAST_NOTIFICATIONS, snapshot.last_notification_lines())
         self._state_bytes = (self._folder / STATE).stat().st_size

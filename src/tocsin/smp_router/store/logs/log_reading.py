@@ -22,8 +22,8 @@ from tocsin.smp_router.store.logs.message_log import (
 )
 from tocsin.smp_router.store.logs.store_folder import DIRECT_LOG, MESSAGE_LOG, NOTIFICATION_LOG, change_logs
 from tocsin.smp_router.store.logs.store_log import (
-    AddService,
-    CreateQueue,
+    AddServiceLine,
+    CreateQueueLine,
     StoreLogRecord,
     decode_store_log_line,
 )
@@ -76,9 +76,10 @@ class LogReader:
         for record in self._records(path, decode_store_log_line):
             restored = self._store.restore(record)
             self._report.skipped += not restored
-            queues_begun |= isinstance(record, CreateQueue)
+            queues_begun |= isinstance(record, CreateQueueLine)
             is_compact &= restored and (
-                isinstance(record, CreateQueue) or (isinstance(record, AddService) and not queues_begun)
+                isinstance(record, CreateQueueLine)
+                or (isinstance(record, AddServiceLine) and not queues_begun)
             )
         return is_compact and self._report.broken == broken
 

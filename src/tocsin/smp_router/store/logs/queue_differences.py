@@ -8,18 +8,18 @@ from dataclasses import replace
 from tocsin.protocol.error_codes import Blocked
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.store.logs.store_log_changes import (
-    BlockQueue,
-    ChangeRecipientKeys,
-    DeleteLink,
-    DeleteNotifier,
+    BlockQueueLine,
+    ChangeRecipientKeysLine,
+    DeleteLinkLine,
+    DeleteNotifierLine,
     QueueChange,
-    SecureQueue,
-    SetLink,
-    SetNotifier,
-    SetQueueService,
-    SetTime,
-    SuspendQueue,
-    UnblockQueue,
+    SecureQueueLine,
+    SetLinkLine,
+    SetNotifierLine,
+    SetQueueServiceLine,
+    SetTimeLine,
+    SuspendQueueLine,
+    UnblockQueueLine,
 )
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord, QueueStatus
 
@@ -29,19 +29,19 @@ def queue_changes(old: QueueRecord, new: QueueRecord) -> Iterator[QueueChange]:
     _refuse_inexpressible(old, new)
     rid = new.recipient_id
     if new.recipient_keys != old.recipient_keys:
-        yield ChangeRecipientKeys(rid, new.recipient_keys)
+        yield ChangeRecipientKeysLine(rid, new.recipient_keys)
     if new.sender_key is not None and new.sender_key != old.sender_key:
-        yield SecureQueue(rid, new.sender_key)
+        yield SecureQueueLine(rid, new.sender_key)
     if new.link != old.link:
-        yield SetLink(rid, new.link) if new.link is not None else DeleteLink(rid)
+        yield SetLinkLine(rid, new.link) if new.link is not None else DeleteLinkLine(rid)
     if new.notifier != old.notifier:
         yield _notifier_change(rid, old.notifier, new.notifier)
     if new.status != old.status:
         yield _status_change(rid, new.status)
     if new.updated_at is not None and new.updated_at != old.updated_at:
-        yield SetTime(rid, new.updated_at)
+        yield SetTimeLine(rid, new.updated_at)
     if new.service_id != old.service_id:
-        yield SetQueueService(rid, ServiceRole.MESSAGING, new.service_id)
+        yield SetQueueServiceLine(rid, ServiceRole.MESSAGING, new.service_id)
 
 
 def _refuse_inexpressible(old: QueueRecord, new: QueueRecord) -> None:
@@ -60,13 +60,13 @@ def _refuse_inexpressible(old: QueueRecord, new: QueueRecord) -> None:
 
 def _notifier_change(rid: bytes, old: NotifierRecord | None, new: NotifierRecord | None) -> QueueChange:
     if new is None:
-        return DeleteNotifier(rid)
+        return DeleteNotifierLine(rid)
     if old is not None and replace(old, service_id=new.service_id) == new:
-        return SetQueueService(rid, ServiceRole.NOTIFIER, new.service_id)
-    return SetNotifier(rid, new)
+        return SetQueueServiceLine(rid, ServiceRole.NOTIFIER, new.service_id)
+    return SetNotifierLine(rid, new)
 
 
 def _status_change(rid: bytes, status: QueueStatus | Blocked) -> QueueChange:
     if isinstance(status, Blocked):
-        return BlockQueue(rid, status)
-    return SuspendQueue(rid) if status is QueueStatus.OFF else UnblockQueue(rid)
+        return BlockQueueLine(rid, status)
+    return SuspendQueueLine(rid) if status is QueueStatus.OFF else UnblockQueueLine(rid)

@@ -16,7 +16,7 @@ from tocsin.smp_router.store.records import StoredMessage, StoredNotification
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SmpSnapshot:
     messages: Sequence[tuple[bytes, Sequence[StoredMessage]]]
     notifications: Sequence[tuple[bytes, Sequence[StoredNotification]]]
 

@@ -10,7 +10,7 @@ from tocsin.durable.log_files import FolderLock, has_content, replace_lines
 from tocsin.durable.transfers import Progress
 from tocsin.errors import StoreError
 from tocsin.smp_router.store.logs.direct_log import direct_lines
-from tocsin.smp_router.store.logs.snapshots import Snapshot
+from tocsin.smp_router.store.logs.snapshots import SmpSnapshot
 from tocsin.smp_router.store.logs.store_files import compact_lines, read_smp_store
 from tocsin.smp_router.store.logs.store_folder import (
     DIRECT_LOG,
@@ -44,7 +44,7 @@ def fill_folder(folder: Path, store: SmpMemoryStore, progress: Progress) -> None
     require_empty_folder(folder)
     lock = FolderLock(folder / LOCK)
     try:
-        snapshot = Snapshot.of(store)
+        snapshot = SmpSnapshot.of(store)
         replace_lines(folder / MESSAGE_LOG, _counted(snapshot.message_lines(), progress))
         replace_lines(folder / NOTIFICATION_LOG, _counted(snapshot.notification_lines(), progress))
         if totals_of(store).direct:

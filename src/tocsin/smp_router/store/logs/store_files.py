@@ -47,7 +47,7 @@ from tocsin.smp_router.store.logs.change_journal import ChangeJournal
 from tocsin.smp_router.store.logs.direct_log import direct_lines, direct_records
 from tocsin.smp_router.store.logs.log_reading import LogReader, StartReport
 from tocsin.smp_router.store.logs.snapshot_base import SnapshotBase
-from tocsin.smp_router.store.logs.snapshots import Snapshot
+from tocsin.smp_router.store.logs.snapshots import SmpSnapshot
 from tocsin.smp_router.store.logs.store_folder import (
     CHANGE_BASE,
     CHANGE_LOG,
@@ -58,7 +58,7 @@ from tocsin.smp_router.store.logs.store_folder import (
     change_logs,
     part_number,
 )
-from tocsin.smp_router.store.logs.store_log import AddService, CreateQueue
+from tocsin.smp_router.store.logs.store_log import AddServiceLine, CreateQueueLine
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
 logger = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ def _open_messages(
     if options.notification_ttl is not None:
         report.expired_notifications = len(store.expire_notifications(int(now - options.notification_ttl)))
     if outdated or report.expired_messages or report.expired_notifications:
-        Snapshot.of(store).replace_files(folder, base)
+        SmpSnapshot.of(store).replace_files(folder, base)
         for part in change_logs(folder):
             remove(part)
     base.settle()
@@ -249,7 +249,7 @@ class StoreFiles:
         async with self._saving:
             await asyncio.to_thread(self._set_aside_changes)
             self._journal.use_change_log(AppendOnlyFile(self._folder / CHANGE_LOG))
-            snapshot = Snapshot.of(self._store)
+            snapshot = SmpSnapshot.of(self._store)
             parts = [part for part in change_logs(self._folder) if part.name != CHANGE_LOG]
             await asyncio.to_thread(self._replace_snapshot, snapshot, parts, self._base)
             await asyncio.to_thread(self._base.settle)
@@ -265,7 +265,7 @@ class StoreFiles:
             async with self._saving:
                 await self._store.commit()
                 if self._base is not None:
-                    snapshot, covered = Snapshot.of(self._store), change_logs(self._folder)
+                    snapshot, covered = SmpSnapshot.of(self._store), change_logs(self._folder)
                     await asyncio.to_thread(self._replace_snapshot, snapshot, covered, self._base)
                     await asyncio.to_thread(self._base.forget)
         finally:
@@ -280,7 +280,7 @@ class StoreFiles:
         write_lines(current, ())
         sync_folder(self._folder)
 
-    def _replace_snapshot(self, snapshot: Snapshot, covered: Iterable[Path], base: SnapshotBase) -> None:
+    def _replace_snapshot(self, snapshot: SmpSnapshot, covered: Iterable[Path], base: SnapshotBase) -> None:
         self._snapshot_bytes = snapshot.replace_files(self._folder, base)
         for part in covered:
             remove(part)
@@ -289,6 +289,6 @@ class StoreFiles:
 def compact_lines(store: SmpMemoryStore) -> Iterator[bytes]:
     """A store log of services, then one CREATE for each queue."""
     for service in store.services():
-        yield AddService(service).encode()
+        yield AddServiceLine(service).encode()
     for queue in store.queues():
-        yield CreateQueue(queue).encode()
+        yield CreateQueueLine(queue).encode()

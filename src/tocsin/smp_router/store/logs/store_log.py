@@ -33,19 +33,19 @@ from tocsin.smp_router.store.logs.queue_fields import (
     encode_status,
 )
 from tocsin.smp_router.store.logs.store_log_changes import (
-    BlockQueue,
-    ChangeRecipientKeys,
-    DeleteLink,
-    DeleteNotifier,
-    NamesQueue,
+    BlockQueueLine,
+    ChangeRecipientKeysLine,
+    DeleteLinkLine,
+    DeleteNotifierLine,
+    NamesQueueLine,
     QueueChange,
-    SecureQueue,
-    SetLink,
-    SetNotifier,
-    SetQueueService,
-    SetTime,
-    SuspendQueue,
-    UnblockQueue,
+    SecureQueueLine,
+    SetLinkLine,
+    SetNotifierLine,
+    SetQueueServiceLine,
+    SetTimeLine,
+    SuspendQueueLine,
+    UnblockQueueLine,
 )
 from tocsin.smp_router.store.records import QueueRecord, QueueStatus, ServiceRecord
 
@@ -54,7 +54,7 @@ _ROLES: Final = {role.value: role for role in ServiceRole}
 
 
 @dataclass(frozen=True, slots=True)
-class CreateQueue:
+class CreateQueueLine:
     """A whole queue.
 
     CREATE rid= rk=key,key rdh= sid= sk=[key] [queue_mode=M|C] [link_id= queue_data=fixed user]
@@ -113,14 +113,14 @@ class CreateQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteQueue(NamesQueue):
+class DeleteQueueLine(NamesQueueLine):
     """DELETE rid"""
 
     tag: ClassVar[bytes] = b"DELETE"
 
 
 @dataclass(frozen=True, slots=True)
-class AddService:
+class AddServiceLine:
     """NEW_SERVICE service_id= role=M|N|P cert=der,der cert_hash= created_at= (reference: `ServiceRec`)
 
     The reference's text of a chain is not certain: a list in one field, as hellos have it, is read as well.
@@ -175,7 +175,7 @@ def _unpack_certificates(packed: bytes) -> tuple[bytes, ...] | None:
     return tuple(certificates) if whole and all(each[:1] == _DER_SEQUENCE for each in certificates) else None
 
 
-StoreLogRecord: TypeAlias = CreateQueue | DeleteQueue | AddService | QueueChange
+StoreLogRecord: TypeAlias = CreateQueueLine | DeleteQueueLine | AddServiceLine | QueueChange
 
 
 def decode_store_log_line(line: bytes) -> StoreLogRecord:
@@ -190,19 +190,19 @@ def decode_store_log_line(line: bytes) -> StoreLogRecord:
 _RECORDS: Final[dict[bytes, type[StoreLogRecord]]] = {
     record.tag: record
     for record in (
-        CreateQueue,
-        SecureQueue,
-        ChangeRecipientKeys,
-        SetLink,
-        DeleteLink,
-        SetNotifier,
-        DeleteNotifier,
-        SuspendQueue,
-        BlockQueue,
-        UnblockQueue,
-        DeleteQueue,
-        SetTime,
-        AddService,
-        SetQueueService,
+        CreateQueueLine,
+        SecureQueueLine,
+        ChangeRecipientKeysLine,
+        SetLinkLine,
+        DeleteLinkLine,
+        SetNotifierLine,
+        DeleteNotifierLine,
+        SuspendQueueLine,
+        BlockQueueLine,
+        UnblockQueueLine,
+        DeleteQueueLine,
+        SetTimeLine,
+        AddServiceLine,
+        SetQueueServiceLine,
     )
 }

@@ -34,7 +34,7 @@ _PARTY_LETTERS: Final = {role: letter for letter, role in _PARTIES.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class SecureQueue:
+class SecureQueueLine:
     """SECURE rid senderKey"""
 
     tag: ClassVar[bytes] = b"SECURE"
@@ -55,7 +55,7 @@ class SecureQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeRecipientKeys:
+class ChangeRecipientKeysLine:
     """KEYS rid key,key"""
 
     tag: ClassVar[bytes] = b"KEYS"
@@ -76,7 +76,7 @@ class ChangeRecipientKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class SetLink:
+class SetLinkLine:
     """LINK rid linkId fixed user"""
 
     tag: ClassVar[bytes] = b"LINK"
@@ -99,7 +99,7 @@ class SetLink:
 
 
 @dataclass(frozen=True, slots=True)
-class SetNotifier:
+class SetNotifierLine:
     """NOTIFIER rid notifierId key secret [nsrv=serviceId]"""
 
     tag: ClassVar[bytes] = b"NOTIFIER"
@@ -122,7 +122,7 @@ class SetNotifier:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockQueue:
+class BlockQueueLine:
     """BLOCK rid blockInfo"""
 
     tag: ClassVar[bytes] = b"BLOCK"
@@ -143,7 +143,7 @@ class BlockQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class SetTime:
+class SetTimeLine:
     """TIME rid seconds"""
 
     tag: ClassVar[bytes] = b"TIME"
@@ -164,7 +164,7 @@ class SetTime:
 
 
 @dataclass(frozen=True, slots=True)
-class SetQueueService:
+class SetQueueServiceLine:
     """QUEUE_SERVICE rid R|N [serviceId]; without a service there is still the space before it."""
 
     tag: ClassVar[bytes] = b"QUEUE_SERVICE"
@@ -194,7 +194,7 @@ class SetQueueService:
 
 
 @dataclass(frozen=True, slots=True)
-class NamesQueue:
+class NamesQueueLine:
     """A line of a tag and a recipient id."""
 
     tag: ClassVar[bytes]
@@ -211,7 +211,7 @@ class NamesQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteLink(NamesQueue):
+class DeleteLinkLine(NamesQueueLine):
     """LDELETE rid"""
 
     tag: ClassVar[bytes] = b"LDELETE"
@@ -221,7 +221,7 @@ class DeleteLink(NamesQueue):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteNotifier(NamesQueue):
+class DeleteNotifierLine(NamesQueueLine):
     """NDELETE rid"""
 
     tag: ClassVar[bytes] = b"NDELETE"
@@ -231,7 +231,7 @@ class DeleteNotifier(NamesQueue):
 
 
 @dataclass(frozen=True, slots=True)
-class SuspendQueue(NamesQueue):
+class SuspendQueueLine(NamesQueueLine):
     """SUSPEND rid"""
 
     tag: ClassVar[bytes] = b"SUSPEND"
@@ -241,7 +241,7 @@ class SuspendQueue(NamesQueue):
 
 
 @dataclass(frozen=True, slots=True)
-class UnblockQueue(NamesQueue):
+class UnblockQueueLine(NamesQueueLine):
     """UNBLOCK rid"""
 
     tag: ClassVar[bytes] = b"UNBLOCK"
@@ -251,15 +251,15 @@ class UnblockQueue(NamesQueue):
 
 
 QueueChange: TypeAlias = (
-    SecureQueue
-    | ChangeRecipientKeys
-    | SetLink
-    | DeleteLink
-    | SetNotifier
-    | DeleteNotifier
-    | SuspendQueue
-    | BlockQueue
-    | UnblockQueue
-    | SetTime
-    | SetQueueService
+    SecureQueueLine
+    | ChangeRecipientKeysLine
+    | SetLinkLine
+    | DeleteLinkLine
+    | SetNotifierLine
+    | DeleteNotifierLine
+    | SuspendQueueLine
+    | BlockQueueLine
+    | UnblockQueueLine
+    | SetTimeLine
+    | SetQueueServiceLine
 )

@@ -17,9 +17,9 @@ from tocsin.smp_router.store.logs.message_log import (
 )
 from tocsin.smp_router.store.logs.queue_differences import queue_changes
 from tocsin.smp_router.store.logs.store_log import (
-    AddService,
-    CreateQueue,
-    DeleteQueue,
+    AddServiceLine,
+    CreateQueueLine,
+    DeleteQueueLine,
     StoreLogRecord,
 )
 from tocsin.smp_router.store.memory.direct_table import SmpDirectTable
@@ -113,7 +113,7 @@ class SmpMemoryStore:
     def add_queue(self, queue: QueueRecord) -> bool:
         if not self._queues.add(queue):
             return False
-        self._journal.append(CreateQueue(queue))
+        self._journal.append(CreateQueueLine(queue))
         return True
 
     def update_queue(self, queue: QueueRecord) -> bool:
@@ -140,7 +140,7 @@ class SmpMemoryStore:
         if queue.notifier is not None:
             self._forget_notifier(queue.notifier.notifier_id)
         self._messages.pop(recipient_id, None)
-        self._journal.append(DeleteQueue(recipient_id))
+        self._journal.append(DeleteQueueLine(recipient_id))
 
     def _forget_notifier(self, notifier_id: bytes) -> None:
         self._notifications.pop(notifier_id, None)
@@ -160,7 +160,7 @@ class SmpMemoryStore:
     def add_service(self, service: ServiceRecord) -> None:
         self._services[service.service_id] = service
         self._services_by_fingerprint[service.fingerprint] = service
-        self._journal.append(AddService(service))
+        self._journal.append(AddServiceLine(service))
 
     def associated(self, service_id: bytes, role: ServiceRole) -> Association:
         return self._queues.associated(service_id, role)
@@ -287,12 +287,12 @@ class SmpMemoryStore:
                 return True
             case NotificationRemoved(notifier_id, nonce):
                 return self.remove_notification(notifier_id, nonce)
-            case CreateQueue(queue):
+            case CreateQueueLine(queue):
                 return self.add_queue(queue)
-            case AddService(service):
+            case AddServiceLine(service):
                 self.add_service(service)
                 return True
-            case DeleteQueue(recipient_id):
+            case DeleteQueueLine(recipient_id):
                 known = recipient_id in self._queues
                 self.delete_queue(recipient_id)
                 return known

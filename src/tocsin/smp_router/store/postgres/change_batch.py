@@ -56,7 +56,7 @@ _DELETE_NOTIFICATIONS: Final = """
 """
 
 
-class Change(Protocol):
+class StoreChange(Protocol):
     """A change as the store in memory tells it to its journal. The tag says which attributes it has (`_TAKERS`)."""
 
     tag: ClassVar[bytes]
@@ -121,7 +121,7 @@ class PendingChanges:
         self._removed_notifications: dict[tuple[bytes, bytes], None] = {}
         self.direct = PendingDirectChanges()
 
-    def take(self, change: Change) -> None:
+    def take(self, change: StoreChange) -> None:
         _TAKERS[change.tag](self, change)
 
     def queue_created(self, change: Any) -> None:

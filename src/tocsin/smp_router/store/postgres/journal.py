@@ -15,7 +15,7 @@ from typing import Final
 
 from tocsin.durable.postgres.database_errors import DatabaseUnavailable
 from tocsin.errors import StoreError
-from tocsin.smp_router.store.postgres.change_batch import Change, ChangeBatch, PendingChanges
+from tocsin.smp_router.store.postgres.change_batch import ChangeBatch, PendingChanges, StoreChange
 from tocsin.smp_router.store.postgres.database_session import (
     FIRST_DELAY,
     LAST_DELAY,
@@ -42,7 +42,7 @@ class PostgresJournal:
         """Whether anything was appended that is not durable yet. True for good once a write has failed."""
         return self._durable < self._appended or self._failure is not None
 
-    def append(self, change: Change) -> None:
+    def append(self, change: StoreChange) -> None:
         """Takes note of a change that was made in memory. Never fails: `commit` tells."""
         if self._failure is not None:
             return  # nothing will be written any more

@@ -44,7 +44,7 @@ S = TypeVar("S", bound=JournalledStore)
 
 
 @dataclass(slots=True)
-class StartReport:
+class DatabaseReport:
     """What was found in the database."""
 
     queues: int = 0
@@ -76,7 +76,7 @@ async def open_postgres_smp_store(
     session = DatabaseSession(url)
     try:
         await session.open(lock_wait)
-        report = StartReport()
+        report = DatabaseReport()
         last_position = await read_database(session, store, report)
         journal = PostgresJournal(session, PendingChanges(store, last_position), patience=patience)
         store.keep_in(journal)
@@ -99,7 +99,7 @@ async def open_postgres_smp_store(
 class PostgresStore:
     """The database of an open store. Belongs to the event loop that changes the store."""
 
-    def __init__(self, journal: PostgresJournal, report: StartReport) -> None:
+    def __init__(self, journal: PostgresJournal, report: DatabaseReport) -> None:
         self.report: Final = report
         self._journal: Final = journal
         self._closed = False
@@ -130,7 +130,7 @@ class PostgresStore:
             await self._journal.close()
 
 
-async def read_database(session: DatabaseSession, store: SmpStore, report: StartReport) -> int:
+async def read_database(session: DatabaseSession, store: SmpStore, report: DatabaseReport) -> int:
     """Returns the last position in use."""
     last_position = 0
     async with session.pages(SELECT_SERVICES, PAGE) as pages:

@@ -14,7 +14,7 @@ from tocsin.smp_router.store.interface import SmpStore
 from tocsin.smp_router.store.postgres.change_batch import ROWS_PER_STATEMENT
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
 from tocsin.smp_router.store.postgres.direct_rows import copied_rows
-from tocsin.smp_router.store.postgres.postgres_store import LOCK_WAIT, StartReport, read_database
+from tocsin.smp_router.store.postgres.postgres_store import LOCK_WAIT, DatabaseReport, read_database
 from tocsin.smp_router.store.postgres.rows import (
     INSERT_MESSAGES,
     UPSERT_NOTIFICATIONS,
@@ -67,7 +67,7 @@ async def read_whole_database(url: str, store: S) -> S:
     try:
         if not await session.open_to_read(LOCK_WAIT):
             raise StoreError("the database has no schema tocsin_smp: there is no store in it")
-        report = StartReport()
+        report = DatabaseReport()
         await read_database(session, store, report)
         if report.skipped:
             raise StoreError(f"{report.skipped} rows of the database belong to no queue")

@@ -18,7 +18,7 @@ from tests.unit.ntf_router.store.samples import (
 )
 from tocsin.ntf_router.store.logs import snapshots as ntf_snapshots
 from tocsin.ntf_router.store.logs.change_log import decode_state_line
-from tocsin.ntf_router.store.logs.snapshots import NtfSnapshot
+from tocsin.ntf_router.store.logs.snapshots import NtfStoreSnapshot
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 
 
@@ -35,8 +35,8 @@ async def test_changes_while_it_is_taken_are_not_in_it(monkeypatch: pytest.Monke
         batch = [received((number, queue), (number, queue), at=float(queue)) for queue in range(5)]
         await store.add_notifications(ROUTER, batch)
     await store.settle([settled(owners[3], (3, 4), (3, 4))])
-    expected = sorted(NtfSnapshot.of(store.tables).state_lines(1))
-    slow = asyncio.ensure_future(NtfSnapshot.taken_slowly(store.tables))
+    expected = sorted(NtfStoreSnapshot.of(store.tables).state_lines(1))
+    slow = asyncio.ensure_future(NtfStoreSnapshot.taken_slowly(store.tables))
     await asyncio.sleep(0)  # it has taken the first token
     for owner in (owners[0], owners[1]):
         await store.settle([settled(owner, (owners.index(owner), 3), (owners.index(owner), 3))])
@@ -59,7 +59,7 @@ async def test_queues_of_direct_notifications_are_one_line_for_each_token_and_ro
         for number in range(10):
             for router in (ROUTER, OTHER_ROUTER):
                 await store.associate(owner.token_id, queue((owner.token_id, number, router), router), 0)
-    lines = [line for line in NtfSnapshot.of(store.tables).state_lines(1) if line.startswith(b"A ")]
+    lines = [line for line in NtfStoreSnapshot.of(store.tables).state_lines(1) if line.startswith(b"A ")]
     assert len(lines) == 6
     assert all(len(decode_state_line(line).notifier_ids) == 10 for line in lines)  # type: ignore[union-attr]
 
@@ -72,8 +72,8 @@ async def test_associations_while_it_is_taken_are_not_in_it(monkeypatch: pytest.
         for name in ("kept", "ended", "gone", "back"):
             await store.associate(owner.token_id, queue((owner.token_id, name)), 0)
         await store.note_deleted(ROUTER, [queue((owner.token_id, "back")).notifier_id], 5)
-    expected = sorted(NtfSnapshot.of(store.tables).state_lines(1))
-    slow = asyncio.ensure_future(NtfSnapshot.taken_slowly(store.tables))
+    expected = sorted(NtfStoreSnapshot.of(store.tables).state_lines(1))
+    slow = asyncio.ensure_future(NtfStoreSnapshot.taken_slowly(store.tables))
     await asyncio.sleep(0)  # it has taken the first token
     for owner in owners:
         await store.associate(owner.token_id, queue((owner.token_id, "new")), 0)

@@ -15,7 +15,7 @@ from tocsin.durable.log_files import AppendOnlyFile
 from tocsin.errors import StoreError
 from tocsin.smp_router.store.logs.change_journal import ChangeJournal
 from tocsin.smp_router.store.logs.message_log import MessageRemoved
-from tocsin.smp_router.store.logs.store_log import DeleteQueue
+from tocsin.smp_router.store.logs.store_log import DeleteQueueLine
 
 
 class HeldFile(AppendOnlyFile):
@@ -59,12 +59,12 @@ async def test_commit_without_changes_does_not_wait(journal: ChangeJournal) -> N
 async def test_those_who_wait_during_a_write_share_the_next(
     journal: ChangeJournal, queue_log: HeldFile
 ) -> None:
-    journal.append(DeleteQueue(b"one"))
+    journal.append(DeleteQueueLine(b"one"))
     first = asyncio.ensure_future(journal.commit())
     await until_begun(queue_log)
     later = []
     for name in (b"two", b"ree"):
-        journal.append(DeleteQueue(name))
+        journal.append(DeleteQueueLine(name))
         later.append(asyncio.ensure_future(journal.commit()))
     queue_log.go_on.release()
     await first
@@ -77,7 +77,7 @@ async def test_those_who_wait_during_a_write_share_the_next(
 async def test_a_cancelled_committer_does_not_stop_the_write(
     journal: ChangeJournal, queue_log: HeldFile
 ) -> None:
-    journal.append(DeleteQueue(b"one"))
+    journal.append(DeleteQueueLine(b"one"))
     gone, stays = asyncio.ensure_future(journal.commit()), asyncio.ensure_future(journal.commit())
     await until_begun(queue_log)
     gone.cancel()
@@ -90,7 +90,7 @@ async def test_a_cancelled_committer_does_not_stop_the_write(
 async def test_each_change_goes_to_its_log(tmp_path: Path) -> None:
     journal = ChangeJournal(AppendOnlyFile(tmp_path / "queues"), AppendOnlyFile(tmp_path / "changes"))
     journal.append(MessageRemoved(b"rrr", b"mid"))
-    journal.append(DeleteQueue(b"rrr"))
+    journal.append(DeleteQueueLine(b"rrr"))
     await journal.commit()
     journal.close()
     assert (tmp_path / "queues").read_bytes() == b"DELETE cnJy\n"
@@ -102,7 +102,7 @@ async def test_after_a_failed_write_every_commit_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = ChangeJournal(AppendOnlyFile(tmp_path / "queues"), AppendOnlyFile(tmp_path / "changes"))
-    journal.append(DeleteQueue(b"one"))
+    journal.append(DeleteQueueLine(b"one"))
     await journal.commit()
 
     def full(descriptor: int) -> None:
@@ -110,10 +110,10 @@ async def test_after_a_failed_write_every_commit_fails(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", full)
-        journal.append(DeleteQueue(b"two"))
+        journal.append(DeleteQueueLine(b"two"))
         with pytest.raises(StoreError, match=r"queues: No space left"):
             await journal.commit()
-    journal.append(DeleteQueue(b"ree"))
+    journal.append(DeleteQueueLine(b"ree"))
     for _ in range(2):
         with pytest.raises(StoreError, match=r"queues: No space left"):
             await journal.commit()

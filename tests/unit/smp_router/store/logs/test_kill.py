@@ -28,7 +28,7 @@ from tocsin.smp_router.store.logs.message_log import (
     NotificationAdded,
     decode_change_line,
 )
-from tocsin.smp_router.store.logs.store_log import CreateQueue, decode_store_log_line
+from tocsin.smp_router.store.logs.store_log import CreateQueueLine, decode_store_log_line
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore, StoreChange
 
 ROUNDS: Final = 10
@@ -48,7 +48,7 @@ def state_of(store: SmpMemoryStore) -> State:
         minimum = MinimumPrioritySet(nid, store.direct.minimum_priority(nid))
         waiting = store.direct.packet_of(nid)
         packets = [] if waiting is None else [PacketAdded(waiting)]
-        state[rid] = (CreateQueue(queue), *messages, *notifications, minimum, *packets)
+        state[rid] = (CreateQueueLine(queue), *messages, *notifications, minimum, *packets)
     return state
 
 

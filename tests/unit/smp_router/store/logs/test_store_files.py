@@ -37,19 +37,24 @@ from tocsin.smp_router.store.logs.store_folder import (
     NOTIFICATION_LOG,
     STORE_LOG,
 )
-from tocsin.smp_router.store.logs.store_log import AddService, CreateQueue, DeleteQueue, StoreLogRecord
+from tocsin.smp_router.store.logs.store_log import (
+    AddServiceLine,
+    CreateQueueLine,
+    DeleteQueueLine,
+    StoreLogRecord,
+)
 from tocsin.smp_router.store.logs.store_log_changes import (
-    BlockQueue,
-    ChangeRecipientKeys,
-    DeleteLink,
-    DeleteNotifier,
-    SecureQueue,
-    SetLink,
-    SetNotifier,
-    SetQueueService,
-    SetTime,
-    SuspendQueue,
-    UnblockQueue,
+    BlockQueueLine,
+    ChangeRecipientKeysLine,
+    DeleteLinkLine,
+    DeleteNotifierLine,
+    SecureQueueLine,
+    SetLinkLine,
+    SetNotifierLine,
+    SetQueueServiceLine,
+    SetTimeLine,
+    SuspendQueueLine,
+    UnblockQueueLine,
 )
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import QueueRecord, QueueStatus
@@ -87,43 +92,55 @@ def lines_of(path: Path) -> list[bytes]:
 
 def g_cases(mode: QueueMode) -> Iterator[tuple[str, list[StoreLogRecord], list[StoreLogRecord]]]:
     queue, link, notifier, service = a_queue(mode), a_link(), a_notifier(), a_service()
-    rid, create = queue.recipient_id, CreateQueue(queue)
-    linked = CreateQueue(replace(queue, link=link))
-    notified = CreateQueue(replace(queue, notifier=notifier))
+    rid, create = queue.recipient_id, CreateQueueLine(queue)
+    linked = CreateQueueLine(replace(queue, link=link))
+    notified = CreateQueueLine(replace(queue, notifier=notifier))
     served = replace(queue, notifier=replace(notifier, service_id=service.service_id))
-    associate = SetQueueService(rid, ServiceRole.NOTIFIER, service.service_id)
+    associate = SetQueueServiceLine(rid, ServiceRole.NOTIFIER, service.service_id)
     blocked = Blocked(BlockReason.CONTENT)
     yield "G1", [create], [create]
     yield "G2", [linked], [linked]
-    yield "G3", [create, SetLink(rid, link)], [linked]
-    yield "G4", [linked, DeleteLink(rid)], [create]
-    yield "G5", [create, SecureQueue(rid, b"key")], [CreateQueue(replace(queue, sender_key=b"key"))]
-    yield "G6", [create, DeleteQueue(rid)], []
-    yield "G7", [create, SetNotifier(rid, notifier)], [notified]
+    yield "G3", [create, SetLinkLine(rid, link)], [linked]
+    yield "G4", [linked, DeleteLinkLine(rid)], [create]
+    yield "G5", [create, SecureQueueLine(rid, b"key")], [CreateQueueLine(replace(queue, sender_key=b"key"))]
+    yield "G6", [create, DeleteQueueLine(rid)], []
+    yield "G7", [create, SetNotifierLine(rid, notifier)], [notified]
     yield (
         "G8",
-        [create, SetNotifier(rid, notifier), AddService(service), associate],
-        [AddService(service), CreateQueue(served)],
+        [create, SetNotifierLine(rid, notifier), AddServiceLine(service), associate],
+        [AddServiceLine(service), CreateQueueLine(served)],
     )
-    yield "G9", [create, SetNotifier(rid, notifier), DeleteNotifier(rid)], [create]
-    yield "G10", [create, SetTime(rid, 86_400)], [CreateQueue(replace(queue, updated_at=86_400))]
+    yield "G9", [create, SetNotifierLine(rid, notifier), DeleteNotifierLine(rid)], [create]
+    yield "G10", [create, SetTimeLine(rid, 86_400)], [CreateQueueLine(replace(queue, updated_at=86_400))]
     yield (
         "G11",
-        [create, ChangeRecipientKeys(rid, (b"k1", b"k2"))],
-        [CreateQueue(replace(queue, recipient_keys=(b"k1", b"k2")))],
+        [create, ChangeRecipientKeysLine(rid, (b"k1", b"k2"))],
+        [CreateQueueLine(replace(queue, recipient_keys=(b"k1", b"k2")))],
     )
-    yield "suspended", [create, SuspendQueue(rid)], [CreateQueue(replace(queue, status=QueueStatus.OFF))]
-    yield "blocked", [create, BlockQueue(rid, blocked)], [CreateQueue(replace(queue, status=blocked))]
-    yield "unblocked", [create, BlockQueue(rid, blocked), UnblockQueue(rid)], [create]
+    yield (
+        "suspended",
+        [create, SuspendQueueLine(rid)],
+        [CreateQueueLine(replace(queue, status=QueueStatus.OFF))],
+    )
+    yield "blocked", [create, BlockQueueLine(rid, blocked)], [CreateQueueLine(replace(queue, status=blocked))]
+    yield "unblocked", [create, BlockQueueLine(rid, blocked), UnblockQueueLine(rid)], [create]
     yield (
         "recipient's service",
-        [AddService(service), create, SetQueueService(rid, ServiceRole.MESSAGING, service.service_id)],
-        [AddService(service), CreateQueue(replace(queue, service_id=service.service_id))],
+        [
+            AddServiceLine(service),
+            create,
+            SetQueueServiceLine(rid, ServiceRole.MESSAGING, service.service_id),
+        ],
+        [AddServiceLine(service), CreateQueueLine(replace(queue, service_id=service.service_id))],
     )
     yield (
         "service removed",
-        [AddService(service), CreateQueue(served), SetQueueService(rid, ServiceRole.NOTIFIER, None)],
-        [AddService(service), notified],
+        [
+            AddServiceLine(service),
+            CreateQueueLine(served),
+            SetQueueServiceLine(rid, ServiceRole.NOTIFIER, None),
+        ],
+        [AddServiceLine(service), notified],
     )
 
 
@@ -151,7 +168,7 @@ async def test_store_log_is_compacted(
 
 async def test_the_log_as_it_was_is_kept_beside_the_compacted_one(tmp_path: Path) -> None:
     queue = a_queue()
-    write_log(tmp_path / STORE_LOG, CreateQueue(queue), SecureQueue(queue.recipient_id, b"key"))
+    write_log(tmp_path / STORE_LOG, CreateQueueLine(queue), SecureQueueLine(queue.recipient_id, b"key"))
     before = (tmp_path / STORE_LOG).read_bytes()
     _, files = opened(tmp_path)
     await files.close()
@@ -162,7 +179,7 @@ async def test_the_log_as_it_was_is_kept_beside_the_compacted_one(tmp_path: Path
 
 async def test_old_backups_are_removed_as_the_reference_does(tmp_path: Path) -> None:
     queue = a_queue()
-    write_log(tmp_path / STORE_LOG, CreateQueue(queue), SecureQueue(queue.recipient_id, b"key"))
+    write_log(tmp_path / STORE_LOG, CreateQueueLine(queue), SecureQueueLine(queue.recipient_id, b"key"))
     days = ["2025-08-01", "2025-08-02", "2025-10-01", "2025-10-02", "2025-10-03", "2025-10-09"]
     for day in days:
         (tmp_path / f"{STORE_LOG}.{day}T00:00:00Z").touch()
@@ -365,8 +382,8 @@ async def test_nothing_is_lost_or_returns_when_a_crash_comes_between_any_two_ste
 
 async def test_reference_crash_while_compacting_is_recovered_from(tmp_path: Path) -> None:
     queues = [a_queue() for _ in range(3)]
-    write_log(tmp_path / f"{STORE_LOG}.start", *map(CreateQueue, queues))
-    (tmp_path / STORE_LOG).write_bytes(CreateQueue(queues[0]).encode()[:40])
+    write_log(tmp_path / f"{STORE_LOG}.start", *map(CreateQueueLine, queues))
+    (tmp_path / STORE_LOG).write_bytes(CreateQueueLine(queues[0]).encode()[:40])
     store, files = opened(tmp_path)
     assert list(store.queues()) == queues
     assert not (tmp_path / f"{STORE_LOG}.start").exists()
@@ -376,8 +393,8 @@ async def test_reference_crash_while_compacting_is_recovered_from(tmp_path: Path
 
 async def test_a_torn_last_line_is_cut_wherever_it_was_torn(tmp_path: Path) -> None:
     queue = replace(a_queue(), notifier=a_notifier())
-    whole = CreateQueue(queue).encode() + b"\n"
-    torn = CreateQueue(a_queue()).encode()
+    whole = CreateQueueLine(queue).encode() + b"\n"
+    torn = CreateQueueLine(a_queue()).encode()
     for length in range(len(torn) + 1):
         (tmp_path / STORE_LOG).write_bytes(whole + torn[:length])
         store, files = opened(tmp_path)
@@ -425,11 +442,11 @@ async def test_records_of_unknown_queues_are_skipped_and_counted(tmp_path: Path)
     queue = a_queue()
     write_log(
         tmp_path / STORE_LOG,
-        CreateQueue(queue),
-        CreateQueue(queue),
-        DeleteQueue(b"unknown"),
-        SecureQueue(b"unknown", b"key"),
-        SetQueueService(queue.recipient_id, ServiceRole.NOTIFIER, b"srv"),
+        CreateQueueLine(queue),
+        CreateQueueLine(queue),
+        DeleteQueueLine(b"unknown"),
+        SecureQueueLine(b"unknown", b"key"),
+        SetQueueServiceLine(queue.recipient_id, ServiceRole.NOTIFIER, b"srv"),
     )
     (tmp_path / MESSAGE_LOG).write_bytes(b"v3 cnJy bWlk 17 quota\n")
     (tmp_path / NOTIFICATION_LOG).write_bytes(b"v1 bnRm bWlk 17 bm9u bWV0\n")

@@ -19,24 +19,24 @@ from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.queue_modes import LinkData, QueueMode
 from tocsin.smp_router.store.logs.queue_differences import queue_changes
 from tocsin.smp_router.store.logs.store_log import (
-    AddService,
-    CreateQueue,
-    DeleteQueue,
+    AddServiceLine,
+    CreateQueueLine,
+    DeleteQueueLine,
     StoreLogRecord,
     decode_store_log_line,
 )
 from tocsin.smp_router.store.logs.store_log_changes import (
-    BlockQueue,
-    ChangeRecipientKeys,
-    DeleteLink,
-    DeleteNotifier,
-    SecureQueue,
-    SetLink,
-    SetNotifier,
-    SetQueueService,
-    SetTime,
-    SuspendQueue,
-    UnblockQueue,
+    BlockQueueLine,
+    ChangeRecipientKeysLine,
+    DeleteLinkLine,
+    DeleteNotifierLine,
+    SecureQueueLine,
+    SetLinkLine,
+    SetNotifierLine,
+    SetQueueServiceLine,
+    SetTimeLine,
+    SuspendQueueLine,
+    UnblockQueueLine,
 )
 from tocsin.smp_router.store.memory.packed_queues import pack_queue, unpack_queue
 from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord, QueueStatus, ServiceRecord
@@ -45,9 +45,9 @@ QUEUE: Final = QueueRecord(b"r" * 3, (b"k" * 3,), b"d" * 3, b"s" * 3)
 
 # One table for both directions; the line is the reference's (smp.md 10.1).
 LINES: Final[list[tuple[StoreLogRecord, bytes]]] = [
-    (CreateQueue(QUEUE), b"CREATE rid=cnJy rk=a2tr rdh=ZGRk sid=c3Nz sk="),
+    (CreateQueueLine(QUEUE), b"CREATE rid=cnJy rk=a2tr rdh=ZGRk sid=c3Nz sk="),
     (
-        CreateQueue(
+        CreateQueueLine(
             QueueRecord(
                 b"\xfb\xff",
                 (b"k" * 3, b"l"),
@@ -67,34 +67,34 @@ LINES: Final[list[tuple[StoreLogRecord, bytes]]] = [
         b" rsrv=cnN2",
     ),
     (
-        CreateQueue(replace(QUEUE, mode=QueueMode.MESSAGING, status=QueueStatus.OFF)),
+        CreateQueueLine(replace(QUEUE, mode=QueueMode.MESSAGING, status=QueueStatus.OFF)),
         b"CREATE rid=cnJy rk=a2tr rdh=ZGRk sid=c3Nz sk= queue_mode=M status=off",
     ),
-    (SecureQueue(b"rrr", b"key"), b"SECURE cnJy a2V5"),
-    (ChangeRecipientKeys(b"rrr", (b"key", b"l")), b"KEYS cnJy a2V5,bA=="),
-    (SetLink(b"rrr", QueueLink(b"lnk", LinkData(b"fix", b"usr"))), b"LINK cnJy bG5r Zml4 dXNy"),
-    (DeleteLink(b"rrr"), b"LDELETE cnJy"),
-    (SetNotifier(b"rrr", NotifierRecord(b"ntf", b"key", b"sec")), b"NOTIFIER cnJy bnRm a2V5 c2Vj"),
+    (SecureQueueLine(b"rrr", b"key"), b"SECURE cnJy a2V5"),
+    (ChangeRecipientKeysLine(b"rrr", (b"key", b"l")), b"KEYS cnJy a2V5,bA=="),
+    (SetLinkLine(b"rrr", QueueLink(b"lnk", LinkData(b"fix", b"usr"))), b"LINK cnJy bG5r Zml4 dXNy"),
+    (DeleteLinkLine(b"rrr"), b"LDELETE cnJy"),
+    (SetNotifierLine(b"rrr", NotifierRecord(b"ntf", b"key", b"sec")), b"NOTIFIER cnJy bnRm a2V5 c2Vj"),
     (
-        SetNotifier(b"rrr", NotifierRecord(b"ntf", b"key", b"sec", b"srv")),
+        SetNotifierLine(b"rrr", NotifierRecord(b"ntf", b"key", b"sec", b"srv")),
         b"NOTIFIER cnJy bnRm a2V5 c2Vj nsrv=c3J2",
     ),
-    (DeleteNotifier(b"rrr"), b"NDELETE cnJy"),
-    (SuspendQueue(b"rrr"), b"SUSPEND cnJy"),
-    (BlockQueue(b"rrr", Blocked(BlockReason.CONTENT)), b"BLOCK cnJy reason=content"),
+    (DeleteNotifierLine(b"rrr"), b"NDELETE cnJy"),
+    (SuspendQueueLine(b"rrr"), b"SUSPEND cnJy"),
+    (BlockQueueLine(b"rrr", Blocked(BlockReason.CONTENT)), b"BLOCK cnJy reason=content"),
     (
-        BlockQueue(b"rrr", Blocked(BlockReason.SPAM, BlockNotice(None))),
+        BlockQueueLine(b"rrr", Blocked(BlockReason.SPAM, BlockNotice(None))),
         b"BLOCK cnJy reason=spam,notice={}",
     ),
-    (UnblockQueue(b"rrr"), b"UNBLOCK cnJy"),
-    (DeleteQueue(b"rrr"), b"DELETE cnJy"),
-    (SetTime(b"rrr", 1_750_000_000), b"TIME cnJy 1750000000"),
+    (UnblockQueueLine(b"rrr"), b"UNBLOCK cnJy"),
+    (DeleteQueueLine(b"rrr"), b"DELETE cnJy"),
+    (SetTimeLine(b"rrr", 1_750_000_000), b"TIME cnJy 1750000000"),
     (
-        AddService(ServiceRecord(b"srv", ServiceRole.NOTIFIER, (b"cer", b"c"), b"fpr", 17)),
+        AddServiceLine(ServiceRecord(b"srv", ServiceRole.NOTIFIER, (b"cer", b"c"), b"fpr", 17)),
         b"NEW_SERVICE service_id=c3J2 role=N cert=Y2Vy,Yw== cert_hash=ZnBy created_at=17",
     ),
-    (SetQueueService(b"rrr", ServiceRole.NOTIFIER, b"srv"), b"QUEUE_SERVICE cnJy N c3J2"),
-    (SetQueueService(b"rrr", ServiceRole.MESSAGING, None), b"QUEUE_SERVICE cnJy R "),
+    (SetQueueServiceLine(b"rrr", ServiceRole.NOTIFIER, b"srv"), b"QUEUE_SERVICE cnJy N c3J2"),
+    (SetQueueServiceLine(b"rrr", ServiceRole.MESSAGING, None), b"QUEUE_SERVICE cnJy R "),
 ]
 
 
@@ -106,8 +106,8 @@ def test_record_has_this_line(record: StoreLogRecord, line: bytes) -> None:
 
 def test_the_old_word_for_the_queue_mode_is_read() -> None:
     line = b"CREATE rid=cnJy rk=a2tr rdh=ZGRk sid=c3Nz sk= sndSecure="
-    assert decode_store_log_line(line + b"T") == CreateQueue(replace(QUEUE, mode=QueueMode.MESSAGING))
-    assert decode_store_log_line(line + b"F") == CreateQueue(replace(QUEUE, mode=QueueMode.CONTACT))
+    assert decode_store_log_line(line + b"T") == CreateQueueLine(replace(QUEUE, mode=QueueMode.MESSAGING))
+    assert decode_store_log_line(line + b"F") == CreateQueueLine(replace(QUEUE, mode=QueueMode.CONTACT))
 
 
 def test_a_chain_in_one_field_is_read() -> None:
@@ -117,32 +117,32 @@ def test_a_chain_in_one_field_is_read() -> None:
         cert = urlsafe_b64encode(text)
         line = b"NEW_SERVICE service_id=c3J2 role=N cert=%s cert_hash=ZnBy created_at=17" % cert
         record = decode_store_log_line(line)
-        assert isinstance(record, AddService)
+        assert isinstance(record, AddServiceLine)
         assert record.service.certificates == ((leaf, authority) if text is packed else (leaf,))
 
 
 def test_fields_without_padding_are_read() -> None:
-    assert decode_store_log_line(b"DELETE -_8") == DeleteQueue(b"\xfb\xff")
+    assert decode_store_log_line(b"DELETE -_8") == DeleteQueueLine(b"\xfb\xff")
 
 
 RECORDS: Final[SearchStrategy[StoreLogRecord]] = st.one_of(
-    st.builds(CreateQueue, samples.queues),
-    st.builds(SecureQueue, samples.ids, samples.keys),
-    st.builds(ChangeRecipientKeys, samples.ids, samples.key_lists),
-    st.builds(SetLink, samples.ids, samples.links),
-    st.builds(SetNotifier, samples.ids, samples.notifiers),
-    st.builds(BlockQueue, samples.ids, samples.blocks),
-    st.builds(SetTime, samples.ids, samples.times),
-    st.builds(AddService, samples.services),
+    st.builds(CreateQueueLine, samples.queues),
+    st.builds(SecureQueueLine, samples.ids, samples.keys),
+    st.builds(ChangeRecipientKeysLine, samples.ids, samples.key_lists),
+    st.builds(SetLinkLine, samples.ids, samples.links),
+    st.builds(SetNotifierLine, samples.ids, samples.notifiers),
+    st.builds(BlockQueueLine, samples.ids, samples.blocks),
+    st.builds(SetTimeLine, samples.ids, samples.times),
+    st.builds(AddServiceLine, samples.services),
     st.builds(
-        SetQueueService,
+        SetQueueServiceLine,
         samples.ids,
         st.sampled_from([ServiceRole.MESSAGING, ServiceRole.NOTIFIER]),
         st.none() | samples.ids,
     ),
     *[
         st.builds(kind, samples.ids)
-        for kind in (DeleteLink, DeleteNotifier, SuspendQueue, UnblockQueue, DeleteQueue)
+        for kind in (DeleteLinkLine, DeleteNotifierLine, SuspendQueueLine, UnblockQueueLine, DeleteQueueLine)
     ],
 )
 
@@ -224,7 +224,7 @@ def test_moving_a_notifier_to_a_service_is_one_short_line() -> None:
     notifier = samples.a_notifier()
     old = replace(QUEUE, notifier=notifier)
     new = replace(QUEUE, notifier=replace(notifier, service_id=b"srv"))
-    assert list(queue_changes(old, new)) == [SetQueueService(b"rrr", ServiceRole.NOTIFIER, b"srv")]
+    assert list(queue_changes(old, new)) == [SetQueueServiceLine(b"rrr", ServiceRole.NOTIFIER, b"srv")]
 
 
 @pytest.mark.parametrize(

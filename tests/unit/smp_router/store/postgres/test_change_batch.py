@@ -12,7 +12,7 @@ from tocsin.smp_router.store.logs import message_log as smp_message_log
 from tocsin.smp_router.store.logs import store_log as smp_store_log
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.postgres import change_batch
-from tocsin.smp_router.store.postgres.change_batch import Change, PendingChanges
+from tocsin.smp_router.store.postgres.change_batch import PendingChanges, StoreChange
 
 
 class Collector:
@@ -23,7 +23,7 @@ class Collector:
     def __init__(self, store: SmpMemoryStore) -> None:
         self.pending = PendingChanges(store, 0)
 
-    def append(self, change: Change) -> None:
+    def append(self, change: StoreChange) -> None:
         self.pending.take(change)
 
     async def commit(self) -> None:

@@ -41,7 +41,7 @@ from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.dialect import SMP_BLOCK_BYTES
-from tocsin.push.null import NullProvider
+from tocsin.push.provider import NullProvider
 from tocsin.transport.credential_files import write_credentials
 
 SIZES: Final = (10_000, 100_000, 1_000_000)

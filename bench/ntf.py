@@ -33,12 +33,12 @@ from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.durable.postgres.embedded_database import embedded_database
 from tocsin.events.event_log import EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.ntf_router.delivery.message_pushes import NotificationPush
+from tocsin.ntf_router.delivery.pushes import NotificationPush
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router
 from tocsin.ntf_router.session.events import NoEvents
 from tocsin.ntf_router.settings.settings import NtfSettings, SubscriberSettings
-from tocsin.ntf_router.statistics.latencies import NtfLatencies
+from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
@@ -51,7 +51,7 @@ from tocsin.ntf_router.store.records import (
     SubscriptionRecord,
     TokenRecord,
 )
-from tocsin.operate.garbage_collection import prepare_for_a_long_life
+from tocsin.operate.process import prepare_for_a_long_life
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
@@ -59,7 +59,7 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.fake.web_certificate import make_web_certificate
-from tocsin.push.null import NullProvider
+from tocsin.push.provider import NullProvider
 from tocsin.transport.credential_files import write_credentials
 
 ROUND_TRIPS_MS: Final = (0, 50, 200)

@@ -25,8 +25,7 @@ from typing import Final
 
 from bench.process_tree import spent
 from bench.results import Result, show
-from tocsin.ntf_router.delivery.handover import HandOver
-from tocsin.ntf_router.delivery.handover_key import handover_key
+from tocsin.ntf_router.delivery.handover import HandOver, handover_key
 from tocsin.ntf_router.store.records import DuePush, PendingNotification, TokenRecord
 from tocsin.operate.randomness import SystemRandomness
 from tocsin.protocol.addresses import RouterLocation

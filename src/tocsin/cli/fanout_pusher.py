@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from tocsin.cli.fanout_notice import Notice
 from tocsin.cli.fanout_parts import CampaignParts, CampaignToken
 from tocsin.cli.push_sender import Push, sender_of
-from tocsin.ntf_router.delivery.handover_key import read_handover_key
+from tocsin.ntf_router.delivery.handover import read_handover_key
 from tocsin.ntf_router.delivery.handover_lines import Returned, returned
-from tocsin.ntf_router.delivery.push_requests import campaign_request
+from tocsin.ntf_router.delivery.pushes import campaign_request
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.apns.settings import ApnsSettings
 from tocsin.push.provider import PushOutcome, TokenInvalid

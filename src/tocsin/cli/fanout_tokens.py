@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tocsin.cli.fanout_parts import CampaignParts, CampaignToken
-from tocsin.ntf_router.delivery.handover_key import read_handover_key
+from tocsin.ntf_router.delivery.handover import read_handover_key
 
 if TYPE_CHECKING:
     from tocsin.ntf_router.store.postgres.pools import NtfPool

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tocsin.cli.push_sender import Push, counted, sender_of
 from tocsin.crypto.boxes import BoxKey
 from tocsin.errors import BadBox, DecodeError
-from tocsin.ntf_router.delivery.handover_key import read_handover_key
+from tocsin.ntf_router.delivery.handover import read_handover_key
 from tocsin.ntf_router.delivery.handover_lines import (
     TOO_LARGE,
     Composed,

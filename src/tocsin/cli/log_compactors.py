@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tocsin.durable.log_fields import BadLogLine
-from tocsin.ntf_router.store.logs.restore import NtfRestorer
+from tocsin.ntf_router.store.logs.log_reading import NtfRestorer
 from tocsin.ntf_router.store.logs.snapshots import compact_lines as compact_ntf_lines
 from tocsin.ntf_router.store.logs.store_log import (
     ServiceSet,

@@ -20,7 +20,7 @@ from tocsin.cli.ntf.files import add_config_argument, settings_of
 from tocsin.cli.pipeline_options import add_job_options, job_options
 from tocsin.errors import ConfigError
 from tocsin.events.pseudonyms import keys_folder
-from tocsin.ntf_router.delivery.handover_key import handover_key
+from tocsin.ntf_router.delivery.handover import handover_key
 from tocsin.ntf_router.delivery.providers import served_settings
 from tocsin.ntf_router.opened_store import opened_store
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind

@@ -15,7 +15,7 @@ from tocsin.ntf_router.settings import locations as ntf_locations
 from tocsin.operate.settings.locations import found_file
 from tocsin.push.fake.server import CERTIFICATE_FILE
 from tocsin.smp_router.settings import files as smp_ini
-from tocsin.smp_router.settings import locations as smp_locations
+from tocsin.smp_router.settings import files as smp_locations
 
 Kind = Literal["smp", "ntf"]
 UP_FOLDER: Final = Path("tocsin-up")

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tocsin.events.counted_lines import CountedLines
+from tocsin.events.private_files import CountedLines
 
 PLAN_VERSION: Final = 1
 

@@ -110,3 +110,10 @@ def _publish(descriptor: int, path: Path, target: Path, *, synced: bool) -> None
         path.rename(target)
     except OSError as error:
         logger.error("a segment of %s could not be published: %s", target.parent.name, error.strerror)
+
+
+HANDED_OVER: Final = "pending"
+"""Begins the names of segments with due pushes."""
+SEGMENTS: Final = f"{HANDED_OVER}-*.jsonl"
+OUTCOMES: Final = "outcomes"
+"""Begins the names of segments with outcomes; also their folder's, inside the one with due pushes."""

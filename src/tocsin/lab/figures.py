@@ -6,12 +6,14 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
 from tocsin.lab.phones import Arrival
+from tocsin.pipeline.table_files import sums_of
 
 _METRIC: Final = re.compile(r"^simplex_ntf_accounting_(\w+?)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
 
@@ -91,3 +93,8 @@ def _wrong(sent: int, missing: int, account: Account, pipeline: Account | None) 
 def _rows(account: Account) -> list[tuple[str, str]]:
     names = ("received", "accepted", "superseded", "failed", "shed", "pending", "difference")
     return [(name, f"{getattr(account, name):,}") for name in names]
+
+
+def account_of_tables(lake: Path) -> Account:
+    """Over all hours there are."""
+    return Account(**sums_of(lake, "funnel_hourly", Account.__slots__))

@@ -15,7 +15,7 @@ from tocsin.lab.live import LiveRecorder
 from tocsin.lab.phones import Arrival, Phone
 from tocsin.lab.system import PATIENCE, System, UpOptions, awake, make_folder, started_system
 from tocsin.lab.watch import watch
-from tocsin.operate.stop_signals import stop_signals
+from tocsin.operate.process import stop_signals
 from tocsin.push.fake.server import RecordedPush
 
 INTERRUPTED: Final = 130
@@ -91,7 +91,7 @@ async def _exchange(system: System, arrivals: Arrivals, console: Console) -> int
 
 async def _whole_pipeline(system: System, console: Console) -> Account:
     """What the tables say when all that the routers wrote is in them."""
-    from tocsin.lab.tables import account_of_tables
+    from tocsin.lab.figures import account_of_tables
 
     with console.status("data pipeline on Spark"):
         part = await system.start_pipeline("--available-now")

@@ -17,9 +17,15 @@ from tocsin.migrate.settings import NOTHING_KEPT
 from tocsin.migrate.stores import OpenedStore, StorePlace, Totals
 from tocsin.operate.settings.setting_keys import OWN_SECTION
 from tocsin.protocol.addresses import RouterAddress
-from tocsin.smp_router.settings.files import INI_FILE, TOML_FILE, load_smp_settings
+from tocsin.smp_router.settings.files import (
+    DEFAULT_FOLDER,
+    DEFAULT_STORE,
+    INI_FILE,
+    TOML_FILE,
+    load_smp_settings,
+    router_address,
+)
 from tocsin.smp_router.settings.keys import SMP_KEYS
-from tocsin.smp_router.settings.locations import DEFAULT_FOLDER, DEFAULT_STORE, router_address
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.store.logs.store_export import fill_folder
 from tocsin.smp_router.store.logs.store_files import read_smp_store

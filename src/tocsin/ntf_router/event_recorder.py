@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tocsin.events.delivery_events import Stage
 from tocsin.events.event_encoder import END, START, EventEncoder, EventSubject, size_end
 from tocsin.events.event_log import EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.ntf_router.delivery.message_pushes import NotificationPush
-from tocsin.ntf_router.statistics.latencies import NtfLatencies
+from tocsin.ntf_router.delivery.pushes import NotificationPush
+from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.records import (
     ACCEPTED,
     NotRecorded,
@@ -21,7 +21,6 @@ from tocsin.ntf_router.store.records import (
     SettledNotification,
     TokenRecord,
 )
-from tocsin.ntf_router.unknown_queue_limit import UnknownQueueLimit
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import (
@@ -195,3 +194,29 @@ def _subject(each: SettledNotification) -> EventSubject:
         each.token_id,
         _PROVIDER_TEXTS[each.provider],
     )
+
+
+EVENTS_PER_INTERVAL: Final = 1000
+INTERVAL_SECONDS: Final = 60.0
+
+
+class UnknownQueueLimit:
+    """Holds one number for each SMP router that sent some in this interval."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._began = now()
+        self._events: dict[RouterLocation, int] = {}
+
+    def allowed(self, router: RouterLocation, wanted: int) -> int:
+        """How many of so many events may be written now."""
+        if not wanted:
+            return 0
+        now = self._now()
+        if now - self._began >= INTERVAL_SECONDS:
+            self._began = now
+            self._events.clear()
+        written = self._events.get(router, 0)
+        allowed = min(wanted, EVENTS_PER_INTERVAL - written)
+        self._events[router] = written + allowed
+        return allowed

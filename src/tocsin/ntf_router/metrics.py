@@ -8,11 +8,10 @@ from typing import Final
 
 from tocsin.events.event_log import EventLog
 from tocsin.ntf_router.snapshots import NtfRouterSnapshot, ServerCounts, SubscriptionCounts
-from tocsin.ntf_router.statistics.counters import NtfCounters
-from tocsin.ntf_router.statistics.latencies import BOUNDS_SECONDS
+from tocsin.ntf_router.statistics.counters import BOUNDS_SECONDS, NtfCounters
 from tocsin.ntf_router.store.interface import StoreCounts
 from tocsin.ntf_router.store.records import Accounting
-from tocsin.operate.prometheus import (
+from tocsin.operate.metrics import (
     Metric,
     MetricKind,
     Sample,

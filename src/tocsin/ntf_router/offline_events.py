@@ -13,7 +13,7 @@ from tocsin.events.event_log import PUBLISHED
 from tocsin.events.pseudonyms import keys_folder
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.settings.settings import NtfSettings
-from tocsin.ntf_router.statistics.latencies import NtfLatencies
+from tocsin.ntf_router.statistics.counters import NtfLatencies
 
 FOLDER: Final = ".offline"
 LOCK: Final = "lock"

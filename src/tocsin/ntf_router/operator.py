@@ -21,8 +21,8 @@ from tocsin.ntf_router.running_router import RunningNtfRouter
 from tocsin.ntf_router.snapshots import ServerCounts, SubscriptionCounts, snapshot_of
 from tocsin.ntf_router.statistics.statistics import COUNTERS, NtfStatistics
 from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.operate.metrics import Metric, exposition
 from tocsin.operate.process_figures import process_figures
-from tocsin.operate.prometheus import Metric, exposition
 
 STORE_SECONDS: Final = 5.0
 """For the store to answer a question about its health."""

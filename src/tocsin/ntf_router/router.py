@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout, StoreError
-from tocsin.ntf_router.direct.commands import DirectCommands
+from tocsin.ntf_router.direct.packets import DirectCommands
 from tocsin.ntf_router.session.requests import NtfCommandTable, NtfRequest, NtfState, TokenRequest
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.ntf_router.subscriptions import SubscriptionCommands

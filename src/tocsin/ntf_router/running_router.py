@@ -13,9 +13,8 @@ from tocsin.clients.settings import ClientSettings
 from tocsin.crypto.credentials import Credentials
 from tocsin.ntf_router.delivery.delivery import PushDelivery
 from tocsin.ntf_router.delivery.handover import HandOver
-from tocsin.ntf_router.direct.commands import DirectCommands
 from tocsin.ntf_router.direct.keys import DirectKeys
-from tocsin.ntf_router.direct.packets import DirectPackets
+from tocsin.ntf_router.direct.packets import DirectCommands, DirectPackets
 from tocsin.ntf_router.router import NtfRouter
 from tocsin.ntf_router.session.events import NoEvents, NtfEvents
 from tocsin.ntf_router.session.requests import NtfState

@@ -27,9 +27,8 @@ from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.statistics.statistics import NtfStatistics
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.operate.control_port import ControlPasswords, LinePort
-from tocsin.operate.garbage_collection import prepare_for_a_long_life
+from tocsin.operate.process import freeze_loaded_objects, stop_signals
 from tocsin.operate.statistics_files import KeptStatistics, statistics_path
-from tocsin.operate.stop_signals import stop_signals
 from tocsin.web.health_pages import health_pages
 from tocsin.web.metrics_endpoint import PATH as METRICS_PATH
 from tocsin.web.metrics_endpoint import metrics_page
@@ -71,7 +70,7 @@ async def run_ntf_router(
             if maintenance:
                 await _maintain(settings)
                 return
-            prepare_for_a_long_life()
+            freeze_loaded_objects()
             async with running(settings, store, page) as router:
                 _tell(*(f"Serving NTF protocol on port {port} (TLS)..." for port in router.ports))
                 await told_to_stop.wait()

@@ -6,10 +6,11 @@ device raises. Whether and when to try again is decided by the delivery, not her
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from tocsin.protocol.ntf.statuses import InvalidReason
 
@@ -98,3 +99,26 @@ class Provider(Protocol):
 
     async def close(self) -> None:
         """Waits for answers that are under way, a few seconds at most."""
+
+
+class NullProvider:
+    room = 1000
+
+    def submit(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> None:
+        asyncio.get_running_loop().call_soon(answered, Accepted())
+
+    async def wait_for_room(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+MAX_RETRY_AFTER_SECONDS: Final = 3600.0
+
+
+def retry_after_seconds(value: bytes | None) -> float | None:
+    """A date is not understood and counts as none, and so does 0: it would have us try for ever at once."""
+    if value is None or not value.isdigit() or len(value) > 9:
+        return None
+    return min(float(value), MAX_RETRY_AFTER_SECONDS) or None

@@ -14,21 +14,18 @@ from tocsin import __version__
 from tocsin.errors import StoreError
 from tocsin.events.configured_log import opened_event_log
 from tocsin.operate.control_port import ControlPasswords
-from tocsin.operate.counted_totals import totals
-from tocsin.operate.garbage_collection import prepare_for_a_long_life
-from tocsin.operate.prometheus import counters_of, exposition, gauge
-from tocsin.operate.stop_signals import stop_signals
+from tocsin.operate.metrics import counters_of, exposition, gauge, totals
+from tocsin.operate.process import freeze_loaded_objects, stop_signals
 from tocsin.protocol.error_codes import Blocked, encode_error
 from tocsin.protocol.smp.versions import SUPPORTED
 from tocsin.smp_router.control_port import ControlPort
-from tocsin.smp_router.diagnostics import RouterDiagnostics
 from tocsin.smp_router.event_recorder import SmpEventRecorder
-from tocsin.smp_router.queue_operator import QueueOperator
+from tocsin.smp_router.operator import QueueOperator, RouterDiagnostics
 from tocsin.smp_router.running_router import RunningSmpRouter, running_smp_router
-from tocsin.smp_router.settings.locations import router_address
+from tocsin.smp_router.settings.files import router_address
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
-from tocsin.smp_router.statistics_files import StatisticsFiles
+from tocsin.smp_router.statistics.statistics import StatisticsFiles
 from tocsin.smp_router.store.logs.store_files import OpenOptions, open_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.transport.credential_files import read_credentials
@@ -81,7 +78,7 @@ async def run_smp_router(settings: SmpSettings, options: StartOptions | None = N
         if options.maintenance:
             _maintain(settings, store, durable)
             return
-        prepare_for_a_long_life()
+        freeze_loaded_objects()
         with stop_signals() as told_to_stop:
             async with running(settings, store, durable) as router:
                 logger.info("serving on ports %s", ", ".join(map(str, router.ports)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tocsin.operate.prometheus import CONTENT_TYPE
+from tocsin.operate.metrics import CONTENT_TYPE
 from tocsin.web.operator_pages import EndpointLimits, OperatorPages, Page
 
 PATH: Final = "/metrics"

@@ -35,7 +35,7 @@ from tocsin.ntf_router.subscriber import (
     service_subscription,
     smp_subscribers,
 )
-from tocsin.operate.counted_totals import totals
+from tocsin.operate.metrics import totals
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.direct.smp_commands import SubscribeNtfRouter
 from tocsin.protocol.direct.smp_responses import NtfRouterSubscribed

@@ -15,7 +15,7 @@ from tocsin.events.delivery_events import ENDS, DeliveryEvent, Stage, decode_eve
 from tocsin.events.event_log import PUBLISHED, EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
-from tocsin.ntf_router.statistics.latencies import NtfLatencies
+from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.records import Accounting
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.protocol.ntf.subscription_commands import DeleteSubscription

@@ -17,7 +17,7 @@ from tocsin.errors import StoreError
 from tocsin.events.event_log import EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
-from tocsin.ntf_router.statistics.latencies import NtfLatencies
+from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.ntf.statuses import InvalidReason, SubscriptionState
 from tocsin.protocol.ntf.token_commands import DeleteToken, SetPeriodicPush, VerifyToken

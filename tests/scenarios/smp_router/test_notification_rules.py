@@ -41,7 +41,7 @@ from tocsin.protocol.smp.responses import (
     Subscribed,
     SubscriptionEnded,
 )
-from tocsin.smp_router.queue_operator import QueueOperator
+from tocsin.smp_router.operator import QueueOperator
 from tocsin.wire.base64url import encode_base64url
 
 CREATE_ONLY = SubscriptionMode.CREATE_ONLY

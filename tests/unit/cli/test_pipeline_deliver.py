@@ -11,7 +11,7 @@ import pytest
 from tests.doubles.delivery_engines import Meeting
 from tocsin.cli import pipeline_deliver
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.handover_key import KEY_FILE
+from tocsin.ntf_router.delivery.handover import KEY_FILE
 from tocsin.ntf_router.delivery.handover_opening import opened_handover
 from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
 

@@ -26,11 +26,10 @@ from tests.unit.doctor.cases import (
     surroundings,
 )
 from tocsin.cli.main import run
-from tocsin.doctor.findings import DiskSpace, Finding, Status, span, worst
+from tocsin.doctor.findings import DiskSpace, Finding, Status, clock_is_synchronized, span, worst
 from tocsin.doctor.freshness import pipeline_findings
 from tocsin.doctor.installations import find_installation
 from tocsin.doctor.machine import clock_findings, disk_findings
-from tocsin.doctor.system_clock import clock_is_synchronized
 from tocsin.errors import ConfigError
 from tocsin.pipeline.status_files import write_status
 
@@ -322,7 +321,7 @@ def test_without_an_installation_it_says_where_it_looked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tocsin.smp_router.settings.locations.DEFAULT_FOLDER", tmp_path / "smp-etc")
+    monkeypatch.setattr("tocsin.smp_router.settings.files.DEFAULT_FOLDER", tmp_path / "smp-etc")
     monkeypatch.setenv("NTF_SERVER_CFG_PATH", str(tmp_path / "ntf-etc"))
     with pytest.raises(ConfigError, match="--smp-config"):
         find_installation(None, None, None, None)

@@ -10,7 +10,7 @@ import pytest
 
 from tocsin.errors import ConfigError
 from tocsin.events.repair_plans import DriftKind, RepairAction, RepairEntry, read_plan, write_plan
-from tocsin.events.replay_requests import Overdue, read_request, write_request
+from tocsin.events.replay import Overdue, read_request, write_request
 
 ENTRIES = [
     RepairEntry(RepairAction.REMOVE, DriftKind.DUPLICATE, "smp://x", "an id", "ACTIVE", associated=True),

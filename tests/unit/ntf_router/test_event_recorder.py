@@ -12,10 +12,10 @@ from tests.doubles.delivery_lines import encode_events
 from tocsin.events.delivery_events import DeliveryEvent, Stage, decode_event
 from tocsin.events.event_log import PUBLISHED, EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.ntf_router import unknown_queue_limit
-from tocsin.ntf_router.delivery.message_pushes import NotificationPush
-from tocsin.ntf_router.event_recorder import NtfEventRecorder
-from tocsin.ntf_router.statistics.latencies import NtfLatencies
+from tocsin.ntf_router import event_recorder as unknown_queue_limit
+from tocsin.ntf_router.delivery.pushes import NotificationPush
+from tocsin.ntf_router.event_recorder import INTERVAL_SECONDS, NtfEventRecorder, UnknownQueueLimit
+from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.records import (
     NotRecorded,
     PendingNotification,
@@ -24,7 +24,6 @@ from tocsin.ntf_router.store.records import (
     SettledNotification,
     TokenRecord,
 )
-from tocsin.ntf_router.unknown_queue_limit import INTERVAL_SECONDS, UnknownQueueLimit
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus

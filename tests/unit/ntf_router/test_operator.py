@@ -20,7 +20,7 @@ from tocsin.ntf_router.operator import About, NtfOperator
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.statistics.statistics import NtfStatistics
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.operate.counted_totals import totals
+from tocsin.operate.metrics import totals
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.responses import TokenRegistered
 from tocsin.protocol.ntf.statuses import SubscriptionState

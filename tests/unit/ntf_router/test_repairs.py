@@ -16,7 +16,7 @@ from tocsin.events.queue_exports import id_text
 from tocsin.events.repair_plans import DriftKind, RepairAction, RepairEntry
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.repairs import Verdict, apply_plan, verdict
-from tocsin.ntf_router.statistics.latencies import NtfLatencies
+from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.addresses import RouterLocation, Scheme
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus

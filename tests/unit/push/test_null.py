@@ -3,8 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.unit.push.stage import PUSH
-from tocsin.push.null import NullProvider
-from tocsin.push.provider import Accepted, Provider, PushOutcome
+from tocsin.push.provider import Accepted, NullProvider, Provider, PushOutcome
 
 
 async def test_the_null_provider_accepts_everything() -> None:

@@ -12,7 +12,7 @@ from tests.doubles.smp_process import ControlClient, SmpFolders
 from tocsin import __version__
 from tocsin.protocol.ping import Ping
 from tocsin.protocol.sessions import ServiceRole
-from tocsin.smp_router.diagnostics import RouterDiagnostics
+from tocsin.smp_router.operator import RouterDiagnostics
 from tocsin.wire.base64url import encode_base64url
 
 ADDRESS = "smp://fingerprint@smp.example.com"

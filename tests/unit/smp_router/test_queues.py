@@ -46,7 +46,7 @@ from tocsin.protocol.smp.recipient_commands import (
 )
 from tocsin.protocol.smp.responses import QueueCreated, QueueInspected, Subscribed
 from tocsin.protocol.smp.sender_commands import SecureQueueBySender
-from tocsin.smp_router.queue_operator import QueueOperator
+from tocsin.smp_router.operator import QueueOperator
 
 LONGEST = 16048
 

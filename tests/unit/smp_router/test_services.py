@@ -51,7 +51,7 @@ from tocsin.protocol.smp.responses import (
     SubscriptionEnded,
 )
 from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
-from tocsin.smp_router.queue_operator import QueueOperator
+from tocsin.smp_router.operator import QueueOperator
 from tocsin.transport.client_sessions import DialSettings, ServiceIdentity
 from tocsin.wire.versions import VersionRange
 

@@ -12,8 +12,8 @@ import pytest
 from tests.unit.smp_router.store.samples import a_message, a_notifier, a_queue
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
+from tocsin.smp_router.statistics.statistics import DAILY_LOG, StatisticsFiles
 from tocsin.smp_router.statistics.statistics_lines import parse_statistics
-from tocsin.smp_router.statistics_files import DAILY_LOG, StatisticsFiles
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
 NAME = "smp-server-stats.log"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tocsin.operate.prometheus import Metric, MetricKind, by_label, exposition, gauge, histogram
+from tocsin.operate.metrics import Metric, MetricKind, by_label, exposition, gauge, histogram
 from tocsin.web.figure_texts import FIGURES, LEGS, TABLE_LEGS, Level
 from tocsin.web.metric_readings import MetricReadings, Quantiles
 from tocsin.web.operate_view import ENDS, Readings, TableReadings, accounting, figure, operate_view

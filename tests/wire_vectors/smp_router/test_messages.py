@@ -24,7 +24,7 @@ from tocsin.crypto.boxes import box_key
 from tocsin.protocol.smp.delivered_messages import DeliveredMessage, unseal_delivered
 from tocsin.protocol.smp.recipient_commands import AcknowledgeMessage, DeleteQueue, Subscribe
 from tocsin.protocol.smp.responses import MessageReceived
-from tocsin.smp_router.queue_operator import QueueOperator
+from tocsin.smp_router.operator import QueueOperator
 
 
 @replays("smp-send-unsecured", "smp-msg-event", "smp-ack-ok", "smp-ack-repeated")

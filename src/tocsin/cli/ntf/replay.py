@@ -17,12 +17,18 @@ from tocsin.cli.ntf.files import add_config_argument, settings_of
 from tocsin.cli.ntf.transfers import NtfEnds
 from tocsin.errors import ConfigError
 from tocsin.events.pseudonyms import PseudonymKeys, keys_folder
-from tocsin.events.replay_answers import ReplayAnswer, Waiting, answer_to
-from tocsin.events.replay_requests import Overdue, ReplayRequest, read_request
+from tocsin.events.replay import (
+    Overdue,
+    ReplayAnswer,
+    ReplayRequest,
+    Waiting,
+    answer_to,
+    read_request,
+)
 from tocsin.ntf_router.opened_store import data_folder
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.ntf_router.store.logs.store_files import read_ntf_store
-from tocsin.operate.control_port_client import order_of_operator
+from tocsin.operate.control_port import order_of_operator
 
 NAME = "replay"
 SUMMARY = "deliver notifications that came to no end, and name those that are lost"

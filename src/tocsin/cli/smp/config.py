@@ -7,8 +7,7 @@ import argparse
 from tocsin.cli.routers.config_files import Check, show_settings
 from tocsin.cli.smp.files import add_config_argument, config_file, settings_of
 from tocsin.cli.terminal.exit_codes import ExitCode
-from tocsin.smp_router.settings.files import describe
-from tocsin.smp_router.settings.locations import router_address
+from tocsin.smp_router.settings.files import describe, router_address
 from tocsin.transport.credential_files import read_credentials
 
 NAME = "config"

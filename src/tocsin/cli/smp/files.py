@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tocsin.cli.routers.config_files import add_settings_arguments
 from tocsin.operate.settings.locations import found_file
-from tocsin.smp_router.settings import locations
+from tocsin.smp_router.settings import files as locations
 from tocsin.smp_router.settings.files import INI_FILE, TOML_FILE, load_smp_settings
 from tocsin.smp_router.settings.settings import SmpSettings
 

@@ -19,14 +19,16 @@ from tocsin.operate.router_files import (
 )
 from tocsin.protocol.addresses import parse_host
 from tocsin.smp_router.settings.files import (
+    DEFAULT_FOLDER,
+    DEFAULT_STORE,
     INI_FILE,
     TOML_FILE,
     checked_value,
     load_smp_settings,
     new_ini,
     new_toml,
+    router_address,
 )
-from tocsin.smp_router.settings.locations import DEFAULT_FOLDER, DEFAULT_STORE, router_address
 
 NAME = "init"
 SUMMARY = "make certificates and settings for a new router"

@@ -12,7 +12,7 @@ from tocsin.cli.smp.files import add_config_argument, settings_of
 from tocsin.errors import ConfigError
 from tocsin.events.export_files import add_out_argument, export_rows
 from tocsin.events.queue_exports import ExportedQueue, first_notifier_row, notifier_queue
-from tocsin.smp_router.settings.locations import router_address
+from tocsin.smp_router.settings.files import router_address
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.store.logs.store_files import read_smp_store
 from tocsin.transport.credential_files import read_fingerprint

@@ -18,9 +18,8 @@ from tocsin.errors import StoreError
 from tocsin.ntf_router.delivery.control_pushes import ControlPushes
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.handover_lines import TOO_LARGE
-from tocsin.ntf_router.delivery.message_pushes import NotificationPush, choose_notifications
 from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
-from tocsin.ntf_router.delivery.push_requests import message_request
+from tocsin.ntf_router.delivery.pushes import NotificationPush, choose_notifications, message_request
 from tocsin.ntf_router.delivery.retry_schedule import RetrySchedule
 from tocsin.ntf_router.session.requests import counts
 from tocsin.ntf_router.settings.settings import DeliverySettings

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -18,9 +19,9 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from tocsin.crypto.boxes import BoxKey
-from tocsin.errors import DecodeError
-from tocsin.events.handover_folders import HANDED_OVER, OUTCOMES, SEGMENTS
-from tocsin.events.segments import SegmentWriter
+from tocsin.errors import ConfigError, DecodeError
+from tocsin.events.private_files import make_private_once
+from tocsin.events.segments import HANDED_OVER, OUTCOMES, SEGMENTS, SegmentWriter
 from tocsin.ntf_router.delivery.handover_lines import Returned, decode_returned, handover_line
 from tocsin.ntf_router.store.records import DuePush
 from tocsin.operate.randomness import Randomness
@@ -142,3 +143,26 @@ def _outcome(answer: Returned) -> PushOutcome:
     except DecodeError as error:
         logger.error("an outcome of the deliver job is not understood, pushing again: %s", error)
         return RetryLater("unreadable", RetryScope.TOKEN)
+
+
+KEY_BYTES: Final = 32
+KEY_FILE: Final = "handover.key"
+
+
+def handover_key(folder: Path) -> BoxKey:
+    """Made by whichever router is first; none sees half of one. Raises OSError or ConfigError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_once(folder / KEY_FILE, os.urandom(KEY_BYTES))
+    return read_handover_key(folder)
+
+
+def read_handover_key(folder: Path) -> BoxKey:
+    """Raises ConfigError if there is none yet: the router makes it at its start."""
+    path = folder / KEY_FILE
+    try:
+        key = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"the key of hand-overs cannot be read: {path}: {error.strerror}") from error
+    if len(key) != KEY_BYTES:
+        raise ConfigError(f"{path} holds no key of hand-overs")
+    return BoxKey(key)

@@ -14,8 +14,7 @@ import msgspec
 
 from tocsin.crypto.boxes import NONCE_BYTES, BoxKey, seal, unseal
 from tocsin.errors import DecodeError
-from tocsin.ntf_router.delivery.message_pushes import choose_notifications
-from tocsin.ntf_router.delivery.push_requests import message_request
+from tocsin.ntf_router.delivery.pushes import choose_notifications, message_request
 from tocsin.ntf_router.store.records import DuePush, LastNotification, PendingNotification, TokenRecord
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tocsin.errors import ConfigError
 from tocsin.events.pseudonyms import keys_folder
-from tocsin.ntf_router.delivery.handover import HandOver
-from tocsin.ntf_router.delivery.handover_key import handover_key
+from tocsin.ntf_router.delivery.handover import HandOver, handover_key
 from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
 from tocsin.operate.randomness import SystemRandomness
 

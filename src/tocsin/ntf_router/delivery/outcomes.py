@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tocsin.errors import StoreError
-from tocsin.ntf_router.delivery.message_pushes import NotificationPush
+from tocsin.ntf_router.delivery.pushes import NotificationPush
 from tocsin.ntf_router.session.events import NtfEvents
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import SettledNotification, TokenRecord

@@ -19,8 +19,7 @@ from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.apns.provider_token import ProviderToken
 from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
-from tocsin.push.null import NullProvider
-from tocsin.push.provider import Provider
+from tocsin.push.provider import NullProvider, Provider
 from tocsin.push.webpush.client import WebPushProvider
 from tocsin.push.webpush.settings import WebPushSettings
 from tocsin.transport.dialer import find_addresses

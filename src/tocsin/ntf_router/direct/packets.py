@@ -1,18 +1,24 @@
-"""Packets of devices that SMP routers hand over: whose queue is it, and does its owner say so?
+"""Packets of devices that SMP routers forward (SFWD), and keys in answers to devices.
 
-Nothing but a packet's content is believed. It is opened with a key of ours, and must be signed by the key of the token
-that it names. What is wrong with the token and what is wrong with the signature is one answer, after the same work.
+A packet says that a token wants the notifications of a queue, or not. Its signature proves it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from tocsin.crypto.keys import Ed25519PrivateKey, Ed25519PublicKey, auth_key_from_der
 from tocsin.errors import DecodeError
 from tocsin.ntf_router.direct.keys import DirectKeys
-from tocsin.ntf_router.session.requests import NtfState, counts
+from tocsin.ntf_router.session.requests import NtfRequest, NtfState, counts
 from tocsin.ntf_router.store.records import Associated, TokenRecord
+from tocsin.protocol.direct.ntf_messages import (
+    ForwardPacket,
+    PacketHandled,
+    TokenCheckedWithKey,
+    TokenRegisteredWithKey,
+)
 from tocsin.protocol.direct.packets import (
     PacketFate,
     PacketKind,
@@ -21,6 +27,8 @@ from tocsin.protocol.direct.packets import (
     UnknownNtfKey,
     open_packet,
 )
+from tocsin.protocol.messages import Response
+from tocsin.protocol.ntf.responses import TokenChecked, TokenRegistered
 from tocsin.protocol.ntf.statuses import SubscriptionState
 
 _DUMMY: Final = Ed25519PrivateKey(b"\x01" * 32).public
@@ -96,3 +104,22 @@ class DirectPackets:
     def _tell(self, statement: Statement, status: SubscriptionState | None) -> None:
         queue = statement.queue
         self._state.events.subscriptions_changed(queue.router, [(queue.notifier_id, status)], "SFWD")
+
+
+@dataclass(frozen=True, slots=True)
+class DirectCommands:
+    keys: DirectKeys
+    packets: DirectPackets
+
+    async def forward(self, request: NtfRequest[ForwardPacket]) -> Response:
+        """SFWD"""
+        return PacketHandled(await self.packets.handle(request.command.packet))
+
+    def with_key(self, response: Response) -> Response:
+        """Add the key to which devices seal packets to the answers to TNEW and TCHK."""
+        match response:
+            case TokenRegistered(token_id, dh_key):
+                return TokenRegisteredWithKey(token_id, dh_key, self.keys.newest)
+            case TokenChecked(status):
+                return TokenCheckedWithKey(status, self.keys.newest)
+        return response

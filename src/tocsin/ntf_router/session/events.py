@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tocsin.ntf_router.delivery.message_pushes import NotificationPush
+from tocsin.ntf_router.delivery.pushes import NotificationPush
 from tocsin.ntf_router.store.records import (
     NotRecorded,
     ReceivedNotification,

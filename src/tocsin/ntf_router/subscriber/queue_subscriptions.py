@@ -26,8 +26,18 @@ from tocsin.errors import (
 )
 from tocsin.ntf_router.subscriber.service_subscription import ServiceSubscription
 from tocsin.ntf_router.subscriber.smp_network import SmpRouterInUse
-from tocsin.ntf_router.subscriber.subscription_errors import smp_error_text
-from tocsin.protocol.error_codes import ErrorCode
+from tocsin.protocol.error_codes import (
+    NOTICE_VERSION,
+    Blocked,
+    BlockNotice,
+    BlockReason,
+    CommandFault,
+    ErrorCode,
+    ProxyFault,
+    RouterError,
+    StoreFault,
+    encode_error,
+)
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.smp.responses import Subscribed
@@ -226,3 +236,38 @@ def _status(outcome: Outcome) -> SubscriptionStatus:
             return SubscriptionFailed("ResponseError")
         case _:
             return SubscriptionFailed(f'UnexpectedResponse "Right {outcome.tag.decode()}"')
+
+
+MAX_TEXT: Final = 250
+"""Of a status: it must fit the block of SCHK's answer, which has 512 bytes, whatever an SMP router says."""
+
+_REASONS: Final = {BlockReason.SPAM: "BRSpam", BlockReason.CONTENT: "BRContent"}
+_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def smp_error_text(error: RouterError) -> str:
+    match error:
+        case CommandFault():
+            text = f"CMD {{cmdErr = {error.value}}}"
+        case Blocked(reason, notice):
+            info = f"BlockingInfo {{reason = {_REASONS[reason]}, notice = {_notice_text(notice)}}}"
+            text = f"BLOCKED {{blockInfo = {info}}}"
+        case StoreFault(detail):
+            text = f'STORE {{storeErr = "{_escaped(detail[:MAX_TEXT])}"}}'
+        case ProxyFault():
+            text = f"PROXY {{proxyErr = {error.value}}}"
+        case _:
+            text = _escaped(encode_error(error, NOTICE_VERSION).decode(errors="replace"))
+    return text[:MAX_TEXT]
+
+
+def _notice_text(notice: BlockNotice | None) -> str:
+    if notice is None:
+        return "Nothing"
+    ttl = "Nothing" if notice.ttl is None else f"Just {notice.ttl}"
+    return f"Just (ClientNotice {{ttl = {ttl}}})"
+
+
+def _escaped(text: str) -> str:
+    """Printable ASCII: neither a log's line nor a database's text can be broken by it."""
+    return "".join(_ESCAPES.get(sign) or (sign if " " <= sign <= "~" else f"\\{ord(sign)}") for sign in text)

@@ -20,7 +20,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tocsin.events.handover_folders import OUTCOMES
+from tocsin.events.segments import OUTCOMES
 from tocsin.pipeline.handover_source import FORMAT, HandoverSource
 from tocsin.pipeline.jobs.ingest import stream_id
 

@@ -12,7 +12,7 @@ from typing import Final
 from rich.console import Console
 
 from tocsin.errors import StoreError
-from tocsin.events.handover_folders import SEGMENTS
+from tocsin.events.segments import SEGMENTS
 from tocsin.pipeline.jobs.deliver import STREAM, Delivered, SegmentPusher, start_deliver
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from tocsin.errors import ConfigError
-from tocsin.events.replay_requests import Overdue, write_request
+from tocsin.events.replay import Overdue, write_request
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.jobs.reading import existing_lake

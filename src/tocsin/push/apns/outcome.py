@@ -19,8 +19,8 @@ from tocsin.push.provider import (
     RetryLater,
     RetryScope,
     TokenInvalid,
+    retry_after_seconds,
 )
-from tocsin.push.retry_after import retry_after_seconds
 
 EXPIRED_PROVIDER_TOKEN: Final = "ExpiredProviderToken"  # noqa: S105
 PROVIDER_TOKEN_RETRY_SECONDS: Final = 60.0

@@ -15,8 +15,8 @@ from tocsin.push.provider import (
     RetryLater,
     RetryScope,
     TokenInvalid,
+    retry_after_seconds,
 )
-from tocsin.push.retry_after import retry_after_seconds
 
 REDIRECT: Final = "redirect"
 OTHER_STATUS: Final = "other_status"

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from tocsin.protocol.addresses import RouterLocation
+from tocsin.errors import ConfigError, DecodeError
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.sessions import ServiceRole
-from tocsin.smp_router.direct.allowed_routers import AllowedNtfRouters
 from tocsin.smp_router.direct.ntf_forwarding import NtfForwarding
 from tocsin.smp_router.session.requests import SmpState
 from tocsin.smp_router.session.service_records import find_or_add_service
@@ -201,3 +201,26 @@ class PacketOutbox:
     def _count(self, fate: PacketFate) -> None:
         counter = f"packets_{fate.name.lower()}"
         setattr(self._state.counters, counter, getattr(self._state.counters, counter) + 1)
+
+
+class AllowedNtfRouters:
+    """Any, if none are listed."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        """Raises ConfigError for what is no address."""
+        try:
+            self._locations = [RouterAddress.of(address, Scheme.NTF).location for address in addresses]
+        except DecodeError as error:
+            raise ConfigError(f"[TOCSIN] direct_ntf_routers: {error}") from error
+
+    def allow(self, location: RouterLocation) -> bool:
+        """One with the same identity and port, at some of the same hosts."""
+        return not self._locations or any(_is_at(location, listed) for listed in self._locations)
+
+
+def _is_at(location: RouterLocation, listed: RouterLocation) -> bool:
+    return (
+        location.key_hash == listed.key_hash
+        and location.port_number(Scheme.NTF) == listed.port_number(Scheme.NTF)
+        and set(location.hosts) <= set(listed.hosts)
+    )

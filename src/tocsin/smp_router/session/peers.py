@@ -1,4 +1,11 @@
-"""One connection as the router sees it: what it subscribed to, and what it is still to be told."""
+"""Connections as the router sees them: what each is subscribed to, and who receives what.
+
+At most one connection receives each queue, each notifier and each service. Taking over is immediate; the loser gets its
+END at the next flush of late events (smp.md 8.7, 9.4).
+
+A service has one role, so it is associated with either queues or notifiers. Queues of a messaging service (v19) have no
+subscriber of their own: their messages go to the service's connection, which gets a delivery with the first message.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +15,164 @@ from dataclasses import dataclass
 from tocsin.errors import ConnectionLost
 from tocsin.protocol.messages import Response
 from tocsin.protocol.sessions import RouterSession
+from tocsin.protocol.smp.responses import QueueDeleted, ServiceSubscriptionEnded, SubscriptionEnded
 from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
+from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.interface import Association
+from tocsin.smp_router.store.records import QueueRecord
 from tocsin.transport.router_sessions import RouterConnection
 from tocsin.wire.batches import MAX_ITEMS
+
+
+class PeerSubscriptions:
+    def __init__(self, counters: SmpCounters, *, receive_services: bool = False) -> None:
+        self._counters = counters
+        self.receive_services = receive_services
+        """Whether services get messages, not only notifications: from v19 on."""
+        self._recipients: dict[bytes, Peer] = {}
+        self._notifiers: dict[bytes, Peer] = {}
+        self._services: dict[bytes, Peer] = {}
+        self.told: set[Peer] = set()
+        """Connections with late events."""
+
+    def recipient(self, recipient_id: bytes) -> Peer | None:
+        return self._recipients.get(recipient_id)
+
+    def recipient_of(self, queue: QueueRecord) -> Peer | None:
+        """Who gets its messages: the connection of its service, or else its own subscriber."""
+        if queue.service_id is None or not self.receive_services:
+            return self._recipients.get(queue.recipient_id)
+        return self._services.get(queue.service_id)
+
+    def notifier(self, notifier_id: bytes) -> Peer | None:
+        return self._notifiers.get(notifier_id)
+
+    @property
+    def has_services(self) -> bool:
+        return bool(self._services)
+
+    def service(self, service_id: bytes) -> Peer | None:
+        return self._services.get(service_id)
+
+    def subscribe(self, peer: Peer, recipient_id: bytes) -> Delivery:
+        """The last one wins. Subscribing again on the same connection starts the delivery anew."""
+        before = self._recipients.get(recipient_id)
+        if before is not None and before is not peer:
+            before.end_delivery(recipient_id)
+            self._tell(before, recipient_id, SubscriptionEnded())
+        self._recipients[recipient_id] = peer
+        delivery = peer.deliveries[recipient_id] = Delivery(by_get=False)
+        return delivery
+
+    def subscribe_notifier(self, peer: Peer, notifier_id: bytes) -> None:
+        before = self._notifiers.get(notifier_id)
+        if before is peer:
+            return
+        if before is not None:
+            before.notifiers.discard(notifier_id)
+            self._tell(before, notifier_id, SubscriptionEnded())
+        self._notifiers[notifier_id] = peer
+        peer.notifiers.add(notifier_id)
+
+    def end_recipient(self, recipient_id: bytes, *, unless: Peer) -> None:
+        """The queue moves to a service: its own subscriber gets END."""
+        before = self._recipients.pop(recipient_id, None)
+        if before is not None and before is not unless:
+            before.end_delivery(recipient_id)
+            self._tell(before, recipient_id, SubscriptionEnded())
+
+    def end_notifier(self, notifier_id: bytes, *, unless: Peer) -> None:
+        """The notifier moves to a service: its own subscriber gets END."""
+        before = self._notifiers.pop(notifier_id, None)
+        if before is None:
+            return
+        before.notifiers.discard(notifier_id)
+        if before is not unless:
+            self._tell(before, notifier_id, SubscriptionEnded())
+
+    def subscribe_service(self, peer: Peer, service_id: bytes) -> ServiceQueues:
+        """Another connection of the service loses all of its subscriptions."""
+        before = self._services.get(service_id)
+        if before is not None and before is not peer:
+            lost = before.service_queues or ServiceQueues()
+            self._tell(before, service_id, ServiceSubscriptionEnded(lost.count, lost.ids_hash))
+            before.service_queues = None
+            for recipient_id in list(before.deliveries):
+                before.end_delivery(recipient_id)
+        self._services[service_id] = peer
+        if peer.service_queues is None:
+            peer.service_queues = ServiceQueues()
+        return peer.service_queues
+
+    def end_for_service(self, service_id: bytes, entity_id: bytes, *, unless: Peer) -> None:
+        """The service loses one queue or notifier to another subscriber."""
+        peer = self._remove_from_service(service_id, entity_id)
+        if peer is not None and peer is not unless:
+            self._tell(peer, entity_id, SubscriptionEnded())
+
+    def _remove_from_service(self, service_id: bytes, entity_id: bytes) -> Peer | None:
+        peer = self._services.get(service_id)
+        if peer is not None:
+            if peer.service_queues is not None:
+                peer.service_queues.remove(entity_id)
+            peer.end_delivery(entity_id)
+        return peer
+
+    def delete_queue(self, queue: QueueRecord, *, unless: Peer | None) -> None:
+        recipient_id = queue.recipient_id
+        peer = self._recipients.pop(recipient_id, None)
+        if queue.service_id is not None and self.receive_services:
+            peer = self._remove_from_service(queue.service_id, recipient_id) or peer
+        if peer is not None:
+            peer.end_delivery(recipient_id)
+            if peer is not unless:
+                self._tell(peer, recipient_id, QueueDeleted())
+        if unless is not None:
+            unless.deliveries.pop(recipient_id, None)
+
+    def delete_notifier(self, notifier_id: bytes, service_id: bytes | None, *, unless: Peer | None) -> None:
+        peer = self._notifiers.pop(notifier_id, None)
+        if peer is not None:
+            peer.notifiers.discard(notifier_id)
+        if service_id is not None:
+            peer = self._remove_from_service(service_id, notifier_id) or peer
+        if peer is not None and peer is not unless:
+            self._tell(peer, notifier_id, QueueDeleted())
+
+    def drop(self, peer: Peer) -> None:
+        """The connection is gone."""
+        for recipient_id, delivery in peer.deliveries.items():
+            if not delivery.by_get and self._recipients.get(recipient_id) is peer:
+                del self._recipients[recipient_id]
+        for notifier_id in peer.notifiers:
+            if self._notifiers.get(notifier_id) is peer:
+                del self._notifiers[notifier_id]
+        service = peer.session.service
+        for service_id in (None if service is None else service.service_id, peer.ntf_router_id):
+            if service_id is not None and self._services.get(service_id) is peer:
+                del self._services[service_id]
+        self.told.discard(peer)
+
+    def tell_later(self, peer: Peer, event: Event) -> None:
+        """With the next flush."""
+        peer.late_events.append(event)
+        self.told.add(peer)
+
+    def flush_late_events(self) -> None:
+        for peer in list(self.told):
+            self._counters.ends_sent += peer.flush_late_events()
+            if not peer.late_events:
+                self.told.discard(peer)
+
+    def _tell(
+        self,
+        peer: Peer,
+        entity_id: bytes,
+        event: SubscriptionEnded | ServiceSubscriptionEnded | QueueDeleted,
+    ) -> None:
+        self.tell_later(peer, (entity_id, event))
+        self._counters.subscriptions_taken_over += not isinstance(event, QueueDeleted)
+
 
 Event = tuple[bytes, Response]
 """Entity id and event."""

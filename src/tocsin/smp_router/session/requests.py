@@ -17,8 +17,7 @@ from tocsin.protocol.smp.delivered_messages import Delivered, DeliveredMessage, 
 from tocsin.protocol.smp.responses import MessageReceived
 from tocsin.protocol.smp.sender_commands import MessageFlags
 from tocsin.smp_router.session.events import NamedNotification, SmpEvents
-from tocsin.smp_router.session.peers import Delivery, Peer
-from tocsin.smp_router.session.subscriptions import PeerSubscriptions
+from tocsin.smp_router.session.peers import Delivery, Peer, PeerSubscriptions
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.interface import SmpStore

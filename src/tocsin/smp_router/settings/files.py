@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from tocsin.operate.router_files import address_of
 from tocsin.operate.settings.keyed_settings import DescribedSetting, KeyedSettings
 from tocsin.operate.settings.operation_checks import operation_problems
+from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.smp_router.settings.keys import SMP_KEYS
 from tocsin.smp_router.settings.settings import SmpSettings
 
@@ -73,3 +75,13 @@ def _problems_together(settings: SmpSettings) -> Iterator[str]:
     ):
         if wish and settings.store is None:
             yield f"[STORE_LOG] {key} writes files, but `enable: off` leaves no folder for them"
+
+
+DEFAULT_FOLDER: Final = Path("/etc/opt/simplex")
+DEFAULT_STORE: Final = Path("/var/opt/simplex")
+
+
+def router_address(settings: SmpSettings, fingerprint: bytes, *, with_password: bool) -> RouterAddress:
+    """Raises ConfigError if the settings do not name the router's host."""
+    password = settings.create_password if with_password else None
+    return address_of(Scheme.SMP, settings.public_hosts, settings.ports, fingerprint, password)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tocsin.operate.active_queues import ActiveQueues
-from tocsin.operate.counted_totals import counted
+from tocsin.operate.metrics import counted
 
 
 @dataclass(slots=True)

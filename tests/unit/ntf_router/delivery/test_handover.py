@@ -14,9 +14,9 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import until
 from tests.unit.ntf_router.store.samples import received
 from tocsin.errors import ConfigError
-from tocsin.events.handover_folders import OUTCOMES
+from tocsin.events.segments import OUTCOMES
 from tocsin.ntf_router.delivery import handover
-from tocsin.ntf_router.delivery.handover_key import KEY_FILE, handover_key, read_handover_key
+from tocsin.ntf_router.delivery.handover import KEY_FILE, handover_key, read_handover_key
 from tocsin.ntf_router.delivery.handover_lines import (
     TOO_LARGE,
     Composed,

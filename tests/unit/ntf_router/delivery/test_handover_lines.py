@@ -22,8 +22,7 @@ from tocsin.ntf_router.delivery.handover_lines import (
     read_line,
     returned,
 )
-from tocsin.ntf_router.delivery.message_pushes import choose_notifications
-from tocsin.ntf_router.delivery.push_requests import message_request
+from tocsin.ntf_router.delivery.pushes import choose_notifications, message_request
 from tocsin.ntf_router.store.records import DuePush, LastNotification, PendingNotification
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid

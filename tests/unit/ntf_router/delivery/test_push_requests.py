@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tocsin.ntf_router.delivery.push_requests import code_push_id, message_push_id, periodic_push_id
+from tocsin.ntf_router.delivery.pushes import code_push_id, message_push_id, periodic_push_id
 
 
 def test_push_ids_are_uuids_that_repeat_with_their_content() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.statistics.statistics import COUNTERS, DAILY_COLUMNS, KEYS, OWN, NtfStatistics
-from tocsin.operate.counted_totals import totals
+from tocsin.operate.metrics import totals
 
 SUNDAY = datetime(2026, 11, 15, 12, tzinfo=UTC)
 MONDAY_BEGINS = datetime(2026, 11, 16, tzinfo=UTC)

@@ -21,7 +21,7 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.unit.ntf_router.store.samples import filler, received
 from tocsin.cli.handover_pusher import HandoverPusher, newest_of_tokens
 from tocsin.crypto.boxes import box_key
-from tocsin.events.handover_folders import OUTCOMES
+from tocsin.events.segments import OUTCOMES
 from tocsin.ntf_router.delivery.handover_lines import HandedLine
 from tocsin.ntf_router.store.records import ReceivedNotification
 from tocsin.pipeline.handover_source import SCHEMA, HandoverReader

@@ -21,7 +21,7 @@ from tocsin.cli.fanout_parts import CampaignParts, CampaignToken
 from tocsin.cli.fanout_pusher import FanoutPusher
 from tocsin.cli.fanout_tokens import TokenSource
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.handover_key import handover_key
+from tocsin.ntf_router.delivery.handover import handover_key
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.ntf_router.store.records import TokenRecord

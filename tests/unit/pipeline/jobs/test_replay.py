@@ -21,7 +21,7 @@ from tocsin.cli.ntf import replay as ntf_replay
 from tocsin.errors import ConfigError, StoreError
 from tocsin.events.delivery_events import DeliveryEvent, decode_event
 from tocsin.events.event_log import PUBLISHED
-from tocsin.events.replay_requests import read_request
+from tocsin.events.replay import read_request
 from tocsin.ntf_router.control_port import GREETING, NtfControlSession
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.offline_events import offline_events

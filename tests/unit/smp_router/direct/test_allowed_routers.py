@@ -8,7 +8,7 @@ import pytest
 
 from tocsin.errors import ConfigError
 from tocsin.protocol.addresses import RouterLocation, Scheme
-from tocsin.smp_router.direct.allowed_routers import AllowedNtfRouters
+from tocsin.smp_router.direct.packet_outbox import AllowedNtfRouters
 
 LISTED = RouterLocation(("ntf.example", "abc.onion"), "", bytes(32))
 OTHER = RouterLocation(("other.example",), "5223", b"\x01" * 32)

@@ -66,7 +66,7 @@ from tocsin.protocol.smp.queue_modes import LinkData, LinkRequest, QueueMode, Qu
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotifications
 from tocsin.protocol.smp.responses import QueueCreated, QueueDeleted, Subscribed
 from tocsin.smp_router import running_router as service
-from tocsin.smp_router.queue_operator import QueueOperator
+from tocsin.smp_router.operator import QueueOperator
 
 
 def service_of(router: SmpHarness, notifier_id: bytes) -> bytes | None:

@@ -50,7 +50,7 @@ from tocsin.protocol.smp.queue_modes import LinkData, QueueMode
 from tocsin.protocol.smp.recipient_commands import SecureQueue, SetLinkData, Subscribe
 from tocsin.protocol.smp.responses import LinkContent, ProxySession, RelayAnswer
 from tocsin.protocol.smp.sender_commands import GetLinkData, SecureQueueBySender
-from tocsin.smp_router.queue_operator import QueueOperator
+from tocsin.smp_router.operator import QueueOperator
 from tocsin.smp_router.settings.settings import SmpProxySettings
 from tocsin.transport.router_sessions import RouterConnection
 from tocsin.wire.versions import VersionRange

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.operate.counted_totals import totals
+from tocsin.operate.metrics import totals
 from tocsin.smp_router.statistics.counters import SmpCounters
 
 

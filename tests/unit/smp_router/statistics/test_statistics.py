@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from datetime import UTC, datetime
 
-from tocsin.operate.counted_totals import totals
+from tocsin.operate.metrics import totals
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.statistics.statistics import (
     COUNTERS,

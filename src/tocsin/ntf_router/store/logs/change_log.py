@@ -1,26 +1,12 @@
 """Lines of an NTF router's changes log and state file, both ours: what the reference does not keep.
 
-The changes log says what happened to notifications, in its order, and facts about tokens for which the store log has
-no field. The state file is all of that at one moment. Applying a line twice would count twice, so the state file says
-which part of the changes log comes after it.
-
-    N subId time nonce meta      a notification came; it replaces the last one of its subscription
-    S subId outcome              the subscription's last notification came to its end
-    R tknId time                 when the token was registered last
-    C tknId time                 when its last periodic push was accepted
-    A, D, G, X                   about direct notifications, see `direct_log`
-
-    STATE v1 part                only the first line of a state file: the part of the changes log to go on with
-    TOTALS received accepted superseded
-    FAILED outcome count
-    LAST subId time T|F nonce meta      the last notification of a subscription, and whether it is pending
-    R, C, A, D, G                as above
+The first half is about direct notifications.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Self, TypeAlias
 
 from tocsin.durable.log_fields import (
     BadLogLine,
@@ -30,8 +16,87 @@ from tocsin.durable.log_fields import (
     encode_field,
     exactly,
 )
-from tocsin.ntf_router.store.logs.direct_log import DIRECT_LINES, DirectChange
-from tocsin.ntf_router.store.logs.log_parts import decode_flag
+from tocsin.ntf_router.store.logs.log_parts import decode_flag, decode_router
+from tocsin.ntf_router.store.memory.subscription_table import ID_BYTES
+from tocsin.protocol.addresses import RouterLocation, Scheme
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesAssociated:
+    tag: ClassVar[bytes] = b"A"
+
+    token_id: bytes = field(repr=False)
+    router: RouterLocation
+    notifier_ids: tuple[bytes, ...] = field(repr=False)
+
+    def encode(self) -> bytes:
+        router = self.router.text(Scheme.SMP).encode()
+        return b" ".join((self.tag, encode_field(self.token_id), router, _joined(self.notifier_ids)))
+
+    @classmethod
+    def decode(cls, words: list[bytes]) -> Self:
+        token_id, router, ids = exactly(words, 3)
+        return cls(decode_field(token_id), decode_router(router), _split(ids))
+
+
+@dataclass(frozen=True, slots=True)
+class _AtTime:
+    """What D and G have in common."""
+
+    tag: ClassVar[bytes]
+
+    notifier_ids: tuple[bytes, ...] = field(repr=False)
+    time: int
+
+    def encode(self) -> bytes:
+        return b"%b %b %d" % (self.tag, _joined(self.notifier_ids), self.time)
+
+    @classmethod
+    def decode(cls, words: list[bytes]) -> Self:
+        ids, time = exactly(words, 2)
+        return cls(_split(ids), decode_number(time))
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesEnded(_AtTime):
+    tag: ClassVar[bytes] = b"D"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesGone(_AtTime):
+    tag: ClassVar[bytes] = b"G"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesRemoved:
+    tag: ClassVar[bytes] = b"X"
+
+    notifier_ids: tuple[bytes, ...] = field(repr=False)
+
+    def encode(self) -> bytes:
+        return self.tag + b" " + _joined(self.notifier_ids)
+
+    @classmethod
+    def decode(cls, words: list[bytes]) -> Self:
+        [ids] = exactly(words, 1)
+        return cls(_split(ids))
+
+
+DirectChange: TypeAlias = QueuesAssociated | QueuesEnded | QueuesGone | QueuesRemoved
+DIRECT_LINES: Final[dict[bytes, type[DirectChange]]] = {
+    kind.tag: kind for kind in (QueuesAssociated, QueuesEnded, QueuesGone, QueuesRemoved)
+}
+
+
+def _joined(notifier_ids: tuple[bytes, ...]) -> bytes:
+    return encode_field(b"".join(notifier_ids))
+
+
+def _split(text: bytes) -> tuple[bytes, ...]:
+    joined = decode_field(text)
+    if len(joined) % ID_BYTES:
+        raise BadLogLine(f"ids of direct notifications have {ID_BYTES} bytes each")
+    return tuple(joined[start : start + ID_BYTES] for start in range(0, len(joined), ID_BYTES))
 
 
 @dataclass(frozen=True, slots=True)

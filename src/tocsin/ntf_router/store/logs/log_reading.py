@@ -1,26 +1,250 @@
-"""Reading the files of an NTF router's folder into a store in memory, without changing any of them."""
+"""Reads the files of an NTF router's folder into a store in memory, without changing any of them."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, assert_never
 
 from tocsin.durable.log_fields import BadLogLine, decode_field
 from tocsin.durable.log_reading import records_of
 from tocsin.errors import DecodeError
-from tocsin.ntf_router.store.logs.change_log import StateBegins, decode_ntf_change_line, decode_state_line
-from tocsin.ntf_router.store.logs.restore import NtfRestorer
+from tocsin.ntf_router.store.logs.change_log import (
+    ChangeLine,
+    CronSentAt,
+    DirectChange,
+    FailedCount,
+    NotificationCame,
+    NotificationEnded,
+    NotificationKept,
+    QueuesAssociated,
+    QueuesEnded,
+    QueuesGone,
+    QueuesRemoved,
+    StateBegins,
+    StateLine,
+    TokenRegisteredAt,
+    Totals,
+    decode_ntf_change_line,
+    decode_state_line,
+)
 from tocsin.ntf_router.store.logs.store_folder import LAST_NOTIFICATIONS, STATE, change_logs
 from tocsin.ntf_router.store.logs.store_log import (
+    CronSet,
+    NtfStoreChange,
     ServiceSet,
     SubscriptionAdded,
+    SubscriptionRemoved,
+    SubscriptionStatusSet,
     TokenAdded,
+    TokenRemoved,
+    TokenReplaced,
+    TokenStatusSet,
+    TokenUsed,
     decode_ntf_store_line,
 )
 from tocsin.ntf_router.store.memory.tables import NtfTables
+from tocsin.ntf_router.store.memory.token_table import KeptNotification, KeptToken
+from tocsin.ntf_router.store.records import SUBSCRIPTION_REMOVED, TokenRecord
 from tocsin.protocol.ntf.pushes import PushedNotification
+from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+
+# Of several tokens with one registration the first of the best kind stays (ntf.md 5.4).
+_BEST_FIRST: Final = (
+    TokenState.ACTIVE,
+    TokenState.INVALID,
+    TokenState.EXPIRED,
+    TokenState.CONFIRMED,
+    TokenState.REGISTERED,
+    TokenState.NEW,
+)
+_REGISTERED: Final = TokenStatus(TokenState.REGISTERED)
+
+
+class NtfRestorer:
+    """The store log first, then the state, then the changes logs, then `finish`.
+
+    A crash may leave notifications of subscriptions that are gone: their removal was in the store log, which is written
+    first, and the end of the notification would have been in the changes log. These are counted when all is read.
+    """
+
+    def __init__(self, tables: NtfTables) -> None:
+        self._tables: Final = tables
+        self._orphans: Final[set[bytes]] = set()
+        """Subscriptions that do not exist, whose last notification is pending."""
+
+    def store_change(self, change: NtfStoreChange) -> bool:
+        """False if it is about something that does not exist, or exists already."""
+        match change:
+            case TokenAdded(token):
+                return self._add_token(token)
+            case SubscriptionAdded(subscription):
+                return self._tables.add_subscription(subscription)
+            case ServiceSet(router, service_id):
+                self._tables.routers.router(
+                    self._tables.routers.number_or_new(router)
+                ).service_id = service_id
+                return True
+            case SubscriptionStatusSet(subscription_id, status, associated):
+                row = self._tables.routers.table.find(subscription_id)
+                if row is not None:
+                    self._tables.routers.set_state(row, status, associated=associated)
+                    self._tables.routers.table.note_active(row, active=status is SubscriptionState.ACTIVE)
+                return row is not None
+            case SubscriptionRemoved(subscription_id):
+                row = self._tables.routers.table.find(subscription_id)
+                if row is not None:
+                    self._tables.remove_subscription(row, SUBSCRIPTION_REMOVED)
+                return row is not None
+            case TokenStatusSet() | TokenReplaced() | CronSet() | TokenUsed() | TokenRemoved():
+                kept = self._tables.tokens.get(change.token_id)
+                return kept is not None and self._change_token(kept, change)
+            case _:
+                assert_never(change)
+
+    def _change_token(
+        self, token: KeptToken, change: TokenStatusSet | TokenReplaced | CronSet | TokenUsed | TokenRemoved
+    ) -> bool:
+        match change:
+            case TokenStatusSet(_, status) if status.state is TokenState.ACTIVE:
+                self._tables.activate(token)
+            case TokenStatusSet(_, status):
+                token.record = replace(token.record, status=status)
+            case TokenReplaced(_, device_token, code):
+                record = replace(token.record, device_token=device_token, code=code, status=_REGISTERED)
+                return self._tables.tokens.change_device_token(token, record)
+            case CronSet(_, minutes):
+                token.record = replace(token.record, cron_minutes=minutes)
+            case TokenUsed(_, day):
+                token.record = replace(token.record, updated_at=day)
+            case TokenRemoved():
+                self._tables.remove_token(token)
+            case _:
+                assert_never(change)
+        return True
+
+    def state(self, line: StateLine) -> bool:
+        notifications = self._tables.notifications
+        match line:
+            case NotificationKept(subscription_id, received_at, pending, nonce, sealed_meta):
+                row = self._tables.routers.table.find(subscription_id)
+                if row is None:
+                    if pending:
+                        self._orphans.add(subscription_id)
+                    return False
+                kept = self._kept(row, received_at, nonce, sealed_meta, pending=pending)
+                notifications.put(self._tables.owner(row), row, kept)
+            case Totals(received, accepted, superseded):
+                notifications.received = received
+                notifications.accepted = accepted
+                notifications.superseded = superseded
+            case FailedCount(outcome, count):
+                notifications.failed[outcome] = count
+            case StateBegins():
+                pass
+            case TokenRegisteredAt() | CronSentAt():
+                return self._token_fact(line)
+            case QueuesAssociated() | QueuesEnded() | QueuesGone() | QueuesRemoved():
+                return self._direct(line)
+            case _:
+                assert_never(line)
+        return True
+
+    def _direct(self, line: DirectChange) -> bool:
+        """False if all of it is about what does not exist, or exists already."""
+        tables = self._tables
+        match line:
+            case QueuesAssociated(token_id, router, notifier_ids):
+                queues = [NotifierQueue(router, each) for each in notifier_ids]
+                return sum(tables.add_direct(token_id, queue) for queue in queues) > 0
+            case QueuesEnded(notifier_ids, until):
+                for notifier_id in notifier_ids:
+                    tables.direct.end(notifier_id, until)
+                return sum(tables.remove_direct(each) is not None for each in notifier_ids) > 0
+            case QueuesGone(notifier_ids, at):
+                return sum(tables.set_gone(each, at) for each in notifier_ids) > 0
+            case QueuesRemoved(notifier_ids):
+                return sum(tables.remove_direct(each) is not None for each in notifier_ids) > 0
+            case _:
+                assert_never(line)
+
+    def change(self, line: ChangeLine) -> bool:
+        match line:
+            case NotificationCame(subscription_id, received_at, nonce, sealed_meta):
+                row = self._tables.routers.table.find(subscription_id)
+                if row is None:
+                    self._orphan_came(subscription_id)
+                    return False
+                kept = self._kept(row, received_at, nonce, sealed_meta, pending=True)
+                self._tables.notifications.receive(self._tables.owner(row), row, kept)
+            case NotificationEnded(subscription_id, outcome):
+                row = self._tables.routers.table.find(subscription_id)
+                if row is None:
+                    if subscription_id in self._orphans:
+                        self._orphans.discard(subscription_id)
+                        self._tables.notifications.count_end(outcome)
+                    return False
+                token = self._tables.owner(row)
+                self._tables.end_pending(token, row, outcome)
+                self._tables.notifications.prune(token)
+            case TokenRegisteredAt() | CronSentAt():
+                return self._token_fact(line)
+            case QueuesAssociated() | QueuesEnded() | QueuesGone() | QueuesRemoved():
+                return self._direct(line)
+            case _:
+                assert_never(line)
+        return True
+
+    def last_notification(self, token_id: bytes, item: PushedNotification) -> bool:
+        """Of the reference, which does not know whether it was pushed."""
+        row = self._tables.routers.row_of(item.queue)
+        if row is None or self._tables.owner(row).record.token_id != token_id:
+            return False
+        kept = self._kept(row, float(item.received_at), item.nonce, item.sealed_meta, pending=False)
+        self._tables.notifications.put(self._tables.owner(row), row, kept)
+        return True
+
+    def _kept(
+        self, row: int, received_at: float, nonce: bytes, sealed_meta: bytes, *, pending: bool
+    ) -> KeptNotification:
+        notifier_id = self._tables.routers.table.notifier_id(row)
+        return KeptNotification.of(notifier_id, received_at, nonce, sealed_meta, pending=pending)
+
+    def finish(self) -> None:
+        for _ in self._orphans:
+            self._tables.notifications.count_end(SUBSCRIPTION_REMOVED)
+        self._orphans.clear()
+
+    def _orphan_came(self, subscription_id: bytes) -> None:
+        self._tables.notifications.received += 1
+        self._tables.notifications.superseded += subscription_id in self._orphans
+        self._orphans.add(subscription_id)
+
+    def _token_fact(self, line: TokenRegisteredAt | CronSentAt) -> bool:
+        token = self._tables.tokens.get(line.token_id)
+        if token is None:
+            return False
+        if isinstance(line, CronSentAt):
+            token.record = replace(token.record, cron_sent_at=line.at)
+        else:
+            token.record = replace(token.record, registered_at=line.at)
+        return True
+
+    def _add_token(self, record: TokenRecord) -> bool:
+        tokens = self._tables.tokens
+        if tokens.add(record) is not None:
+            return True
+        rival = tokens.registration(record.device_token, record.verify_key)
+        if rival is None or tokens.get(record.token_id) is not None:
+            return False
+        better = _BEST_FIRST.index(record.status.state) < _BEST_FIRST.index(rival.record.status.state)
+        if better and not rival.rows:
+            self._tables.remove_token(rival)
+            tokens.add(record)
+        return False
+
 
 logger = logging.getLogger(__name__)
 

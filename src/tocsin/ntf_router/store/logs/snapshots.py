@@ -9,6 +9,10 @@ from typing import Final, NamedTuple, Self
 
 from tocsin.durable.log_fields import encode_field
 from tocsin.ntf_router.store.logs.change_log import (
+    DirectChange,
+    QueuesAssociated,
+    QueuesEnded,
+    QueuesGone,
     cron_sent_line,
     failed_line,
     kept_line,
@@ -16,7 +20,6 @@ from tocsin.ntf_router.store.logs.change_log import (
     state_line,
     totals_line,
 )
-from tocsin.ntf_router.store.logs.direct_log import DirectChange, QueuesAssociated, QueuesEnded, QueuesGone
 from tocsin.ntf_router.store.logs.store_log import ServiceSet, SubscriptionAdded, TokenAdded
 from tocsin.ntf_router.store.memory.tables import NtfTables
 from tocsin.ntf_router.store.memory.token_table import KeptToken

@@ -40,8 +40,13 @@ from tocsin.durable.log_files import (
     replace_lines,
     sync_folder,
 )
-from tocsin.ntf_router.store.logs.change_log import came_line, cron_sent_line, ended_line, registered_line
-from tocsin.ntf_router.store.logs.direct_log import DirectChange
+from tocsin.ntf_router.store.logs.change_log import (
+    DirectChange,
+    came_line,
+    cron_sent_line,
+    ended_line,
+    registered_line,
+)
 from tocsin.ntf_router.store.logs.log_reading import NtfLogReader, NtfStartReport
 from tocsin.ntf_router.store.logs.snapshots import NtfStoreSnapshot, compact_lines
 from tocsin.ntf_router.store.logs.store_folder import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tocsin.ntf_router.store.logs.direct_log import QueuesAssociated, QueuesEnded, QueuesGone, QueuesRemoved
+from tocsin.ntf_router.store.logs.change_log import QueuesAssociated, QueuesEnded, QueuesGone, QueuesRemoved
 from tocsin.ntf_router.store.memory.tables import NtfTables
 from tocsin.ntf_router.store.records import SUBSCRIPTION_REMOVED, Associated
 from tocsin.protocol.addresses import RouterLocation

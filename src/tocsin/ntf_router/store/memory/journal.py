@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tocsin.ntf_router.store.logs.direct_log import DirectChange
+from tocsin.ntf_router.store.logs.change_log import DirectChange
 from tocsin.ntf_router.store.logs.store_log import NtfStoreChange
 
 

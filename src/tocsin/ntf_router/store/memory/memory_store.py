@@ -1,10 +1,11 @@
-"""Tokens, subscriptions and last notifications in memory, with a journal that makes changes durable.
+"""An NTF store in memory: tokens, subscriptions and notifications, with a journal that makes changes durable.
 
-Each method changes memory without waiting, so that it is atomic, and then awaits the journal. The few that look at all
-rows give others a turn in between; they change each row at once.
+It can also be read and written as a whole, for transfers.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from tocsin.ntf_router.store.interface import StoreCounts
 from tocsin.ntf_router.store.memory.direct import MemoryDirect
@@ -12,8 +13,74 @@ from tocsin.ntf_router.store.memory.journal import NtfJournal
 from tocsin.ntf_router.store.memory.notifications import MemoryNotifications
 from tocsin.ntf_router.store.memory.subscriptions import MemorySubscriptions
 from tocsin.ntf_router.store.memory.tables import NtfTables
+from tocsin.ntf_router.store.memory.token_table import KeptNotification
 from tocsin.ntf_router.store.memory.tokens import MemoryTokens
-from tocsin.ntf_router.store.memory.whole_store import MemoryWhole
+from tocsin.ntf_router.store.records import Accounting, SubscriptionRecord, TokenRecord
+from tocsin.ntf_router.store.transfers import KeptLast
+from tocsin.protocol.addresses import RouterLocation
+
+
+class MemoryWhole:
+    """Implements `tocsin.ntf_router.store.transfers.WholeNtfStore`. Nothing here is told to a journal."""
+
+    _tables: NtfTables
+
+    def all_tokens(self) -> Iterator[TokenRecord]:
+        for token in self._tables.tokens:
+            yield token.record
+
+    def all_subscriptions(self) -> Iterator[SubscriptionRecord]:
+        for row in self._tables.routers.table.rows():
+            yield self._tables.subscription_record(row)
+
+    def all_services(self) -> Iterator[tuple[RouterLocation, bytes]]:
+        for router in self._tables.routers:
+            if router.service_id is not None:
+                yield router.location, router.service_id
+
+    def all_notifications(self) -> Iterator[KeptLast]:
+        for token in self._tables.tokens:
+            for row, last in (token.last or {}).items():
+                subscription_id = self._tables.routers.table.subscription_id(row)
+                yield KeptLast(
+                    token.record.token_id,
+                    subscription_id,
+                    last.received_at,
+                    last.nonce,
+                    last.sealed_meta,
+                    last.pending,
+                )
+
+    def all_totals(self) -> Accounting:
+        return self._tables.notifications.accounting()
+
+    def put_token(self, token: TokenRecord) -> bool:
+        return self._tables.tokens.add(token) is not None
+
+    def put_subscription(self, subscription: SubscriptionRecord) -> bool:
+        return self._tables.add_subscription(subscription)
+
+    def put_service(self, router: RouterLocation, service_id: bytes) -> None:
+        self._tables.routers.router(self._tables.routers.number_or_new(router)).service_id = service_id
+
+    def put_notification(self, last: KeptLast) -> bool:
+        row = self._tables.routers.table.find(last.subscription_id)
+        if row is None or self._tables.owner(row).record.token_id != last.token_id:
+            return False
+        notifier_id = self._tables.routers.table.notifier_id(row)
+        kept = KeptNotification.of(
+            notifier_id, last.received_at, last.nonce, last.sealed_meta, pending=last.pending
+        )
+        self._tables.notifications.put(self._tables.owner(row), row, kept)
+        return True
+
+    def put_totals(self, totals: Accounting) -> None:
+        notifications = self._tables.notifications
+        notifications.received = totals.received
+        notifications.accepted = totals.accepted
+        notifications.superseded = totals.superseded
+        notifications.failed.clear()
+        notifications.failed.update(totals.failed)
 
 
 class NtfMemoryStore(MemoryTokens, MemorySubscriptions, MemoryDirect, MemoryNotifications, MemoryWhole):

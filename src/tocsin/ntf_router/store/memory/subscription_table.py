@@ -15,8 +15,14 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tocsin.crypto.keys import Ed25519PrivateKey
-from tocsin.durable.row_blocks import ARRAY_BITS, BLOCK_BITS, BLOCK_ROWS, ROW_IN_ARRAY, RowBlocks
-from tocsin.durable.row_hash_table import RowHashTable
+from tocsin.durable.row_tables import (
+    ARRAY_BITS,
+    BLOCK_BITS,
+    BLOCK_ROWS,
+    ROW_IN_ARRAY,
+    RowBlocks,
+    RowHashTable,
+)
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus
 
 __all__ = ["BLOCK_ROWS", "ID_BYTES", "Subscription", "SubscriptionTable"]

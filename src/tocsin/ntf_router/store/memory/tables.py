@@ -6,12 +6,11 @@ happens in many places; other changes are told by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from tocsin.ntf_router.store.logs.store_log import SubscriptionStatusSet
-from tocsin.ntf_router.store.memory.direct_marks import DirectMarks
 from tocsin.ntf_router.store.memory.journal import NoNtfJournal, NtfJournal
 from tocsin.ntf_router.store.memory.notification_table import NotificationTable
 from tocsin.ntf_router.store.memory.smp_routers import SubscribedRouters
@@ -209,3 +208,25 @@ class NtfTables:
         if self.direct.gone:
             self.direct.gone.pop(self.routers.table.subscription_id(row), None)
         self.routers.remove(row)
+
+
+class DirectMarks:
+    def __init__(self) -> None:
+        self.gone: Final[dict[bytes, int]] = {}
+        """Notifier id to when the SMP router said so."""
+        self._ended: Final[dict[bytes, int]] = {}
+        """Notifier id to when it may be forgotten."""
+
+    def end(self, notifier_id: bytes, until: int) -> None:
+        self._ended[notifier_id] = max(until, self._ended.get(notifier_id, 0))
+
+    def is_ended(self, notifier_id: bytes, now: int) -> bool:
+        return self._ended.get(notifier_id, 0) > now
+
+    def ended(self) -> Iterator[tuple[bytes, int]]:
+        return iter(self._ended.items())
+
+    def forget(self, now: int) -> None:
+        """No packet can be opened any more that would bring these back."""
+        for notifier_id in [each for each, until in self._ended.items() if until <= now]:
+            del self._ended[notifier_id]

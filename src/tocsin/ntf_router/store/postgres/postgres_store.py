@@ -12,8 +12,13 @@ from tocsin.durable.postgres.database_errors import translated
 from tocsin.ntf_router.store.interface import StoreCounts
 from tocsin.ntf_router.store.postgres.direct import PostgresDirect
 from tocsin.ntf_router.store.postgres.notifications import PostgresNotifications
-from tocsin.ntf_router.store.postgres.planner_statistics import analyze_stale_tables
-from tocsin.ntf_router.store.postgres.pools import BACKGROUND_TIMEOUT, STATEMENT_TIMEOUT, NtfPool, Proxy
+from tocsin.ntf_router.store.postgres.pools import (
+    BACKGROUND_TIMEOUT,
+    STATEMENT_TIMEOUT,
+    NtfPool,
+    Proxy,
+    analyze_stale_tables,
+)
 from tocsin.ntf_router.store.postgres.schema import DEFAULT_SCHEMA, TABLES, migrate
 from tocsin.ntf_router.store.postgres.subscriptions import PostgresSubscriptions
 from tocsin.ntf_router.store.postgres.tokens import PostgresTokens

@@ -10,8 +10,7 @@ from tocsin.durable.transfers import Progress
 from tocsin.errors import StoreError
 from tocsin.ntf_router.store.postgres.notifications import ACCOUNTING, accounting_of_rows
 from tocsin.ntf_router.store.postgres.outcomes import RECEIVED, SUPERSEDED, count_outcomes
-from tocsin.ntf_router.store.postgres.planner_statistics import analyze_tables
-from tocsin.ntf_router.store.postgres.pools import BACKGROUND_TIMEOUT, NtfPool, Proxy
+from tocsin.ntf_router.store.postgres.pools import BACKGROUND_TIMEOUT, NtfPool, Proxy, analyze_tables
 from tocsin.ntf_router.store.postgres.rows import (
     NO_KEY,
     SUBSCRIPTION_COLUMNS,

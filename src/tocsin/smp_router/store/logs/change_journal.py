@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 from tocsin.durable.group_commit import GroupCommit, PendingWrite
 from tocsin.durable.log_files import AppendOnlyFile
-from tocsin.smp_router.store.logs.direct_file import DirectLogFile
-from tocsin.smp_router.store.logs.direct_log import DIRECT_CHANGES, DirectChange
+from tocsin.smp_router.store.logs.direct_log import DIRECT_CHANGES, DirectChange, DirectLogFile
 from tocsin.smp_router.store.logs.message_log import (
     MessageAdded,
     MessageRemoved,

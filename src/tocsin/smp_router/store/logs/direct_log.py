@@ -1,12 +1,13 @@
-"""Lines of `smp-server-direct.log`: what direct notifications add to a store, in a file of our own.
+"""`smp-server-direct.log`: what direct notifications add to a store, in a file of our own.
 
-The reference knows nothing of it and leaves it alone. Applying a line a second time changes nothing.
+The file is created with the first line and rewritten when most of its lines are outdated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Final, Self, TypeAlias
 
 from tocsin.durable.log_fields import (
@@ -17,6 +18,7 @@ from tocsin.durable.log_fields import (
     encode_number,
     exactly,
 )
+from tocsin.durable.log_files import AppendOnlyFile, replace_lines, sync_folder
 from tocsin.errors import DecodeError
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.priorities import MinimumPriority
@@ -169,3 +171,44 @@ def _decode_location(text: bytes) -> RouterLocation:
         return RouterAddress.of(decode_field(text).decode(), Scheme.NTF).location
     except (DecodeError, UnicodeDecodeError):
         raise BadLogLine("an address that is none") from None
+
+
+LEAST_BYTES: Final = 16 << 20
+"""Below this size it is never too large."""
+
+
+class DirectLogFile:
+    """One file, written by one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path: Final = path
+        self._file: AppendOnlyFile | None = None
+        self._compact_bytes = 0
+
+    @property
+    def outgrown(self) -> bool:
+        """It has more than twice the size it had when there was nothing outdated in it."""
+        return self._file is not None and self._file.size > max(LEAST_BYTES, 2 * self._compact_bytes)
+
+    def append(self, lines: list[bytes]) -> None:
+        """On disk when it returns. Raises StoreError."""
+        self._opened().append(b"\n".join([*lines, b""]))
+
+    def replace(self, lines: Iterable[bytes]) -> None:
+        """These lines, or, if the power fails, those it had before. Raises StoreError."""
+        self.close()
+        replace_lines(self._path, lines)
+        self._compact_bytes = self._opened().size
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _opened(self) -> AppendOnlyFile:
+        if self._file is None:
+            is_new = not self._path.exists()
+            self._file = AppendOnlyFile(self._path)
+            if is_new:
+                sync_folder(self._path.parent)
+        return self._file

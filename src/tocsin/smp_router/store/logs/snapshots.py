@@ -1,16 +1,19 @@
-"""The messages and notifications of a moment, written as the reference does (smp.md 10.1)."""
+"""Snapshots of messages and notifications, written as the reference does (smp.md 10.1).
+
+`smp-server-changes.base` names the snapshots on which the changes logs build.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
-from tocsin.durable.log_files import rename, write_lines
+from tocsin.durable.log_files import naming, read_lines, remove, rename, replace_lines, write_lines
 from tocsin.smp_router.store.logs.message_log import MessageAdded, NotificationAdded
-from tocsin.smp_router.store.logs.snapshot_base import SnapshotBase
-from tocsin.smp_router.store.logs.store_folder import MESSAGE_LOG, NOTIFICATION_LOG
+from tocsin.smp_router.store.logs.store_folder import CHANGE_BASE, MESSAGE_LOG, NOTIFICATION_LOG, SNAPSHOTS
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import StoredMessage, StoredNotification
 
@@ -47,3 +50,41 @@ class SmpSnapshot:
         for name, path in new.items():
             rename(path, folder / name)
         return size
+
+
+class SnapshotBase:
+    def __init__(self, folder: Path) -> None:
+        self._path: Final = folder / CHANGE_BASE
+        self._digests: dict[str, str] = {name: _digest(folder / name) for name in SNAPSHOTS}
+
+    def fits(self) -> bool:
+        """Whether the snapshots that were found are among those that the changes build on. True if nothing is known."""
+        known = set(read_lines(self._path))
+        return not known or known.issuperset(_lines(self._digests))
+
+    def announce(self, new: Mapping[str, Path]) -> None:
+        """The snapshots are about to be replaced by these files; `settle` follows when they are."""
+        digests = {name: _digest(path) for name, path in new.items()}
+        replace_lines(self._path, [*_lines(self._digests), *_lines(digests)])
+        self._digests = digests
+
+    def settle(self) -> None:
+        """Only the snapshots that are there now are right."""
+        replace_lines(self._path, _lines(self._digests))
+
+    def forget(self) -> None:
+        """There are no changes logs any more."""
+        remove(self._path)
+
+
+def _digest(path: Path) -> str:
+    with naming(path, "read"):
+        try:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            return hashlib.sha256().hexdigest()
+
+
+def _lines(digests: Mapping[str, str]) -> list[bytes]:
+    return [f"{name} {digest}".encode() for name, digest in digests.items()]

@@ -46,8 +46,7 @@ from tocsin.errors import StoreError
 from tocsin.smp_router.store.logs.change_journal import ChangeJournal
 from tocsin.smp_router.store.logs.direct_log import direct_lines, direct_records
 from tocsin.smp_router.store.logs.log_reading import LogReader, StartReport
-from tocsin.smp_router.store.logs.snapshot_base import SnapshotBase
-from tocsin.smp_router.store.logs.snapshots import SmpSnapshot
+from tocsin.smp_router.store.logs.snapshots import SmpSnapshot, SnapshotBase
 from tocsin.smp_router.store.logs.store_folder import (
     CHANGE_BASE,
     CHANGE_LOG,

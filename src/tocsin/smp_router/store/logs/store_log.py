@@ -23,15 +23,6 @@ from tocsin.durable.log_fields import (
     labelled,
 )
 from tocsin.protocol.sessions import ServiceRole
-from tocsin.smp_router.store.logs.queue_fields import (
-    decode_link,
-    decode_mode,
-    decode_notifier,
-    decode_status,
-    encode_link_data,
-    encode_notifier,
-    encode_status,
-)
 from tocsin.smp_router.store.logs.store_log_changes import (
     BlockQueueLine,
     ChangeRecipientKeysLine,
@@ -46,6 +37,13 @@ from tocsin.smp_router.store.logs.store_log_changes import (
     SetTimeLine,
     SuspendQueueLine,
     UnblockQueueLine,
+    decode_link,
+    decode_mode,
+    decode_notifier,
+    decode_status,
+    encode_link_data,
+    encode_notifier,
+    encode_status,
 )
 from tocsin.smp_router.store.records import QueueRecord, QueueStatus, ServiceRecord
 

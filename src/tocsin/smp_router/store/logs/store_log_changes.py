@@ -1,7 +1,11 @@
-"""Store log lines that change one queue: one class each, with its text both ways and what it changes."""
+"""Store log lines that change one queue: one class each, with its text both ways and its effect (smp.md 10.1).
+
+The fields that several kinds of lines share come last, and the function that finds the lines between two records.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Self, TypeAlias
 
@@ -17,16 +21,11 @@ from tocsin.durable.log_fields import (
     encode_number,
     exactly,
 )
-from tocsin.protocol.error_codes import Blocked
+from tocsin.errors import DecodeError
+from tocsin.protocol import error_codes
+from tocsin.protocol.error_codes import NOTICE_VERSION, Blocked, encode_error
 from tocsin.protocol.sessions import ServiceRole
-from tocsin.protocol.smp.queue_modes import LinkData
-from tocsin.smp_router.store.logs.queue_fields import (
-    decode_block_info,
-    decode_notifier,
-    encode_block_info,
-    encode_link_data,
-    encode_notifier,
-)
+from tocsin.protocol.smp.queue_modes import LinkData, QueueMode
 from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord, QueueStatus
 
 _PARTIES: Final = {b"R": ServiceRole.MESSAGING, b"N": ServiceRole.NOTIFIER}
@@ -263,3 +262,124 @@ QueueChange: TypeAlias = (
     | SetTimeLine
     | SetQueueServiceLine
 )
+
+
+_MODES: Final = {mode.value: mode for mode in QueueMode}
+_OLD_MODES: Final = {b"T": QueueMode.MESSAGING, b"F": QueueMode.CONTACT}
+"""`sndSecure=`, written before queues had modes."""
+_BLOCKED: Final = b"BLOCKED "
+
+
+def decode_mode(rest: OptionalFields) -> QueueMode | None:
+    if rest.skip(b"queue_mode="):
+        mode = _MODES.get(rest.take())
+    elif rest.skip(b"sndSecure="):
+        mode = _OLD_MODES.get(rest.take())
+    else:
+        return None
+    if mode is None:
+        raise BadLogLine("an unknown queue mode")
+    return mode
+
+
+def encode_link_data(data: LinkData) -> bytes:
+    return encode_field(data.fixed) + b" " + encode_field(data.user)
+
+
+def decode_link(rest: OptionalFields) -> QueueLink | None:
+    if not rest.skip(b"link_id="):
+        return None
+    link_id = decode_field(rest.take())
+    if not rest.skip(b"queue_data="):
+        raise BadLogLine("a link without data")
+    fixed, user = rest.take(), rest.take()
+    return QueueLink(link_id, LinkData(decode_field_or_empty(fixed), decode_field_or_empty(user)))
+
+
+def encode_notifier(notifier: NotifierRecord) -> bytes:
+    words = [encode_field(notifier.notifier_id), encode_field(notifier.key), encode_field(notifier.dh_secret)]
+    if notifier.service_id is not None:
+        words.append(b"nsrv=" + encode_field(notifier.service_id))
+    return b" ".join(words)
+
+
+def decode_notifier(rest: OptionalFields) -> NotifierRecord:
+    return NotifierRecord(
+        decode_field(rest.take()),
+        decode_field(rest.take()),
+        decode_field(rest.take()),
+        decode_field(rest.take()) if rest.skip(b"nsrv=") else None,
+    )
+
+
+def encode_status(status: QueueStatus | Blocked) -> bytes:
+    return b"blocked," + encode_block_info(status) if isinstance(status, Blocked) else status.value.encode()
+
+
+def decode_status(text: bytes) -> QueueStatus | Blocked:
+    if text.startswith(b"blocked,"):
+        return decode_block_info(text.removeprefix(b"blocked,"))
+    for status in QueueStatus:
+        if text == status.value.encode():
+            return status
+    raise BadLogLine("an unknown status")
+
+
+def encode_block_info(blocked: Blocked) -> bytes:
+    return encode_error(blocked, NOTICE_VERSION).removeprefix(_BLOCKED)
+
+
+def decode_block_info(text: bytes) -> Blocked:
+    """blockInfo of smp.md 6.5"""
+    try:
+        return error_codes.decode_block_info(text.decode())
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise BadLogLine("a reason for blocking that is none") from error
+
+
+def queue_changes(old: QueueRecord, new: QueueRecord) -> Iterator[QueueChange]:
+    """What makes `new` of `old`. Raises ValueError for a change the log has no word for, before anything is yielded."""
+    _refuse_inexpressible(old, new)
+    rid = new.recipient_id
+    if new.recipient_keys != old.recipient_keys:
+        yield ChangeRecipientKeysLine(rid, new.recipient_keys)
+    if new.sender_key is not None and new.sender_key != old.sender_key:
+        yield SecureQueueLine(rid, new.sender_key)
+    if new.link != old.link:
+        yield SetLinkLine(rid, new.link) if new.link is not None else DeleteLinkLine(rid)
+    if new.notifier != old.notifier:
+        yield _notifier_change(rid, old.notifier, new.notifier)
+    if new.status != old.status:
+        yield _status_change(rid, new.status)
+    if new.updated_at is not None and new.updated_at != old.updated_at:
+        yield SetTimeLine(rid, new.updated_at)
+    if new.service_id != old.service_id:
+        yield SetQueueServiceLine(rid, ServiceRole.MESSAGING, new.service_id)
+
+
+def _refuse_inexpressible(old: QueueRecord, new: QueueRecord) -> None:
+    if (old.recipient_id, old.sender_id, old.dh_secret, old.mode) != (
+        new.recipient_id,
+        new.sender_id,
+        new.dh_secret,
+        new.mode,
+    ):
+        raise ValueError("ids, secret and mode of a queue never change")
+    if new.sender_key is None and old.sender_key is not None:
+        raise ValueError("a secured queue stays secured")
+    if new.updated_at is None and old.updated_at is not None:
+        raise ValueError("the day of last use cannot be forgotten")
+
+
+def _notifier_change(rid: bytes, old: NotifierRecord | None, new: NotifierRecord | None) -> QueueChange:
+    if new is None:
+        return DeleteNotifierLine(rid)
+    if old is not None and replace(old, service_id=new.service_id) == new:
+        return SetQueueServiceLine(rid, ServiceRole.NOTIFIER, new.service_id)
+    return SetNotifierLine(rid, new)
+
+
+def _status_change(rid: bytes, status: QueueStatus | Blocked) -> QueueChange:
+    if isinstance(status, Blocked):
+        return BlockQueueLine(rid, status)
+    return SuspendQueueLine(rid) if status is QueueStatus.OFF else UnblockQueueLine(rid)

@@ -15,13 +15,13 @@ from tocsin.smp_router.store.logs.message_log import (
     NotificationAdded,
     NotificationRemoved,
 )
-from tocsin.smp_router.store.logs.queue_differences import queue_changes
 from tocsin.smp_router.store.logs.store_log import (
     AddServiceLine,
     CreateQueueLine,
     DeleteQueueLine,
     StoreLogRecord,
 )
+from tocsin.smp_router.store.logs.store_log_changes import queue_changes
 from tocsin.smp_router.store.memory.direct_table import SmpDirectTable
 from tocsin.smp_router.store.memory.queue_index import QueueIndex
 from tocsin.smp_router.store.records import QueueRecord, ServiceRecord, StoredMessage, StoredNotification

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.ntf_router.store.samples import filler
 from tocsin.crypto.keys import Ed25519PrivateKey
-from tocsin.durable.row_hash_table import RowHashTable
+from tocsin.durable.row_tables import RowHashTable
 from tocsin.ntf_router.store.memory.subscription_table import Subscription, SubscriptionTable
 from tocsin.protocol.ntf.statuses import SubscriptionState
 

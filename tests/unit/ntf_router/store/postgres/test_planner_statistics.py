@@ -10,8 +10,7 @@ import pytest
 from tests.unit.ntf_router.store.samples import ROUTER, filled, received
 from tocsin.errors import StoreError
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.ntf_router.store.postgres.planner_statistics import FEWEST, analyze_stale_tables
-from tocsin.ntf_router.store.postgres.pools import BACKGROUND_TIMEOUT, NtfPool
+from tocsin.ntf_router.store.postgres.pools import BACKGROUND_TIMEOUT, FEWEST, NtfPool, analyze_stale_tables
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
 from tocsin.ntf_router.store.postgres.schema import DEFAULT_SCHEMA, TABLES
 from tocsin.ntf_router.store.postgres.transfer import fill_ntf_database

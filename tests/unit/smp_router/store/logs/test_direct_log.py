@@ -30,7 +30,7 @@ from tocsin.errors import DecodeError, StoreError
 from tocsin.protocol.addresses import RouterLocation, parse_host
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.smp_router.store.direct import NtfRouterRecord, WaitingPacket
-from tocsin.smp_router.store.logs import direct_file as smp_direct_file
+from tocsin.smp_router.store.logs import direct_log as smp_direct_file
 from tocsin.smp_router.store.logs.direct_log import (
     DirectChange,
     MinimumPrioritySet,

@@ -17,7 +17,6 @@ from tocsin.durable.log_fields import BadLogLine
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.queue_modes import LinkData, QueueMode
-from tocsin.smp_router.store.logs.queue_differences import queue_changes
 from tocsin.smp_router.store.logs.store_log import (
     AddServiceLine,
     CreateQueueLine,
@@ -37,6 +36,7 @@ from tocsin.smp_router.store.logs.store_log_changes import (
     SetTimeLine,
     SuspendQueueLine,
     UnblockQueueLine,
+    queue_changes,
 )
 from tocsin.smp_router.store.memory.packed_queues import pack_queue, unpack_queue
 from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord, QueueStatus, ServiceRecord

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.ntf_router.store.samples import token
-from tocsin.ntf_router.delivery.message_pushes import MOST_NOTIFICATIONS, choose_notifications
+from tocsin.ntf_router.delivery.pushes import MOST_NOTIFICATIONS, choose_notifications
 from tocsin.ntf_router.store.records import LastNotification, PendingNotification
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.pushes import MAX_LIST_BYTES, notification_text, parse_notification_list

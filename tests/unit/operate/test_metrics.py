@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tocsin.operate.counted_totals import totals
-from tocsin.operate.prometheus import (
+from tocsin.operate.metrics import (
     Metric,
     MetricKind,
     Sample,
@@ -14,6 +13,7 @@ from tocsin.operate.prometheus import (
     exposition,
     gauge,
     histogram,
+    totals,
 )
 from tocsin.smp_router.statistics.counters import SmpCounters
 

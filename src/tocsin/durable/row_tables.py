@@ -1,15 +1,13 @@
-"""Rows of fixed width in large byte arrays, sixteen to a block, all rows of a block of one SMP router.
+"""Packed tables: rows of fixed width in large byte arrays, and hash tables that find them.
 
-So neither the row nor a list for each router has to name the other: a router is a list of blocks. A block that becomes
-empty goes to whichever router needs one of its width next, and its place in the list is taken by the last one: whoever
-walks a router's blocks from the end to the beginning misses no row that was there before.
-
-Rows are of two widths, since most of what is known of a queue may be absent. Numbers tell them apart by their array.
+A block holds sixteen rows of one SMP router. A hash table needs four bytes per slot, because it reads the key from the
+row itself.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import Final
 
 BLOCK_ROWS: Final = 16
@@ -127,3 +125,76 @@ class RowBlocks:
         self.block_router.frombytes(bytes(4 * _ARRAY_BLOCKS))
         self._block_place.frombytes(bytes(4 * _ARRAY_BLOCKS))
         self._free_blocks[kind].extend(range(first + _ARRAY_BLOCKS - 1, first - 1, -1))
+
+
+_PARTS_BITS: Final = 8
+_PARTS: Final = 1 << _PARTS_BITS
+_FIRST_SLOTS: Final = 8
+_EMPTY: Final = 0
+
+
+class RowHashTable:
+    """The caller sees to it that no key is added twice, and that keys to be removed are there."""
+
+    def __init__(self, key_of: Callable[[int], object]) -> None:
+        self._key_of: Final = key_of
+        self._parts: Final = [array("I", bytes(4 * _FIRST_SLOTS)) for _ in range(_PARTS)]
+        self._used: Final = array("I", bytes(4 * _PARTS))
+
+    def find(self, key: object) -> int | None:
+        hashed = hash(key)
+        slots = self._parts[hashed & (_PARTS - 1)]
+        count = len(slots)
+        at = (hashed >> _PARTS_BITS) % count
+        while (found := slots[at]) != _EMPTY:
+            if self._key_of(found - 1) == key:
+                return found - 1
+            at = at + 1 if at + 1 < count else 0
+        return None
+
+    def add(self, key: object, row: int) -> None:
+        hashed = hash(key)
+        part = hashed & (_PARTS - 1)
+        if self._used[part] * 4 >= len(self._parts[part]) * 3:
+            self._grow(part)
+        _put(self._parts[part], hashed, row + 1)
+        self._used[part] += 1
+
+    def remove(self, key: object) -> None:
+        """Closes the gap, so that no marks of removed rows pile up."""
+        hashed = hash(key)
+        part = hashed & (_PARTS - 1)
+        slots = self._parts[part]
+        count = len(slots)
+        at = (hashed >> _PARTS_BITS) % count
+        while self._key_of(slots[at] - 1) != key:
+            at = (at + 1) % count
+        self._used[part] -= 1
+        gap = at
+        while True:
+            slots[gap] = _EMPTY
+            while True:
+                at = (at + 1) % count
+                if (found := slots[at]) == _EMPTY:
+                    return
+                home = (hash(self._key_of(found - 1)) >> _PARTS_BITS) % count
+                # It may fill the gap unless its home lies behind the gap, up to where it is.
+                if (at - home) % count >= (at - gap) % count:
+                    break
+            slots[gap] = slots[at]
+            gap = at
+
+    def _grow(self, part: int) -> None:
+        old = self._parts[part]
+        slots = self._parts[part] = array("I", bytes(4 * (len(old) + len(old) // 2)))
+        for found in old:
+            if found != _EMPTY:
+                _put(slots, hash(self._key_of(found - 1)), found)
+
+
+def _put(slots: array[int], hashed: int, found: int) -> None:
+    count = len(slots)
+    at = (hashed >> _PARTS_BITS) % count
+    while slots[at] != _EMPTY:
+        at = at + 1 if at + 1 < count else 0
+    slots[at] = found

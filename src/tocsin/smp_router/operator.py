@@ -1,6 +1,6 @@
-"""What a running router can tell its operator about itself: process, sockets, settings, tasks.
+"""What the operator of an SMP router can see and do (smp.md 9.5, 10.2).
 
-No line holds an id, a key, a password or the address of a client.
+Queues are named by sender or link id. Diagnostics describe the process, its sockets, settings and tasks.
 """
 
 from __future__ import annotations
@@ -8,13 +8,62 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from tocsin.operate.process_figures import process_figures, python_version
+from tocsin.protocol.error_codes import Blocked
+from tocsin.protocol.router_answers import Refused
+from tocsin.smp_router.queues import delete_queue
 from tocsin.smp_router.running_router import RunningSmpRouter
+from tocsin.smp_router.session.requests import SmpState
 from tocsin.smp_router.settings.files import describe
+from tocsin.smp_router.store.records import QueueRecord, QueueStatus
+
+
+class QueueOperator:
+    def __init__(self, state: SmpState) -> None:
+        self._state = state
+
+    def queue_status(self, sender_or_link_id: bytes) -> QueueStatus | Blocked | None:
+        """None if there is no such queue."""
+        queue = self._find(sender_or_link_id)
+        return None if queue is None else queue.status
+
+    async def block(self, sender_or_link_id: bytes, reason: Blocked) -> bool:
+        """The subscriber is told at once. False if there is no such queue."""
+        queue = self._find(sender_or_link_id)
+        if queue is None:
+            return False
+        self._state.store.update_queue(replace(queue, status=reason))
+        self._state.counters.queues_blocked += 1
+        await self._state.store.commit()
+        if peer := self._state.subscriptions.recipient_of(queue):
+            event = (queue.recipient_id, Refused(reason))
+            if not peer.try_send([event]):
+                self._state.subscriptions.tell_later(peer, event)
+        return True
+
+    async def unblock(self, sender_or_link_id: bytes) -> bool:
+        queue = self._find(sender_or_link_id)
+        if queue is None or not isinstance(queue.status, Blocked):
+            return False
+        self._state.store.update_queue(replace(queue, status=QueueStatus.ACTIVE))
+        await self._state.store.commit()
+        return True
+
+    async def delete(self, sender_or_link_id: bytes) -> bool:
+        queue = self._find(sender_or_link_id)
+        if queue is None:
+            return False
+        delete_queue(self._state, queue, by=None)
+        await self._state.store.commit()
+        return True
+
+    def _find(self, sender_or_link_id: bytes) -> QueueRecord | None:
+        store = self._state.store
+        return store.queue_by_sender(sender_or_link_id) or store.queue_by_link(sender_or_link_id)
 
 
 class RouterDiagnostics:

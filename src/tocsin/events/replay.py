@@ -1,8 +1,6 @@
-"""What became of notifications that the pipeline misses, as far as one NTF router can tell.
+"""Replay: which notifications the pipeline misses, and what one NTF router can say about them.
 
-A notification that the log says was received, and nothing more, is one of these: it waits in the store; its end was
-written to the event log after the tables were made; or neither, and then it is lost. To tell, the key of its day is
-needed, and keys are erased.
+`tocsin pipeline replay` writes the requests, `tocsin ntf replay` answers them.
 """
 
 from __future__ import annotations
@@ -12,10 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tocsin.events.delivery_events import ENDS, decode_event
 from tocsin.events.event_log import OPEN_PREFIX, PUBLISHED
+from tocsin.events.private_files import CountedLines
 from tocsin.events.pseudonyms import PERIOD_SECONDS, PseudonymKeys, PseudonymPeriod
-from tocsin.events.replay_requests import Overdue, ReplayRequest
 from tocsin.events.spark_hashes import notification_identity
 
 LATE_SECONDS: Final = 3600.0
@@ -104,3 +104,52 @@ def _ended(event_log: Path, since: float) -> Iterator[tuple[int, int]]:
                     except ValueError:
                         continue  # the last line of an open segment, half written
                     yield notification_identity(event.period, event.notification)
+
+
+REQUEST_VERSION: Final = 1
+
+
+class RequestBegins(msgspec.Struct, frozen=True):
+    """The first line."""
+
+    version: int = msgspec.field(name="replay")
+    as_of: int
+    """Of the newest event that the tables take into account, microseconds since 1970."""
+    entries: int
+
+
+class Overdue(msgspec.Struct, frozen=True, gc=False):
+    """A notification without an end."""
+
+    period: str
+    high: int
+    low: int
+    received_at: int
+    """Microseconds since 1970."""
+    smp_host: str = ""
+
+
+class ReplayRequest(msgspec.Struct, frozen=True):
+    as_of: int
+    overdue: tuple[Overdue, ...]
+
+
+_REQUESTS: Final = CountedLines(
+    RequestBegins,
+    Overdue,
+    REQUEST_VERSION,
+    name="request",
+    maker="tocsin pipeline replay",
+    entries="notifications",
+)
+
+
+def write_request(path: Path, as_of: int, count: int, overdue: Iterable[Overdue]) -> None:
+    """Raises ConfigError, and ValueError if there are not as many: then nothing is written."""
+    _REQUESTS.write(path, RequestBegins(REQUEST_VERSION, as_of, count), overdue)
+
+
+def read_request(path: Path) -> ReplayRequest:
+    """Raises ConfigError, saying which line is none or that some are missing."""
+    begins, overdue = _REQUESTS.read(path)
+    return ReplayRequest(begins.as_of, tuple(overdue))

@@ -1,17 +1,12 @@
-"""The text that Prometheus reads: pure functions from counters and gauges.
-
-Format: Prometheus text exposition 0.0.4, https://prometheus.io/docs/instrumenting/exposition_formats/
-"""
+"""Metrics: totals that routers count, and the text that Prometheus reads."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final
-
-from tocsin.operate.counted_totals import totals
+from typing import Any, Final, NamedTuple
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -125,3 +120,22 @@ def _number(value: float) -> str:
     if value in (float("inf"), float("-inf")):
         return "+Inf" if value > 0 else "-Inf"
     return repr(value)
+
+
+def counted(about: str) -> int:
+    """A total that begins at 0; `about` becomes the help text of its metric."""
+    total: int = field(default=0, metadata={"about": about})
+    return total
+
+
+class Total(NamedTuple):
+    name: str
+    about: str
+    value: int
+
+
+def totals(counters: Any) -> Iterator[Total]:
+    """Of all fields of a dataclass that were made by `counted`."""
+    for each in fields(counters):
+        if "about" in each.metadata:
+            yield Total(each.name, each.metadata["about"], getattr(counters, each.name))

@@ -51,7 +51,7 @@ from tocsin.ntf_router.store.records import (
     SubscriptionRecord,
     TokenRecord,
 )
-from tocsin.operate.process import prepare_for_a_long_life
+from tocsin.operate.process import freeze_loaded_objects
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
@@ -186,7 +186,7 @@ async def deliver(
         results.append(Result("NMSG to push, bare libraries and system calls: CPU", bare * 1e6, "µs"))
         await fill(store, smp_router(around, credentials), tokens, QUEUES_PER_TOKEN)
         await store.maintain()
-        prepare_for_a_long_life()  # as `tocsin ntf start` does
+        freeze_loaded_objects()  # as `tocsin ntf start` does
         provider = ApnsProvider(settings.apns.endpoints["apns_test"], settings.apns, None)
         stopwatch = Stopwatch()
         async with running_ntf_router(
@@ -225,7 +225,7 @@ async def event_log_cost(tokens: int, notifications: int) -> Result:
             await asyncio.gather(
                 *(fill(store, router, tokens // parts, QUEUES_PER_TOKEN) for _ in range(parts))
             )
-            prepare_for_a_long_life()
+            freeze_loaded_objects()
             events = _Switched(recorder, without)
             provider = ApnsProvider(settings.apns.endpoints["apns_test"], settings.apns, None)
             async with running_ntf_router(

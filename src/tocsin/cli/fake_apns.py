@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from tocsin.push.fake.service import serve  # other commands start faster without it
+    from tocsin.lab.fake_apns import serve  # other commands start faster without it
 
     topic = None if options.topic == "any" else options.topic
     asyncio.run(serve(options.folder, options.host, options.port, topic, options.public_key, options.save))

@@ -12,7 +12,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-
 _TIMEX_BYTES: Final = 512
 """More than the kernel's structure has on any machine; zeros ask and change nothing."""
 _UNSYNCHRONIZED: Final = 5

@@ -16,7 +16,7 @@ from tocsin.smp_router.statistics.statistics_lines import (
     StatisticsRecord,
     parse_statistics,
 )
-from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+from tocsin.smp_router.store.interface import SmpStore
 
 COUNTERS: Final[dict[str, str]] = {
     "qCreated": "queues_created",
@@ -137,7 +137,7 @@ DAILY_LOG: Final = "smp-server-stats.daily.log"
 class StatisticsFiles(KeptStatistics):
     """Of one router."""
 
-    def __init__(self, settings: SmpSettings, counters: SmpCounters, store: SmpMemoryStore) -> None:
+    def __init__(self, settings: SmpSettings, counters: SmpCounters, store: SmpStore) -> None:
         super().__init__(
             _StatisticsWithStore(counters, store),
             statistics_path(settings.store, settings.statistics_file),
@@ -146,7 +146,7 @@ class StatisticsFiles(KeptStatistics):
 
 
 class _StatisticsWithStore:
-    def __init__(self, counters: SmpCounters, store: SmpMemoryStore) -> None:
+    def __init__(self, counters: SmpCounters, store: SmpStore) -> None:
         self._statistics: Final = SmpStatistics(counters, since=datetime.now(UTC))
         self._store: Final = store
 

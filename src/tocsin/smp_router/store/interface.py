@@ -78,6 +78,10 @@ class SmpStore(Protocol):
     def expire_messages(self, recipient_id: bytes, before: int) -> int:
         """Removes messages from the head that are older than `before`, up to a marker; says how many."""
 
+    def queue_count(self) -> int: ...
+
+    def notifier_count(self) -> int: ...
+
     def queues_with_messages(self) -> Iterator[bytes]:
         """Recipient ids; may be changed while iterating."""
 

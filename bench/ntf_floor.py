@@ -24,7 +24,7 @@ from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.hsalsa20 import hsalsa20
 from tocsin.push.apns.request import request_headers
 from tocsin.push.http2.frames import END_HEADERS, END_STREAM, FrameType, frame_head
-from tocsin.push.http2.hpack import new_decoder, new_encoder
+from tocsin.push.http2.header_blocks import new_decoder, new_encoder
 from tocsin.push.provider import PushRequest, Urgency
 from tocsin.transport.tls_contexts import client_context, server_context
 

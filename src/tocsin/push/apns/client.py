@@ -23,9 +23,8 @@ from tocsin.push.apns.provider_token import ProviderToken
 from tocsin.push.apns.request import PATH, own_headers, shared_headers
 from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.http2.connection import Http2Connection
-from tocsin.push.http2.exchange import Failure, HttpAnswer, Result, Unanswered, Unprocessed
-from tocsin.push.http2.limits import Http2Limits
-from tocsin.push.http2.request_blocks import SharedHeaders
+from tocsin.push.http2.exchange import Failure, Http2Limits, HttpAnswer, Result, Unanswered, Unprocessed
+from tocsin.push.http2.header_blocks import SharedHeaders
 from tocsin.push.http2.tls_stream import StreamFailed
 from tocsin.push.provider import PushOutcome, PushRequest, RetryLater, RetryScope, Urgency
 

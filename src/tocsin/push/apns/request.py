@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tocsin.push.http2.hpack import Header
-from tocsin.push.http2.request_blocks import OwnHeader, SharedHeaders
+from tocsin.push.http2.header_blocks import Header, OwnHeader, SharedHeaders
 from tocsin.push.provider import PushRequest, Urgency
 
 PATH: Final = b"/3/device/"

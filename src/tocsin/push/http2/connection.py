@@ -17,7 +17,16 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tocsin.push.http2.exchange import Result
+from tocsin.push.http2.exchange import (
+    IDLE_FRAMES_PER_ANSWER,
+    LAST_STREAM_ID,
+    MAX_IDLE_FRAMES,
+    MOST_STREAMS,
+    OUR_WINDOW,
+    STREAMS_UNTIL_TOLD,
+    Http2Limits,
+    Result,
+)
 from tocsin.push.http2.frames import (
     ACK,
     CONNECTION_FRAMES,
@@ -37,18 +46,7 @@ from tocsin.push.http2.frames import (
     encode_settings,
     encode_window_update,
 )
-from tocsin.push.http2.header_blocks import HeaderBlocks
-from tocsin.push.http2.hpack import Header
-from tocsin.push.http2.limits import (
-    IDLE_FRAMES_PER_ANSWER,
-    LAST_STREAM_ID,
-    MAX_IDLE_FRAMES,
-    MOST_STREAMS,
-    OUR_WINDOW,
-    STREAMS_UNTIL_TOLD,
-    Http2Limits,
-)
-from tocsin.push.http2.request_blocks import RequestBlocks, SharedHeaders
+from tocsin.push.http2.header_blocks import Header, HeaderBlocks, RequestBlocks, SharedHeaders
 from tocsin.push.http2.streams import Streams
 from tocsin.push.http2.tls_stream import StreamFailed, TlsStream
 

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tocsin.push.http2.connection import Http2Connection
+from tocsin.push.http2.exchange import Http2Limits
 from tocsin.push.http2.frames import FrameReader
-from tocsin.push.http2.limits import Http2Limits
 from tocsin.push.http2.tls_stream import TlsStream
 
 

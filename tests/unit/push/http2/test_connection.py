@@ -14,9 +14,16 @@ from tocsin.push.apns.client import tls_context
 from tocsin.push.fake.behaviours import Behaviour, Hold, SendRaw
 from tocsin.push.fake.server import FakeApns
 from tocsin.push.http2.connection import Http2Connection
-from tocsin.push.http2.exchange import MAX_BODY_BYTES, Failure, HttpAnswer, Result, Unanswered, Unprocessed
-from tocsin.push.http2.hpack import Header, new_encoder
-from tocsin.push.http2.limits import Http2Limits
+from tocsin.push.http2.exchange import (
+    MAX_BODY_BYTES,
+    Failure,
+    Http2Limits,
+    HttpAnswer,
+    Result,
+    Unanswered,
+    Unprocessed,
+)
+from tocsin.push.http2.header_blocks import Header, new_encoder
 
 REQUEST: Final[Sequence[Header]] = [
     (b":authority", b"localhost", False),

@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from tocsin.push.http2.hpack import Header, new_decoder
-from tocsin.push.http2.request_blocks import OwnHeader, RequestBlocks, SharedHeaders
+from tocsin.push.http2.header_blocks import Header, OwnHeader, RequestBlocks, SharedHeaders, new_decoder
 
 
 def shared(kind: bytes, authorization: bytes = b"bearer x") -> SharedHeaders:

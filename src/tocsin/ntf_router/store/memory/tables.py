@@ -12,10 +12,8 @@ from typing import Final
 
 from tocsin.ntf_router.store.logs.store_log import SubscriptionStatusSet
 from tocsin.ntf_router.store.memory.journal import NoNtfJournal, NtfJournal
-from tocsin.ntf_router.store.memory.notification_table import NotificationTable
-from tocsin.ntf_router.store.memory.smp_routers import SubscribedRouters
-from tocsin.ntf_router.store.memory.subscription_table import ID_BYTES, Subscription
-from tocsin.ntf_router.store.memory.token_table import KeptToken, TokenTable
+from tocsin.ntf_router.store.memory.subscription_table import ID_BYTES, SubscribedRouters, Subscription
+from tocsin.ntf_router.store.memory.token_table import KeptToken, NotificationTable, TokenTable
 from tocsin.ntf_router.store.records import (
     SUBSCRIPTION_REMOVED,
     TOKEN_REMOVED,

@@ -38,7 +38,7 @@ from tocsin.smp_router.store.logs.store_log_changes import (
     UnblockQueueLine,
     queue_changes,
 )
-from tocsin.smp_router.store.memory.packed_queues import pack_queue, unpack_queue
+from tocsin.smp_router.store.memory.queue_index import pack_queue, unpack_queue
 from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord, QueueStatus, ServiceRecord
 
 QUEUE: Final = QueueRecord(b"r" * 3, (b"k" * 3,), b"d" * 3, b"s" * 3)

@@ -66,10 +66,14 @@ RULES: Final[dict[str, Rule]] = {
     # crypto: records hold private keys (of tokens, of subscriptions), which are read back as keys.
     # msgspec: records that every notification makes several of.
     "stores": rule("crypto", "protocol", *OPEN, third_party="asyncpg msgspec"),
-    # Providers are reached over HTTP/2, not over SMP or NTF: push has connections of its own.
-    # cryptography: ES256 for Apple's provider tokens, and the certificate of the fake provider.
+    # transport: the one TLS stream. cryptography: ES256 for Apple's provider tokens, and the fake's certificate.
     "push": rule(
-        "protocol.ntf", "crypto", *OPEN, third_party="jh2 cryptography pyreqwest", refused_stdlib=frozenset()
+        "protocol.ntf",
+        "crypto",
+        "transport",
+        *OPEN,
+        third_party="jh2 cryptography pyreqwest",
+        refused_stdlib=frozenset(),
     ),
     # wire, crypto: ids in the operator's lines, version ranges; keys, boxes and authorizations are checked here.
     # msgspec: lines that an NTF router and the `deliver` job write for each other, thousands a second.

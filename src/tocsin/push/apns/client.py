@@ -26,8 +26,8 @@ from tocsin.push.http2.connection import Http2Connection
 from tocsin.push.http2.exchange import Answer, Failure, Result, Unanswered, Unprocessed
 from tocsin.push.http2.limits import Http2Limits
 from tocsin.push.http2.request_blocks import SharedHeaders
-from tocsin.push.http2.tls_stream import StreamFailed
 from tocsin.push.provider import PushOutcome, PushRequest, RetryLater, RetryScope, Urgency
+from tocsin.transport.tls_stream import StreamFailed
 
 WAITING_LIMIT: Final = 200
 """Requests that wait for a connection."""

@@ -50,7 +50,7 @@ from tocsin.push.http2.limits import (
 )
 from tocsin.push.http2.request_blocks import RequestBlocks, SharedHeaders
 from tocsin.push.http2.streams import Streams
-from tocsin.push.http2.tls_stream import StreamFailed, TlsStream
+from tocsin.transport.tls_stream import StreamFailed, TlsStream
 
 # The kinds of every answer by names of their own: finding a member of an enumeration takes longer than comparing it.
 _DATA: Final = int(FrameType.DATA)

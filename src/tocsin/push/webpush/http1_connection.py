@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Final
 
 from tocsin.errors import ConnectionLost, DecodeError
-from tocsin.push.http2.tls_stream import TlsStream
 from tocsin.push.webpush.http1_answer import AnswerReader, Http1Answer
+from tocsin.transport.tls_stream import TlsStream
 
 REST_SECONDS: Final = 1.0
 """For the end of an answer whose beginning is there; then another connection is cheaper."""

@@ -147,7 +147,7 @@ async def test_a_server_that_does_not_read_loses_the_connection(
     apns: FakeApns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It grants windows and streams without end, but takes nothing."""
-    monkeypatch.setattr("tocsin.push.http2.tls_stream.MAX_UNSENT_BYTES", 1_000_000)
+    monkeypatch.setattr("tocsin.transport.tls_stream.MAX_UNSENT_BYTES", 1_000_000)
     apns.change_settings({3: 1000, 4: 1_000_000})
     async with connected(apns) as connection:
         [session] = apns.sessions

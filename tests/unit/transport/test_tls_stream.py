@@ -7,13 +7,20 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tocsin.push.apns.client import tls_context
-from tocsin.push.fake.server import FakeApns
-from tocsin.push.http2.tls_stream import StreamFailed, TlsStream
+from tocsin.push.fake.server import FakeApns, running_fake_apns
+from tocsin.transport.tls_stream import StreamFailed, TlsStream
+
+
+@pytest.fixture
+async def apns(tmp_path: Path) -> AsyncIterator[FakeApns]:
+    async with running_fake_apns(tmp_path) as running:
+        yield running
 
 
 @asynccontextmanager

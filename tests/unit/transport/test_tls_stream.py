@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from tocsin.errors import ConnectFailed
 from tocsin.push.apns.client import tls_context
 from tocsin.push.fake.server import FakeApns, running_fake_apns
-from tocsin.transport.tls_stream import StreamFailed, TlsStream
+from tocsin.transport.tls_stream import TlsStream
 
 
 @pytest.fixture
@@ -33,10 +34,10 @@ async def silent_port() -> AsyncIterator[int]:
 def name_with(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
     """Every name has these ports of loopback as its addresses."""
 
-    async def getaddrinfo(_host: str, _port: int, **_wanted: Any) -> list[Any]:
+    def getaddrinfo(_host: str, _port: int, **_wanted: Any) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in ports]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
 async def test_an_address_that_says_nothing_leaves_time_for_the_next(
@@ -53,7 +54,7 @@ async def test_addresses_that_all_say_nothing_fail_in_time(
 ) -> None:
     async with silent_port() as silent:
         name_with(monkeypatch, silent, silent)
-        with pytest.raises(StreamFailed, match=r"within 0\.05 s"):
+        with pytest.raises(ConnectFailed, match=r"within 0\.05 s"):
             await TlsStream.connect("localhost", 1, tls_context(apns.ca_file), 0.05)
 
 
@@ -61,12 +62,12 @@ async def test_a_name_without_addresses_is_no_connection(
     apns: FakeApns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name_with(monkeypatch)
-    with pytest.raises(StreamFailed, match="the name has no address"):
+    with pytest.raises(ConnectFailed, match="the name has no address"):
         await TlsStream.connect("localhost", 1, tls_context(apns.ca_file), 1.0)
 
 
 async def test_a_name_that_is_none_is_no_connection(apns: FakeApns) -> None:
-    with pytest.raises(StreamFailed):
+    with pytest.raises(ConnectFailed):
         await TlsStream.connect("x" * 300, apns.port, tls_context(apns.ca_file), 1.0)
 
 
@@ -82,7 +83,7 @@ async def test_a_connection_given_up_while_it_is_made_leaves_nothing(apns: FakeA
 
 async def test_the_reason_names_the_certificate(apns: FakeApns, monkeypatch: pytest.MonkeyPatch) -> None:
     name_with(monkeypatch, apns.port)
-    with pytest.raises(StreamFailed, match="the certificate is not trusted: Hostname mismatch"):
+    with pytest.raises(ConnectFailed, match="the certificate is not trusted: Hostname mismatch"):
         await TlsStream.connect("push.example", 1, tls_context(apns.ca_file), 5.0)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
+from tocsin.errors import ConnectFailed
 from tocsin.push.apns.outcome import ACCEPTED, EXPIRED_PROVIDER_TOKEN, apns_outcome
 from tocsin.push.apns.provider_token import ProviderToken
 from tocsin.push.apns.request import PATH, own_headers, shared_headers
@@ -27,7 +28,6 @@ from tocsin.push.http2.exchange import Answer, Failure, Result, Unanswered, Unpr
 from tocsin.push.http2.limits import Http2Limits
 from tocsin.push.http2.request_blocks import SharedHeaders
 from tocsin.push.provider import PushOutcome, PushRequest, RetryLater, RetryScope, Urgency
-from tocsin.transport.tls_stream import StreamFailed
 
 WAITING_LIMIT: Final = 200
 """Requests that wait for a connection."""
@@ -222,7 +222,7 @@ class ApnsProvider:
             connection = await Http2Connection.connect(
                 self._endpoint.host, self._endpoint.port, self._context, self._limits, self._changed
             )
-        except StreamFailed as error:
+        except ConnectFailed as error:
             # Once for each outage: a busy router tries often.
             logger.log(
                 logging.DEBUG if self._unreachable else logging.WARNING, "APNs cannot be reached: %s", error

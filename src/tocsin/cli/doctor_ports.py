@@ -10,10 +10,10 @@ from tocsin.cli.doctor_findings import Finding, bad, ok, skipped, warn
 from tocsin.clients import ClientSettings, NtfClient, SmpClient
 from tocsin.crypto.credentials import Credentials
 from tocsin.errors import ConnectFailed, PeerIdentityMismatch, TocsinError
+from tocsin.operate.health_pages import READY
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.routers.control_port import HOST as CONTROL_HOST
 from tocsin.transport.client_sessions import DialSettings
-from tocsin.web.health_pages import READY
 
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where to reach such a listener from here
 _MOST_BYTES: Final = 65_536

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tocsin.cli.web_operate import OPERATE, OperateReader
-from tocsin.cli.web_page import served_page
-from tocsin.cli.web_place import PagePlace
 from tocsin.routers.ntf.operator import NtfOperator
 from tocsin.web.event_stream import EventStream
+from tocsin.web.operate_reader import OPERATE, OperateReader
+from tocsin.web.page_address import served_page
 from tocsin.web.page_server import Site
+from tocsin.web.web_place import PagePlace
 
 SECONDS_BETWEEN: Final = 5.0
 NO_LAKE: Final = "none were named: tocsin ntf start --web … --web-lake FOLDER"

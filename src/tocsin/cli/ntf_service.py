@@ -24,6 +24,10 @@ from tocsin.config.ntf_settings import NtfSettings
 from tocsin.errors import StoreError
 from tocsin.observability.ntf_counters import NtfCounters
 from tocsin.observability.ntf_statistics import NtfStatistics
+from tocsin.operate.health_pages import health_pages
+from tocsin.operate.metrics_endpoint import PATH as METRICS_PATH
+from tocsin.operate.metrics_endpoint import metrics_page
+from tocsin.operate.operator_pages import OperatorPages, Page
 from tocsin.routers.control_port import ControlPasswords, LinePort
 from tocsin.routers.ntf.control_port import GREETING, NtfControlSession
 from tocsin.routers.ntf.event_recorder import EventRecorder
@@ -31,10 +35,6 @@ from tocsin.routers.ntf.operator import About, NtfOperator
 from tocsin.routers.ntf.service import RunningNtfRouter, running_ntf_router
 from tocsin.routers.stop_signals import stop_signals
 from tocsin.stores.ntf_store import NtfStore
-from tocsin.web.health_pages import health_pages
-from tocsin.web.metrics_endpoint import PATH as METRICS_PATH
-from tocsin.web.metrics_endpoint import metrics_page
-from tocsin.web.operator_pages import OperatorPages, Page
 from tocsin.wire.base64url import encode_base64url
 
 logger = logging.getLogger(__name__)

@@ -20,6 +20,7 @@ from tocsin.errors import StoreError
 from tocsin.observability.counted_totals import totals
 from tocsin.observability.prometheus import counters_of, exposition, gauge
 from tocsin.observability.smp_counters import SmpCounters
+from tocsin.operate.metrics_endpoint import MetricsEndpoint
 from tocsin.protocol.error_codes import Blocked, encode_error
 from tocsin.protocol.smp.versions import SUPPORTED
 from tocsin.routers.control_port import ControlPasswords
@@ -32,7 +33,6 @@ from tocsin.routers.stop_signals import stop_signals
 from tocsin.stores.memory.smp_memory_store import SmpMemoryStore
 from tocsin.stores.memory.smp_store_files import OpenOptions, open_smp_store
 from tocsin.transport.credential_files import read_credentials
-from tocsin.web.metrics_endpoint import MetricsEndpoint
 from tocsin.wire.base64url import encode_base64url
 
 logger = logging.getLogger(__name__)

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from tocsin.cli.up_layers import is_message_push, opened_layers
 from tocsin.cli.up_phones import Arrival, Phone
-from tocsin.cli.web_operate import OPERATE
 from tocsin.push.fake.behaviours import Behaviour
 from tocsin.push.fake.server import RecordedPush
 from tocsin.web.event_stream import EventStream
 from tocsin.web.live_history import STEPS, WHOLE_SECONDS, LiveHistory, SeenPush, SentMessage
+from tocsin.web.operate_reader import OPERATE
 from tocsin.web.page_server import NotDone
-from tocsin.web.sight import who_sees_what
+from tocsin.web.visibility import who_sees_what
 
 _MOST_KEYS: Final = 1000
 

@@ -15,10 +15,10 @@ from tocsin.cli.up_figures import live_table
 from tocsin.cli.up_live import LiveRecorder
 from tocsin.cli.up_processes import HOST, Part, Router
 from tocsin.cli.up_system import System
-from tocsin.cli.web_operate import OperateReader, scraped
-from tocsin.cli.web_page import served_page
-from tocsin.cli.web_place import LOOPBACK, PagePlace
+from tocsin.web.operate_reader import OperateReader, scraped
+from tocsin.web.page_address import served_page
 from tocsin.web.page_server import Site
+from tocsin.web.web_place import LOOPBACK, PagePlace
 
 SECONDS_BETWEEN: Final = 0.8
 """Messages of all phones together."""

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
-from tocsin.web.http_requests import HttpRequest
+from tocsin.operate.http_messages import HttpRequest
 
 TOKEN_PARAMETER: Final = "token"  # noqa: S105 - a name, not a token
 SCRIPT_HEADER: Final = "x-tocsin"

@@ -14,9 +14,9 @@ from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
 from tocsin.errors import TocsinError
-from tocsin.observability.operator_listener import OperatorListener
+from tocsin.operate.http_messages import MAX_HEAD_BYTES, HttpRequest, parse_head
+from tocsin.operate.operator_listener import OperatorListener
 from tocsin.web.event_stream import EventStream
-from tocsin.web.http_requests import MAX_HEAD_BYTES, HttpRequest, parse_head
 from tocsin.web.page_access import Access, Refusal, TokenShown
 from tocsin.web.static_files import static_files
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tocsin.web.live_history import LiveHistory, SeenPush, SentMessage, Step
-from tocsin.web.sight import who_sees_what
+from tocsin.web.visibility import who_sees_what
 
 
 def sent(history: LiveHistory, text: str = "hello", sender: str = "Alice") -> SentMessage:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import pytest
 
-from tocsin.web.http_requests import HttpRequest
+from tocsin.operate.http_messages import HttpRequest
 from tocsin.web.page_access import Access, Refusal, TokenShown, host_of, is_loopback
 
 OPEN = Access(None, 8080)

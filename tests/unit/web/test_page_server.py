@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from tocsin.operate.http_messages import MAX_HEAD_BYTES
 from tocsin.web.event_stream import MOST_WAITING, EventStream, as_event
-from tocsin.web.http_requests import MAX_HEAD_BYTES
 from tocsin.web.page_server import MAX_BODY_BYTES, NotDone, PageLimits, PageServer, Site
 from tocsin.web.static_files import static_files
 

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from tocsin.errors import ConnectFailed
-from tocsin.observability.operator_listener import OperatorListener
+from tocsin.operate.operator_listener import OperatorListener
 
 HOST = "127.0.0.1"
 

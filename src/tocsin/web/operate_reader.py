@@ -85,6 +85,8 @@ class OperateReader:
 
 
 def _tables(lake: Path) -> TableReadings | None:
-    from tocsin.cli.web_tables import table_readings  # a router without the pipeline has no such packages
+    from tocsin.web.pipeline_tables import (
+        table_readings,  # a router without the pipeline has no such packages
+    )
 
     return table_readings(lake)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tocsin.observability.prometheus import CONTENT_TYPE
-from tocsin.web.operator_pages import EndpointLimits, OperatorPages, Page
+from tocsin.operate.operator_pages import EndpointLimits, OperatorPages, Page
 
 PATH: Final = "/metrics"
 

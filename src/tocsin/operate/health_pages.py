@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
 
-from tocsin.web.operator_pages import Page
+from tocsin.operate.operator_pages import Page
 
 LIVE: Final = "/health/live"
 READY: Final = "/health/ready"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from tocsin.observability.operator_listener import OperatorListener
-from tocsin.web.http_requests import MAX_HEAD_BYTES, parse_head
+from tocsin.operate.http_messages import MAX_HEAD_BYTES, parse_head
+from tocsin.operate.operator_listener import OperatorListener
 
 _PLAIN: Final = "text/plain; charset=utf-8"
 

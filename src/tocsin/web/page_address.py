@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from tocsin.cli.web_place import PagePlace
 from tocsin.web.page_access import TOKEN_PARAMETER, is_loopback
 from tocsin.web.page_server import PageServer, Site
+from tocsin.web.web_place import PagePlace
 
 TOKEN_BYTES: Final = 24
 

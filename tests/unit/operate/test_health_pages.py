@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tocsin.web.health_pages import health_pages
-from tocsin.web.operator_pages import OperatorPages
+from tocsin.operate.health_pages import health_pages
+from tocsin.operate.operator_pages import OperatorPages
 
 HOST = "127.0.0.1"
 

@@ -12,13 +12,13 @@ import pytest
 
 from tests.doubles.ntf_process import NtfFolders, NtfProcess
 from tests.doubles.small_lake import make_small_lake
-from tocsin.cli.web_operate import OperateReader
-from tocsin.cli.web_page import served_page
-from tocsin.cli.web_place import PagePlace
-from tocsin.cli.web_tables import table_readings
 from tocsin.errors import ConfigError
 from tocsin.web.event_stream import EventStream
+from tocsin.web.operate_reader import OperateReader
+from tocsin.web.page_address import served_page
 from tocsin.web.page_server import Site
+from tocsin.web.pipeline_tables import table_readings
+from tocsin.web.web_place import PagePlace
 
 
 @pytest.mark.parametrize(

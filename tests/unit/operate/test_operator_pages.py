@@ -7,9 +7,9 @@ from http import HTTPStatus
 
 import pytest
 
-from tocsin.web.http_requests import MAX_HEAD_BYTES
-from tocsin.web.metrics_endpoint import MetricsEndpoint
-from tocsin.web.operator_pages import EndpointLimits, judge_request
+from tocsin.operate.http_messages import MAX_HEAD_BYTES
+from tocsin.operate.metrics_endpoint import MetricsEndpoint
+from tocsin.operate.operator_pages import EndpointLimits, judge_request
 
 HOST = "127.0.0.1"
 GOOD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -84,7 +84,7 @@ def test_the_way_of_a_notification_is_told_by_time_and_by_who_sees_it(page: Tab,
     assert "127.0.0.1" not in raw
     assert "127.0.0.1" in one
     assert "Alice" in two
-    sights = page.evaluate("[...document.querySelectorAll('.sight tbody tr')].map((e) => e.innerText)")
+    sights = page.evaluate("[...document.querySelectorAll('.visibility tbody tr')].map((e) => e.innerText)")
     assert [line.split("\t")[0] for line in sights] == [
         "Alice’s phone",
         "SMP router",

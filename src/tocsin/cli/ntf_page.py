@@ -12,9 +12,8 @@ from typing import Any, Final
 from tocsin.routers.ntf.operator import NtfOperator
 from tocsin.web.event_stream import EventStream
 from tocsin.web.operate_reader import OPERATE, OperateReader
-from tocsin.web.page_address import served_page
+from tocsin.web.page_address import PagePlace, serve_page
 from tocsin.web.page_server import Site
-from tocsin.web.web_place import PagePlace
 
 SECONDS_BETWEEN: Final = 5.0
 NO_LAKE: Final = "none were named: tocsin ntf start --web … --web-lake FOLDER"
@@ -35,7 +34,7 @@ class NtfPage:
             yield OPERATE, reader.view
 
         events = EventStream(everything)
-        async with served_page(Site(events), self.place) as address:
+        async with serve_page(Site(events), self.place) as address:
             await reader.read()
             reading = asyncio.create_task(reader.keep_reading(events, every=SECONDS_BETWEEN))
             try:

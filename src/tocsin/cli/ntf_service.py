@@ -24,10 +24,7 @@ from tocsin.config.ntf_settings import NtfSettings
 from tocsin.errors import StoreError
 from tocsin.observability.ntf_counters import NtfCounters
 from tocsin.observability.ntf_statistics import NtfStatistics
-from tocsin.operate.health_pages import health_pages
-from tocsin.operate.metrics_endpoint import PATH as METRICS_PATH
-from tocsin.operate.metrics_endpoint import metrics_page
-from tocsin.operate.operator_pages import OperatorPages, Page
+from tocsin.operate.operator_pages import METRICS_PATH, OperatorPages, Page, health_pages, metrics_page
 from tocsin.routers.control_port import ControlPasswords, LinePort
 from tocsin.routers.ntf.control_port import GREETING, NtfControlSession
 from tocsin.routers.ntf.event_recorder import EventRecorder

@@ -10,7 +10,7 @@ from pathlib import Path
 from tocsin import __version__
 from tocsin.cli.broken_lines import add_broken_lines_argument, hint_at_broken_lines
 from tocsin.cli.ntf_files import add_config_argument, credentials_of, router_address, settings_of
-from tocsin.web.web_place import WEB_HELP, PagePlace
+from tocsin.web.page_address import WEB_HELP, PagePlace
 from tocsin.wire.base64url import encode_base64url
 
 NAME = "start"

@@ -20,7 +20,7 @@ from tocsin.errors import StoreError
 from tocsin.observability.counted_totals import totals
 from tocsin.observability.prometheus import counters_of, exposition, gauge
 from tocsin.observability.smp_counters import SmpCounters
-from tocsin.operate.metrics_endpoint import MetricsEndpoint
+from tocsin.operate.operator_pages import MetricsEndpoint
 from tocsin.protocol.error_codes import Blocked, encode_error
 from tocsin.protocol.smp.versions import SUPPORTED
 from tocsin.routers.control_port import ControlPasswords

@@ -18,7 +18,7 @@ from tocsin.cli.up_phones import Observer, Phone, introduce, phones
 from tocsin.cli.up_processes import HOST, Part, Ports, Router, ports_of
 from tocsin.errors import ConfigError
 from tocsin.push.fake.server import FakeApns, running_fake_apns
-from tocsin.web.web_place import PagePlace
+from tocsin.web.page_address import PagePlace
 
 PATIENCE: Final = 60.0
 PHONES: Final = "phones"

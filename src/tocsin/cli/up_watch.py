@@ -15,10 +15,9 @@ from tocsin.cli.up_figures import live_table
 from tocsin.cli.up_live import LiveRecorder
 from tocsin.cli.up_processes import HOST, Part, Router
 from tocsin.cli.up_system import System
-from tocsin.web.operate_reader import OperateReader, scraped
-from tocsin.web.page_address import served_page
+from tocsin.web.operate_reader import OperateReader, scrape
+from tocsin.web.page_address import LOOPBACK, PagePlace, serve_page
 from tocsin.web.page_server import Site
-from tocsin.web.web_place import LOOPBACK, PagePlace
 
 SECONDS_BETWEEN: Final = 0.8
 """Messages of all phones together."""
@@ -56,7 +55,7 @@ async def watch(system: System, live: LiveRecorder, console: Console) -> NoRetur
         if not system.options.no_page:
             site = Site(live.events, {"/api/message": live.details}, actions.by_path())
             place = system.options.page or PagePlace(LOOPBACK, system.ports.page)
-            address = await stack.enter_async_context(served_page(site, place))
+            address = await stack.enter_async_context(serve_page(site, place))
             console.print(f"page          {address}", highlight=False, soft_wrap=True)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         for router in (system.smp, system.ntf):
@@ -70,8 +69,8 @@ async def watch(system: System, live: LiveRecorder, console: Console) -> NoRetur
 def _reader(system: System) -> OperateReader:
     ports = system.ports
     metrics = {
-        "ntf": lambda: scraped(HOST, ports.metrics),
-        "smp": lambda: scraped(HOST, ports.smp_metrics),
+        "ntf": lambda: scrape(HOST, ports.metrics),
+        "smp": lambda: scrape(HOST, ports.smp_metrics),
     }
     # Tables of an earlier start are shown also without the pipeline.
     has_lake = system.options.pipeline or system.lake.exists()

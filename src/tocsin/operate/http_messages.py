@@ -1,4 +1,9 @@
-"""The head of an HTTP/1.1 request, read strictly (RFC 9112, sections 3 and 5)."""
+"""HTTP/1.1 for pages on an operator's port: one request, one answer, then the connection ends.
+
+h11 parses the heads of requests. Some things that h11 accepts are refused here, because a proxy in front of us may read
+them differently: lines that end in a bare LF, folded headers, DEL in a value, lists of lengths, and a second value for
+a header that we act on.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +14,17 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl
 
-MAX_HEAD_BYTES: Final = 8192
+import h11
 
-_REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/1\.([01])")
-_HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
+MAX_HEAD_BYTES: Final = 8192
+PLAIN_TEXT: Final = "text/plain; charset=utf-8"
+
+_END_OF_HEAD: Final = b"\r\n\r\n"
+_TOO_LENIENT: Final = re.compile(
+    rb"(?<!\r)\n|\n[ \t]|\x7f|\ncontent-length:(?:[^\n]*,|.*\ncontent-length:)", re.DOTALL | re.IGNORECASE
+)
 _SINGLE: Final = frozenset({"host", "content-length", "content-type", "origin", "cookie", "x-tocsin"})
-"""Two of them may mean one thing to us and another to a proxy."""
+_VERSIONS: Final = frozenset({b"1.0", b"1.1"})
 _MOST_PARAMETERS: Final = 16
 
 
@@ -25,10 +35,10 @@ class HttpRequest:
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
     """May hold the token."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """By their names in small letters."""
+    """By name in lower case."""
 
     def header(self, name: str) -> str:
-        """Empty if there is none."""
+        """The value, or an empty string."""
         return self.headers.get(name, "")
 
     @property
@@ -37,26 +47,61 @@ class HttpRequest:
 
 
 def parse_head(head: bytes) -> HttpRequest | HTTPStatus:
-    """Of a request up to its empty line; or what it deserves."""
-    request_line, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
-    request = _REQUEST_LINE.fullmatch(request_line)
-    if request is None:
+    """Parses a request up to and including its empty line; returns the status to answer with if it is malformed."""
+    if _TOO_LENIENT.search(head) or not head.endswith(_END_OF_HEAD):
+        return HTTPStatus.BAD_REQUEST
+    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+    connection.receive_data(head)
+    try:
+        request = connection.next_event()
+    except h11.RemoteProtocolError:
+        return HTTPStatus.BAD_REQUEST
+    if not isinstance(request, h11.Request) or request.http_version not in _VERSIONS:
         return HTTPStatus.BAD_REQUEST
     headers: dict[str, str] = {}
-    for line in lines:
-        found = _HEADER.fullmatch(line)
-        if found is None:
-            return HTTPStatus.BAD_REQUEST
-        name = found[1].decode("ascii").lower()
+    for raw_name, value in request.headers:
+        name = raw_name.decode("ascii")
         if name in headers and name in _SINGLE:
             return HTTPStatus.BAD_REQUEST
-        headers[name] = found[2].decode("latin-1").rstrip(" \t")
-    method, target, minor_version = (part.decode("ascii") for part in request.groups())
-    if minor_version == "1" and "host" not in headers:
-        return HTTPStatus.BAD_REQUEST
-    path, _, query = target.partition("?")
+        headers[name] = value.decode("latin-1")
+    path, _, query = request.target.decode("ascii").partition("?")
     try:
         parameters = dict(parse_qsl(query, max_num_fields=_MOST_PARAMETERS))
     except ValueError:
         return HTTPStatus.BAD_REQUEST
-    return HttpRequest(method, path, parameters, headers)
+    return HttpRequest(request.method.decode("ascii"), path, parameters, headers)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """The last answer on its connection."""
+
+    status: HTTPStatus
+    content: bytes
+    content_type: str = PLAIN_TEXT
+    headers: tuple[str, ...] = ()
+    """Whole lines, besides those that every answer has."""
+
+    @classmethod
+    def of_status(cls, status: HTTPStatus, text: str = "", headers: tuple[str, ...] = ()) -> HttpAnswer:
+        """Says `text` to a person, or the standard phrase of the status."""
+        return cls(status, f"{text or status.phrase}\n".encode(), headers=headers)
+
+    def encode(self) -> bytes:
+        return (
+            encode_head(self.status, self.content_type, f"Content-Length: {len(self.content)}", *self.headers)
+            + self.content
+        )
+
+
+def encode_head(status: HTTPStatus, content_type: str, *headers: str) -> bytes:
+    """The head of an answer. Without a Content-Length, the body ends with the connection."""
+    lines = (
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"Content-Type: {content_type}",
+        *headers,
+        "Cache-Control: no-store",
+        "Connection: close",
+        "\r\n",
+    )
+    return "\r\n".join(lines).encode()

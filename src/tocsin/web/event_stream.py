@@ -1,7 +1,7 @@
-"""What happens, told to every page that is open: server-sent events.
+"""Server-sent events for every open page.
 
-Whoever begins to follow is told everything as it is now, and then every change. One that does not read is let go when
-too much waits for it: a browser connects again by itself, and is told everything again.
+A new subscriber gets the whole present state first and then every change. A subscriber that does not read is dropped
+when too many events wait for it: its browser reconnects by itself and gets the whole state again.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ STILL_HERE_SECONDS: Final = 15.0
 
 class EventStream:
     def __init__(self, everything: Callable[[], Iterable[tuple[str, Any]]]) -> None:
-        """`everything`: names and contents of the events that describe the present."""
+        """`everything` returns the names and contents of the events that describe the present state."""
         self._everything = everything
-        self._followers: set[asyncio.Queue[bytes | None]] = set()
-        self.let_go = 0
-        """Followers that did not read."""
+        self._subscribers: set[asyncio.Queue[bytes | None]] = set()
+        self.dropped = 0
+        """Subscribers that did not read."""
 
     @property
-    def followers(self) -> int:
-        return len(self._followers)
+    def subscribers(self) -> int:
+        return len(self._subscribers)
 
-    def tell(self, name: str, content: object) -> None:
-        if not self._followers:
+    def send(self, name: str, content: object) -> None:
+        if not self._subscribers:
             return
         event = as_event(name, content)
-        for follower in list(self._followers):
+        for subscriber in list(self._subscribers):
             try:
-                follower.put_nowait(event)
+                subscriber.put_nowait(event)
             except asyncio.QueueFull:
-                self._let_go(follower)
+                self._drop(subscriber)
 
-    def _let_go(self, follower: asyncio.Queue[bytes | None]) -> None:
-        self.let_go += 1
-        self._followers.discard(follower)
-        while not follower.empty():
-            follower.get_nowait()
-        follower.put_nowait(None)
+    def _drop(self, subscriber: asyncio.Queue[bytes | None]) -> None:
+        self.dropped += 1
+        self._subscribers.discard(subscriber)
+        while not subscriber.empty():
+            subscriber.get_nowait()
+        subscriber.put_nowait(None)
 
-    async def follow(self) -> AsyncIterator[bytes]:
+    async def subscribe(self) -> AsyncIterator[bytes]:
         waiting: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_WAITING)
-        self._followers.add(waiting)
+        self._subscribers.add(waiting)
         try:
             for name, content in self._everything():
                 yield as_event(name, content)
@@ -60,9 +60,9 @@ class EventStream:
                     return
                 yield event
         finally:
-            self._followers.discard(waiting)
+            self._subscribers.discard(waiting)
 
 
 def as_event(name: str, content: object) -> bytes:
-    """One event: https://html.spec.whatwg.org/multipage/server-sent-events.html"""
+    """Encodes one event: https://html.spec.whatwg.org/multipage/server-sent-events.html"""
     return f"event: {name}\ndata: {json.dumps(content, separators=(',', ':'))}\n\n".encode()

@@ -1,4 +1,4 @@
-"""The pipeline's small tables, added up for the view `Operate`, without Spark."""
+"""Adds up the pipeline's small tables for the view `Operate`, without Spark."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SERVER_SUMS: Final = ("received", "unknown_queue", "errors")
 _OUTCOMES_SHOWN: Final = 20
 
 
-def table_readings(lake: Path) -> TableReadings | None:
-    """None while there are no tables. Raises OSError, StoreError or ValueError."""
+def read_tables(lake: Path) -> TableReadings | None:
+    """Returns None while there are no tables. Raises OSError, StoreError or ValueError."""
     funnel = rows_of_days(lake, "funnel_hourly", DAYS)
     if not funnel:
         return None

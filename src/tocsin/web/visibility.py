@@ -1,4 +1,4 @@
-"""What each party can see of one notification: pure. The general table is in docs/architecture.md."""
+"""What each party can see of one notification: pure. docs/architecture.md has the general table."""
 
 from __future__ import annotations
 
@@ -8,70 +8,72 @@ from typing import Any, Final
 from tocsin.web.live_history import SeenPush, SentMessage, Step
 
 
-class Sight(StrEnum):
+class Visibility(StrEnum):
     ALL = "all"
     PART = "part"
     NOTHING = "nothing"
 
 
-COLUMNS: Final = ("which queue", "metadata: message id and time", "content")
+COLUMNS: Final = ("which queue", "metadata: message ID and time", "content")
 
 
-def who_sees_what(message: SentMessage, push: SeenPush | None) -> dict[str, Any]:
-    """Rows in the order of the way. What the NTF router and the provider see is known from the push."""
+def visibility_table(message: SentMessage, push: SeenPush | None) -> dict[str, Any]:
+    """One row per party, in the order of the path. The push shows what the NTF router and the provider saw."""
     rows = [
         _row(
             f"{message.sender}’s phone",
-            (Sight.PART, "the sender’s id of the queue, not the others"),
-            (Sight.PART, "when it sent the message"),
-            (Sight.ALL, f"“{message.text}”"),
+            (Visibility.PART, "the sender ID of the queue, no other ID"),
+            (Visibility.PART, "when it sent the message"),
+            (Visibility.ALL, f"“{message.text}”"),
         ),
         _row(
             "SMP router",
-            (Sight.ALL, "all ids of the queue, but nobody behind them"),
-            (Sight.ALL, "it gives both, and seals them for the recipient"),
-            (Sight.NOTHING, "a sealed block of one fixed size"),
+            (Visibility.ALL, "all IDs of the queue, but not who uses them"),
+            (Visibility.ALL, "it assigns both and seals them for the recipient"),
+            (Visibility.NOTHING, "a sealed block of fixed size"),
         ),
     ]
     if push is None:
-        reason = "no push was opened yet" if message.expects_push else "there is no notification"
-        unseen = [(Sight.NOTHING, reason)] * len(COLUMNS)
+        reason = "no push has been opened yet" if message.expects_push else "there is no notification"
+        unseen = [(Visibility.NOTHING, reason)] * len(COLUMNS)
         rows += [_row(party, *unseen) for party in ("NTF router", "push provider")]
     else:
         item = push.items[push.told[message.message_id]] if message.message_id in push.told else {}
+        notifier_id, router = shorten(item.get("notifierId", "")), item.get("router", "?")
         rows += [
             _row(
                 "NTF router",
-                (
-                    Sight.PART,
-                    f"the notifier’s id {short(item.get('notifierId', ''))} at {item.get('router', '?')}",
-                ),
-                (Sight.PART, "the second in which it heard of it; the message’s id and time are sealed"),
-                (Sight.NOTHING, "it never gets the message"),
+                (Visibility.PART, f"the notifier ID {notifier_id} at {router}"),
+                (Visibility.PART, "the second in which NMSG arrived; the message’s ID and time are sealed"),
+                (Visibility.NOTHING, "it never gets the message"),
             ),
             _row(
                 "push provider",
-                (Sight.NOTHING, f"only the device: {push.device_token}"),
-                (Sight.PART, "when it passed"),
-                (Sight.NOTHING, f"{len(push.payload):,} bytes, the same for every push with messages"),
+                (Visibility.NOTHING, f"only the device: {push.device_token}"),
+                (Visibility.PART, "when the push passed"),
+                (Visibility.NOTHING, f"{len(push.payload):,} bytes, the same for every push with messages"),
             ),
         ]
-    receiver = f"{message.receiver}’s phone"
     if Step.FETCHED in message.times:
-        connection = f"its connection with {message.sender}"
-        opened = "opened with the secret of the queue"
-        rows.append(
-            _row(receiver, (Sight.ALL, connection), (Sight.ALL, opened), (Sight.ALL, f"“{message.text}”"))
+        seen = (
+            (Visibility.ALL, f"its connection with {message.sender}"),
+            (Visibility.ALL, "opened with the queue’s secret"),
+            (Visibility.ALL, f"“{message.text}”"),
         )
     else:
-        rows.append(_row(receiver, *[(Sight.NOTHING, "it has not fetched the message yet")] * len(COLUMNS)))
+        unfetched = (Visibility.NOTHING, "it has not fetched the message yet")
+        seen = (unfetched, unfetched, unfetched)
+    rows.append(_row(f"{message.receiver}’s phone", *seen))
     return {"columns": list(COLUMNS), "rows": rows}
 
 
-def short(text: str) -> str:
-    """Enough of an id to recognise it."""
+def shorten(text: str) -> str:
+    """Keeps enough of an ID to recognise it."""
     return text if len(text) <= 10 else f"{text[:8]}…"
 
 
-def _row(party: str, *cells: tuple[Sight, str]) -> dict[str, Any]:
-    return {"party": party, "cells": [{"sight": sight.value, "text": text} for sight, text in cells]}
+def _row(party: str, *cells: tuple[Visibility, str]) -> dict[str, Any]:
+    return {
+        "party": party,
+        "cells": [{"visibility": visibility.value, "text": text} for visibility, text in cells],
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tocsin.web.live_history import LiveHistory, SeenPush, SentMessage, Step
-from tocsin.web.visibility import who_sees_what
+from tocsin.web.visibility import visibility_table
 
 
 def sent(history: LiveHistory, text: str = "hello", sender: str = "Alice") -> SentMessage:
@@ -82,8 +82,8 @@ def test_only_the_phones_see_the_content_and_the_provider_not_even_the_queue() -
     message = sent(history, "a secret")
     push = pushed(history, b"m1")
     history.fetched("Bob", "Alice", "a secret", b"m1", 10, 10.7)
-    rows = who_sees_what(message, push)["rows"]
-    content = {row["party"]: row["cells"][2]["sight"] for row in rows}
+    rows = visibility_table(message, push)["rows"]
+    content = {row["party"]: row["cells"][2]["visibility"] for row in rows}
     assert content == {
         "Alice’s phone": "all",
         "SMP router": "nothing",
@@ -91,10 +91,10 @@ def test_only_the_phones_see_the_content_and_the_provider_not_even_the_queue() -
         "push provider": "nothing",
         "Bob’s phone": "all",
     }
-    assert rows[2]["cells"][0]["text"] == "the notifier’s id abcdefgh… at smp.example"
-    assert rows[3]["cells"][0]["sight"] == "nothing"
+    assert rows[2]["cells"][0]["text"] == "the notifier ID abcdefgh… at smp.example"
+    assert rows[3]["cells"][0]["visibility"] == "nothing"
 
 
 def test_nobody_behind_the_smp_router_sees_anything_of_a_message_that_was_not_fetched() -> None:
-    rows = who_sees_what(sent(LiveHistory()), None)["rows"]
-    assert {cell["sight"] for row in rows[2:] for cell in row["cells"]} == {"nothing"}
+    rows = visibility_table(sent(LiveHistory()), None)["rows"]
+    assert {cell["visibility"] for row in rows[2:] for cell in row["cells"]} == {"nothing"}

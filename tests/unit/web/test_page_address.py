@@ -15,10 +15,9 @@ from tests.doubles.small_lake import make_small_lake
 from tocsin.errors import ConfigError
 from tocsin.web.event_stream import EventStream
 from tocsin.web.operate_reader import OperateReader
-from tocsin.web.page_address import served_page
+from tocsin.web.page_address import PagePlace, serve_page
 from tocsin.web.page_server import Site
-from tocsin.web.pipeline_tables import table_readings
-from tocsin.web.web_place import PagePlace
+from tocsin.web.pipeline_tables import read_tables
 
 
 @pytest.mark.parametrize(
@@ -42,15 +41,15 @@ def test_what_is_no_place_is_refused_with_an_example(text: str) -> None:
 
 async def test_a_token_is_in_the_address_only_if_others_can_reach_the_page() -> None:
     site = Site(EventStream(list))
-    async with served_page(site, PagePlace("127.0.0.1", 0)) as address:
+    async with serve_page(site, PagePlace("127.0.0.1", 0)) as address:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
-    async with served_page(site, PagePlace("0.0.0.0", 0)) as address:  # noqa: S104 - what is tested
+    async with serve_page(site, PagePlace("0.0.0.0", 0)) as address:  # noqa: S104 - what is tested
         assert re.fullmatch(r"http://0\.0\.0\.0:\d+/\?token=[\w-]{32}", address)
 
 
 def test_tables_are_added_up_without_spark(tmp_path: Path) -> None:
     make_small_lake(tmp_path)
-    tables = table_readings(tmp_path)
+    tables = read_tables(tmp_path)
     assert tables is not None
     assert tables.funnel == {
         "received": 100,
@@ -67,7 +66,7 @@ def test_tables_are_added_up_without_spark(tmp_path: Path) -> None:
     [server] = tables.servers
     assert (server["received"], server["errors"], server["skew_us"]) == (100, 2, -3_000)
     assert tables.drift == (("smp1.example", "missing at SMP", 3),)
-    assert table_readings(tmp_path / "nothing") is None
+    assert read_tables(tmp_path / "nothing") is None
 
 
 async def test_what_cannot_be_read_is_named_in_the_view(tmp_path: Path) -> None:
@@ -77,12 +76,12 @@ async def test_what_cannot_be_read_is_named_in_the_view(tmp_path: Path) -> None:
     (tmp_path / "funnel_hourly" / "_commits").mkdir(parents=True)
     (tmp_path / "funnel_hourly" / "_commits" / "0000000001.json").write_text("{")
     view = await OperateReader({"ntf": away}, tmp_path).read()
-    assert view["missing"]["NTF router"] == "it does not answer: is it running?"
-    assert view["missing"]["tables"].startswith("they cannot be read: ")
+    assert view["missing"]["NTF router"] == "does not answer: is it running?"
+    assert view["missing"]["tables"].startswith("cannot be read: ")
     view = await OperateReader({}, None, "the pipeline is off").read()
     assert view["missing"] == {"tables": "the pipeline is off"}
     view = await OperateReader({}, tmp_path / "nothing").read()
-    assert view["missing"] == {"tables": "the pipeline has not made any yet"}
+    assert view["missing"] == {"tables": "the pipeline has not built any yet"}
 
 
 async def first_events(port: int, count: int) -> list[tuple[str, Any]]:
@@ -122,4 +121,4 @@ async def test_an_ntf_router_refuses_a_place_it_does_not_understand(tmp_path: Pa
     folders = NtfFolders(tmp_path)
     code, output = await folders.outcome("--web", "nonsense")
     assert code == 1
-    assert "--web nonsense: a port is expected" in output
+    assert "--web nonsense: expected a port" in output

@@ -2,7 +2,7 @@
 
 import { ask, byId, duration, make, whole } from "./dom.js";
 
-const SIGHTS = { all: "◉ sees", part: "◐ sees a part", nothing: "○ sees nothing" };
+const VISIBILITIES = { all: "◉ sees", part: "◐ sees a part", nothing: "○ sees nothing" };
 let number = null;
 let asked = 0;
 
@@ -33,7 +33,7 @@ export async function refreshDetail() {
     make("h3", {}, "When"),
     timeline(message),
     make("h3", {}, "Who sees what of it"),
-    sight(message.sight),
+    visibilityTable(message.visibility),
     make("h3", {}, "What is in the push, opened step by step"),
     layers(message),
   );
@@ -83,17 +83,17 @@ const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
 
 // Who sees what
 
-function sight({ columns, rows }) {
+function visibilityTable({ columns, rows }) {
   const head = make("tr", {}, make("th", { scope: "col" }, "Party"), ...columns.map((each) => make("th", { scope: "col" }, each)));
   const body = rows.map(({ party, cells }) =>
     make("tr", {}, make("th", { scope: "row" }, party), ...cells.map((cell, index) => seen(cell, columns[index]))),
   );
-  return make("table", { class: "sight" }, make("thead", {}, head), make("tbody", {}, ...body));
+  return make("table", { class: "visibility" }, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
-function seen({ sight, text }, column) {
-  const mark = make("span", { class: "mark" }, SIGHTS[sight]);
-  return make("td", { "data-sight": sight, "data-column": column }, mark, " ", text);
+function seen({ visibility, text }, column) {
+  const mark = make("span", { class: "mark" }, VISIBILITIES[visibility]);
+  return make("td", { "data-visibility": visibility, "data-column": column }, mark, " ", text);
 }
 
 // The layers

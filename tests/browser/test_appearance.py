@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.browser.devtools import Tab
+from tests.browser.tabs import Tab
 
 # Text whose contrast with what is behind it is less than WCAG 2.2 asks for (1.4.3: 4.5, large text 3).
 FAINT = """(() => {
@@ -73,7 +73,7 @@ def test_everything_that_can_be_used_has_a_name(tab: Tab, address: str) -> None:
     tab.open(address)
     tab.until("document.querySelectorAll('#phones select').length > 0")
     tab.until("document.querySelectorAll('.timeline li').length > 0")
-    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
+    nodes = tab.accessibility_nodes()
     roles = {"button", "checkbox", "combobox", "textbox", "link", "table", "region", "DisclosureTriangle"}
     used = [node for node in nodes if node.get("role", {}).get("value") in roles]
     assert len(used) > 15

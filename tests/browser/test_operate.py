@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.browser.devtools import Tab
+from tests.browser.tabs import Tab
 from tocsin.web.event_stream import EventStream
 from tocsin.web.metric_readings import MetricReadings
 from tocsin.web.operate_view import Readings, operate_view

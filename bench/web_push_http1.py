@@ -60,7 +60,7 @@ class H11Connection:
     async def post(self, request: tuple[h11.Request, bytes]) -> Http1Answer:
         head, body = request
         http = self._http
-        self._answer, self._complete, self.received = None, False, False
+        self._complete, self.received = False, False
         data = http.send(head), http.send(h11.Data(data=body)), http.send(h11.EndOfMessage())
         self._stream.write(b"".join(each for each in data if each))
         while self._answer is None:
@@ -70,6 +70,7 @@ class H11Connection:
     async def finish(self) -> None:
         while not self._complete:
             await self._change()
+        self._answer = None
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
         else:

@@ -100,14 +100,12 @@ def test_a_muted_chat_wakes_nobody_and_a_mention_does(page: Tab) -> None:
     want(page, "Bob", "Alice", "none")
     silent = send(page, mention=True)
     page.evaluate("document.querySelectorAll('[data-phone=Bob] button')[1].click()")
-    until_state(page, silent, "without a push of its own")
+    until_state(page, silent, "without its own push")
     page.until("document.querySelector('#detail').innerText.includes('did not want a push')")
     want(page, "Bob", "Alice", "mentions")
     plain, mention = send(page), send(page, mention=True)
     page.until(f"/^fetched after [^,]*$/.test({row(mention)}.querySelector('.state').innerText)", 30.0)
-    assert page.evaluate(f"{row(plain)}.querySelector('.state').innerText").endswith(
-        "without a push of its own"
-    )
+    assert page.evaluate(f"{row(plain)}.querySelector('.state').innerText").endswith("without its own push")
     want(page, "Bob", "Alice", "all")
     until_state(page, send(page), "fetched after")
 
@@ -119,7 +117,7 @@ def test_a_phone_that_is_offline_gets_its_messages_later(page: Tab) -> None:
     before = page.evaluate(pushes)
     text = send(page, receiver="Carol")
     page.until(f"{pushes} > {before}")
-    until_state(page, text, "push awaited")
+    until_state(page, text, "waiting for a push")
     form = "document.getElementById('write').elements"
     page.evaluate(f"{form}.from.value = 'Carol', {form}.to.value = 'Bob'")
     page.click("#write button")
@@ -134,10 +132,10 @@ def test_a_router_that_is_killed_comes_back_and_nothing_is_lost(
 ) -> None:
     page.click(f"[data-kill={router}]")
     badge = f"document.querySelector('[data-part={router}]').innerText"
-    page.until(f"/starting again|came back/.test({badge})")
+    page.until(f"/restarting|restarted/.test({badge})")
     page.screenshot(screenshots / f"killed-{router}.png")
     text = send(page, sender="Carol", receiver="Alice")
-    page.until(f"{badge}.includes('came back')", patience=60)
+    page.until(f"{badge}.includes('restarted')", patience=60)
     if router == "smp":  # what it did not take, it did not promise
         text = send(page, sender="Carol", receiver="Alice")
     until_state(page, text, "fetched after", patience=60)

@@ -85,7 +85,7 @@ def test_a_router_has_a_page_without_phones_behind_a_token(tab: Tab) -> None:
     metrics = MetricReadings.parse("simplex_ntf_accounting_received 7\nsimplex_ntf_accounting_accepted 6\n")
     with operate_page(operate_view(Readings(metrics, missing={"tables": "none"}), 0.0)) as address:
         tab.open(address)
-        assert "the token that was printed" in tab.text("body")
+        assert "it carries the token" in tab.text("body")
         tab.open(f"{address}?token={TOKEN}")
         tab.until("document.querySelector('[data-figure=funnel-difference]')")
         assert tab.evaluate("location.href") == address

@@ -71,7 +71,7 @@ class LiveRecorder:
         if seen is None:
             return
         self.history.woken(seen, time.time())
-        seen.items, seen.told = await opened_layers(phone.store, push.payload)
+        seen.items, seen.announced = await opened_layers(phone.store, push.payload)
         for item in seen.items:
             item["peer"] = phone.chats.get(item.get("connection", ""))
         self.events.send("woken", {"phone": phone.name, "counts": self.history.counts})
@@ -119,6 +119,6 @@ def _layers(message: SentMessage, push: SeenPush) -> dict[str, Any]:
         "payload": push.payload.decode(errors="replace"),
         "bytes": len(push.payload),
         "items": push.items,
-        "index": push.told.get(message.message_id),
+        "index": push.announced.get(message.message_id),
         "message": {"text": message.text, "bytes": len(message.text.encode())},
     }

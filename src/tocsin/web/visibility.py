@@ -38,7 +38,7 @@ def visibility_table(message: SentMessage, push: SeenPush | None) -> dict[str, A
         unseen = [(Visibility.NOTHING, reason)] * len(COLUMNS)
         rows += [_row(party, *unseen) for party in ("NTF router", "push provider")]
     else:
-        item = push.items[push.told[message.message_id]] if message.message_id in push.told else {}
+        item = push.items[push.announced[message.message_id]] if message.message_id in push.announced else {}
         notifier_id, router = shorten(item.get("notifierId", "")), item.get("router", "?")
         rows += [
             _row(

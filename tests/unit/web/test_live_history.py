@@ -19,7 +19,7 @@ def pushed(history: LiveHistory, *message_ids: bytes) -> SeenPush:
     history.woken(push, 10.6)
     item: dict[str, Any] = {"router": "smp.example", "notifierId": "abcdefghijklmn", "receivedAt": 10}
     push.items = [dict(item) for _ in message_ids]
-    push.told = {message_id: position for position, message_id in enumerate(message_ids)}
+    push.announced = {message_id: position for position, message_id in enumerate(message_ids)}
     return push
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tocsin.observability.prometheus import Metric, MetricKind, by_label, exposition, gauge, histogram
-from tocsin.web.figure_texts import FIGURES, LEGS, TABLE_LEGS, Level
+from tocsin.pipeline.transforms.legs import LEGS
+from tocsin.web.figure_texts import FIGURES, LIVE_STAGES, TABLE_STAGES, Level
 from tocsin.web.metric_readings import MetricReadings, Quantiles
 from tocsin.web.operate_view import ENDS, Readings, TableReadings, accounting, figure, operate_view
 
@@ -123,7 +124,7 @@ def test_tables_are_shown_beside_what_is_live() -> None:
         days=1,
         funnel={"received": 3, "accepted": 2, "superseded": 1},
         hours=(("2026-11-15 07:00", {"received": 3, "accepted": 2, "superseded": 1}),),
-        legs=(("provider", 9, (0.1, 0.2, 0.3)),),
+        stages=(("provider", 9, (0.1, 0.2, 0.3)),),
         outcomes=(("accepted", "", 2),),
         servers=({**server, "skew_us": -2500, "storms": 1}, {**server, "skew_us": None, "storms": 0}),
         drift=(("a", "missing", 4), ("b", "missing", 1)),
@@ -146,8 +147,9 @@ def test_every_figure_has_its_texts(name: str) -> None:
     assert shown["level"] in (Level.PLAIN, Level.GOOD), "nothing is no reason to worry"
 
 
-def test_every_leg_has_its_texts() -> None:
-    assert all(all(texts) for texts in [*LEGS.values(), *TABLE_LEGS.values()])
+def test_every_stage_has_its_texts() -> None:
+    assert list(TABLE_STAGES) == list(LEGS)
+    assert all(all(texts) for texts in [*LIVE_STAGES.values(), *TABLE_STAGES.values()])
 
 
 def test_levels_rise_with_the_number() -> None:

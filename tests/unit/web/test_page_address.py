@@ -60,7 +60,7 @@ def test_tables_are_added_up_without_spark(tmp_path: Path) -> None:
         "pending": 2,
     }
     assert [at for at, _ in tables.hours] == ["2026-11-15 07:00", "2026-11-15 08:00"]
-    assert tables.legs == (("NTF router", 2, (0.002, 0.002, 0.002)), ("provider", 2, (0.25, 0.25, 0.25)))
+    assert tables.stages == (("NTF router", 2, (0.002, 0.002, 0.002)), ("provider", 2, (0.25, 0.25, 0.25)))
     assert tables.outcomes[0] == ("accepted", "", 80)
     assert tables.tokens == (("INVALID", "UNREGISTERED", 5),)
     [server] = tables.servers

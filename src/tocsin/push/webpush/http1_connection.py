@@ -43,7 +43,7 @@ class Http1Connection:
         return reader.answer
 
     async def finish(self) -> None:
-        """Reads the rest of the answer for at most a second. Closes the connection unless another request may follow."""
+        """Reads the rest of the answer for at most a second. Closes the connection if it cannot be used again."""
         reader = self._reader
         with suppress(ConnectionLost, DecodeError, TimeoutError):
             async with asyncio.timeout(REST_SECONDS):

@@ -255,7 +255,7 @@ TABLE_STAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "NTF router": (
         "From arrival to the first attempt to push.",
-        "Long: pushes are waiting. Check the queues below.",
+        "Long: pushes are waiting. See What is waiting.",
     ),
     "provider": (
         "From the first attempt until the provider accepts.",

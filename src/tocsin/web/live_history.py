@@ -36,7 +36,7 @@ class Step(StrEnum):
 STEPS: Final[dict[Step, tuple[Station, str]]] = {
     Step.SENT: (Station.SENDER, "sent"),
     Step.STORED: (Station.SMP, "stored by the SMP router"),
-    Step.SMP_TIME: (Station.SMP, "SMP router’s time, in the sealed metadata"),
+    Step.SMP_TIME: (Station.SMP, "SMP router’s time, sealed"),
     Step.NTF_TIME: (Station.NTF, "received by the NTF router"),
     Step.PUSHED: (Station.PROVIDER, "push accepted by the provider"),
     Step.WOKEN: (Station.DEVICE, "phone woken by the push"),

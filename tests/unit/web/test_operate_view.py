@@ -9,7 +9,7 @@ import pytest
 from tocsin.observability.prometheus import Metric, MetricKind, by_label, exposition, gauge, histogram
 from tocsin.pipeline.transforms.legs import LEGS
 from tocsin.web.figure_texts import FIGURES, LIVE_STAGES, TABLE_STAGES, Level
-from tocsin.web.metric_readings import MetricReadings, Quantiles
+from tocsin.web.metric_readings import MetricReadings
 from tocsin.web.operate_view import ENDS, Readings, TableReadings, accounting, figure, operate_view
 
 NTF = MetricReadings.parse(
@@ -46,28 +46,6 @@ def section(view: dict[str, Any], key: str) -> dict[str, Any]:
 
 def values(shown: dict[str, Any]) -> dict[str, Any]:
     return {each["key"]: each["value"] for each in shown["figures"]}
-
-
-def test_what_was_written_for_prometheus_is_read_back() -> None:
-    assert NTF.total("simplex_ntf_accounting_failed") == 3
-    assert NTF.by_label("simplex_ntf_accounting_failed", "reason") == {"expired": 1, 'a \\"b\\"': 2}
-    assert NTF.total("simplex_ntf_nothing") is None
-    assert NTF.totals("simplex_ntf_nothing", "simplex_ntf_accounting_received") == 20
-    assert NTF.totals("simplex_ntf_nothing") is None
-
-
-def test_quantiles_are_upper_bounds_and_those_beyond_all_bounds_the_last_one() -> None:
-    assert NTF.quantiles("simplex_ntf_store_seconds") == Quantiles(100, 0.01, 0.1, 1.0)
-    assert NTF.quantiles("simplex_ntf_provider_seconds") is None
-    slow = MetricReadings.parse('x_bucket{le="1.0"} 0\nx_bucket{le="+Inf"} 2\n')
-    assert slow.quantiles("x") == Quantiles(2, 1.0, 1.0, 1.0)
-    assert MetricReadings.parse('x_bucket{le="1.0"} 0\nx_bucket{le="+Inf"} 0\n').quantiles("x") is None
-
-
-def test_lines_that_are_no_samples_are_left_out() -> None:
-    assert MetricReadings.parse("# HELP x y\n\nnonsense\nx one\nx 1 1700000000000\n").samples == {
-        "x": (({}, 1.0),)
-    }
 
 
 def test_the_parts_add_up_and_what_does_not_is_the_difference() -> None:

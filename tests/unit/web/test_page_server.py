@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tocsin.operate.http_messages import MAX_HEAD_BYTES
-from tocsin.web.event_stream import MOST_WAITING, EventStream, as_event
+from tocsin.web.event_stream import EventStream
 from tocsin.web.page_server import MAX_BODY_BYTES, NotDone, PageLimits, PageServer, Site
 from tocsin.web.static_files import static_files
 
@@ -180,17 +180,6 @@ async def test_a_subscriber_gets_the_whole_state_and_then_every_change() -> None
         writer.close()
         await writer.wait_closed()
     assert events.subscribers == 0
-
-
-async def test_a_subscriber_that_does_not_read_is_dropped() -> None:
-    events = EventStream(lambda: [("all", 0)])
-    subscription = events.subscribe()
-    assert await anext(subscription) == as_event("all", 0)
-    for number in range(MOST_WAITING + 1):
-        events.send("change", number)
-    assert events.dropped == 1
-    assert events.subscribers == 0
-    assert [event async for event in subscription] == []
 
 
 async def test_a_silent_client_is_disconnected() -> None:

@@ -60,7 +60,7 @@ def test_a_view_fits_and_can_be_read(
     assert tab.hosts() == {urlsplit(address).netloc}
 
 
-def test_nothing_moves_for_those_who_do_not_want_it(tab: Tab, address: str) -> None:
+def test_nothing_moves_with_reduced_motion(tab: Tab, address: str) -> None:
     tab.open(address)
     moved = "getComputedStyle(document.querySelector('.stations li.pulse')).animationName"
     tab.until("document.querySelector('.stations li.pulse')")
@@ -69,7 +69,7 @@ def test_nothing_moves_for_those_who_do_not_want_it(tab: Tab, address: str) -> N
     assert tab.evaluate(moved) == "none"
 
 
-def test_everything_that_can_be_used_has_a_name(tab: Tab, address: str) -> None:
+def test_every_control_has_an_accessible_name(tab: Tab, address: str) -> None:
     tab.open(address)
     tab.until("document.querySelectorAll('#phones select').length > 0")
     tab.until("document.querySelectorAll('.timeline li').length > 0")

@@ -48,7 +48,7 @@ def test_every_number_says_what_it_means_and_what_to_do(tab: Tab, address: str) 
     )
 
 
-def test_what_was_opened_stays_open_when_numbers_change(tab: Tab, address: str) -> None:
+def test_opened_details_stay_open_when_numbers_change(tab: Tab, address: str) -> None:
     tab.open(f"{address}#operate")
     tab.until("document.querySelector('[data-figure=tokens] details')")
     tab.evaluate("document.querySelector('[data-figure=tokens] summary').click()")

@@ -45,7 +45,7 @@ async def test_an_ntf_router_serves_its_page_beside_its_devices(tmp_path: Path) 
         await router.kill()
 
 
-async def test_an_ntf_router_refuses_a_place_it_does_not_understand(tmp_path: Path) -> None:
+async def test_an_ntf_router_refuses_an_invalid_place(tmp_path: Path) -> None:
     folders = NtfFolders(tmp_path)
     code, output = await folders.outcome("--web", "nonsense")
     assert code == 1

@@ -45,7 +45,7 @@ async def test_a_page_without_a_length_ends_with_its_connection() -> None:
     ],
     ids=["nothing", "not HTTP", "cut off", "endless"],
 )
-async def test_anything_else_is_an_os_error(raw: bytes) -> None:
+async def test_an_invalid_answer_is_an_os_error(raw: bytes) -> None:
     with pytest.raises(OSError, match=r"."):
         await answer_of(raw)
 

@@ -46,7 +46,7 @@ async def test_metrics_are_served_again_and_again() -> None:
             assert body == "ü 1\n".encode()
 
 
-async def test_other_methods_are_told_which_one_is_allowed() -> None:
+async def test_other_methods_get_405_with_the_allowed_one() -> None:
     async with endpoint() as served:
         answer = await ask(served.port, GOOD.replace(b"GET", b"HEAD"))
     assert answer.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
@@ -138,7 +138,7 @@ async def get_page(port: int, path: str) -> tuple[str, str]:
         ("the store fails", "HTTP/1.1 503 Service Unavailable", "the store fails\n"),
     ],
 )
-async def test_ready_tells_why_not_and_live_does_not_care(reason: str | None, line: str, body: str) -> None:
+async def test_ready_gives_the_reason_and_live_is_always_ok(reason: str | None, line: str, body: str) -> None:
     async def why_not_ready() -> str | None:
         return reason
 

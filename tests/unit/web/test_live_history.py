@@ -22,7 +22,7 @@ def pushed(history: LiveHistory, *message_ids: bytes) -> SeenPush:
     return push
 
 
-def test_a_message_gets_the_times_of_the_first_push_that_told_of_it() -> None:
+def test_a_message_gets_the_times_of_the_first_push_that_announced_it() -> None:
     history = LiveHistory()
     message = sent(history)
     first = pushed(history, b"other", b"m1")
@@ -41,7 +41,7 @@ def test_a_message_gets_the_times_of_the_first_push_that_told_of_it() -> None:
     assert history.counts == {"sent": 1, "stored": 1, "pushed": 2, "woken": 2, "fetched": 1}
 
 
-def test_a_push_that_comes_after_the_message_was_fetched_is_still_found() -> None:
+def test_a_push_that_arrives_after_its_message_was_fetched_is_linked() -> None:
     history = LiveHistory()
     message = sent(history)
     history.fetched("Bob", "Alice", "hello", b"m1", 10, 10.7)
@@ -52,7 +52,7 @@ def test_a_push_that_comes_after_the_message_was_fetched_is_still_found() -> Non
     assert history.opened(late) == []
 
 
-def test_equal_texts_are_told_apart_by_sender_and_order() -> None:
+def test_equal_texts_are_distinguished_by_sender_and_order() -> None:
     history = LiveHistory()
     first, second = sent(history), sent(history)
     of_carol = sent(history, sender="Carol")

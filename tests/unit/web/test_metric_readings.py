@@ -6,7 +6,7 @@ from tests.unit.web.test_operate_view import NTF
 from tocsin.web.metric_readings import MetricReadings, Quantiles
 
 
-def test_what_was_written_for_prometheus_is_read_back() -> None:
+def test_an_exposition_is_parsed_back() -> None:
     assert NTF.total("simplex_ntf_accounting_failed") == 3
     assert NTF.by_label("simplex_ntf_accounting_failed", "reason") == {"expired": 1, 'a \\"b\\"': 2}
     assert NTF.total("simplex_ntf_nothing") is None
@@ -14,7 +14,7 @@ def test_what_was_written_for_prometheus_is_read_back() -> None:
     assert NTF.totals("simplex_ntf_nothing") is None
 
 
-def test_quantiles_are_upper_bounds_and_those_beyond_all_bounds_the_last_one() -> None:
+def test_quantiles_are_upper_bounds_limited_to_the_last_finite_one() -> None:
     assert NTF.quantiles("simplex_ntf_store_seconds") == Quantiles(100, 0.01, 0.1, 1.0)
     assert NTF.quantiles("simplex_ntf_provider_seconds") is None
     slow = MetricReadings.parse('x_bucket{le="1.0"} 0\nx_bucket{le="+Inf"} 2\n')
@@ -22,7 +22,7 @@ def test_quantiles_are_upper_bounds_and_those_beyond_all_bounds_the_last_one() -
     assert MetricReadings.parse('x_bucket{le="1.0"} 0\nx_bucket{le="+Inf"} 0\n').quantiles("x") is None
 
 
-def test_lines_that_are_no_samples_are_left_out() -> None:
+def test_lines_that_are_not_samples_are_ignored() -> None:
     assert MetricReadings.parse("# HELP x y\n\nnonsense\nx one\nx 1 1700000000000\n").samples == {
         "x": (({}, 1.0),)
     }

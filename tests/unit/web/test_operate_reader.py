@@ -7,7 +7,7 @@ from pathlib import Path
 from tocsin.web.operate_reader import OperateReader
 
 
-async def test_what_cannot_be_read_is_named_in_the_view(tmp_path: Path) -> None:
+async def test_the_view_names_what_cannot_be_read(tmp_path: Path) -> None:
     async def away() -> str:
         raise ConnectionRefusedError
 

@@ -48,7 +48,7 @@ def values(shown: dict[str, Any]) -> dict[str, Any]:
     return {each["key"]: each["value"] for each in shown["figures"]}
 
 
-def test_the_parts_add_up_and_what_does_not_is_the_difference() -> None:
+def test_the_parts_and_the_difference_add_up() -> None:
     shown = section(operate_view(Readings(NTF), 1.0), "funnel")
     found = values(shown)
     assert found["funnel-difference"] == 1
@@ -69,7 +69,7 @@ def test_progress_and_health_count_own_and_other_routers_services_and_queues() -
     assert values(section(view, "routers"))["routers_away"] == 2
 
 
-def test_routers_of_the_operators_own_domains_are_told_apart() -> None:
+def test_routers_in_the_operators_own_domains_are_listed() -> None:
     def of(name: str, values: dict[str, float]) -> Metric:
         return by_label(MetricKind.GAUGE, f"simplex_ntf_{name}", "", "server", values)
 
@@ -87,7 +87,7 @@ def test_routers_of_the_operators_own_domains_are_told_apart() -> None:
     assert table["rows"] == [["smp1.own", "yes", 7, 0, 30, 0], ["smp2.own", "NO", 0, 9, 0, 0]]
 
 
-def test_what_could_not_be_read_is_named_and_not_shown_as_zero() -> None:
+def test_missing_readings_are_named_and_not_shown_as_zero() -> None:
     view = operate_view(Readings(missing={"NTF router": "it does not answer"}), 1.0)
     assert view["missing"] == {"NTF router": "it does not answer"}
     assert values(section(view, "funnel")) == {"funnel-received": None}
@@ -96,7 +96,7 @@ def test_what_could_not_be_read_is_named_and_not_shown_as_zero() -> None:
     assert [each["key"] for each in view["sections"]].count("tables") == 0
 
 
-def test_tables_are_shown_beside_what_is_live() -> None:
+def test_tables_are_shown_beside_live_numbers() -> None:
     server = {"smp_host": "a", "received": 5, "unknown_queue": 0, "errors": 0, "longest_gap_seconds": 60}
     tables = TableReadings(
         days=1,

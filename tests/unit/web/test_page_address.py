@@ -26,7 +26,7 @@ def test_a_place_is_a_port_with_or_without_a_host(text: str, place: PagePlace) -
 
 
 @pytest.mark.parametrize("text", ["", "off", ":80", "host:", "::1:80", "65536", "a:b:80", "80 "])
-def test_what_is_no_place_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_place_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match=r"127\.0\.0\.1:8080"):
         PagePlace.parse(text)
 

@@ -25,6 +25,6 @@ def test_only_the_phones_see_the_content_and_the_provider_not_even_the_queue() -
     assert rows[3]["cells"][0]["visibility"] == "nothing"
 
 
-def test_nobody_behind_the_smp_router_sees_anything_of_a_message_that_was_not_fetched() -> None:
+def test_beyond_the_smp_router_nobody_sees_anything_of_an_unfetched_message() -> None:
     rows = visibility_table(sent(LiveHistory()), None)["rows"]
     assert {cell["visibility"] for row in rows[2:] for cell in row["cells"]} == {"nothing"}

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.browser.tabs import Tab
-from tocsin.web.event_stream import EventStream
 from tocsin.web.metric_readings import MetricReadings
 from tocsin.web.operate_view import Readings, operate_view
+from tocsin.web.page_events import PageEvents
 from tocsin.web.page_server import PageServer, Site
 
 ENDS = ("accepted", "superseded", "failed", "shed", "pending", "difference")
@@ -64,7 +64,7 @@ def operate_page(view: dict[str, Any]) -> Iterator[str]:
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        events = EventStream(lambda: [("page", {"live": False}), ("operate", view)])
+        events = PageEvents(lambda: [("page", {"live": False}), ("operate", view)])
         async with PageServer(Site(events), host="127.0.0.1", port=0, token=TOKEN) as server:
             port[0] = server.port
             ready.set()

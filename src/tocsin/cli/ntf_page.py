@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tocsin.routers.ntf.operator import NtfOperator
-from tocsin.web.event_stream import EventStream
 from tocsin.web.operate_reader import OPERATE, OperateReader
 from tocsin.web.page_address import PagePlace, serve_page
+from tocsin.web.page_events import PageEvents
 from tocsin.web.page_server import Site
 
 SECONDS_BETWEEN: Final = 5.0
@@ -33,7 +33,7 @@ class NtfPage:
             yield "page", {"live": False}
             yield OPERATE, reader.view
 
-        events = EventStream(everything)
+        events = PageEvents(everything)
         async with serve_page(Site(events), self.place) as address:
             await reader.read()
             reading = asyncio.create_task(reader.keep_reading(events, every=SECONDS_BETWEEN))

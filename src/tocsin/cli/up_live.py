@@ -12,9 +12,9 @@ from tocsin.cli.up_layers import is_message_push, opened_layers
 from tocsin.cli.up_phones import Arrival, Phone
 from tocsin.push.fake.behaviours import Behaviour
 from tocsin.push.fake.server import RecordedPush
-from tocsin.web.event_stream import EventStream
 from tocsin.web.live_history import STEPS, WHOLE_SECONDS, LiveHistory, SeenPush, SentMessage
 from tocsin.web.operate_reader import OPERATE
+from tocsin.web.page_events import PageEvents
 from tocsin.web.page_server import NotDone
 from tocsin.web.visibility import visibility_table
 
@@ -26,7 +26,7 @@ class LiveRecorder:
 
     def __init__(self) -> None:
         self.history = LiveHistory()
-        self.events = EventStream(self._everything)
+        self.events = PageEvents(self._everything)
         self.last: list[Arrival] = []
         self.states: dict[str, Any] = {}
         """By event: what pages are told besides messages, as it is now."""

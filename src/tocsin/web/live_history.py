@@ -21,7 +21,7 @@ class Station(StrEnum):
     DEVICE = "device"
 
 
-class Step(StrEnum):
+class MessageStep(StrEnum):
     """What happens to a message, in order."""
 
     SENT = "sent"
@@ -33,16 +33,16 @@ class Step(StrEnum):
     FETCHED = "fetched"
 
 
-STEPS: Final[dict[Step, tuple[Station, str]]] = {
-    Step.SENT: (Station.SENDER, "sent"),
-    Step.STORED: (Station.SMP, "stored by the SMP router"),
-    Step.SMP_TIME: (Station.SMP, "SMP router’s time, sealed"),
-    Step.NTF_TIME: (Station.NTF, "received by the NTF router"),
-    Step.PUSHED: (Station.PROVIDER, "push accepted by the provider"),
-    Step.WOKEN: (Station.DEVICE, "phone woken by the push"),
-    Step.FETCHED: (Station.DEVICE, "fetched and opened by the phone"),
+STEPS: Final[dict[MessageStep, tuple[Station, str]]] = {
+    MessageStep.SENT: (Station.SENDER, "sent"),
+    MessageStep.STORED: (Station.SMP, "stored by the SMP router"),
+    MessageStep.SMP_TIME: (Station.SMP, "SMP router’s time, sealed"),
+    MessageStep.NTF_TIME: (Station.NTF, "received by the NTF router"),
+    MessageStep.PUSHED: (Station.PROVIDER, "push accepted by the provider"),
+    MessageStep.WOKEN: (Station.DEVICE, "phone woken by the push"),
+    MessageStep.FETCHED: (Station.DEVICE, "fetched and opened by the phone"),
 }
-WHOLE_SECONDS: Final = frozenset({Step.SMP_TIME, Step.NTF_TIME})
+WHOLE_SECONDS: Final = frozenset({MessageStep.SMP_TIME, MessageStep.NTF_TIME})
 """Routers report these in whole seconds only: finer times would reveal more than devices need."""
 
 
@@ -57,7 +57,7 @@ class SentMessage:
     """Whether the receiver wanted a notification for it when it was sent."""
     by_hand: bool
     """A person sent it; the phones sent the others on their own."""
-    times: dict[Step, float] = field(default_factory=dict)
+    times: dict[MessageStep, float] = field(default_factory=dict)
     failure: str = ""
     message_id: bytes = field(default=b"", repr=False)
     push: int | None = None
@@ -130,7 +130,7 @@ class LiveHistory:
     ) -> SentMessage:
         self._numbers += 1
         made = SentMessage(
-            self._numbers, sender, receiver, text, mention, expects_push, by_hand, {Step.SENT: at}
+            self._numbers, sender, receiver, text, mention, expects_push, by_hand, {MessageStep.SENT: at}
         )
         self._messages[made.number] = made
         self.counts["sent"] += 1
@@ -139,7 +139,7 @@ class LiveHistory:
         return made
 
     def stored(self, message: SentMessage, at: float) -> None:
-        message.times[Step.STORED] = at
+        message.times[MessageStep.STORED] = at
         self.counts["stored"] += 1
 
     def pushed(self, phone: str, payload: bytes, device_token: str, at: float) -> SeenPush:
@@ -164,8 +164,8 @@ class LiveHistory:
         if found is None:
             return None
         found.message_id = message_id
-        found.times[Step.SMP_TIME] = smp_time
-        found.times[Step.FETCHED] = at
+        found.times[MessageStep.SMP_TIME] = smp_time
+        found.times[MessageStep.FETCHED] = at
         found.failure = ""
         for push in self._pushes.values():
             if message_id in push.announced:
@@ -187,7 +187,9 @@ class LiveHistory:
     def _waiting(self, receiver: str, sender: str | None, text: str) -> SentMessage | None:
         for message in self._messages.values():
             is_it = (
-                message.receiver == receiver and message.text == text and Step.FETCHED not in message.times
+                message.receiver == receiver
+                and message.text == text
+                and MessageStep.FETCHED not in message.times
             )
             if is_it and sender in (None, message.sender):
                 return message
@@ -196,9 +198,9 @@ class LiveHistory:
 
 def _link(message: SentMessage, push: SeenPush) -> None:
     message.push = push.number
-    message.times[Step.PUSHED] = push.at
+    message.times[MessageStep.PUSHED] = push.at
     if push.woken_at is not None:
-        message.times[Step.WOKEN] = push.woken_at
+        message.times[MessageStep.WOKEN] = push.woken_at
     notified_at = push.items[push.announced[message.message_id]].get("receivedAt")
     if notified_at is not None:
-        message.times[Step.NTF_TIME] = notified_at
+        message.times[MessageStep.NTF_TIME] = notified_at

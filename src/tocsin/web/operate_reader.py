@@ -11,9 +11,9 @@ from typing import Any, Final, NoReturn
 from tocsin.errors import StoreError
 from tocsin.operate.http_client import get_page
 from tocsin.operate.operator_pages import METRICS_PATH
-from tocsin.web.event_stream import EventStream
 from tocsin.web.metric_readings import MetricReadings
 from tocsin.web.operate_view import Readings, TableReadings, operate_view
+from tocsin.web.page_events import PageEvents
 
 SCRAPE_SECONDS: Final = 5.0
 OPERATE: Final = "operate"
@@ -69,7 +69,7 @@ class OperateReader:
         except (OSError, StoreError, ValueError) as error:
             self._tables_problem = f"cannot be read: {error}"
 
-    async def keep_reading(self, events: EventStream, *, every: float) -> NoReturn:
+    async def keep_reading(self, events: PageEvents, *, every: float) -> NoReturn:
         """Reads every so many seconds while a page is open: counting a large store has a cost."""
         while True:
             if events.subscribers:

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 from tocsin.errors import TocsinError
 from tocsin.operate.http_messages import MAX_HEAD_BYTES, HttpAnswer, HttpRequest, encode_head, parse_head
 from tocsin.operate.operator_listener import OperatorListener
-from tocsin.web.event_stream import EventStream
 from tocsin.web.page_access import Access, Refusal, TokenShown
+from tocsin.web.page_events import PageEvents
 from tocsin.web.static_files import static_files
 
 EVENTS: Final = "/api/events"
@@ -47,7 +47,7 @@ class NotDone(TocsinError):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    events: EventStream
+    events: PageEvents
     reads: Mapping[str, Read] = field(default_factory=dict)
     """By path."""
     actions: Mapping[str, Action] = field(default_factory=dict)

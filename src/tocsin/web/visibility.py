@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Final
 
-from tocsin.web.live_history import SeenPush, SentMessage, Step
+from tocsin.web.live_history import MessageStep, SeenPush, SentMessage
 
 
 class Visibility(StrEnum):
@@ -54,7 +54,7 @@ def visibility_table(message: SentMessage, push: SeenPush | None) -> dict[str, A
                 (Visibility.NOTHING, f"{len(push.payload):,} bytes, the same for every push with messages"),
             ),
         ]
-    if Step.FETCHED in message.times:
+    if MessageStep.FETCHED in message.times:
         seen = (
             (Visibility.ALL, f"its connection with {message.sender}"),
             (Visibility.ALL, "opened with the queue’s secret"),

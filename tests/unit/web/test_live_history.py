@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tocsin.web.live_history import LiveHistory, SeenPush, SentMessage, Step
+from tocsin.web.live_history import LiveHistory, MessageStep, SeenPush, SentMessage
 
 
 def sent(history: LiveHistory, text: str = "hello", sender: str = "Alice") -> SentMessage:
@@ -30,13 +30,13 @@ def test_a_message_gets_the_times_of_the_first_push_that_announced_it() -> None:
     assert history.fetched("Bob", "Alice", "hello", b"m1", 10, 10.7) is message
     assert message.push == first.number
     assert list(message.times) == [
-        Step.SENT,
-        Step.STORED,
-        Step.SMP_TIME,
-        Step.FETCHED,
-        Step.PUSHED,
-        Step.WOKEN,
-        Step.NTF_TIME,
+        MessageStep.SENT,
+        MessageStep.STORED,
+        MessageStep.SMP_TIME,
+        MessageStep.FETCHED,
+        MessageStep.PUSHED,
+        MessageStep.WOKEN,
+        MessageStep.NTF_TIME,
     ]
     assert history.counts == {"sent": 1, "stored": 1, "pushed": 2, "woken": 2, "fetched": 1}
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tocsin.errors import ConfigError
-from tocsin.web.event_stream import EventStream
 from tocsin.web.page_address import PagePlace, serve_page
+from tocsin.web.page_events import PageEvents
 from tocsin.web.page_server import Site
 
 
@@ -32,7 +32,7 @@ def test_an_invalid_place_is_refused_with_an_example(text: str) -> None:
 
 
 async def test_a_token_is_in_the_address_only_if_others_can_reach_the_page() -> None:
-    site = Site(EventStream(list))
+    site = Site(PageEvents(list))
     async with serve_page(site, PagePlace("127.0.0.1", 0)) as address:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
     async with serve_page(site, PagePlace("0.0.0.0", 0)) as address:  # noqa: S104 - what is tested

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tocsin.operate.http_messages import MAX_HEAD_BYTES
-from tocsin.web.event_stream import EventStream
+from tocsin.web.page_events import PageEvents
 from tocsin.web.page_server import MAX_BODY_BYTES, NotDone, PageLimits, PageServer, Site
 from tocsin.web.static_files import static_files
 
@@ -28,7 +28,7 @@ async def echo(asked: Mapping[str, Any]) -> Any:
 
 
 def server(token: str | None = None, limits: PageLimits | None = None) -> PageServer:
-    events = EventStream(lambda: [("all", {"n": 1})])
+    events = PageEvents(lambda: [("all", {"n": 1})])
     site = Site(events, {"/api/read": echo}, {"/api/do": echo})
     return PageServer(site, host=HOST, port=0, token=token, limits=limits)
 
@@ -165,7 +165,7 @@ async def test_with_a_token_nothing_is_served_without_it() -> None:
 
 
 async def test_a_subscriber_gets_the_whole_state_and_then_every_change() -> None:
-    events = EventStream(lambda: [("all", {"n": 1}), ("more", [])])
+    events = PageEvents(lambda: [("all", {"n": 1}), ("more", [])])
     async with PageServer(Site(events), host=HOST, port=0, token=None) as served:
         reader, writer = await asyncio.open_connection(HOST, served.port)
         writer.write(get("/api/events"))

@@ -15,7 +15,7 @@ MOST_WAITING: Final = 256
 STILL_HERE_SECONDS: Final = 15.0
 
 
-class EventStream:
+class PageEvents:
     def __init__(self, everything: Callable[[], Iterable[tuple[str, Any]]]) -> None:
         """`everything` returns the names and contents of the events that describe the present state."""
         self._everything = everything

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tocsin.web.event_stream import MOST_WAITING, EventStream, as_event
+from tocsin.web.page_events import MOST_WAITING, PageEvents, as_event
 
 
 async def test_a_subscriber_that_does_not_read_is_dropped() -> None:
-    events = EventStream(lambda: [("all", 0)])
+    events = PageEvents(lambda: [("all", 0)])
     subscription = events.subscribe()
     assert await anext(subscription) == as_event("all", 0)
     for number in range(MOST_WAITING + 1):

@@ -24,7 +24,7 @@ from tocsin.push.http2.frames import (
     encode_window_update,
     frame_head,
 )
-from tocsin.push.http2.tls_stream import TlsStream
+from tocsin.transport.tls_stream import TlsStream
 
 STREAMS: Final = 1000
 WINDOW: Final = (1 << 31) - 1

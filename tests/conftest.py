@@ -13,12 +13,12 @@ from tests.doubles.postgres_server import server_url, url
 
 __all__ = ["server_url", "url"]
 
-# How long one example takes depends on what else the machine does: pytest's time limit is the only one.
+# The time of one example depends on what else the machine does: pytest's time limit is the only one.
 settings.register_profile("tocsin", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tocsin")
 
 HERE: Final = Path(__file__).parent
-TOGETHER: Final = {
+GROUPS: Final = {
     HERE / "unit" / "pipeline": "spark",
     HERE / "adversity" / "test_drift_end_to_end.py": "jobs",
     HERE / "adversity" / "test_pipeline_cluster.py": "jobs",
@@ -29,20 +29,23 @@ TOGETHER: Final = {
     HERE / "benchmarks": "benchmarks",
     HERE / "browser": "browser",
 }
-"""Tests that several processes must not run at a time: they share a Spark session, or each starts a Java."""
+"""Tests that must not run in several processes at once: they share a Spark session, or each starts a Java."""
 
 
 def group_of(file: Path) -> str | None:
-    return next((TOGETHER[place] for place in (file, *file.parents) if place in TOGETHER), None)
+    return next((GROUPS[place] for place in (file, *file.parents) if place in GROUPS), None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first, so that at the end no process works alone."""
+    """Starts with the groups, which take longest, so that no process is left working alone at the end."""
     items.sort(key=lambda item: group_of(item.path) is None)
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """For pytest-xdist: a file goes to one process, and so do all files of a group."""
+    """Gives each process whole files, and all files of a group to one process.
+
+    The marks of pytest-xdist would do, but pytest 9.2 ignores them (pytest-xdist issue 1386, decision 0017).
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = HERE.parent / nodeid.partition("::")[0]

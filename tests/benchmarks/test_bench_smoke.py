@@ -134,3 +134,17 @@ def test_bench_direct_ends_in_one_json_line_and_needs_one_command() -> None:
         "200 queues, NSUBS, by certificate: commands": 1,
         "200 queues, NSSUB, direct: commands": 1,
     }
+
+
+@pytest.mark.timeout(120)
+def test_bench_web_push_http1_compares_both_clients() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.web_push_http1", "--quick"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ours, h11 = json.loads(finished.stdout.splitlines()[-1])
+    assert ours["name"] == "our HTTP/1.1 client"
+    assert h11["ratio"] > 0

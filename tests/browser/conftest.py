@@ -1,4 +1,4 @@
-"""One browser and one `tocsin up` for all tests here; without a browser they are skipped, which is said loudly."""
+"""One browser and one `tocsin up` for all tests here. Without a browser they are skipped, and the summary says so."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.devtools import Connection, Tab, running_browser
+from tests.browser.tabs import Tab
 from tests.doubles.browsers import NO_BROWSER, browser_or_skip
 from tests.doubles.small_lake import make_small_lake
 
@@ -23,7 +24,7 @@ SCREENSHOTS_VARIABLE: Final = "TOCSIN_SCREENSHOTS"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test waits for the start of everything."""
+    """The first test waits until everything has started."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(120))
@@ -32,19 +33,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     if any("tests in a browser were SKIPPED" in str(report.longrepr) for report in skipped):
-        terminalreporter.section("nothing was looked at in a browser", sep="!", red=True, bold=True)
+        terminalreporter.section("no test ran in a browser", sep="!", red=True, bold=True)
         terminalreporter.line(NO_BROWSER, red=True, bold=True)
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Connection]:
-    with running_browser(browser_or_skip()) as connection:
-        yield connection
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """For this folder only: while Playwright runs, its event loop does too, and other tests need theirs."""
+    path = browser_or_skip()
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path)
+        yield running
+        running.close()
 
 
-@pytest.fixture(scope="session")
-def address(browser: Connection, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of the page of `tocsin up`, with tables that were made beforehand."""
+@pytest.fixture(scope="package")
+def address(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the page of `tocsin up`, with tables that were built beforehand."""
     folder = tmp_path_factory.mktemp("browser") / "up"
     folder.mkdir()
     make_small_lake(folder / "lake")
@@ -67,7 +72,7 @@ def address(browser: Connection, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture
-def tab(browser: Connection) -> Iterator[Tab]:
+def tab(browser: Browser) -> Iterator[Tab]:
     made = Tab(browser)
     yield made
     made.close()

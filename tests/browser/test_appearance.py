@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.browser.devtools import Tab
+from tests.browser.tabs import Tab
 
 # Text whose contrast with what is behind it is less than WCAG 2.2 asks for (1.4.3: 4.5, large text 3).
 FAINT = """(() => {
@@ -60,7 +60,7 @@ def test_a_view_fits_and_can_be_read(
     assert tab.hosts() == {urlsplit(address).netloc}
 
 
-def test_nothing_moves_for_those_who_do_not_want_it(tab: Tab, address: str) -> None:
+def test_nothing_moves_with_reduced_motion(tab: Tab, address: str) -> None:
     tab.open(address)
     moved = "getComputedStyle(document.querySelector('.stations li.pulse')).animationName"
     tab.until("document.querySelector('.stations li.pulse')")
@@ -69,11 +69,11 @@ def test_nothing_moves_for_those_who_do_not_want_it(tab: Tab, address: str) -> N
     assert tab.evaluate(moved) == "none"
 
 
-def test_everything_that_can_be_used_has_a_name(tab: Tab, address: str) -> None:
+def test_every_control_has_an_accessible_name(tab: Tab, address: str) -> None:
     tab.open(address)
     tab.until("document.querySelectorAll('#phones select').length > 0")
     tab.until("document.querySelectorAll('.timeline li').length > 0")
-    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
+    nodes = tab.accessibility_nodes()
     roles = {"button", "checkbox", "combobox", "textbox", "link", "table", "region", "DisclosureTriangle"}
     used = [node for node in nodes if node.get("role", {}).get("value") in roles]
     assert len(used) > 15

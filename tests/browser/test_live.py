@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.devtools import Tab
+from tests.browser.tabs import Tab
 
 
 @pytest.fixture
 def page(tab: Tab, address: str) -> Tab:
-    """The phones are silent, online and notified of everything."""
+    """The phones are silent and online, and every message wakes them."""
     tab.open(f"{address}#live")
     tab.until("document.querySelectorAll('#phones select').length > 0")
     tab.until("document.querySelector('[data-part=smp]').dataset.level === 'good'")
@@ -28,7 +28,7 @@ def row(text: str) -> str:
 
 
 def send(page: Tab, *, sender: str = "Alice", receiver: str = "Bob", mention: bool = False) -> str:
-    """The text, which no other message has."""
+    """Returns the text, which no other message has."""
     text = f"bell {secrets.token_hex(4)}"
     form = "document.getElementById('write').elements"
     for name, value in (("from", sender), ("to", receiver), ("text", text)):
@@ -70,7 +70,7 @@ def test_a_message_is_sent_and_its_layers_are_opened_with_the_keyboard_alone(pag
     assert page.complaints() == []
 
 
-def test_the_way_of_a_notification_is_told_by_time_and_by_who_sees_it(page: Tab, screenshots: Path) -> None:
+def test_one_notification_is_shown_by_time_and_by_who_sees_what(page: Tab, screenshots: Path) -> None:
     text = send(page)
     until_state(page, text, "fetched after")
     page.until("document.querySelectorAll('.timeline li').length === 7")
@@ -84,15 +84,15 @@ def test_the_way_of_a_notification_is_told_by_time_and_by_who_sees_it(page: Tab,
     assert "127.0.0.1" not in raw
     assert "127.0.0.1" in one
     assert "Alice" in two
-    sights = page.evaluate("[...document.querySelectorAll('.sight tbody tr')].map((e) => e.innerText)")
-    assert [line.split("\t")[0] for line in sights] == [
+    parties = page.evaluate("[...document.querySelectorAll('.visibility tbody tr')].map((e) => e.innerText)")
+    assert [line.split("\t")[0] for line in parties] == [
         "Alice’s phone",
         "SMP router",
         "NTF router",
         "push provider",
         "Bob’s phone",
     ]
-    assert [text in line for line in sights] == [True, False, False, False, True]
+    assert [text in line for line in parties] == [True, False, False, False, True]
     page.screenshot(screenshots / "layers.png")
 
 
@@ -100,14 +100,12 @@ def test_a_muted_chat_wakes_nobody_and_a_mention_does(page: Tab) -> None:
     want(page, "Bob", "Alice", "none")
     silent = send(page, mention=True)
     page.evaluate("document.querySelectorAll('[data-phone=Bob] button')[1].click()")
-    until_state(page, silent, "without a push of its own")
+    until_state(page, silent, "without its own push")
     page.until("document.querySelector('#detail').innerText.includes('did not want a push')")
     want(page, "Bob", "Alice", "mentions")
     plain, mention = send(page), send(page, mention=True)
     page.until(f"/^fetched after [^,]*$/.test({row(mention)}.querySelector('.state').innerText)", 30.0)
-    assert page.evaluate(f"{row(plain)}.querySelector('.state').innerText").endswith(
-        "without a push of its own"
-    )
+    assert page.evaluate(f"{row(plain)}.querySelector('.state').innerText").endswith("without its own push")
     want(page, "Bob", "Alice", "all")
     until_state(page, send(page), "fetched after")
 
@@ -119,7 +117,7 @@ def test_a_phone_that_is_offline_gets_its_messages_later(page: Tab) -> None:
     before = page.evaluate(pushes)
     text = send(page, receiver="Carol")
     page.until(f"{pushes} > {before}")
-    until_state(page, text, "push awaited")
+    until_state(page, text, "waiting for a push")
     form = "document.getElementById('write').elements"
     page.evaluate(f"{form}.from.value = 'Carol', {form}.to.value = 'Bob'")
     page.click("#write button")
@@ -134,10 +132,10 @@ def test_a_router_that_is_killed_comes_back_and_nothing_is_lost(
 ) -> None:
     page.click(f"[data-kill={router}]")
     badge = f"document.querySelector('[data-part={router}]').innerText"
-    page.until(f"/starting again|came back/.test({badge})")
+    page.until(f"/restarting|restarted/.test({badge})")
     page.screenshot(screenshots / f"killed-{router}.png")
     text = send(page, sender="Carol", receiver="Alice")
-    page.until(f"{badge}.includes('came back')", patience=60)
+    page.until(f"{badge}.includes('restarted')", patience=60)
     if router == "smp":  # what it did not take, it did not promise
         text = send(page, sender="Carol", receiver="Alice")
     until_state(page, text, "fetched after", patience=60)

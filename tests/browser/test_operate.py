@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.browser.devtools import Tab
-from tocsin.web.event_stream import EventStream
+from tests.browser.tabs import Tab
 from tocsin.web.metric_readings import MetricReadings
 from tocsin.web.operate_view import Readings, operate_view
+from tocsin.web.page_events import PageEvents
 from tocsin.web.page_server import PageServer, Site
 
 ENDS = ("accepted", "superseded", "failed", "shed", "pending", "difference")
@@ -48,7 +48,7 @@ def test_every_number_says_what_it_means_and_what_to_do(tab: Tab, address: str) 
     )
 
 
-def test_what_was_opened_stays_open_when_numbers_change(tab: Tab, address: str) -> None:
+def test_opened_details_stay_open_when_numbers_change(tab: Tab, address: str) -> None:
     tab.open(f"{address}#operate")
     tab.until("document.querySelector('[data-figure=tokens] details')")
     tab.evaluate("document.querySelector('[data-figure=tokens] summary').click()")
@@ -64,7 +64,7 @@ def operate_page(view: dict[str, Any]) -> Iterator[str]:
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        events = EventStream(lambda: [("page", {"live": False}), ("operate", view)])
+        events = PageEvents(lambda: [("page", {"live": False}), ("operate", view)])
         async with PageServer(Site(events), host="127.0.0.1", port=0, token=TOKEN) as server:
             port[0] = server.port
             ready.set()
@@ -85,7 +85,7 @@ def test_a_router_has_a_page_without_phones_behind_a_token(tab: Tab) -> None:
     metrics = MetricReadings.parse("simplex_ntf_accounting_received 7\nsimplex_ntf_accounting_accepted 6\n")
     with operate_page(operate_view(Readings(metrics, missing={"tables": "none"}), 0.0)) as address:
         tab.open(address)
-        assert "the token that was printed" in tab.text("body")
+        assert "it carries the token" in tab.text("body")
         tab.open(f"{address}?token={TOKEN}")
         tab.until("document.querySelector('[data-figure=funnel-difference]')")
         assert tab.evaluate("location.href") == address

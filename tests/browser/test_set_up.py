@@ -53,7 +53,7 @@ def test_a_browser_is_found_by_its_usual_names_or_by_the_variable(
     assert setup_venv.find_browser() is None
 
 
-def test_chromium_is_installed_where_it_may(machine: Callable[..., list[list[str]]]) -> None:
+def test_chromium_is_installed_where_root_has_apt(machine: Callable[..., list[list[str]]]) -> None:
     ran = machine("apt-get")
     setup_venv.install_browser()
     assert [command[:2] for command in ran] == [["/bin/apt-get", "install"]]
@@ -63,7 +63,7 @@ def test_chromium_is_installed_where_it_may(machine: Callable[..., list[list[str
 @pytest.mark.parametrize(
     ("programs", "root"), [(("apt-get", "chromium"), True), (("apt-get",), False), ((), True)]
 )
-def test_nothing_is_installed_if_there_is_one_or_it_may_not(
+def test_nothing_is_installed_beside_a_browser_or_without_root_and_apt(
     machine: Callable[..., list[list[str]]], programs: tuple[str, ...], root: bool
 ) -> None:
     ran = machine(*programs, root=root)
@@ -71,7 +71,7 @@ def test_nothing_is_installed_if_there_is_one_or_it_may_not(
     assert ran == []
 
 
-def test_a_failure_is_said_and_does_no_harm(
+def test_a_failed_installation_is_reported_and_does_no_harm(
     machine: Callable[..., list[list[str]]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran = machine("apt-get", exit_code=100)

@@ -1,4 +1,4 @@
-"""The browser that tests use. Without one they are skipped, which is said loudly, or fail where one is required."""
+"""The browser that tests use. Without one they are skipped, or fail where one is required."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_BROWSER: Final = (
 
 
 def browser_or_skip() -> str:
-    """Its path."""
+    """The browser's path."""
     path = find_browser()
     if path is None:
         if os.environ.get(REQUIRE_BROWSER_VARIABLE):

@@ -8,8 +8,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from tocsin.cli.web_place import WEB_HELP, PagePlace
 from tocsin.errors import ConfigError
+from tocsin.web.page_address import WEB_HELP, PagePlace
 
 NAME = "up"
 SUMMARY = "run everything on this machine: routers, a push provider, phones, the pipeline"

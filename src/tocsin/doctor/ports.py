@@ -11,12 +11,12 @@ from tocsin.crypto.credentials import Credentials
 from tocsin.doctor.findings import Finding, bad, ok, skipped, warn
 from tocsin.errors import ConnectFailed, PeerIdentityMismatch, TocsinError
 from tocsin.operate.control_port import HOST as CONTROL_HOST
+from tocsin.operate.http_client import get_page
+from tocsin.operate.operator_pages import METRICS_PATH, READY_PATH
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.transport.client_sessions import DialSettings
-from tocsin.web.health_pages import READY
 
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where to reach such a listener from here
-_MOST_BYTES: Final = 65_536
 
 
 async def router_port_findings(
@@ -99,11 +99,11 @@ async def metrics_findings(host: str, port: int | None, timeout: float, *, healt
         return [
             skipped(subject, "they are off" if port is None else "the system chooses the port at each start")
         ]
-    path = READY if health else "/metrics"
-    answer = await _page(_ANY.get(host, host), port, path, timeout)
-    if answer is None:
+    path = READY_PATH if health else METRICS_PATH
+    try:
+        status, body = await get_page(_ANY.get(host, host), port, path, timeout)
+    except (OSError, TimeoutError):
         return [bad(subject, f"nothing answers on port {port}", "restart the router")]
-    status, body = answer
     if status == 200:
         return [ok(subject, "the router says that it is ready" if health else f"served on port {port}")]
     said = body.strip().splitlines()[0][:200] if body.strip() else f"HTTP {status}"
@@ -121,19 +121,3 @@ async def _first_line(host: str, port: int, request: bytes, timeout: float) -> s
                 writer.close()
     except (OSError, TimeoutError):
         return None
-
-
-async def _page(host: str, port: int, path: str, timeout: float) -> tuple[int, str] | None:
-    try:
-        async with asyncio.timeout(timeout):
-            reader, writer = await asyncio.open_connection(host, port)
-            try:
-                writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-                text = (await reader.read(_MOST_BYTES)).decode(errors="replace")
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
-        return None
-    head, _, body = text.partition("\r\n\r\n")
-    words = head.split()
-    return (int(words[1]), body) if len(words) > 1 and words[1].isdigit() else None

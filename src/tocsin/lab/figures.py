@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from tocsin.lab.phones import Arrival
+from tocsin.operate.http_client import get_page
+from tocsin.operate.operator_pages import METRICS_PATH
 from tocsin.pipeline.table_files import sums_of
 
+METRICS_SECONDS: Final = 5.0
 _METRIC: Final = re.compile(r"^simplex_ntf_accounting_(\w+?)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
 
 
@@ -37,11 +39,8 @@ class Account:
 async def read_account(host: str, port: int) -> Account:
     """From the router's metrics; empty while it is away."""
     try:
-        reader, writer = await asyncio.open_connection(host, port)
-        writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
-        text = (await reader.read()).decode(errors="replace")
-        writer.close()
-    except OSError:
+        _, text = await get_page(host, port, METRICS_PATH, METRICS_SECONDS)
+    except (OSError, TimeoutError):
         return Account()
     totals: dict[str, int] = {}
     for name, value in _METRIC.findall(text):

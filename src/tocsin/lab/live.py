@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from tocsin.cli.web_operate import OPERATE
 from tocsin.lab.layers import is_message_push, opened_layers
 from tocsin.lab.phones import Arrival, Phone
 from tocsin.push.fake.behaviours import Behaviour
 from tocsin.push.fake.server import RecordedPush
-from tocsin.web.event_stream import EventStream
 from tocsin.web.live_history import STEPS, WHOLE_SECONDS, LiveHistory, SeenPush, SentMessage
+from tocsin.web.operate_reader import OPERATE
+from tocsin.web.page_events import PageEvents
 from tocsin.web.page_server import NotDone
-from tocsin.web.sight import who_sees_what
+from tocsin.web.visibility import visibility_table
 
 _MOST_KEYS: Final = 1000
 
@@ -26,7 +26,7 @@ class LiveRecorder:
 
     def __init__(self) -> None:
         self.history = LiveHistory()
-        self.events = EventStream(self._everything)
+        self.events = PageEvents(self._everything)
         self.last: list[Arrival] = []
         self.states: dict[str, Any] = {}
         """By event: what pages are told besides messages, as it is now."""
@@ -41,7 +41,7 @@ class LiveRecorder:
     def tell(self, name: str, content: Any) -> None:
         """A state that pages show."""
         self.states[name] = content
-        self.events.tell(name, content)
+        self.events.send(name, content)
 
     def _everything(self) -> Iterable[tuple[str, Any]]:
         yield from self.states.items()
@@ -51,7 +51,7 @@ class LiveRecorder:
         yield "history", {"messages": messages, "counts": self.history.counts}
 
     def changed(self, message: SentMessage) -> None:
-        self.events.tell("message", {"message": message.summary(), "counts": self.history.counts})
+        self.events.send("message", {"message": message.summary(), "counts": self.history.counts})
 
     # What happens
 
@@ -64,17 +64,17 @@ class LiveRecorder:
         self._pushes[push.key] = self.history.pushed(phone, push.payload, token, push.received_at)
         if len(self._pushes) > _MOST_KEYS:
             self._pushes.popitem(last=False)
-        self.events.tell("push", {"phone": phone, "counts": self.history.counts})
+        self.events.send("push", {"phone": phone, "counts": self.history.counts})
 
     async def woken(self, phone: Phone, push: RecordedPush) -> None:
         seen = self._pushes.pop(push.key, None)
         if seen is None:
             return
         self.history.woken(seen, time.time())
-        seen.items, seen.told = await opened_layers(phone.store, push.payload)
+        seen.items, seen.announced = await opened_layers(phone.store, push.payload)
         for item in seen.items:
             item["peer"] = phone.chats.get(item.get("connection", ""))
-        self.events.tell("woken", {"phone": phone.name, "counts": self.history.counts})
+        self.events.send("woken", {"phone": phone.name, "counts": self.history.counts})
         for message in self.history.opened(seen):
             self.changed(message)
 
@@ -108,7 +108,7 @@ class LiveRecorder:
                 }
                 for step, (station, label) in STEPS.items()
             ],
-            "sight": who_sees_what(message, push),
+            "visibility": visibility_table(message, push),
             "layers": None if push is None else _layers(message, push),
         }
 
@@ -119,6 +119,6 @@ def _layers(message: SentMessage, push: SeenPush) -> dict[str, Any]:
         "payload": push.payload.decode(errors="replace"),
         "bytes": len(push.payload),
         "items": push.items,
-        "index": push.told.get(message.message_id),
+        "index": push.announced.get(message.message_id),
         "message": {"text": message.text, "bytes": len(message.text.encode())},
     }

@@ -13,12 +13,12 @@ from typing import Final
 
 from rich.console import Console
 
-from tocsin.cli.web_place import PagePlace
 from tocsin.errors import ConfigError
 from tocsin.lab.figures import Account, read_account
 from tocsin.lab.phones import Observer, Phone, introduce, phones
 from tocsin.lab.processes import HOST, Part, Ports, Router, ports_of
 from tocsin.push.fake.server import FakeApns, running_fake_apns
+from tocsin.web.page_address import PagePlace
 
 PATIENCE: Final = 60.0
 PHONES: Final = "phones"

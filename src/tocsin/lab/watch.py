@@ -10,14 +10,13 @@ from typing import Any, Final, NoReturn
 from rich.console import Console
 from rich.live import Live
 
-from tocsin.cli.web_operate import OperateReader, scraped
-from tocsin.cli.web_page import served_page
-from tocsin.cli.web_place import LOOPBACK, PagePlace
 from tocsin.lab.actions import UpActions
 from tocsin.lab.figures import live_table
 from tocsin.lab.live import LiveRecorder
 from tocsin.lab.processes import HOST, Part, Router
 from tocsin.lab.system import System
+from tocsin.web.operate_reader import OperateReader, scrape
+from tocsin.web.page_address import LOOPBACK, PagePlace, serve_page
 from tocsin.web.page_server import Site
 
 SECONDS_BETWEEN: Final = 0.8
@@ -56,7 +55,7 @@ async def watch(system: System, live: LiveRecorder, console: Console) -> NoRetur
         if not system.options.no_page:
             site = Site(live.events, {"/api/message": live.details}, actions.by_path())
             place = system.options.page or PagePlace(LOOPBACK, system.ports.page)
-            address = await stack.enter_async_context(served_page(site, place))
+            address = await stack.enter_async_context(serve_page(site, place))
             console.print(f"page          {address}", highlight=False, soft_wrap=True)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         for router in (system.smp, system.ntf):
@@ -70,8 +69,8 @@ async def watch(system: System, live: LiveRecorder, console: Console) -> NoRetur
 def _reader(system: System) -> OperateReader:
     ports = system.ports
     metrics = {
-        "ntf": lambda: scraped(HOST, ports.metrics),
-        "smp": lambda: scraped(HOST, ports.smp_metrics),
+        "ntf": lambda: scrape(HOST, ports.metrics),
+        "smp": lambda: scrape(HOST, ports.smp_metrics),
     }
     # Tables of an earlier start are shown also without the pipeline.
     has_lake = system.options.pipeline or system.lake.exists()

@@ -27,12 +27,9 @@ from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.statistics.statistics import NtfStatistics
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.operate.control_port import ControlPasswords, LinePort
+from tocsin.operate.operator_pages import METRICS_PATH, OperatorPages, Page, health_pages, metrics_page
 from tocsin.operate.process import freeze_loaded_objects, stop_signals
 from tocsin.operate.statistics_files import KeptStatistics, statistics_path
-from tocsin.web.health_pages import health_pages
-from tocsin.web.metrics_endpoint import PATH as METRICS_PATH
-from tocsin.web.metrics_endpoint import metrics_page
-from tocsin.web.operator_pages import OperatorPages, Page
 from tocsin.wire.base64url import encode_base64url
 
 logger = logging.getLogger(__name__)

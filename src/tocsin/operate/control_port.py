@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from tocsin.errors import StoreError
-from tocsin.observability.operator_listener import OperatorListener
+from tocsin.operate.operator_listener import OperatorListener
 
 HOST: Final = "127.0.0.1"
 MAX_LINE_BYTES: Final = 4096

@@ -15,6 +15,7 @@ from tocsin.errors import StoreError
 from tocsin.events.configured_log import opened_event_log
 from tocsin.operate.control_port import ControlPasswords
 from tocsin.operate.metrics import counters_of, exposition, gauge, totals
+from tocsin.operate.operator_pages import MetricsEndpoint
 from tocsin.operate.process import freeze_loaded_objects, stop_signals
 from tocsin.protocol.error_codes import Blocked, encode_error
 from tocsin.protocol.smp.versions import SUPPORTED
@@ -29,7 +30,6 @@ from tocsin.smp_router.statistics.statistics import StatisticsFiles
 from tocsin.smp_router.store.logs.store_files import OpenOptions, open_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.transport.credential_files import read_credentials
-from tocsin.web.metrics_endpoint import MetricsEndpoint
 from tocsin.wire.base64url import encode_base64url
 
 logger = logging.getLogger(__name__)

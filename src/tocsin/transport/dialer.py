@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from tocsin.errors import ConnectFailed
 from tocsin.transport.block_connection import (
@@ -25,10 +25,12 @@ from tocsin.transport.block_connection import (
 from tocsin.transport.public_hosts import is_public_address
 from tocsin.transport.socket_options import keep_alive, send_without_delay
 from tocsin.transport.socks5 import SocksProxy, connect_through
-from tocsin.transport.tls_handshake import TlsHandshake, describe_failure, wrap
+from tocsin.transport.tls_handshake import describe_failure, start_client_tls
 
 _ONION: str = ".onion"
 _RESOLVER_THREADS: Final = 32
+
+Address: TypeAlias = tuple[socket.AddressFamily, tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +132,19 @@ async def _reach(
     raise ConnectFailed(", ".join(failures))
 
 
-async def _connect(
-    address: tuple[socket.AddressFamily, tuple[str, int]], route: Route, port: int, context: ssl.SSLContext
-) -> ssl.SSLSocket:
+async def _connect(address: Address, route: Route, port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
+    sock = await connect_tcp(address)
+    if route.socks is not None:
+        try:
+            await connect_through(sock, route.socks, route.host, port)
+        except BaseException:
+            sock.close()
+            raise
+    return await start_client_tls(sock, context)
+
+
+async def connect_tcp(address: Address) -> socket.socket:
+    """A connected, non-blocking socket. Raises OSError."""
     family, where = address
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -140,19 +152,13 @@ async def _connect(
         send_without_delay(sock)
         keep_alive(sock)
         await asyncio.get_running_loop().sock_connect(sock, where)
-        if route.socks is not None:
-            await connect_through(sock, route.socks, route.host, port)
-        sock = tls = wrap(sock, context, server_side=False)
-        await TlsHandshake(tls).run()
     except BaseException:
         sock.close()
         raise
-    return tls
+    return sock
 
 
-async def find_addresses(
-    host: str, port: int, *, public_only: bool
-) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+async def find_addresses(host: str, port: int, *, public_only: bool) -> list[Address]:
     """As `resolve`, perhaps only those that are public. Raises ConnectFailed if there are none."""
     addresses = await resolve(host, port)
     if public_only:
@@ -162,7 +168,7 @@ async def find_addresses(
     return addresses
 
 
-async def resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+async def resolve(host: str, port: int) -> list[Address]:
     """TCP addresses of a host, without asking anybody when it is an IP address. Raises ConnectFailed."""
     try:
         address = ipaddress.ip_address(host.strip("[]"))

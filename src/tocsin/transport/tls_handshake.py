@@ -60,17 +60,36 @@ class TlsHandshake:
             self._done.set_result(failure)
 
 
-def wrap(sock: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> ssl.SSLSocket:
+def wrap(
+    sock: socket.socket, context: ssl.SSLContext, *, server_side: bool, server_name: str | None = None
+) -> ssl.SSLSocket:
     """A TLS socket whose handshake has not begun; it takes over the descriptor. Raises ConnectFailed."""
     try:
-        return context.wrap_socket(sock, server_side=server_side, do_handshake_on_connect=False)
-    except (OSError, ValueError) as error:  # the peer is gone already
+        return context.wrap_socket(
+            sock, server_side=server_side, do_handshake_on_connect=False, server_hostname=server_name
+        )
+    except (OSError, ValueError) as error:  # the peer is gone already, or TLS cannot carry the name
         sock.close()
         raise ConnectFailed(f"TLS cannot start: {describe_failure(error)}") from error
 
 
+async def start_client_tls(
+    sock: socket.socket, context: ssl.SSLContext, *, server_name: str | None = None
+) -> ssl.SSLSocket:
+    """Takes over a connected socket and finishes the handshake. Raises ConnectFailed; closes it on failure."""
+    tls = wrap(sock, context, server_side=False, server_name=server_name)
+    try:
+        await TlsHandshake(tls).run()
+    except BaseException:
+        tls.close()
+        raise
+    return tls
+
+
 def describe_failure(error: Exception) -> str:
     """What went wrong, in OpenSSL's or the system's words, without addresses of source lines."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return (error.reason or error.strerror or str(error)).replace("_", " ").lower()
     if isinstance(error, OSError):

@@ -1,4 +1,4 @@
-"""The newest messages and pushes of a simulated system, for the view `Live`: bounded, and without any I/O."""
+"""The newest messages and pushes of a simulated system, for the view `Live`: bounded, without I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_PUSHES: Final = 400
 
 
 class Station(StrEnum):
-    """Where something happens, in the order of the way."""
+    """Where something happens, in the order of a notification's path."""
 
     SENDER = "sender"
     SMP = "smp"
@@ -21,8 +21,8 @@ class Station(StrEnum):
     DEVICE = "device"
 
 
-class Step(StrEnum):
-    """What happens to a message, in the order of the way."""
+class MessageStep(StrEnum):
+    """What happens to a message, in order."""
 
     SENT = "sent"
     STORED = "stored"
@@ -33,17 +33,17 @@ class Step(StrEnum):
     FETCHED = "fetched"
 
 
-STEPS: Final[dict[Step, tuple[Station, str]]] = {
-    Step.SENT: (Station.SENDER, "sent"),
-    Step.STORED: (Station.SMP, "stored by the SMP router"),
-    Step.SMP_TIME: (Station.SMP, "its time, in the sealed metadata"),
-    Step.NTF_TIME: (Station.NTF, "heard of by the NTF router"),
-    Step.PUSHED: (Station.PROVIDER, "push accepted by the provider"),
-    Step.WOKEN: (Station.DEVICE, "phone woken by the push"),
-    Step.FETCHED: (Station.DEVICE, "fetched and opened by the phone"),
+STEPS: Final[dict[MessageStep, tuple[Station, str]]] = {
+    MessageStep.SENT: (Station.SENDER, "sent"),
+    MessageStep.STORED: (Station.SMP, "stored by the SMP router"),
+    MessageStep.SMP_TIME: (Station.SMP, "SMP router’s time, sealed"),
+    MessageStep.NTF_TIME: (Station.NTF, "received by the NTF router"),
+    MessageStep.PUSHED: (Station.PROVIDER, "push accepted by the provider"),
+    MessageStep.WOKEN: (Station.DEVICE, "phone woken by the push"),
+    MessageStep.FETCHED: (Station.DEVICE, "fetched and opened by the phone"),
 }
-WHOLE_SECONDS: Final = frozenset({Step.SMP_TIME, Step.NTF_TIME})
-"""Nobody on the way tells them any better: finer times would tell more than is needed."""
+WHOLE_SECONDS: Final = frozenset({MessageStep.SMP_TIME, MessageStep.NTF_TIME})
+"""Routers report these in whole seconds only: finer times would reveal more than devices need."""
 
 
 @dataclass
@@ -54,14 +54,14 @@ class SentMessage:
     text: str
     mention: bool
     expects_push: bool
-    """Whether the receiver wanted to be notified of it when it was sent."""
+    """Whether the receiver wanted a notification for it when it was sent."""
     by_hand: bool
-    """Somebody pressed a button; others are chatter."""
-    times: dict[Step, float] = field(default_factory=dict)
+    """A person sent it; the phones sent the others on their own."""
+    times: dict[MessageStep, float] = field(default_factory=dict)
     failure: str = ""
     message_id: bytes = field(default=b"", repr=False)
     push: int | None = None
-    """Number of the push that told of it."""
+    """Number of the push that announced it."""
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -80,7 +80,7 @@ class SentMessage:
 
 @dataclass
 class SeenPush:
-    """A push, and what the device it is for made of it."""
+    """A push, and what its device found in it."""
 
     number: int
     phone: str
@@ -89,9 +89,9 @@ class SeenPush:
     device_token: str = field(default="", repr=False)
     woken_at: float | None = None
     items: list[dict[str, Any]] = field(default_factory=list)
-    """Layer one opened: oldest first."""
-    told: dict[bytes, int] = field(default_factory=dict, repr=False)
-    """Layer two opened: message ids, and which item."""
+    """Layer one, opened: oldest first."""
+    announced: dict[bytes, int] = field(default_factory=dict, repr=False)
+    """Layer two, opened: message IDs, and the index of their item."""
 
 
 class LiveHistory:
@@ -102,7 +102,7 @@ class LiveHistory:
         self._most_pushes = most_pushes
         self._numbers = 0
         self.counts: dict[str, int] = dict.fromkeys(("sent", "stored", "pushed", "woken", "fetched"), 0)
-        """Since the start, also of what is forgotten."""
+        """Since the start, including what is no longer remembered."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -130,7 +130,7 @@ class LiveHistory:
     ) -> SentMessage:
         self._numbers += 1
         made = SentMessage(
-            self._numbers, sender, receiver, text, mention, expects_push, by_hand, {Step.SENT: at}
+            self._numbers, sender, receiver, text, mention, expects_push, by_hand, {MessageStep.SENT: at}
         )
         self._messages[made.number] = made
         self.counts["sent"] += 1
@@ -139,7 +139,7 @@ class LiveHistory:
         return made
 
     def stored(self, message: SentMessage, at: float) -> None:
-        message.times[Step.STORED] = at
+        message.times[MessageStep.STORED] = at
         self.counts["stored"] += 1
 
     def pushed(self, phone: str, payload: bytes, device_token: str, at: float) -> SeenPush:
@@ -158,27 +158,27 @@ class LiveHistory:
     def fetched(
         self, receiver: str, sender: str | None, text: str, message_id: bytes, smp_time: int, at: float
     ) -> SentMessage | None:
-        """The message, with all that the push that told of it says; None if it is not remembered."""
+        """Returns the message, completed from the push that announced it; None if it is no longer remembered."""
         self.counts["fetched"] += 1
         found = self._waiting(receiver, sender, text)
         if found is None:
             return None
         found.message_id = message_id
-        found.times[Step.SMP_TIME] = smp_time
-        found.times[Step.FETCHED] = at
+        found.times[MessageStep.SMP_TIME] = smp_time
+        found.times[MessageStep.FETCHED] = at
         found.failure = ""
         for push in self._pushes.values():
-            if message_id in push.told:
+            if message_id in push.announced:
                 _link(found, push)
                 break
         return found
 
     def opened(self, push: SeenPush) -> list[SentMessage]:
-        """Messages that had been fetched before this push told of them: a phone looks into all its queues."""
+        """Messages fetched before this push announced them: a woken phone fetches from all its queues."""
         late = [
             message
             for message in self._messages.values()
-            if message.push is None and message.message_id and message.message_id in push.told
+            if message.push is None and message.message_id and message.message_id in push.announced
         ]
         for message in late:
             _link(message, push)
@@ -187,7 +187,9 @@ class LiveHistory:
     def _waiting(self, receiver: str, sender: str | None, text: str) -> SentMessage | None:
         for message in self._messages.values():
             is_it = (
-                message.receiver == receiver and message.text == text and Step.FETCHED not in message.times
+                message.receiver == receiver
+                and message.text == text
+                and MessageStep.FETCHED not in message.times
             )
             if is_it and sender in (None, message.sender):
                 return message
@@ -196,9 +198,9 @@ class LiveHistory:
 
 def _link(message: SentMessage, push: SeenPush) -> None:
     message.push = push.number
-    message.times[Step.PUSHED] = push.at
+    message.times[MessageStep.PUSHED] = push.at
     if push.woken_at is not None:
-        message.times[Step.WOKEN] = push.woken_at
-    notified_at = push.items[push.told[message.message_id]].get("receivedAt")
+        message.times[MessageStep.WOKEN] = push.woken_at
+    notified_at = push.items[push.announced[message.message_id]].get("receivedAt")
     if notified_at is not None:
-        message.times[Step.NTF_TIME] = notified_at
+        message.times[MessageStep.NTF_TIME] = notified_at

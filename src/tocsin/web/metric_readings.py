@@ -1,4 +1,4 @@
-"""Metrics of a router as numbers again: what `observability.prometheus` wrote, read."""
+"""Parses a router's metrics, as `observability.prometheus` writes them, back into numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Of a histogram. A quantile is the upper bound of the bucket it lies in: at most that long."""
+    """Quantiles of a histogram. Each is the upper bound of its bucket."""
 
     count: int
     p50: float
@@ -24,13 +24,13 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True)
 class MetricReadings:
-    """Of one router at one moment."""
+    """The metrics of one router at one moment."""
 
     samples: Mapping[str, tuple[tuple[Mapping[str, str], float], ...]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Lines that are no samples are left out."""
+        """Ignores lines that are not samples."""
         found: dict[str, list[tuple[Mapping[str, str], float]]] = {}
         for line in text.splitlines():
             if sample := _SAMPLE.fullmatch(line):
@@ -42,12 +42,12 @@ class MetricReadings:
         return cls({name: tuple(samples) for name, samples in found.items()})
 
     def total(self, name: str) -> int | None:
-        """Over all labels; None if the router does not tell."""
+        """The sum over all labels; None if the router does not report it."""
         samples = self.samples.get(name)
         return None if samples is None else int(sum(value for _, value in samples))
 
     def totals(self, *names: str) -> int | None:
-        """Added up; None if the router tells none of them."""
+        """The sum of several metrics; None if the router reports none of them."""
         known = [total for name in names if (total := self.total(name)) is not None]
         return sum(known) if known else None
 
@@ -55,7 +55,7 @@ class MetricReadings:
         return {labels.get(label, ""): int(value) for labels, value in self.samples.get(name, ())}
 
     def quantiles(self, name: str) -> Quantiles | None:
-        """Of a histogram with observations."""
+        """None for a histogram without observations."""
         buckets = sorted(
             (float(labels["le"]), int(value))
             for labels, value in self.samples.get(f"{name}_bucket", ())

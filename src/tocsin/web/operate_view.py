@@ -1,4 +1,4 @@
-"""What the view `Operate` shows: pure functions from metrics and tables to plain values that become JSON."""
+"""The content of the view `Operate`: pure functions from metrics and tables to plain values that become JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tocsin.web.figure_texts import FIGURES, LEGS, TABLE_LEGS, Level
+from tocsin.web.figure_texts import FIGURES, LIVE_STAGES, TABLE_STAGES, Level
 from tocsin.web.metric_readings import MetricReadings
 
 ENDS: Final = ("accepted", "superseded", "failed", "shed", "pending", "difference")
@@ -22,19 +22,19 @@ class TableReadings:
     days: int
     funnel: Mapping[str, int] = field(default_factory=dict)
     hours: tuple[tuple[str, Mapping[str, int]], ...] = ()
-    """By hour, oldest first, the same sums."""
-    legs: tuple[tuple[str, int, tuple[float, float, float]], ...] = ()
-    """Name, how many, and the quantiles 50, 95 and 99 % in seconds."""
+    """The same sums by hour, oldest first."""
+    stages: tuple[tuple[str, int, tuple[float, float, float]], ...] = ()
+    """Name, number of notifications, and the 50, 95 and 99 % quantiles in seconds."""
     outcomes: tuple[tuple[str, str, int], ...] = ()
     tokens: tuple[tuple[str, str, int], ...] = ()
-    """Of the newest day: what tokens did, why, how many."""
+    """On the newest day: new state, reason, number of tokens."""
     servers: tuple[Mapping[str, Any], ...] = ()
     drift: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """All that could be read; None is what could not, for the reason given."""
+    """Everything that could be read. What could not is None, and `missing` has the reason."""
 
     ntf: MetricReadings | None = None
     smp: MetricReadings | None = None
@@ -59,7 +59,7 @@ def operate_view(readings: Readings, at: float) -> dict[str, Any]:
 
 
 def figure(name: str, value: float | None, key: str = "") -> dict[str, Any]:
-    """A number with what is said about it; without one it is not known."""
+    """A number with its texts; None if the number is not known."""
     text = FIGURES[name]
     level = Level.PLAIN if value is None else text.judge(value)
     return {
@@ -73,7 +73,7 @@ def figure(name: str, value: float | None, key: str = "") -> dict[str, Any]:
 
 
 def accounting(counts: Mapping[str, int | None]) -> dict[str, int]:
-    """Every end, and the difference: what is received and is none of them."""
+    """Every outcome, and the difference: notifications received that have none of these outcomes."""
     known = {name: counts.get(name) or 0 for name in ("received", *ENDS) if name != "difference"}
     return {**known, "difference": known["received"] - sum(known[name] for name in ENDS[:-1])}
 
@@ -95,7 +95,7 @@ def _account(key: str, title: str, lead: str, counts: Mapping[str, int], **more:
 def _funnel(ntf: MetricReadings) -> dict[str, Any]:
     title, lead = (
         "Every notification, now",
-        "By the NTF router's store. The parts add up to what was received.",
+        "From the NTF router's store. The parts add up to what was received.",
     )
     counts = {name: ntf.total(f"{_NTF}_accounting_{name}") for name in ("received", *ENDS)}
     if counts["received"] is None:
@@ -106,22 +106,22 @@ def _funnel(ntf: MetricReadings) -> dict[str, Any]:
 def _tables_funnel(tables: TableReadings) -> dict[str, Any]:
     days = "day" if tables.days == 1 else f"{tables.days} days"
     hours = [{"at": at, **accounting(counts)} for at, counts in tables.hours]
-    lead = f"By the pipeline's tables, over their newest {days}. They follow the routers by some seconds."
+    lead = f"From the pipeline's tables, over their newest {days}. They lag a few seconds behind the routers."
     return _account(
-        "tables", "Every notification, by the pipeline", lead, accounting(tables.funnel), hours=hours
+        "tables", "Every notification, from the pipeline", lead, accounting(tables.funnel), hours=hours
     )
 
 
 def _latencies(ntf: MetricReadings, tables: TableReadings | None) -> dict[str, Any]:
     ranges = []
-    for name, (label, meaning, action) in LEGS.items():
+    for name, (label, meaning, action) in LIVE_STAGES.items():
         if found := ntf.quantiles(name):
             quantiles = [found.p50, found.p95, found.p99]
             ranges.append(_range(label, found.count, quantiles, meaning, action, "live"))
-    for name, count, times in tables.legs if tables else ():
-        meaning, action = TABLE_LEGS.get(name, ("", ""))
+    for name, count, times in tables.stages if tables else ():
+        meaning, action = TABLE_STAGES.get(name, ("", ""))
         ranges.append(_range(name, count, list(times), meaning, action, "tables"))
-    lead = "Upper bounds: live ones by the router's buckets, those of the tables by sketches of every hour."
+    lead = "Upper bounds: live ones from the router's histogram buckets, those of the tables from hourly sketches."
     return _section("latency", "How long each stage takes", lead, [], ranges=ranges)
 
 
@@ -152,9 +152,13 @@ def _outcomes(ntf: MetricReadings, tables: TableReadings | None) -> dict[str, An
         _table("Failed notifications by reason, now", ("reason", "notifications"), sorted(reasons.items()))
     ]
     if tables:
-        shown.append(_table("By the tables", ("outcome", "reason", "notifications"), tables.outcomes))
+        shown.append(_table("From the tables", ("outcome", "reason", "notifications"), tables.outcomes))
     return _section(
-        "outcomes", "What the provider answered", "Counted since statistics began.", figures, tables=shown
+        "outcomes",
+        "What the provider answered",
+        "Counted since the router's statistics began.",
+        figures,
+        tables=shown,
     )
 
 
@@ -168,7 +172,7 @@ def _states(ntf: MetricReadings, tables: TableReadings | None) -> dict[str, Any]
     shown = []
     if tables:
         shown.append(
-            _table("Tokens on the newest day of the tables", ("became", "reason", "tokens"), tables.tokens)
+            _table("Tokens on the newest day of the tables", ("new state", "reason", "tokens"), tables.tokens)
         )
     return _section(
         "states", "Device tokens and subscriptions", "Who wants to be woken.", figures, tables=shown
@@ -210,14 +214,16 @@ def _routers(ntf: MetricReadings, tables: TableReadings | None) -> dict[str, Any
             for each in tables.servers
         ]
         shown += [
-            _table("Each SMP host, by the tables", columns, rows),
-            _table("Drift, as compared last", ("SMP host", "kind", "queues"), tables.drift),
+            _table("Each SMP host, from the tables", columns, rows),
+            _table("Drift in the last comparison", ("SMP host", "kind", "queues"), tables.drift),
         ]
-    return _section("routers", "SMP routers", "Whom this router listens to.", figures, tables=shown)
+    return _section(
+        "routers", "SMP routers", "The SMP routers that this router subscribes to.", figures, tables=shown
+    )
 
 
 def _own_routers(ntf: MetricReadings) -> dict[str, Any]:
-    """Those in the operator's domains, which alone are told apart (ntf.md 4.14)."""
+    """Routers in the operator's own domains. The metrics name no others (ntf.md 4.14)."""
 
     def of(*names: str) -> Counter[str]:
         counts: Counter[str] = Counter()
@@ -237,7 +243,7 @@ def _own_routers(ntf: MetricReadings) -> dict[str, Any]:
         (host, "yes" if connected[host] else "NO", *(counts[host] for counts in columns.values()))
         for host in sorted(of("smp_subscribers_count_own"))
     ]
-    return _table("SMP routers of your own domains, now", ("SMP host", "connected", *columns), rows)
+    return _table("SMP routers in your own domains, now", ("SMP host", "connected", *columns), rows)
 
 
 def _resubscription(ntf: MetricReadings) -> dict[str, Any]:
@@ -254,7 +260,7 @@ def _resubscription(ntf: MetricReadings) -> dict[str, Any]:
     progress = None
     if active is not None and pending is not None:
         progress = {"done": active, "whole": active + pending, "label": "queues subscribed"}
-    lead = "After a restart, or when an SMP router comes back, queues are subscribed again."
+    lead = "After a restart, or when an SMP router comes back, this router subscribes to its queues again."
     return _section("resubscription", "Resubscription", lead, figures, progress=progress)
 
 
@@ -269,7 +275,7 @@ def _depths(ntf: MetricReadings, smp: MetricReadings) -> dict[str, Any]:
         figure("events_lost", sum(lost) if lost else None),
     ]
     known = [each for each in figures if each["value"] is not None]
-    return _section("depths", "What waits", "Queues inside the routers, now.", known)
+    return _section("depths", "What is waiting", "Queues inside the routers, now.", known)
 
 
 def _table(caption: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Who may see the page and press its buttons: pure.
+"""Access rules: who may see the page and press its buttons. Pure.
 
-On a loopback address everyone on the machine may, as with the metrics; the name in `Host` must then be one of this
-machine, so that a foreign name that was made to point here (DNS rebinding) leads nowhere. On any other address a token
-is asked for: the printed address carries it, and a cookie that scripts cannot read keeps it. What changes anything must
-come from the page itself: browsers let no other site send the header that is asked for.
+On a loopback address everyone on the machine may, as with the metrics. `Host` must then name this machine, so that a
+foreign name pointed at it (DNS rebinding) gets nothing. On any other address the page needs a token: the printed
+address carries it, and a cookie that scripts cannot read keeps it. A request that changes something must come from the
+page itself: it needs a header that browsers let no other site send.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
-from tocsin.web.http_requests import HttpRequest
+from tocsin.operate.http_messages import HttpRequest
 
 TOKEN_PARAMETER: Final = "token"  # noqa: S105 - a name, not a token
 SCRIPT_HEADER: Final = "x-tocsin"
@@ -30,7 +30,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class TokenShown:
-    """The token came with the address: it becomes a cookie, and the address is replaced by one without."""
+    """The address carried the token. It becomes a cookie, and the browser is sent to the address without it."""
 
     cookie: str = field(repr=False)
 
@@ -38,22 +38,28 @@ class TokenShown:
 @dataclass(frozen=True, slots=True)
 class Access:
     token: str | None = field(repr=False)
-    """None: none is asked for."""
+    """None if the page needs no token."""
     port: int
-    """Cookies are shared by all ports of a host: theirs must not have the same name."""
+    """Part of the cookie's name, because all ports of a host share their cookies."""
 
     def judge(self, request: HttpRequest) -> Refusal | TokenShown | None:
         """None if the request may be answered."""
         if self.token is None:
             if not is_loopback(host_of(request.header("host"))):
-                return Refusal(HTTPStatus.MISDIRECTED_REQUEST, "this page is served for localhost only")
+                return Refusal(
+                    HTTPStatus.MISDIRECTED_REQUEST,
+                    "this page is served for localhost only: open it as http://localhost",
+                )
         elif TOKEN_PARAMETER in request.query:
             if not _same(request.query[TOKEN_PARAMETER], self.token):
-                return Refusal(HTTPStatus.FORBIDDEN, "this is not the token that was printed at the start")
+                return Refusal(
+                    HTTPStatus.FORBIDDEN, "wrong token: open the address that was printed at the start"
+                )
             return TokenShown(f"{self._cookie_name}={self.token}; HttpOnly; SameSite=Strict; Path=/")
         elif not _same(self._cookie(request), self.token):
             return Refusal(
-                HTTPStatus.UNAUTHORIZED, "open the address with the token that was printed at the start"
+                HTTPStatus.UNAUTHORIZED,
+                "open the address that was printed at the start: it carries the token",
             )
         return None if request.method == "GET" else _foreign(request)
 
@@ -77,7 +83,11 @@ def _foreign(request: HttpRequest) -> Refusal | None:
         and origin in ("", f"http://{host}", f"https://{host}")
         and request.header("sec-fetch-site") in _SAME_SITE
     )
-    return None if comes_from_the_page else Refusal(HTTPStatus.FORBIDDEN, "only the page itself may do this")
+    return (
+        None
+        if comes_from_the_page
+        else Refusal(HTTPStatus.FORBIDDEN, "only the page itself may send this request")
+    )
 
 
 def _same(given: str, token: str) -> bool:
@@ -92,7 +102,7 @@ def host_of(header: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is of this machine alone."""
+    """Whether a name or an address can only be this machine."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tocsin.cli.web_operate import OPERATE, OperateReader
-from tocsin.cli.web_page import served_page
-from tocsin.cli.web_place import PagePlace
 from tocsin.ntf_router.operator import NtfOperator
-from tocsin.web.event_stream import EventStream
+from tocsin.web.operate_reader import OPERATE, OperateReader
+from tocsin.web.page_address import PagePlace, serve_page
+from tocsin.web.page_events import PageEvents
 from tocsin.web.page_server import Site
 
 SECONDS_BETWEEN: Final = 5.0
@@ -34,8 +33,8 @@ class NtfPage:
             yield "page", {"live": False}
             yield OPERATE, reader.view
 
-        events = EventStream(everything)
-        async with served_page(Site(events), self.place) as address:
+        events = PageEvents(everything)
+        async with serve_page(Site(events), self.place) as address:
             await reader.read()
             reading = asyncio.create_task(reader.keep_reading(events, every=SECONDS_BETWEEN))
             try:

@@ -1,4 +1,4 @@
-"""The files of the page, as they are in the package: nothing is built, nothing comes from elsewhere."""
+"""The files of the page, served as they are in the package: no build step, no other host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StaticFile:
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
-    """By path; the page itself is also `/`."""
+    """By path; `/` is the page itself."""
     found = {}
     for file in files("tocsin.web").joinpath("static").iterdir():
         kind = file.name.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Shell completion and help: both are made of the tree of commands."""
+"""Shell completion and help cover the whole tree of commands."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.cli.command_tree import Command, commands_of
-from tocsin.cli.completion_scripts import SCRIPTS
+from tests.unit.cli.command_tree import Command, commands_of
+from tocsin.cli.completion import SHELLS, completion_script
 from tocsin.cli.main import build_parser, run
 
 COMMANDS = commands_of(build_parser())
@@ -22,7 +22,7 @@ def test_the_tree_has_every_level() -> None:
     assert {(), ("smp",), ("smp", "store", "import"), ("doctor",), ("completion",)} <= paths
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
+@pytest.mark.parametrize("shell", SHELLS)
 def test_every_command_and_option_is_in_the_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", shell]) == 0
     script = capsys.readouterr().out
@@ -39,7 +39,7 @@ def test_every_command_and_option_is_in_the_script(shell: str, capsys: pytest.Ca
 @NEEDS_BASH
 def test_bash_accepts_its_script(tmp_path: Path) -> None:
     script = tmp_path / "tocsin.bash"
-    script.write_text(SCRIPTS["bash"](COMMANDS))
+    script.write_text(completion_script("bash"))
     checked = subprocess.run([BASH, "-n", str(script)], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
@@ -50,7 +50,7 @@ def test_other_shells_accept_theirs(shell: str, check: str, tmp_path: Path) -> N
     if program is None:
         pytest.skip(f"there is no {shell}")
     script = tmp_path / "script"
-    script.write_text(SCRIPTS[shell](COMMANDS))
+    script.write_text(completion_script(shell))
     checked = subprocess.run([program, check, str(script)], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
@@ -58,10 +58,10 @@ def test_other_shells_accept_theirs(shell: str, check: str, tmp_path: Path) -> N
 def completed(folder: Path, *words: str) -> set[str]:
     """What bash offers for the last word."""
     script = folder / "tocsin.bash"
-    script.write_text(SCRIPTS["bash"](COMMANDS))
+    script.write_text(completion_script("bash"))
     program = (
         f'source "{script}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
-        '_tocsin; printf "%s\\n" "${COMPREPLY[@]}"'
+        '_shtab_tocsin; printf "%s\\n" "${COMPREPLY[@]}"'
     )
     answer = subprocess.run(
         [BASH, "-c", program, "bash", *words], capture_output=True, text=True, check=True, cwd=folder
@@ -80,7 +80,8 @@ def completed(folder: Path, *words: str) -> set[str]:
         (["tocsin", "smp", "start", "--log"], {"--log-level"}),
         (["tocsin", "smp", "start", "--log-level", ""], {"DEBUG", "INFO", "WARNING", "ERROR"}),
         (["tocsin", "ntf", "config", "ch"], {"check"}),
-        (["tocsin", "completion", ""], {"bash", "zsh", "fish", "-h", "--help"}),
+        (["tocsin", "completion", ""], {"bash", "zsh", "fish"}),
+        (["tocsin", "completion", "-"], {"-h", "--help"}),
         (["tocsin", "smp", "start", "--config", "tocsin.b"], {"tocsin.bash"}),
         (["tocsin", "smp", "init", "--host", ""], set()),
         (["tocsin", "nonsense", "--ver"], {"--version"}),

@@ -1,11 +1,10 @@
-"""The newest messages and pushes, and what belongs together."""
+"""The newest messages and pushes, and which push announced which message."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tocsin.web.live_history import LiveHistory, SeenPush, SentMessage, Step
-from tocsin.web.sight import who_sees_what
+from tocsin.web.live_history import LiveHistory, MessageStep, SeenPush, SentMessage
 
 
 def sent(history: LiveHistory, text: str = "hello", sender: str = "Alice") -> SentMessage:
@@ -19,11 +18,11 @@ def pushed(history: LiveHistory, *message_ids: bytes) -> SeenPush:
     history.woken(push, 10.6)
     item: dict[str, Any] = {"router": "smp.example", "notifierId": "abcdefghijklmn", "receivedAt": 10}
     push.items = [dict(item) for _ in message_ids]
-    push.told = {message_id: position for position, message_id in enumerate(message_ids)}
+    push.announced = {message_id: position for position, message_id in enumerate(message_ids)}
     return push
 
 
-def test_a_message_gets_the_times_of_the_first_push_that_told_of_it() -> None:
+def test_a_message_gets_the_times_of_the_first_push_that_announced_it() -> None:
     history = LiveHistory()
     message = sent(history)
     first = pushed(history, b"other", b"m1")
@@ -31,18 +30,18 @@ def test_a_message_gets_the_times_of_the_first_push_that_told_of_it() -> None:
     assert history.fetched("Bob", "Alice", "hello", b"m1", 10, 10.7) is message
     assert message.push == first.number
     assert list(message.times) == [
-        Step.SENT,
-        Step.STORED,
-        Step.SMP_TIME,
-        Step.FETCHED,
-        Step.PUSHED,
-        Step.WOKEN,
-        Step.NTF_TIME,
+        MessageStep.SENT,
+        MessageStep.STORED,
+        MessageStep.SMP_TIME,
+        MessageStep.FETCHED,
+        MessageStep.PUSHED,
+        MessageStep.WOKEN,
+        MessageStep.NTF_TIME,
     ]
     assert history.counts == {"sent": 1, "stored": 1, "pushed": 2, "woken": 2, "fetched": 1}
 
 
-def test_a_push_that_comes_after_the_message_was_fetched_is_still_found() -> None:
+def test_a_push_that_arrives_after_its_message_was_fetched_is_linked() -> None:
     history = LiveHistory()
     message = sent(history)
     history.fetched("Bob", "Alice", "hello", b"m1", 10, 10.7)
@@ -53,7 +52,7 @@ def test_a_push_that_comes_after_the_message_was_fetched_is_still_found() -> Non
     assert history.opened(late) == []
 
 
-def test_equal_texts_are_told_apart_by_sender_and_order() -> None:
+def test_equal_texts_are_distinguished_by_sender_and_order() -> None:
     history = LiveHistory()
     first, second = sent(history), sent(history)
     of_carol = sent(history, sender="Carol")
@@ -75,26 +74,3 @@ def test_only_the_newest_are_remembered() -> None:
     assert history.push(new.number) is new
     assert history.push(None) is None
     assert history.counts["sent"] == 3
-
-
-def test_only_the_phones_see_the_content_and_the_provider_not_even_the_queue() -> None:
-    history = LiveHistory()
-    message = sent(history, "a secret")
-    push = pushed(history, b"m1")
-    history.fetched("Bob", "Alice", "a secret", b"m1", 10, 10.7)
-    rows = who_sees_what(message, push)["rows"]
-    content = {row["party"]: row["cells"][2]["sight"] for row in rows}
-    assert content == {
-        "Alice’s phone": "all",
-        "SMP router": "nothing",
-        "NTF router": "nothing",
-        "push provider": "nothing",
-        "Bob’s phone": "all",
-    }
-    assert rows[2]["cells"][0]["text"] == "the notifier’s id abcdefgh… at smp.example"
-    assert rows[3]["cells"][0]["sight"] == "nothing"
-
-
-def test_nobody_behind_the_smp_router_sees_anything_of_a_message_that_was_not_fetched() -> None:
-    rows = who_sees_what(sent(LiveHistory()), None)["rows"]
-    assert {cell["sight"] for row in rows[2:] for cell in row["cells"]} == {"nothing"}

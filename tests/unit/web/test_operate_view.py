@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tocsin.operate.metrics import Metric, MetricKind, by_label, exposition, gauge, histogram
-from tocsin.web.figure_texts import FIGURES, LEGS, TABLE_LEGS, Level
-from tocsin.web.metric_readings import MetricReadings, Quantiles
+from tocsin.pipeline.transforms.legs import LEGS
+from tocsin.web.figure_texts import FIGURES, LIVE_STAGES, TABLE_STAGES, Level
+from tocsin.web.metric_readings import MetricReadings
 from tocsin.web.operate_view import ENDS, Readings, TableReadings, accounting, figure, operate_view
 
 NTF = MetricReadings.parse(
@@ -47,29 +48,7 @@ def values(shown: dict[str, Any]) -> dict[str, Any]:
     return {each["key"]: each["value"] for each in shown["figures"]}
 
 
-def test_what_was_written_for_prometheus_is_read_back() -> None:
-    assert NTF.total("simplex_ntf_accounting_failed") == 3
-    assert NTF.by_label("simplex_ntf_accounting_failed", "reason") == {"expired": 1, 'a \\"b\\"': 2}
-    assert NTF.total("simplex_ntf_nothing") is None
-    assert NTF.totals("simplex_ntf_nothing", "simplex_ntf_accounting_received") == 20
-    assert NTF.totals("simplex_ntf_nothing") is None
-
-
-def test_quantiles_are_upper_bounds_and_those_beyond_all_bounds_the_last_one() -> None:
-    assert NTF.quantiles("simplex_ntf_store_seconds") == Quantiles(100, 0.01, 0.1, 1.0)
-    assert NTF.quantiles("simplex_ntf_provider_seconds") is None
-    slow = MetricReadings.parse('x_bucket{le="1.0"} 0\nx_bucket{le="+Inf"} 2\n')
-    assert slow.quantiles("x") == Quantiles(2, 1.0, 1.0, 1.0)
-    assert MetricReadings.parse('x_bucket{le="1.0"} 0\nx_bucket{le="+Inf"} 0\n').quantiles("x") is None
-
-
-def test_lines_that_are_no_samples_are_left_out() -> None:
-    assert MetricReadings.parse("# HELP x y\n\nnonsense\nx one\nx 1 1700000000000\n").samples == {
-        "x": (({}, 1.0),)
-    }
-
-
-def test_the_parts_add_up_and_what_does_not_is_the_difference() -> None:
+def test_the_parts_and_the_difference_add_up() -> None:
     shown = section(operate_view(Readings(NTF), 1.0), "funnel")
     found = values(shown)
     assert found["funnel-difference"] == 1
@@ -90,7 +69,7 @@ def test_progress_and_health_count_own_and_other_routers_services_and_queues() -
     assert values(section(view, "routers"))["routers_away"] == 2
 
 
-def test_routers_of_the_operators_own_domains_are_told_apart() -> None:
+def test_routers_in_the_operators_own_domains_are_listed() -> None:
     def of(name: str, values: dict[str, float]) -> Metric:
         return by_label(MetricKind.GAUGE, f"simplex_ntf_{name}", "", "server", values)
 
@@ -108,7 +87,7 @@ def test_routers_of_the_operators_own_domains_are_told_apart() -> None:
     assert table["rows"] == [["smp1.own", "yes", 7, 0, 30, 0], ["smp2.own", "NO", 0, 9, 0, 0]]
 
 
-def test_what_could_not_be_read_is_named_and_not_shown_as_zero() -> None:
+def test_missing_readings_are_named_and_not_shown_as_zero() -> None:
     view = operate_view(Readings(missing={"NTF router": "it does not answer"}), 1.0)
     assert view["missing"] == {"NTF router": "it does not answer"}
     assert values(section(view, "funnel")) == {"funnel-received": None}
@@ -117,13 +96,13 @@ def test_what_could_not_be_read_is_named_and_not_shown_as_zero() -> None:
     assert [each["key"] for each in view["sections"]].count("tables") == 0
 
 
-def test_tables_are_shown_beside_what_is_live() -> None:
+def test_tables_are_shown_beside_live_numbers() -> None:
     server = {"smp_host": "a", "received": 5, "unknown_queue": 0, "errors": 0, "longest_gap_seconds": 60}
     tables = TableReadings(
         days=1,
         funnel={"received": 3, "accepted": 2, "superseded": 1},
         hours=(("2026-11-15 07:00", {"received": 3, "accepted": 2, "superseded": 1}),),
-        legs=(("provider", 9, (0.1, 0.2, 0.3)),),
+        stages=(("provider", 9, (0.1, 0.2, 0.3)),),
         outcomes=(("accepted", "", 2),),
         servers=({**server, "skew_us": -2500, "storms": 1}, {**server, "skew_us": None, "storms": 0}),
         drift=(("a", "missing", 4), ("b", "missing", 1)),
@@ -146,8 +125,9 @@ def test_every_figure_has_its_texts(name: str) -> None:
     assert shown["level"] in (Level.PLAIN, Level.GOOD), "nothing is no reason to worry"
 
 
-def test_every_leg_has_its_texts() -> None:
-    assert all(all(texts) for texts in [*LEGS.values(), *TABLE_LEGS.values()])
+def test_every_stage_has_its_texts() -> None:
+    assert list(TABLE_STAGES) == list(LEGS)
+    assert all(all(texts) for texts in [*LIVE_STAGES.values(), *TABLE_STAGES.values()])
 
 
 def test_levels_rise_with_the_number() -> None:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import pytest
 
-from tocsin.web.http_requests import HttpRequest
+from tocsin.operate.http_messages import HttpRequest
 from tocsin.web.page_access import Access, Refusal, TokenShown, host_of, is_loopback
 
 OPEN = Access(None, 8080)
@@ -47,7 +47,7 @@ def test_names_of_this_machine_are_served_without_a_token(host: str) -> None:
         "[::2]",
     ],
 )
-def test_a_foreign_name_that_leads_here_is_refused(host: str) -> None:
+def test_a_foreign_name_that_points_here_is_refused(host: str) -> None:
     assert status_of(OPEN, get(host=host)) is HTTPStatus.MISDIRECTED_REQUEST
 
 
@@ -76,7 +76,7 @@ def test_a_wrong_token_is_refused(token: str) -> None:
         (";;=;\x00", HTTPStatus.UNAUTHORIZED),
     ],
 )
-def test_the_cookie_is_asked_for_with_every_request(cookie: str, status: HTTPStatus | None) -> None:
+def test_every_request_needs_the_cookie(cookie: str, status: HTTPStatus | None) -> None:
     assert status_of(GUARDED, get(cookie=cookie)) is status
 
 
@@ -104,13 +104,13 @@ def test_the_page_itself_may_change_things(headers: dict[str, str]) -> None:
         {"x_tocsin": "1", "sec_fetch_site": "same-site"},
     ],
 )
-def test_other_sites_may_not(headers: dict[str, str]) -> None:
+def test_other_sites_may_not_change_anything(headers: dict[str, str]) -> None:
     judged = OPEN.judge(post(**headers))
     assert isinstance(judged, Refusal)
     assert judged.status is HTTPStatus.FORBIDDEN
 
 
-def test_hosts_are_told_from_ports() -> None:
+def test_the_port_is_removed_from_a_host_header() -> None:
     assert [host_of(each) for each in ("a:1", "a", "[::1]:1", "[::1]", "")] == ["a", "a", "::1", "::1", ""]
     assert not is_loopback("0.0.0.0")  # noqa: S104 - nothing is bound
     assert not is_loopback("")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tocsin.web.event_stream import MOST_WAITING, EventStream, as_event
-from tocsin.web.http_requests import MAX_HEAD_BYTES
+from tocsin.operate.http_messages import MAX_HEAD_BYTES
+from tocsin.web.page_events import PageEvents
 from tocsin.web.page_server import MAX_BODY_BYTES, NotDone, PageLimits, PageServer, Site
 from tocsin.web.static_files import static_files
 
@@ -28,7 +28,7 @@ async def echo(asked: Mapping[str, Any]) -> Any:
 
 
 def server(token: str | None = None, limits: PageLimits | None = None) -> PageServer:
-    events = EventStream(lambda: [("all", {"n": 1})])
+    events = PageEvents(lambda: [("all", {"n": 1})])
     site = Site(events, {"/api/read": echo}, {"/api/do": echo})
     return PageServer(site, host=HOST, port=0, token=token, limits=limits)
 
@@ -109,10 +109,14 @@ def test_the_page_names_no_other_host_and_has_no_script_or_style_inside() -> Non
         (sent({}, "Origin: http://evil.example"), 403),
         (sent({}, kind="text/plain"), 415),
         (post(b"{}", "X-Tocsin: 1"), 411),
-        (post(b"{}", "X-Tocsin: 1", "Content-Length: -2"), 411),
+        (post(b"{}", "X-Tocsin: 1", "Content-Length: -2"), 400),
         (post(b"0\r\n\r\n", "X-Tocsin: 1", "Transfer-Encoding: chunked"), 411),
         (post(b"", "X-Tocsin: 1", f"Content-Length: {MAX_BODY_BYTES + 1}"), 413),
-        (post(b"", "X-Tocsin: 1", "Content-Length: " + "9" * 50), 413),
+        (post(b"", "X-Tocsin: 1", "Content-Length: " + "9" * 20), 413),
+        (post(b"", "X-Tocsin: 1", "Content-Length: " + "9" * 50), 400),
+        (post(b"{}", "X-Tocsin: 1", "Content-Length: 2", "Content-Length: 2"), 400),
+        (post(b"{}", "X-Tocsin: 1", "Content-Length: 2, 2"), 400),
+        (post(b"{}", "X-Tocsin: 1", "X-Tocsin: 1", "Content-Length: 2"), 400),
         (post(b"{]", "X-Tocsin: 1", "Content-Length: 2"), 400),
         (sent([1]), 400),
         (sent("x"), 400),
@@ -160,8 +164,8 @@ async def test_with_a_token_nothing_is_served_without_it() -> None:
         assert (await ask(served.port, foreign))[0] == 200
 
 
-async def test_followers_are_told_everything_and_then_every_change() -> None:
-    events = EventStream(lambda: [("all", {"n": 1}), ("more", [])])
+async def test_a_subscriber_gets_the_whole_state_and_then_every_change() -> None:
+    events = PageEvents(lambda: [("all", {"n": 1}), ("more", [])])
     async with PageServer(Site(events), host=HOST, port=0, token=None) as served:
         reader, writer = await asyncio.open_connection(HOST, served.port)
         writer.write(get("/api/events"))
@@ -170,23 +174,12 @@ async def test_followers_are_told_everything_and_then_every_change() -> None:
         assert b"Content-Security-Policy" in head
         assert await reader.readuntil(b"\n\n") == b'event: all\ndata: {"n":1}\n\n'
         assert await reader.readuntil(b"\n\n") == b"event: more\ndata: []\n\n"
-        events.tell("change", "line\nbreak")
+        events.send("change", "line\nbreak")
         assert await reader.readuntil(b"\n\n") == b'event: change\ndata: "line\\nbreak"\n\n'
-        assert events.followers == 1
+        assert events.subscribers == 1
         writer.close()
         await writer.wait_closed()
-    assert events.followers == 0
-
-
-async def test_a_follower_that_does_not_read_is_let_go() -> None:
-    events = EventStream(lambda: [("all", 0)])
-    following = events.follow()
-    assert await anext(following) == as_event("all", 0)
-    for number in range(MOST_WAITING + 1):
-        events.tell("change", number)
-    assert events.let_go == 1
-    assert events.followers == 0
-    assert [event async for event in following] == []
+    assert events.subscribers == 0
 
 
 async def test_a_silent_client_is_disconnected() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from tocsin import __version__
 from tocsin.cli.ntf.files import add_config_argument, settings_of
 from tocsin.cli.routers.broken_lines import add_broken_lines_argument, hint_at_broken_lines
-from tocsin.cli.web_place import WEB_HELP, PagePlace
 from tocsin.ntf_router.settings.locations import credentials_of, router_address
+from tocsin.web.page_address import WEB_HELP, PagePlace
 from tocsin.wire.base64url import encode_base64url
 
 NAME = "start"

@@ -1,4 +1,4 @@
-"""New settings files with every key, a comment above each, and the defaults commented out."""
+"""Writes new settings files with every key, a comment above each, and the defaults commented out."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def toml_text(
 
 
 def _toml_about(key: SettingKey) -> str:
-    """With TOML's word for `off`, and the variable where its name does not follow from the key's."""
+    """Uses TOML's word for `off`, and names the variable if it does not follow from the key's name."""
     about = re.sub(r"\b[Oo]ff\b", "false", key.about)
     usual = key.environment_prefix + key.toml_path[-1].upper()
     return about if key.variable == usual else f"{about} ({key.variable})"
 
 
 def by_table(keys: Iterable[SettingKey]) -> dict[tuple[str, ...], list[SettingKey]]:
-    """Those of the whole file first: after a table's heading there is no way back to them."""
+    """Keys outside any table come first: TOML has no way back to them after a table's heading."""
     tables: dict[tuple[str, ...], list[SettingKey]] = {(): []}
     for key in keys:
         tables.setdefault(key.toml_path[:-1], []).append(key)

@@ -1,8 +1,8 @@
-"""Reading TOML files with the line of every key, which `tomllib` does not tell.
+"""Reads TOML files with the line of every key, which neither `tomllib` nor tomlkit keeps.
 
-The whole file is parsed once, which finds every error of syntax and every key given twice. Then each statement (a
-table's heading, or a key with its value, over one line or more) is parsed by itself: a statement ends where it can be
-parsed. So the lines are right whatever is quoted, nested or written over several lines.
+The whole file is parsed once, which finds every syntax error and every duplicate key. Then each statement (a table's
+heading, or a key with its value, on one line or more) is parsed on its own: a statement ends where it can be parsed. So
+the lines are right, whatever is quoted, nested or spread over several lines.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class TomlTable:
 class TomlEntry:
     path: TomlPath
     value: object = field(repr=False)
-    """May be a password."""
+    """Hidden, because it may be a password."""
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class TomlFile:
     name: str
-    """How messages call it."""
+    """The name that messages use."""
     tables: tuple[TomlTable, ...]
     entries: tuple[TomlEntry, ...]
 
@@ -47,7 +47,7 @@ def read_toml(path: Path) -> TomlFile:
 
 
 def parse_toml(text: str, name: str) -> TomlFile:
-    """Raises ConfigError with `name` and the number of the line that is wrong; arrays of tables are."""
+    """Raises ConfigError with `name` and the line of the error. Arrays of tables are an error."""
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -68,7 +68,7 @@ def parse_toml(text: str, name: str) -> TomlFile:
 
 
 def _statements(text: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
-    """First line, content, and whether it is a table's heading."""
+    """Yields the first line, the content, and whether it is a table's heading."""
     lines = text.replace("\r\n", "\n").split("\n")
     first = 0
     while first < len(lines):
@@ -88,7 +88,7 @@ def _parsed(lines: list[str]) -> dict[str, Any] | None:
 
 
 def _innermost(heading: dict[str, Any]) -> tuple[TomlPath, object]:
-    """The path of `{"a": {"b": {}}}`; and what it ends with."""
+    """The path into `{"a": {"b": {}}}`, and the value at its end."""
     path: TomlPath = ()
     inner: object = heading
     while isinstance(inner, Mapping) and inner:

@@ -1,4 +1,4 @@
-"""Values of TOML as the text that kinds of values are read from, and back."""
+"""Converts TOML values to the text that settings are read from, and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DELETE: Final = "\x7f"
 
 
 def text_of(kind: ValueKind, value: object) -> str:
-    """Raises ValueError if the type is not the kind's: numbers and booleans in quotes are texts."""
+    """Raises ValueError if the value has the wrong type: a number or a boolean in quotes is a text."""
     if kind.off and value is False:
         return "off"
     if not kind.separator or not isinstance(value, list):
@@ -36,7 +36,7 @@ def _item_text(form: TomlForm, value: object) -> str:
 
 
 def literal_of(kind: ValueKind, text: str) -> str:
-    """What stands in a TOML file for a text that the kind reads."""
+    """The TOML literal for a text that the kind reads."""
     if kind.off and text == "off":
         return "false"
     if kind.separator:
@@ -52,5 +52,5 @@ def _item_literal(form: TomlForm, text: str) -> str:
         case TomlForm.NUMBER:
             return text
         case TomlForm.TEXT:
-            # Basic strings have the escapes of JSON, and need one more.
+            # TOML's basic strings use the escapes of JSON, and also escape DEL.
             return json.dumps(text, ensure_ascii=False).replace(_DELETE, "\\u007f")

@@ -18,14 +18,21 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from tocsin.errors import ConnectFailed
 from tocsin.push.apns.outcome import ACCEPTED, EXPIRED_PROVIDER_TOKEN, apns_outcome
 from tocsin.push.apns.provider_token import ProviderToken
 from tocsin.push.apns.request import PATH, own_headers, shared_headers
 from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.http2.connection import Http2Connection
-from tocsin.push.http2.exchange import Failure, Http2Limits, HttpAnswer, Result, Unanswered, Unprocessed
+from tocsin.push.http2.exchange import (
+    Failure,
+    Http2Answer,
+    Http2Limits,
+    Result,
+    Unanswered,
+    Unprocessed,
+)
 from tocsin.push.http2.header_blocks import SharedHeaders
-from tocsin.push.http2.tls_stream import StreamFailed
 from tocsin.push.provider import PushOutcome, PushRequest, RetryLater, RetryScope, Urgency
 
 WAITING_LIMIT: Final = 200
@@ -169,7 +176,7 @@ class ApnsProvider:
         return known[1]
 
     def _answered(self, connection: Http2Connection, sending: _Sending, result: Result) -> None:
-        if isinstance(result, HttpAnswer):
+        if isinstance(result, Http2Answer):
             self._settle(connection, sending, result)
         elif isinstance(result, Unprocessed):
             self._move(connection, sending)
@@ -186,7 +193,7 @@ class ApnsProvider:
         else:
             sending.answered(RetryLater(Failure.CONNECTION.value))
 
-    def _settle(self, connection: Http2Connection, sending: _Sending, answer: HttpAnswer) -> None:
+    def _settle(self, connection: Http2Connection, sending: _Sending, answer: Http2Answer) -> None:
         if answer.status == _ACCEPTED:  # nearly always
             sending.answered(ACCEPTED)
             return
@@ -221,7 +228,7 @@ class ApnsProvider:
             connection = await Http2Connection.connect(
                 self._endpoint.host, self._endpoint.port, self._context, self._limits, self._changed
             )
-        except StreamFailed as error:
+        except ConnectFailed as error:
             # Once for each outage: a busy router tries often.
             logger.log(
                 logging.DEBUG if self._unreachable else logging.WARNING, "APNs cannot be reached: %s", error

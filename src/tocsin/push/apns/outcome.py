@@ -11,7 +11,7 @@ import re
 from typing import Final, TypeGuard
 
 from tocsin.protocol.ntf.statuses import InvalidReason
-from tocsin.push.http2.exchange import HttpAnswer
+from tocsin.push.http2.exchange import Http2Answer
 from tocsin.push.provider import (
     Accepted,
     PushOutcome,
@@ -37,7 +37,7 @@ _INVALID: Final = {
 }
 
 
-def apns_outcome(answer: HttpAnswer) -> PushOutcome:
+def apns_outcome(answer: Http2Answer) -> PushOutcome:
     if answer.status == 200:
         return ACCEPTED
     reason, since = _reason(answer.body)

@@ -17,6 +17,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tocsin.errors import ConnectFailed
 from tocsin.push.http2.exchange import (
     IDLE_FRAMES_PER_ANSWER,
     LAST_STREAM_ID,
@@ -48,7 +49,7 @@ from tocsin.push.http2.frames import (
 )
 from tocsin.push.http2.header_blocks import Header, HeaderBlocks, RequestBlocks, SharedHeaders
 from tocsin.push.http2.streams import Streams
-from tocsin.push.http2.tls_stream import StreamFailed, TlsStream
+from tocsin.transport.tls_stream import TlsStream
 
 # The kinds of every answer by names of their own: finding a member of an enumeration takes longer than comparing it.
 _DATA: Final = int(FrameType.DATA)
@@ -93,7 +94,7 @@ class Http2Connection:
         limits: Http2Limits,
         on_change: Callable[[], None] = lambda: None,
     ) -> Http2Connection:
-        """Returns when the server's settings are known. Raises StreamFailed."""
+        """Returns when the server's settings are known. Raises ConnectFailed."""
         deadline = asyncio.get_running_loop().time() + limits.connect
         stream = await TlsStream.connect(host, port, context, limits.connect)
         connection = cls(stream, host, limits, on_change)
@@ -103,7 +104,7 @@ class Http2Connection:
                 await connection._settled
         except TimeoutError:
             connection.close("no settings")
-            raise StreamFailed(f"{host} did not send HTTP/2 settings within {limits.connect:g} s") from None
+            raise ConnectFailed(f"{host} did not send HTTP/2 settings within {limits.connect:g} s") from None
         except BaseException:
             connection.close("given up")
             raise
@@ -317,7 +318,7 @@ class Http2Connection:
         self.lost = reason
         self._watch.cancel()
         if not self._settled.done():
-            self._settled.set_exception(StreamFailed(f"{self._name}: {reason}"))
+            self._settled.set_exception(ConnectFailed(f"{self._name}: {reason}"))
             self._settled.exception()  # seen, whoever waits for it or not
         self._streams.fail_all(reason)
         if not self._ended.done():

@@ -12,7 +12,7 @@ MAX_BODY_BYTES: Final = 16_384
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
 
 
-class HttpAnswer(NamedTuple):
+class Http2Answer(NamedTuple):
     status: int
     headers: Mapping[bytes, bytes]
     body: bytes
@@ -42,7 +42,7 @@ class Unanswered(NamedTuple):
     """Of an answer whose end never came."""
 
 
-Result: TypeAlias = HttpAnswer | Unprocessed | Unanswered
+Result: TypeAlias = Http2Answer | Unprocessed | Unanswered
 
 
 class MalformedAnswer(Exception):

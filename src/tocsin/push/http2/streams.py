@@ -15,7 +15,7 @@ from tocsin.push.http2.exchange import (
     OUR_WINDOW,
     Exchange,
     Failure,
-    HttpAnswer,
+    Http2Answer,
     MalformedAnswer,
     Result,
     Unanswered,
@@ -163,7 +163,7 @@ class Streams:
             self._write(encode_reset(stream_id, _NO_ERROR))
         self.answers += 1
         if self._exchanges.pop(stream_id, None) is not None:  # unless that write has ended the connection
-            self._tell(exchange.answered, HttpAnswer(exchange.status, exchange.headers, exchange.body))
+            self._tell(exchange.answered, Http2Answer(exchange.status, exchange.headers, exchange.body))
 
     def _give_up(self, stream_id: int, exchange: Exchange, error: MalformedAnswer) -> None:
         self._write(encode_reset(stream_id, Http2ErrorCode.PROTOCOL_ERROR))

@@ -20,7 +20,6 @@ from tocsin.crypto.web_push import VapidKey
 from tocsin.errors import DecodeError
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
-from tocsin.push.http2.tls_stream import FindAddresses
 from tocsin.push.provider import PushOutcome, PushRefused, PushRequest, TokenInvalid
 from tocsin.push.webpush.host_lane import (
     BUSY,
@@ -35,6 +34,7 @@ from tocsin.push.webpush.host_lane import (
 from tocsin.push.webpush.reputations import Reputations
 from tocsin.push.webpush.request import pushed_content
 from tocsin.push.webpush.settings import WebPushSettings
+from tocsin.transport.tls_stream import FindAddresses
 
 ROOM: Final = 1000
 """Always: what a service has no room for is answered at once and waits for its turn in the delivery."""

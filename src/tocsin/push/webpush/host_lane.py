@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tocsin.crypto.web_push import SALT_BYTES, SCALAR_BYTES, VapidKey
-from tocsin.errors import ConnectionLost, DecodeError
+from tocsin.errors import ConnectFailed, ConnectionLost, DecodeError
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
-from tocsin.push.http2.tls_stream import FindAddresses, StreamFailed, TlsStream
 from tocsin.push.provider import Accepted, PushOutcome, RetryLater, RetryScope, Urgency
 from tocsin.push.webpush.http1_connection import Http1Client
 from tocsin.push.webpush.outcome import web_push_outcome
 from tocsin.push.webpush.reputations import Reputations
 from tocsin.push.webpush.request import request_bytes, sealed_body
 from tocsin.push.webpush.settings import WebPushSettings
+from tocsin.transport.tls_stream import FindAddresses, TlsStream
 
 QUEUE_LIMIT: Final = 128
 """Pushes that wait for one service."""
@@ -220,7 +220,7 @@ class HostLane:
                 answer = await client.post(self._request(sending))
         except TimeoutError:
             return later(TIMEOUT)
-        except StreamFailed:
+        except ConnectFailed:
             # Its text names the service, which may be one person's own: it is not logged.
             unreachable = later(CONNECTION, reputations.unreachable(self.origin, self._loop.time()))
             self.fail_waiting(unreachable)

@@ -1,7 +1,9 @@
-"""An answer in HTTP/1.1 (RFC 9112), read as it arrives: pure.
+"""Reads an HTTP/1.1 answer (RFC 9112) as it arrives: pure.
 
-Of the answer only its status and one header are wanted. The rest is read to find the end, so that the connection can be
-used again; where that would take too long, it is not.
+We need its status and one header. The rest is read only to find the end, so that the connection can be used again. If
+that would take too long, the rest stays unread and the connection is not used again.
+
+Not h11: it costs a quarter more CPU per push (decision 0017).
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from tocsin.errors import DecodeError
 
 MAX_HEAD_BYTES: Final = 16_384
 MAX_REST_BYTES: Final = 65_536
-"""Of an answer after which the connection is used again."""
+"""After the head, in an answer after which the connection is used again."""
 MAX_LINE_BYTES: Final = 256
-"""Of a chunk's size and what else stands there."""
+"""The line with a chunk's size and its extensions, or a line of the trailer."""
 MOST_INTERIM_ANSWERS: Final = 4
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
@@ -33,29 +35,29 @@ class Http1Answer(NamedTuple):
 
 
 class AnswerReader:
-    """One answer. `feed` raises DecodeError for what is none, or one that is too long."""
+    """One answer. `feed` raises DecodeError if the bytes are not an answer, or if its head is too long."""
 
     def __init__(self) -> None:
         self.answer: Http1Answer | None = None
-        """There as soon as its head is."""
+        """Known as soon as the head is complete."""
         self.complete = False
-        """Nothing more is read."""
+        """Nothing more needs to be read."""
         self.reusable = False
-        """Complete, and another answer may follow on the connection."""
+        """Read to its end, and another answer may follow on the connection."""
         self._data = bytearray()
         self._interim = 0
         self._keep_alive = False
         self._chunked = False
         self._in_trailers = False
         self._left = 0
-        """Bytes of the body, or of its chunk with the end of line."""
+        """Bytes of the body that are still to come, or of a chunk with its end of line."""
         self._rest = 0
-        """Bytes that came after the head."""
+        """Bytes that have arrived after the head."""
 
     def feed(self, data: bytes) -> None:
         if self.complete:
             self.reusable = False
-            raise DecodeError("bytes after the end of an answer")
+            raise DecodeError("the service sent bytes after the end of its answer")
         self._data += data
         while self.answer is None:
             if not self._read_head():
@@ -64,24 +66,24 @@ class AnswerReader:
         self._read_rest()
 
     def _read_head(self) -> bool:
-        """Whether there was one, if only of an answer that announces another."""
+        """Returns whether a head was complete, be it the head of an interim answer."""
         end = self._data.find(_END_OF_HEAD, 0, MAX_HEAD_BYTES)
         if end < 0:
             if len(self._data) >= MAX_HEAD_BYTES:
-                raise DecodeError("an answer whose head does not end")
+                raise DecodeError(f"the head of the answer is longer than {MAX_HEAD_BYTES} bytes")
             return False
         first, *lines = bytes(self._data[:end]).split(b"\r\n")
         del self._data[: end + len(_END_OF_HEAD)]
         found = _STATUS.fullmatch(first)
         if found is None:
-            raise DecodeError("an answer that is not HTTP/1.1")
+            raise DecodeError("the answer is not HTTP/1.1")
         status = int(found[2])
         if status >= 200:
             self._take(status, found[1] == b"1", _headers(lines))
             return True
         self._interim += 1
         if status == 101 or self._interim > MOST_INTERIM_ANSWERS:
-            raise DecodeError(f"an answer that does not come: {status}")
+            raise DecodeError(f"the service sends interim answers ({status}) instead of an answer")
         return True
 
     def _take(self, status: int, is_current: bool, headers: Mapping[bytes, bytes]) -> None:
@@ -98,7 +100,7 @@ class AnswerReader:
             if self._left > MAX_REST_BYTES:
                 self._leave()
         else:
-            self._leave()  # it ends when the connection does
+            self._leave()  # such an answer ends when the connection does
 
     def _read_rest(self) -> None:
         if self.complete:
@@ -120,7 +122,7 @@ class AnswerReader:
             end = self._data.find(b"\r\n", 0, MAX_LINE_BYTES)
             if end < 0:
                 if len(self._data) >= MAX_LINE_BYTES:
-                    raise DecodeError("an answer with an endless line")
+                    raise DecodeError(f"a line in the answer is longer than {MAX_LINE_BYTES} bytes")
                 return
             line = bytes(self._data[:end])
             del self._data[: end + 2]
@@ -133,7 +135,7 @@ class AnswerReader:
     def _begin_chunk(self, line: bytes) -> None:
         found = _CHUNK.fullmatch(line)
         if found is None:
-            raise DecodeError("an answer with a chunk of no size")
+            raise DecodeError("a chunk of the answer has no valid size")
         size = int(found[1], 16)
         self._in_trailers = not size
         self._left = size + 2 if size else 0
@@ -148,17 +150,17 @@ class AnswerReader:
         self.reusable = self._keep_alive and not self._data
 
     def _leave(self) -> None:
-        """The rest is not worth reading."""
+        """Leaves the rest unread."""
         self.complete = True
 
 
 def _headers(lines: Iterable[bytes]) -> dict[bytes, bytes]:
-    """By names in small letters; values of one name are joined, which is no length and no coding any more."""
+    """By name in lower case. Values of one name are joined, so two lengths or two codings are not a valid one."""
     headers: dict[bytes, bytes] = {}
     for line in lines:
         name, colon, value = line.partition(b":")
         if not colon or not _NAME.fullmatch(name):
-            raise DecodeError("an answer with a line that is no header")
+            raise DecodeError("the head of the answer has a line that is not a header")
         key, value = name.lower(), value.strip(b" \t")
         headers[key] = headers[key] + b", " + value if key in headers else value
     return headers

@@ -1,6 +1,6 @@
-"""Requests over HTTP/1.1, one at a time, on a connection that is kept.
+"""Sends HTTP/1.1 requests one at a time over a connection that is kept open.
 
-Not HTTP/2: many push services that people run themselves do not have it. Redirects are answers like any other.
+Not HTTP/2: many self-hosted push services do not support it. Redirects are not followed; they are answers like others.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import Final
 
 from tocsin.errors import ConnectionLost, DecodeError
-from tocsin.push.http2.tls_stream import TlsStream
 from tocsin.push.webpush.http1_answer import AnswerReader, Http1Answer
+from tocsin.transport.tls_stream import TlsStream
 
 REST_SECONDS: Final = 1.0
-"""For the end of an answer whose beginning is there; then another connection is cheaper."""
+"""How long to wait for the end of an answer; after that a new connection is cheaper."""
 
 
 class Http1Connection:
@@ -26,7 +26,7 @@ class Http1Connection:
         self._lost: str | None = None
         self._broken: DecodeError | None = None
         self.received = False
-        """Something of an answer to the last request has come."""
+        """Whether any part of an answer to the last request has arrived."""
         stream.start(self._on_data, self._on_lost)
 
     @property
@@ -34,7 +34,7 @@ class Http1Connection:
         return self._lost is None
 
     async def post(self, request: bytes) -> Http1Answer:
-        """The head of the answer; `finish` reads the rest. Raises ConnectionLost, DecodeError."""
+        """Returns the head of the answer; `finish` reads the rest. Raises ConnectionLost or DecodeError."""
         reader = self._reader = AnswerReader()
         self.received = False
         self._stream.write(request)
@@ -43,7 +43,7 @@ class Http1Connection:
         return reader.answer
 
     async def finish(self) -> None:
-        """Reads the rest of the answer, for a second at most; closes unless another request may follow."""
+        """Reads the rest of the answer for at most a second. Closes the connection if it cannot be used again."""
         reader = self._reader
         with suppress(ConnectionLost, DecodeError, TimeoutError):
             async with asyncio.timeout(REST_SECONDS):
@@ -56,7 +56,7 @@ class Http1Connection:
         self._stream.close("no longer needed")
 
     async def _change(self) -> None:
-        """Waits until something comes; raises what ended the connection."""
+        """Waits until something arrives. Raises the error that ended the connection."""
         if self._broken is not None:
             raise self._broken
         if self._lost is not None:
@@ -68,7 +68,7 @@ class Http1Connection:
         self.received = True
         try:
             if self._reader is None:
-                raise DecodeError("an answer that nobody asked for")
+                raise DecodeError("the service sent an answer without a request")
             self._reader.feed(data)
         except DecodeError as error:
             self._broken = error
@@ -85,17 +85,17 @@ class Http1Connection:
 
 
 class Http1Client:
-    """One connection at a time, made when it is needed."""
+    """Keeps one connection at a time and opens it when it is needed."""
 
     def __init__(self, connect: Callable[[], Awaitable[TlsStream]]) -> None:
         self._connect = connect
         self._connection: Http1Connection | None = None
 
     async def post(self, request: bytes) -> Http1Answer:
-        """As of a connection; raises StreamFailed if there is none. After an answer `finish` must follow.
+        """Like `Http1Connection.post`; also raises ConnectFailed. Call `finish` after an answer.
 
-        A service may have closed a connection that it did not need: then the request, which it has not answered, goes
-        out on another.
+        A service may have closed a connection that was idle. If it has not begun to answer, the request is sent again
+        over a new connection.
         """
         try:
             return await self._posted(request)
@@ -115,7 +115,7 @@ class Http1Client:
         return await connection.post(request)
 
     async def finish(self) -> None:
-        """After an answer."""
+        """Call it after an answer."""
         if self._connection is not None:
             await self._connection.finish()
 

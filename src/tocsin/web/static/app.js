@@ -1,4 +1,4 @@
-// The page: which view is shown, and the stream of events that feeds both.
+// Chooses the view, and feeds both from the stream of events.
 
 import { byId } from "./dom.js";
 import { liveEvents } from "./live.js";
@@ -19,26 +19,26 @@ function show() {
   document.title = `${view === "live" ? "Live" : "Operate"} · Tocsin`;
 }
 
-function follow() {
+function subscribe() {
   const stream = new EventSource("/api/events");
   const link = byId("link");
-  const told = (name, handle) => stream.addEventListener(name, (event) => handle(JSON.parse(event.data)));
+  const handle = (name, show) => stream.addEventListener(name, (event) => show(JSON.parse(event.data)));
   stream.onopen = () => {
     link.textContent = "connected";
     link.dataset.level = "good";
   };
   stream.onerror = () => {
-    link.textContent = "connection lost, trying again";
+    link.textContent = "connection lost, reconnecting";
     link.dataset.level = "bad";
-    if (stream.readyState === EventSource.CLOSED) setTimeout(follow, 2000);
+    if (stream.readyState === EventSource.CLOSED) setTimeout(subscribe, 2000);
   };
-  told("page", (page) => {
+  handle("page", (page) => {
     hasLive = page.live;
     byId("to-live").hidden = !hasLive;
     show();
   });
-  told("operate", showOperate);
-  for (const [name, handle] of Object.entries(liveEvents)) told(name, handle);
+  handle("operate", showOperate);
+  for (const [name, show] of Object.entries(liveEvents)) handle(name, show);
 }
 
 addEventListener("hashchange", () => {
@@ -47,4 +47,4 @@ addEventListener("hashchange", () => {
   scrollTo(0, 0);
   byId("main").focus({ preventScroll: true });
 });
-follow();
+subscribe();

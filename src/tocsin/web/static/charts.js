@@ -1,4 +1,4 @@
-// Drawings of the view `Operate`. Each is also told in words or numbers beside it.
+// Charts of the view `Operate`. Text or numbers next to each say the same.
 
 import { duration, make, svg, whole } from "./dom.js";
 
@@ -58,7 +58,7 @@ export function hoursChart(hours) {
   return make("div", { class: "sum" }, make("p", { class: "legend" }, title), drawing);
 }
 
-// From 100 µs to 1000 s: a tenth of the width for each step is too little to see, so seven steps take all of it.
+// The axis runs from 100 µs to 1000 s in seven steps, each a factor of ten.
 const LOW = -4;
 const HIGH = 3;
 const place = (seconds) => ((Math.min(Math.max(Math.log10(Math.max(seconds, 1e-9)), LOW), HIGH) - LOW) / (HIGH - LOW)) * (WIDTH - 20) + 10;

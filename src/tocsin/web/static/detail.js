@@ -1,8 +1,8 @@
-// One notification: its times by stage, who sees what of it, and both encryption layers step by step.
+// One notification: its times by stage, who sees what, and both encryption layers step by step.
 
 import { ask, byId, duration, make, whole } from "./dom.js";
 
-const SIGHTS = { all: "◉ sees", part: "◐ sees a part", nothing: "○ sees nothing" };
+const VISIBILITIES = { all: "◉ sees", part: "◐ sees a part", nothing: "○ sees nothing" };
 let number = null;
 let asked = 0;
 
@@ -24,7 +24,7 @@ export async function refreshDetail() {
     if (mine === asked) content.replaceChildren(make("p", { class: "empty" }, error.message));
     return;
   }
-  if (mine !== asked) return; // another one was chosen meanwhile
+  if (mine !== asked) return; // another message was selected meanwhile
   const open = new Set([...content.querySelectorAll("details[open]")].map((each) => each.dataset.layer));
   const focused = document.activeElement?.closest("#detail-content details")?.dataset.layer;
   content.replaceChildren(
@@ -32,8 +32,8 @@ export async function refreshDetail() {
     message.failure ? make("p", { class: "problem" }, message.failure) : "",
     make("h3", {}, "When"),
     timeline(message),
-    make("h3", {}, "Who sees what of it"),
-    sight(message.sight),
+    make("h3", {}, "Who sees what"),
+    visibilityTable(message.visibility),
     make("h3", {}, "What is in the push, opened step by step"),
     layers(message),
   );
@@ -57,7 +57,7 @@ function row(message, step, start, end, place) {
   const track = make("span", { class: "track" });
   let text = awaited(message, step);
   if (step.at !== null && step.wholeSeconds) {
-    const band = make("span", { class: "band", title: "a whole second: nobody tells it any better" });
+    const band = make("span", { class: "band", title: "a whole second: no party reports a finer time" });
     band.style.left = `${place(step.at)}%`;
     band.style.width = `${Math.max(place(Math.min(step.at + 1, end)) - place(step.at), 0)}%`;
     track.append(band);
@@ -83,17 +83,17 @@ const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
 
 // Who sees what
 
-function sight({ columns, rows }) {
+function visibilityTable({ columns, rows }) {
   const head = make("tr", {}, make("th", { scope: "col" }, "Party"), ...columns.map((each) => make("th", { scope: "col" }, each)));
   const body = rows.map(({ party, cells }) =>
     make("tr", {}, make("th", { scope: "row" }, party), ...cells.map((cell, index) => seen(cell, columns[index]))),
   );
-  return make("table", { class: "sight" }, make("thead", {}, head), make("tbody", {}, ...body));
+  return make("table", { class: "visibility" }, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
-function seen({ sight, text }, column) {
-  const mark = make("span", { class: "mark" }, SIGHTS[sight]);
-  return make("td", { "data-sight": sight, "data-column": column }, mark, " ", text);
+function seen({ visibility, text }, column) {
+  const mark = make("span", { class: "mark" }, VISIBILITIES[visibility]);
+  return make("td", { "data-visibility": visibility, "data-column": column }, mark, " ", text);
 }
 
 // The layers
@@ -101,7 +101,7 @@ function seen({ sight, text }, column) {
 function layers(message) {
   const { layers: found } = message;
   if (!found) {
-    const why = message.expectsPush ? "No push has told of it yet." : "The receiver did not want a push for it.";
+    const why = message.expectsPush ? "No push for it has been opened yet." : "The receiver did not want a push for it.";
     return make("p", { class: "empty" }, why);
   }
   const item = found.index === null ? null : found.items[found.index];
@@ -109,7 +109,7 @@ function layers(message) {
     "ol",
     { class: "layers" },
     layer("provider", "raw", `What the provider saw: ${whole(found.bytes)} bytes`, [
-      make("p", {}, "A text that is always the same, and one sealed block. Its size does not tell how much is in it."),
+      make("p", {}, "A fixed text and one sealed block. The size does not reveal how much is in it."),
       make("p", { class: "bytes", tabindex: "0" }, found.payload),
     ]),
     layer("ntf", "one", `Open layer one with the token’s secret, which ${found.phone}’s phone shares with the NTF router`, [
@@ -118,11 +118,11 @@ function layers(message) {
     ]),
     layer("smp", "two", "Open layer two with the queue’s secret, which the phone shares with the SMP router", [
       item?.meta
-        ? facts({ "message id": item.meta.messageId, "SMP router’s time": clock(item.meta.sentAt), "so it is of": item.peer ?? "?" })
-        : make("p", {}, "It cannot be opened."),
+        ? facts({ "message ID": item.meta.messageId, "SMP router’s time": clock(item.meta.sentAt), "so the sender is": item.peer ?? "?" })
+        : make("p", {}, "This layer cannot be opened."),
     ]),
-    layer("device", "message", "Fetch the message from the SMP router, and open it", [
-      make("p", {}, `${message.receiver}’s phone asked for the queue’s messages (GET) and opened what ${message.sender}’s phone had sealed.`),
+    layer("device", "message", "Fetch the message from the SMP router and open it", [
+      make("p", {}, `${message.receiver}’s phone requested the queue’s messages (GET) and opened what ${message.sender}’s phone had sealed.`),
       make("p", { class: "bytes" }, message.text),
     ]),
   );
@@ -140,7 +140,7 @@ function layerOne(item, isThis) {
     nonce: item.nonce,
     "sealed metadata": item.sealedMeta,
   });
-  return make("div", { class: isThis ? "item this" : "item" }, isThis ? make("p", {}, "This one is about the message above:") : null, shown);
+  return make("div", { class: isThis ? "item this" : "item" }, isThis ? make("p", {}, "This one is for the message above:") : null, shown);
 }
 
 function facts(values) {

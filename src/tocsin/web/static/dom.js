@@ -1,4 +1,4 @@
-// Small helpers: elements are made, never parsed from text, so that nothing anybody wrote becomes markup.
+// Elements are created, never parsed from text, so that no user input becomes markup.
 
 export const byId = (id) => document.getElementById(id);
 
@@ -44,7 +44,7 @@ export async function act(name, content) {
   return said;
 }
 
-// For those who do not see the page: what changed, in a sentence.
+// Tells screen readers in one sentence what changed.
 export function say(text) {
   byId("said").textContent = text;
 }

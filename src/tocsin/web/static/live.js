@@ -8,7 +8,7 @@ const LEVELS = { all: "every message", mentions: "mentions only", none: "nothing
 const NAMES = { smp: "SMP router", ntf: "NTF router" };
 const rows = new Map(); // message number → { item, message }
 let parts = {};
-let known = ""; // the phones whose controls are there
+let known = ""; // names of the phones whose controls exist
 
 export const liveEvents = {
   phones: showPhones,
@@ -29,7 +29,7 @@ export const liveEvents = {
     else if (message.times.stored && !before.times.stored) pulse("smp");
     if (message.times.fetched && !before?.times.fetched) {
       pulse("device");
-      if (message.byHand) say(`${message.receiver} has the message of ${message.sender}: ${state(message)}`);
+      if (message.byHand) say(`${message.receiver} has the message from ${message.sender}: ${state(message)}`);
     }
     if (selected() === null) choose(message.number);
     else if (selected() === message.number) refreshDetail();
@@ -56,7 +56,7 @@ function count(counts) {
 function pulse(station) {
   const element = document.querySelector(`#stations [data-station="${station}"]`);
   element.classList.remove("pulse");
-  void element.offsetWidth; // starts the animation anew
+  void element.offsetWidth; // restarts the animation
   element.classList.add("pulse");
 }
 
@@ -64,12 +64,12 @@ function showParts(now) {
   for (const [name, title] of Object.entries(NAMES)) {
     const badge = document.querySelector(`[data-part="${name}"]`);
     const times = now[name].restarts;
-    const again = times ? `, came back ${times}×` : "";
-    badge.textContent = now[name].serving ? `serving${again}` : "killed, starting again";
+    const again = times ? `, restarted ${times}×` : "";
+    badge.textContent = now[name].serving ? `serving${again}` : "killed, restarting";
     badge.dataset.level = now[name].serving ? "good" : "bad";
     document.querySelector(`[data-kill="${name}"]`).disabled = !now[name].serving;
     if (parts[name] && parts[name].serving !== now[name].serving) {
-      say(`The ${title} ${now[name].serving ? "is back" : "was killed and is starting again"}.`);
+      say(`The ${title} ${now[name].serving ? "is back" : "was killed and is restarting"}.`);
     }
   }
   parts = now;
@@ -83,13 +83,13 @@ for (const button of document.querySelectorAll("[data-kill]")) {
 
 function state(message) {
   const { times } = message;
-  if (message.failure) return "not taken";
+  if (message.failure) return "not accepted";
   if (times.fetched) {
     const after = `fetched after ${duration(times.fetched - times.sent)}`;
-    return message.push ? after : `${after}, without a push of its own`;
+    return message.push ? after : `${after}, without its own push`;
   }
   if (!times.stored) return "on its way";
-  return message.expectsPush ? "stored, push awaited" : "stored; the receiver wants no push";
+  return message.expectsPush ? "stored, waiting for a push" : "stored; the receiver wants no push";
 }
 
 function showMessage(message) {

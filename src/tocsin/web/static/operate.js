@@ -1,9 +1,9 @@
-// The view `Operate`: numbers with what they mean. Figures are kept and changed, so that nothing that was opened closes.
+// The view `Operate`: numbers with their meaning. Elements are updated in place, so that opened details stay open.
 
 import { byId, make, whole } from "./dom.js";
 import { hoursChart, rangeChart, rangeTexts, sumBar } from "./charts.js";
 
-const LEVELS = { good: "fine", look: "have a look", bad: "bad", plain: "" };
+const LEVELS = { good: "fine", look: "check", bad: "bad", plain: "" };
 const RIGHT = ["tables", "latency", "routers"]; // sections of the second column
 const figures = new Map(); // key → element
 const sections = new Map();
@@ -66,8 +66,8 @@ function drawn(section) {
     shapes.push(make("progress", { value: done, max: all || 1, "aria-label": text }), make("p", { class: "legend" }, text));
   }
   if (section.ranges) {
-    if (!section.ranges.length) shapes.push(make("p", { class: "empty" }, "Nothing was measured yet."));
-    else shapes.push(make("p", { class: "legend" }, "● half · ■ 95 % · ▲ 99 % took at most so long; each step to the right is ten times longer"));
+    if (!section.ranges.length) shapes.push(make("p", { class: "empty" }, "Nothing has been measured yet."));
+    else shapes.push(make("p", { class: "legend" }, "Longest time for ● 50 % · ■ 95 % · ▲ 99 % of them; each step to the right is ten times longer"));
     for (const range of section.ranges) {
       shapes.push(
         make(
@@ -91,7 +91,7 @@ function makeFigure(figure) {
     make("p", { class: "name" }, make("span", {}, figure.label), make("span", { class: "badge" })),
     make("p", { class: "value" }),
     make("p", { class: "meaning" }, figure.meaning),
-    make("details", {}, make("summary", {}, "When it is bad"), make("p", {}, figure.action)),
+    make("details", {}, make("summary", {}, "When to act"), make("p", {}, figure.action)),
   );
   figures.set(figure.key, element);
   return element;
@@ -106,7 +106,7 @@ function updateFigure(figure) {
   badge.hidden = !LEVELS[figure.level];
   badge.textContent = LEVELS[figure.level];
   badge.dataset.level = figure.level;
-  element.querySelector(".value").textContent = figure.value === null ? "not known" : whole(figure.value);
+  element.querySelector(".value").textContent = figure.value === null ? "unknown" : whole(figure.value);
 }
 
 function makeTable({ caption, columns, rows }) {

@@ -59,7 +59,7 @@ def test_every_key_has_its_table_and_its_line(line_end: str) -> None:
         ("[a]\n[[b.c]]\n", "file, line 2: write [b.c] instead of [[b.c]]"),
     ],
 )
-def test_what_is_no_toml_is_told_with_its_line(text: str, says: str) -> None:
+def test_invalid_toml_is_reported_with_its_line(text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_toml(text, "file")
     assert says in str(caught.value)
@@ -70,7 +70,7 @@ def test_a_value_is_not_in_the_repr() -> None:
     assert "hidden" not in repr(TomlEntry(("a",), "hidden", 1))
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"x\.toml: the file cannot be read"):
         read_toml(tmp_path / "x.toml")
     (tmp_path / "y.toml").write_bytes(b"a = 1\n\xff")

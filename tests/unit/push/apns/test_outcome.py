@@ -6,7 +6,7 @@ import pytest
 
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.push.apns.outcome import apns_outcome
-from tocsin.push.http2.exchange import HttpAnswer
+from tocsin.push.http2.exchange import Http2Answer
 from tocsin.push.provider import PushRefused, RetryLater, RetryScope, TokenInvalid
 
 
@@ -26,19 +26,19 @@ from tocsin.push.provider import PushRefused, RetryLater, RetryScope, TokenInval
     ],
 )
 def test_a_body_without_a_reason_leaves_the_status(body: bytes) -> None:
-    assert apns_outcome(HttpAnswer(400, {}, body)) == PushRefused("400")
+    assert apns_outcome(Http2Answer(400, {}, body)) == PushRefused("400")
 
 
 @pytest.mark.parametrize(
     "timestamp", [b"null", b"true", b'"7"', b"-1", b"NaN", b"Infinity", b"1e999", b"9" * 400, b"[]"]
 )
 def test_a_timestamp_that_is_none_does_not_hurt(timestamp: bytes) -> None:
-    answer = HttpAnswer(410, {}, b'{"reason":"Unregistered","timestamp":%b}' % timestamp)
+    answer = Http2Answer(410, {}, b'{"reason":"Unregistered","timestamp":%b}' % timestamp)
     assert apns_outcome(answer) == TokenInvalid(InvalidReason.UNREGISTERED)
 
 
 def test_only_410_says_since_when() -> None:
-    answer = HttpAnswer(400, {}, b'{"reason":"BadDeviceToken","timestamp":1700000000000}')
+    answer = Http2Answer(400, {}, b'{"reason":"BadDeviceToken","timestamp":1700000000000}')
     assert apns_outcome(answer) == TokenInvalid(InvalidReason.BAD)
 
 
@@ -55,5 +55,5 @@ def test_only_410_says_since_when() -> None:
     ],
 )
 def test_retry_after_is_bounded_and_never_at_once(value: bytes, after: float | None) -> None:
-    answer = HttpAnswer(503, {b"retry-after": value}, b"")
+    answer = Http2Answer(503, {b"retry-after": value}, b"")
     assert apns_outcome(answer) == RetryLater("503", RetryScope.PROVIDER, after)

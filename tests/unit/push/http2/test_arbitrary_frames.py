@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tocsin.push.http2.connection import Http2Connection
 from tocsin.push.http2.exchange import Http2Limits
 from tocsin.push.http2.frames import FrameReader
-from tocsin.push.http2.tls_stream import TlsStream
+from tocsin.transport.tls_stream import TlsStream
 
 
 class Wire:

@@ -17,8 +17,8 @@ from tocsin.push.http2.connection import Http2Connection
 from tocsin.push.http2.exchange import (
     MAX_BODY_BYTES,
     Failure,
+    Http2Answer,
     Http2Limits,
-    HttpAnswer,
     Result,
     Unanswered,
     Unprocessed,
@@ -154,7 +154,7 @@ async def test_a_server_that_does_not_read_loses_the_connection(
     apns: FakeApns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It grants windows and streams without end, but takes nothing."""
-    monkeypatch.setattr("tocsin.push.http2.tls_stream.MAX_UNSENT_BYTES", 1_000_000)
+    monkeypatch.setattr("tocsin.transport.tls_stream.MAX_UNSENT_BYTES", 1_000_000)
     apns.change_settings({3: 1000, 4: 1_000_000})
     async with connected(apns) as connection:
         [session] = apns.sessions
@@ -183,14 +183,14 @@ async def test_frames_that_mean_nothing_to_us_are_ignored(apns: FakeApns) -> Non
     )
     apns.behave(SendRaw(raw))
     async with connected(apns) as connection:
-        assert await connection.send(REQUEST, PAYLOAD) == HttpAnswer(200, {b":status": b"200"}, b"body")
-        assert await connection.send(REQUEST, PAYLOAD) == HttpAnswer(200, {b":status": b"200"}, b"")
+        assert await connection.send(REQUEST, PAYLOAD) == Http2Answer(200, {b":status": b"200"}, b"body")
+        assert await connection.send(REQUEST, PAYLOAD) == Http2Answer(200, {b":status": b"200"}, b"")
 
 
 async def test_a_header_block_in_parts_is_put_together(apns: FakeApns) -> None:
     raw = frame(HEADERS, END_STREAM, 1) + frame(CONTINUATION, 0, 1) + frame(CONTINUATION, 4, 1, STATUS_200)
     result, _ = await exchange(apns, SendRaw(raw))
-    assert result == HttpAnswer(200, {b":status": b"200"}, b"")
+    assert result == Http2Answer(200, {b":status": b"200"}, b"")
 
 
 @pytest.mark.parametrize(
@@ -213,13 +213,13 @@ async def test_an_answer_that_is_none_concerns_its_stream_only(apns: FakeApns, r
         assert isinstance(result, Unanswered)
         assert result.failure is Failure.RESET
         apns.release()
-        assert isinstance(await held, HttpAnswer)
+        assert isinstance(await held, Http2Answer)
 
 
 async def test_an_answer_without_end_is_cut_off(apns: FakeApns) -> None:
     raw = frame(HEADERS, END_HEADERS, 1, STATUS_200) + frame(DATA, 0, 1, bytes(16_384)) * 3
     result, lost = await exchange(apns, SendRaw(raw))
-    assert isinstance(result, HttpAnswer)
+    assert isinstance(result, Http2Answer)
     assert len(result.body) == MAX_BODY_BYTES
     assert lost is None
 
@@ -231,7 +231,7 @@ async def test_received_data_is_given_back_to_the_window(apns: FakeApns) -> None
             stream_id = 2 * number + 1
             body = frame(DATA, END_STREAM, stream_id, bytes(16_384))
             apns.behave(SendRaw(frame(HEADERS, END_HEADERS, stream_id, STATUS_200) + body))
-            assert isinstance(await connection.send(REQUEST, PAYLOAD), HttpAnswer)
+            assert isinstance(await connection.send(REQUEST, PAYLOAD), Http2Answer)
         [session] = apns.sessions
         await apns.until(lambda: session.window_to_client > 1_048_575 + 500_000)
 
@@ -241,7 +241,7 @@ async def test_a_silent_connection_is_probed_and_kept_if_it_answers(apns: FakeAp
         [session] = apns.sessions
         await apns.until(lambda: session.pings > 3)
         assert connection.lost is None
-        assert isinstance(await connection.send(REQUEST, PAYLOAD), HttpAnswer)
+        assert isinstance(await connection.send(REQUEST, PAYLOAD), Http2Answer)
 
 
 @pytest.mark.parametrize("limits", [Http2Limits(ping_after=0, ping_answer=0, watch=0.001)])
@@ -286,7 +286,7 @@ async def test_a_connection_that_allows_no_stream_is_given_up(apns: FakeApns) ->
 async def test_stream_numbers_end_and_with_them_the_connection(apns: FakeApns) -> None:
     async with connected(apns) as connection:
         connection._streams.next_id = (1 << 31) - 1001
-        assert isinstance(await connection.send(REQUEST, PAYLOAD), HttpAnswer)
+        assert isinstance(await connection.send(REQUEST, PAYLOAD), Http2Answer)
         assert connection.room == 0
         assert connection.lost == "drained"
 
@@ -298,14 +298,14 @@ async def test_an_answer_before_the_end_of_the_request_is_one(apns: FakeApns) ->
         [session] = apns.sessions
         await apns.until(lambda: session.streams)
         session.send_raw(ACCEPTED)
-        assert await answer == HttpAnswer(200, {b":status": b"200"}, b"")
+        assert await answer == Http2Answer(200, {b":status": b"200"}, b"")
         await apns.until(lambda: not session.streams)  # reset, since the rest of the request is not wanted
 
 
 async def test_a_request_without_a_body_ends_with_its_headers(apns: FakeApns) -> None:
     async with connected(apns) as connection:
         result = await connection.send(REQUEST, b"")
-        assert isinstance(result, HttpAnswer)
+        assert isinstance(result, Http2Answer)
         assert result.body == b'{"reason": "PayloadEmpty"}'
 
 
@@ -313,5 +313,5 @@ async def test_a_smaller_compression_table_is_respected(apns: FakeApns) -> None:
     apns.change_settings({1: 0})
     async with connected(apns) as connection:
         for _ in range(3):
-            assert isinstance(await connection.send(REQUEST, PAYLOAD), HttpAnswer)
+            assert isinstance(await connection.send(REQUEST, PAYLOAD), Http2Answer)
         assert apns.sessions[0].header_table_bytes == 0

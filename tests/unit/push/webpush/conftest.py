@@ -12,8 +12,8 @@ import pytest
 
 from tests.doubles.web_push_service import WebPushService
 from tests.unit.push.webpush.stage import KEY, NOW, WebPushStage, web_push_settings
-from tocsin.push.http2.tls_stream import FindAddresses
 from tocsin.push.webpush.client import WebPushProvider
+from tocsin.transport.tls_stream import FindAddresses
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ NOT_REUSABLE = [
 
 
 @pytest.mark.parametrize("data", NOT_REUSABLE)
-def test_after_an_answer_whose_end_is_not_clear_no_other_follows(data: bytes) -> None:
+def test_a_connection_is_not_reused_after_an_answer_without_a_clear_end(data: bytes) -> None:
     reader = AnswerReader()
     reader.feed(data)
     assert reader.answer is not None
@@ -83,7 +83,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("data", WRONG, ids=lambda data: repr(data[:60]))
-def test_what_is_no_answer_is_refused(data: bytes) -> None:
+def test_an_invalid_answer_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         AnswerReader().feed(data)
 

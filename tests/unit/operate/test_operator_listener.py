@@ -1,4 +1,4 @@
-"""A port for operators, over a real socket: its limits, its end, and what it says when it cannot be opened."""
+"""A port for operators over a real socket: its limits, its end, and the message if it cannot be opened."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import os
 import pytest
 
 from tocsin.errors import ConnectFailed
-from tocsin.observability.operator_listener import OperatorListener
+from tocsin.operate.operator_listener import OperatorListener
 
 HOST = "127.0.0.1"
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One line, as often as it is a number; an empty one is a failure."""
+    """Repeats a line, as many times as it says if it is a number; fails on an empty line."""
     line = await reader.readuntil(b"\n")
     if line == b"\n":
         raise ZeroDivisionError
@@ -29,7 +29,7 @@ def listener(*, host: str = HOST, port: int = 0, max_connections: int = 4) -> Op
 
 
 async def ask(port: int, said: bytes) -> bytes:
-    """Everything that comes until the connection is closed."""
+    """Returns everything that arrives until the connection is closed."""
     reader, writer = await asyncio.open_connection(HOST, port)
     try:
         writer.write(said)
@@ -40,7 +40,7 @@ async def ask(port: int, said: bytes) -> bytes:
         writer.transport.abort()
 
 
-async def test_what_was_written_arrives_before_the_connection_is_closed() -> None:
+async def test_an_answer_arrives_before_the_connection_is_closed() -> None:
     async with listener() as served:
         for _ in range(2):
             assert await ask(served.port, b"hello\n") == b"hello\n"
@@ -58,7 +58,7 @@ async def test_a_conversation_that_fails_ends_that_connection_only(caplog: pytes
     assert "echo port: a connection failed" in caplog.text
 
 
-async def test_a_client_that_leaves_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_disconnects_is_not_an_error(caplog: pytest.LogCaptureFixture) -> None:
     async with listener() as served:
         reader, writer = await asyncio.open_connection(HOST, served.port)
         writer.write(b"half a li")
@@ -91,7 +91,7 @@ async def test_leaving_the_block_ends_open_connections() -> None:
     writer.close()
 
 
-async def test_an_occupied_port_is_told_in_one_clause() -> None:
+async def test_an_occupied_port_is_reported_in_one_clause() -> None:
     async with listener() as served:
         with pytest.raises(ConnectFailed) as refused:
             async with listener(port=served.port):
@@ -100,7 +100,7 @@ async def test_an_occupied_port_is_told_in_one_clause() -> None:
     assert str(refused.value) == f"cannot listen on {HOST} port {served.port}: {in_use}"
 
 
-async def test_a_host_that_does_not_exist_is_told() -> None:
+async def test_an_unknown_host_is_reported() -> None:
     with pytest.raises(ConnectFailed, match=r"^cannot listen on not/a/host port 0: [^:]*$"):
         async with listener(host="not/a/host"):
             raise AssertionError

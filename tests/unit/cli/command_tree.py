@@ -1,4 +1,4 @@
-"""The tree of commands and options, as argparse has it: for completion, and for tests of the help."""
+"""The tree of commands and options as argparse has it, for tests of completion and help."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def commands_of(parser: argparse.ArgumentParser) -> list[Command]:
 
 
 def _walk(parser: argparse.ArgumentParser, path: tuple[str, ...], summary: str) -> Iterator[Command]:
-    # argparse has no public way to look at what was added; these names are as old as the module.
+    # argparse offers no public access to what was added; these names are as old as the module.
     actions: list[argparse.Action] = parser._actions
     children: dict[str, argparse.ArgumentParser] = {}
     summaries: dict[str, str] = {}

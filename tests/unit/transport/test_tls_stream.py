@@ -1,4 +1,4 @@
-"""Connecting: addresses that swallow packets, servers that say nothing, and certificates."""
+"""Connecting a TLS stream: silent addresses, silent servers, and certificates."""
 
 from __future__ import annotations
 
@@ -7,32 +7,40 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tocsin.errors import ConnectFailed
 from tocsin.push.apns.client import tls_context
-from tocsin.push.fake.server import FakeApns
-from tocsin.push.http2.tls_stream import StreamFailed, TlsStream
+from tocsin.push.fake.server import FakeApns, running_fake_apns
+from tocsin.transport.tls_stream import TlsStream
+
+
+@pytest.fixture
+async def apns(tmp_path: Path) -> AsyncIterator[FakeApns]:
+    async with running_fake_apns(tmp_path) as running:
+        yield running
 
 
 @asynccontextmanager
 async def silent_port() -> AsyncIterator[int]:
-    """Connections are made, and nothing else happens."""
+    """A port that accepts connections and stays silent."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening.getsockname()[1]
 
 
 def name_with(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
-    """Every name has these ports of loopback as its addresses."""
+    """Resolves every name to these ports on loopback."""
 
-    async def getaddrinfo(_host: str, _port: int, **_wanted: Any) -> list[Any]:
+    def getaddrinfo(_host: str, _port: int, **_wanted: Any) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in ports]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
-async def test_an_address_that_says_nothing_leaves_time_for_the_next(
+async def test_a_silent_address_leaves_time_for_the_next(
     apns: FakeApns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with silent_port() as silent:
@@ -41,29 +49,25 @@ async def test_an_address_that_says_nothing_leaves_time_for_the_next(
         stream.close("done")
 
 
-async def test_addresses_that_all_say_nothing_fail_in_time(
-    apns: FakeApns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_addresses_fail_in_time(apns: FakeApns, monkeypatch: pytest.MonkeyPatch) -> None:
     async with silent_port() as silent:
         name_with(monkeypatch, silent, silent)
-        with pytest.raises(StreamFailed, match=r"within 0\.05 s"):
+        with pytest.raises(ConnectFailed, match=r"within 0\.05 s"):
             await TlsStream.connect("localhost", 1, tls_context(apns.ca_file), 0.05)
 
 
-async def test_a_name_without_addresses_is_no_connection(
-    apns: FakeApns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_name_without_addresses_fails(apns: FakeApns, monkeypatch: pytest.MonkeyPatch) -> None:
     name_with(monkeypatch)
-    with pytest.raises(StreamFailed, match="the name has no address"):
+    with pytest.raises(ConnectFailed, match="the name has no address"):
         await TlsStream.connect("localhost", 1, tls_context(apns.ca_file), 1.0)
 
 
-async def test_a_name_that_is_none_is_no_connection(apns: FakeApns) -> None:
-    with pytest.raises(StreamFailed):
+async def test_an_invalid_name_fails(apns: FakeApns) -> None:
+    with pytest.raises(ConnectFailed):
         await TlsStream.connect("x" * 300, apns.port, tls_context(apns.ca_file), 1.0)
 
 
-async def test_a_connection_given_up_while_it_is_made_leaves_nothing(apns: FakeApns) -> None:
+async def test_a_cancelled_connect_leaves_nothing_behind(apns: FakeApns) -> None:
     async with silent_port() as silent:
         context = tls_context(apns.ca_file)
         connecting = asyncio.create_task(TlsStream.connect("127.0.0.1", silent, context, 5.0))
@@ -75,7 +79,7 @@ async def test_a_connection_given_up_while_it_is_made_leaves_nothing(apns: FakeA
 
 async def test_the_reason_names_the_certificate(apns: FakeApns, monkeypatch: pytest.MonkeyPatch) -> None:
     name_with(monkeypatch, apns.port)
-    with pytest.raises(StreamFailed, match="the certificate is not trusted: Hostname mismatch"):
+    with pytest.raises(ConnectFailed, match="the certificate is not trusted: Hostname mismatch"):
         await TlsStream.connect("push.example", 1, tls_context(apns.ca_file), 5.0)
 
 
@@ -87,7 +91,7 @@ async def test_the_certificate_of_the_fake_is_good_enough_for_strict_verificatio
     stream.close("done")
 
 
-def test_what_a_router_trusts_by_default_is_verified() -> None:
+def test_certificates_and_names_are_verified_by_default() -> None:
     context = tls_context(None)
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname

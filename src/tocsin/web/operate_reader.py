@@ -1,4 +1,4 @@
-"""Reads what the view `Operate` shows, again and again: metrics of routers, and the pipeline's tables."""
+"""Keeps the view `Operate` current: reads the routers' metrics and the pipeline's tables again and again."""
 
 from __future__ import annotations
 
@@ -9,38 +9,31 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from tocsin.errors import StoreError
-from tocsin.web.event_stream import EventStream
+from tocsin.operate.http_client import get_page
+from tocsin.operate.operator_pages import METRICS_PATH
 from tocsin.web.metric_readings import MetricReadings
 from tocsin.web.operate_view import Readings, TableReadings, operate_view
+from tocsin.web.page_events import PageEvents
 
 SCRAPE_SECONDS: Final = 5.0
 OPERATE: Final = "operate"
 """The event that carries the view."""
 TABLES_EVERY: Final = 10.0
-_MOST_BYTES: Final = 4_000_000
 
 
-async def scraped(host: str, port: int) -> str:
+async def scrape(host: str, port: int) -> str:
     """The metrics of a router on this machine. Raises OSError or TimeoutError."""
-    async with asyncio.timeout(SCRAPE_SECONDS):
-        reader, writer = await asyncio.open_connection(host, port)
-        try:
-            writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
-            text = b""
-            while len(text) < _MOST_BYTES and (part := await reader.read(65_536)):
-                text += part
-            return text.decode(errors="replace")
-        finally:
-            writer.close()
+    _, text = await get_page(host, port, METRICS_PATH, SCRAPE_SECONDS)
+    return text
 
 
 class OperateReader:
-    """The newest view. Whatever cannot be read is named in it, and read again the next time."""
+    """Holds the newest view. The view names what cannot be read, and the next turn tries it again."""
 
     def __init__(
         self, metrics: Mapping[str, Callable[[], Awaitable[str]]], lake: Path | None, no_lake: str = ""
     ) -> None:
-        """`metrics`: of `ntf`, and of `smp` if that is known. `no_lake` says why there are no tables."""
+        """`metrics` has those of `ntf`, and of `smp` if known. `no_lake` says why there are no tables."""
         self._metrics = metrics
         self._lake = lake
         self._tables: TableReadings | None = None
@@ -55,7 +48,7 @@ class OperateReader:
             try:
                 found[name] = MetricReadings.parse(await text())
             except (OSError, TimeoutError):
-                missing[f"{name.upper()} router"] = "it does not answer: is it running?"
+                missing[f"{name.upper()} router"] = "does not answer: is it running?"
         await self._read_tables()
         if self._tables is None:
             missing["tables"] = self._tables_problem
@@ -69,22 +62,22 @@ class OperateReader:
             return
         self._tables_at = now
         try:
-            self._tables = await asyncio.to_thread(_tables, self._lake)
-            self._tables_problem = "the pipeline has not made any yet"
+            self._tables = await asyncio.to_thread(_read_pipeline_tables, self._lake)
+            self._tables_problem = "the pipeline has not built any yet"
         except ImportError:
             self._tables_problem = "the pipeline is not installed: pip install 'tocsin[pipeline]'"
         except (OSError, StoreError, ValueError) as error:
-            self._tables_problem = f"they cannot be read: {error}"
+            self._tables_problem = f"cannot be read: {error}"
 
-    async def keep_reading(self, events: EventStream, *, every: float) -> NoReturn:
-        """Every so many seconds while anybody looks: to count a large store costs something."""
+    async def keep_reading(self, events: PageEvents, *, every: float) -> NoReturn:
+        """Reads every so many seconds while a page is open: counting a large store has a cost."""
         while True:
-            if events.followers:
-                events.tell(OPERATE, await self.read())
+            if events.subscribers:
+                events.send(OPERATE, await self.read())
             await asyncio.sleep(every)
 
 
-def _tables(lake: Path) -> TableReadings | None:
-    from tocsin.cli.web_tables import table_readings  # a router without the pipeline has no such packages
+def _read_pipeline_tables(lake: Path) -> TableReadings | None:
+    from tocsin.web.pipeline_tables import read_tables  # a router without the pipeline lacks its packages
 
-    return table_readings(lake)
+    return read_tables(lake)

@@ -1,4 +1,4 @@
-"""GET /metrics over a real socket."""
+"""Pages with metrics and health, over a real socket."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from http import HTTPStatus
 
 import pytest
 
-from tocsin.web.http_requests import MAX_HEAD_BYTES
-from tocsin.web.metrics_endpoint import MetricsEndpoint
-from tocsin.web.operator_pages import EndpointLimits, judge_request
+from tocsin.operate.http_messages import MAX_HEAD_BYTES
+from tocsin.operate.operator_pages import (
+    EndpointLimits,
+    MetricsEndpoint,
+    OperatorPages,
+    health_pages,
+    judge_request,
+)
 
 HOST = "127.0.0.1"
 GOOD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -41,7 +46,7 @@ async def test_metrics_are_served_again_and_again() -> None:
             assert body == "ü 1\n".encode()
 
 
-async def test_other_methods_are_told_which_one_is_allowed() -> None:
+async def test_other_methods_get_405_with_the_allowed_one() -> None:
     async with endpoint() as served:
         answer = await ask(served.port, GOOD.replace(b"GET", b"HEAD"))
     assert answer.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
@@ -67,6 +72,9 @@ async def test_other_methods_are_told_which_one_is_allowed() -> None:
         (GOOD.replace(b"Host: localhost", b"Host: a\nX: b"), HTTPStatus.BAD_REQUEST),
         (GOOD.replace(b"Host: localhost", b"Host: a\r\nContent-Length: 0"), HTTPStatus.BAD_REQUEST),
         (GOOD.replace(b"Host: localhost", b"Host: a\r\nTransfer-Encoding: chunked"), HTTPStatus.BAD_REQUEST),
+        (GOOD.replace(b"Host: localhost", b"Host: a\x7f"), HTTPStatus.BAD_REQUEST),
+        (GOOD.replace(b"1.1", b"1.2"), HTTPStatus.BAD_REQUEST),
+        (b"\r\n" + GOOD, HTTPStatus.BAD_REQUEST),
         (b"\r\n\r\n", HTTPStatus.BAD_REQUEST),
     ],
 )
@@ -116,3 +124,25 @@ async def test_a_failure_to_render_ends_that_connection_only(caplog: pytest.LogC
         assert await ask(served.port, GOOD) == b""
         assert (await ask(served.port, GOOD)).endswith(b"fine 1\n")
     assert "metrics endpoint: a connection failed" in caplog.text
+
+
+async def get_page(port: int, path: str) -> tuple[str, str]:
+    head, _, body = (await ask(port, f"GET {path} HTTP/1.0\r\n\r\n".encode())).decode().partition("\r\n\r\n")
+    return head.splitlines()[0], body
+
+
+@pytest.mark.parametrize(
+    ("reason", "line", "body"),
+    [
+        (None, "HTTP/1.1 200 OK", "ok\n"),
+        ("the store fails", "HTTP/1.1 503 Service Unavailable", "the store fails\n"),
+    ],
+)
+async def test_ready_gives_the_reason_and_live_is_always_ok(reason: str | None, line: str, body: str) -> None:
+    async def why_not_ready() -> str | None:
+        return reason
+
+    async with OperatorPages(health_pages(why_not_ready), host=HOST, port=0) as pages:
+        assert await get_page(pages.port, "/health/ready") == (line, body)
+        assert await get_page(pages.port, "/health/live") == ("HTTP/1.1 200 OK", "ok\n")
+        assert (await get_page(pages.port, "/metrics"))[0] == "HTTP/1.1 404 Not Found"

@@ -1,31 +1,31 @@
-"""A TLS connection as a stream of bytes on a non-blocking socket: the loop calls, nothing is copied twice."""
+"""A TLS connection as a stream of bytes on a non-blocking socket, for push providers.
+
+It shares with `BlockConnection` how a socket is connected and how TLS starts. It closes at once, without
+close_notify: the protocols it carries mark the end of what they say themselves.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tocsin.errors import ConnectFailed
+from tocsin.transport.dialer import Address, connect_tcp, resolve
+from tocsin.transport.tls_handshake import describe_failure, start_client_tls
 
 RECORD_BYTES: Final = 16_384
 MAX_UNSENT_BYTES: Final = 16_777_216
-"""More than all streams of a connection can hold: a peer that lets it come to this does not read."""
+"""More than all streams of a connection can hold: a peer that lets this much pile up does not read."""
 _READS_PER_WAKE_UP: Final = 16
 
-Address: TypeAlias = tuple[socket.AddressFamily, tuple[Any, ...]]
 FindAddresses: TypeAlias = Callable[[str, int], Awaitable[Sequence[Address]]]
-"""From host and port to what may be connected to. Raises ConnectFailed."""
-
-
-class StreamFailed(OSError):
-    """The connection could not be made."""
+"""Maps a host and a port to the addresses that may be connected to. Raises ConnectFailed."""
 
 
 class TlsStream:
-    """After its handshake. `on_data` gets what arrives, `on_lost` the reason of the end, once."""
+    """A connection after its handshake. `on_data` gets what arrives; `on_lost` gets the reason for the end, once."""
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self._loop = asyncio.get_running_loop()
@@ -48,14 +48,14 @@ class TlsStream:
         limit: float,
         find: FindAddresses | None = None,
     ) -> TlsStream:
-        """Raises StreamFailed, saying why, within `limit` seconds. `find` chooses among addresses of the host."""
+        """Raises ConnectFailed, with the reason, within `limit` seconds. `find` chooses among the host's addresses."""
         try:
             async with asyncio.timeout(limit):
-                return cls(await _connected(host, port, context, limit, find or _all_addresses))
+                return cls(await _connect(host, port, context, limit, find or resolve))
         except TimeoutError:
-            raise StreamFailed(f"no connection to {host} port {port} within {limit:g} s") from None
-        except (OSError, ValueError, UnicodeError, ConnectFailed) as error:
-            raise StreamFailed(f"no connection to {host} port {port}: {_reason(error)}") from error
+            raise ConnectFailed(f"no connection to {host} port {port} within {limit:g} s") from None
+        except (OSError, ConnectFailed) as error:
+            raise ConnectFailed(f"no connection to {host} port {port}: {describe_failure(error)}") from error
 
     def start(self, on_data: Callable[[bytes], None], on_lost: Callable[[str], None]) -> None:
         self._on_data, self._on_lost = on_data, on_lost
@@ -64,9 +64,9 @@ class TlsStream:
             self._loop.call_soon(self._readable)
 
     def write(self, data: bytes) -> None:
-        """Leaves at the end of this turn of the loop, together with what else is written in it.
+        """Queues data, which leaves at the end of this turn of the loop with everything else written in it.
 
-        Closes the connection if too much was written that the peer has not taken.
+        Closes the connection if the peer leaves too much of it unread.
         """
         if self._closed:
             return
@@ -77,10 +77,10 @@ class TlsStream:
             return
         if not self._scheduled and not self._waits_for_room:
             self._scheduled = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
 
     def close(self, reason: str) -> None:
-        """At once; `on_lost` is called."""
+        """Closes the socket now and calls `on_lost`."""
         if self._closed:
             return
         self._closed = True
@@ -94,10 +94,7 @@ class TlsStream:
             self._on_lost(reason)
 
     def flush(self) -> None:
-        """Hands what was written to the kernel now, as far as it takes it."""
-        self._flush()
-
-    def _flush(self) -> None:
+        """Hands what was written to the kernel now, as far as the kernel takes it."""
         self._scheduled = False
         while not self._closed:
             if self._unsent is None:
@@ -114,14 +111,14 @@ class TlsStream:
                 self._loop.add_writer(self._sock.fileno(), self._writable)
                 return
             except OSError as error:
-                self.close(_reason(error))
+                self.close(describe_failure(error))
                 return
             self._unsent = None if sent == len(self._unsent) else self._unsent[sent:]
 
     def _writable(self) -> None:
         self._loop.remove_writer(self._sock.fileno())
         self._waits_for_room = False
-        self._flush()
+        self.flush()
 
     def _readable(self) -> None:
         for _ in range(_READS_PER_WAKE_UP):
@@ -132,7 +129,7 @@ class TlsStream:
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 return
             except OSError as error:
-                self.close(_reason(error))
+                self.close(describe_failure(error))
                 return
             if not data:
                 self.close("closed by the peer")
@@ -144,69 +141,16 @@ class TlsStream:
         self._loop.call_soon(self._readable)
 
 
-async def _all_addresses(host: str, port: int) -> Sequence[Address]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [(family, address) for family, _, _, _, address in found]
-
-
-async def _connected(
+async def _connect(
     host: str, port: int, context: ssl.SSLContext, limit: float, find: FindAddresses
 ) -> ssl.SSLSocket:
-    """Tries each address in its turn and for its share of the time: one that swallows packets leaves some to others."""
-    failure: Exception = OSError("the name has no address")
+    """Tries each address in turn, for an equal share of the time, so that a silent one leaves time for the next."""
+    failure: Exception = ConnectFailed("the name has no address")
     addresses = await find(host, port)
-    for family, address in addresses:
+    for address in addresses:
         try:
             async with asyncio.timeout(limit / len(addresses)):
-                return await _connected_to(socket.socket(family, socket.SOCK_STREAM), address, host, context)
-        except OSError as error:
+                return await start_client_tls(await connect_tcp(address), context, server_name=host)
+        except (OSError, ConnectFailed) as error:
             failure = error
     raise failure
-
-
-async def _connected_to(
-    sock: socket.socket, address: tuple[object, ...], host: str, context: ssl.SSLContext
-) -> ssl.SSLSocket:
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        await asyncio.get_running_loop().sock_connect(sock, address)
-        sock = tls = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
-        await _shake_hands(tls)
-    except BaseException:
-        sock.close()
-        raise
-    return tls
-
-
-async def _shake_hands(sock: ssl.SSLSocket) -> None:
-    loop = asyncio.get_running_loop()
-    descriptor = sock.fileno()
-    while True:
-        try:
-            sock.do_handshake()
-            return
-        except ssl.SSLWantReadError:
-            add, remove = loop.add_reader, loop.remove_reader
-        except ssl.SSLWantWriteError:
-            add, remove = loop.add_writer, loop.remove_writer
-        ready = loop.create_future()
-        add(descriptor, _wake, ready)
-        try:
-            await ready
-        finally:
-            remove(descriptor)
-
-
-def _wake(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate is not trusted: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).replace("_", " ").lower()
-    return str(getattr(error, "strerror", None) or error)

@@ -1,4 +1,4 @@
-"""The pipeline's small tables, added up for the view `Operate`, without Spark."""
+"""Adds up the pipeline's small tables for the view `Operate`, without Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tocsin.pipeline.kll_sketches import weighted_quantiles
 from tocsin.pipeline.table_files import rows_of_days
-from tocsin.pipeline.transforms.legs import LEGS
+from tocsin.web.figure_texts import TABLE_STAGES
 from tocsin.web.operate_view import ENDS, TableReadings
 
 DAYS: Final = 7
@@ -20,8 +20,8 @@ _SERVER_SUMS: Final = ("received", "unknown_queue", "errors")
 _OUTCOMES_SHOWN: Final = 20
 
 
-def table_readings(lake: Path) -> TableReadings | None:
-    """None while there are no tables. Raises OSError, StoreError or ValueError."""
+def read_tables(lake: Path) -> TableReadings | None:
+    """Returns None while there are no tables. Raises OSError, StoreError or ValueError."""
     funnel = rows_of_days(lake, "funnel_hourly", DAYS)
     if not funnel:
         return None
@@ -31,7 +31,7 @@ def table_readings(lake: Path) -> TableReadings | None:
         days=len({row["day"] for row in funnel}),
         funnel=_sums(funnel, _FUNNEL),
         hours=tuple(_hours(funnel))[-HOURS:],
-        legs=tuple(_legs(rows_of_days(lake, "latency_hourly", DAYS))),
+        stages=tuple(_stages(rows_of_days(lake, "latency_hourly", DAYS))),
         outcomes=_grouped(rows_of_days(lake, "outcomes_hourly", DAYS), ("outcome", "reason"), "n"),
         tokens=_grouped(tokens, ("change", "reason"), "tokens"),
         servers=tuple(_servers(rows_of_days(lake, "servers_hourly", DAYS))),
@@ -55,15 +55,15 @@ def _hours(rows: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, dict[str, i
         yield at, _sums(group, _FUNNEL)
 
 
-def _legs(rows: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, int, tuple[float, float, float]]]:
-    by_leg: dict[str, list[Mapping[str, Any]]] = {}
+def _stages(rows: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, int, tuple[float, float, float]]]:
+    by_stage: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        by_leg.setdefault(row["leg"], []).append(row)
-    for leg, group in sorted(by_leg.items(), key=lambda each: list(LEGS).index(each[0])):
+        by_stage.setdefault(row["leg"], []).append(row)
+    for stage, group in sorted(by_stage.items(), key=lambda each: list(TABLE_STAGES).index(each[0])):
         p50, p95, p99 = (
             each / 1_000_000 for each in weighted_quantiles([row["sketch"] for row in group], RANKS)
         )
-        yield leg, sum(row["n"] for row in group), (p50, p95, p99)
+        yield stage, sum(row["n"] for row in group), (p50, p95, p99)
 
 
 def _grouped(

@@ -1,7 +1,7 @@
-"""A TCP port for those who run a router: a few short conversations in text, one task each.
+"""A TCP port for operators: a few short conversations in text, one task each.
 
-Beyond the limit of connections new ones are closed at once. What a conversation raises is logged and ends that one
-only; a client that is gone or too slow is an ordinary end.
+Connections beyond the limit are closed at once. An exception in a conversation is logged and ends only that
+conversation. A client that disconnects or is too slow is not an error.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Final, Self, TypeAlias
 from tocsin.errors import ConnectFailed
 
 CLOSE_SECONDS: Final = 10.0
-"""For a client to read the end of what it was told."""
+"""How long a client may take to read the end of an answer."""
 
 Converse: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""The connection is closed when it returns, after everything written has been sent."""
+"""Handles one connection. When it returns, everything written is sent and the connection is closed."""
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +30,9 @@ class OperatorListener:
     def __init__(
         self, converse: Converse, *, name: str, host: str, port: int, max_connections: int, max_bytes: int
     ) -> None:
-        """Nothing is opened yet. `name` is for the log. At most `max_bytes` are read ahead of what is asked for.
+        """Opens nothing yet. `name` is for the log. Reads at most `max_bytes` ahead.
 
-        With `port` 0 the system chooses one; the property `port` tells it.
+        With `port` 0 the system chooses one; read it from the property `port`.
         """
         self._conversation = converse
         self._name = name
@@ -91,13 +91,13 @@ class OperatorListener:
         except Exception:
             logger.exception("%s: a connection failed", self._name)
         finally:
-            # A transport that has sent a long answer and closed itself cannot be aborted any more.
+            # A transport that has sent a long answer and closed itself can no longer be aborted.
             if not is_closed:
                 writer.transport.abort()
 
 
 def _reason(error: OSError) -> str:
-    """One clause: asyncio's own text repeats the address. Names that do not resolve have numbers of their own."""
+    """One clause, because asyncio's text repeats the address. Errors of name resolution have negative numbers."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error)

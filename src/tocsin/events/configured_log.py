@@ -69,6 +69,7 @@ async def opened_event_log(settings: SetsEventLog) -> AsyncIterator[OpenedEventL
         yield OpenedEventLog(log, keys)
     finally:
         publishing.cancel()
+        await asyncio.gather(publishing, return_exceptions=True)
         await asyncio.to_thread(log.close)
 
 

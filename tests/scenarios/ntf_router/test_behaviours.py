@@ -332,7 +332,7 @@ async def test_a_resubscription_whose_store_fails_is_counted_logged_and_done(
             async with ntf_router(cast(NtfStore, failing), subscriber=individually()) as ntf:
                 device = await reconnected(device, ntf)
                 await until(lambda: ntf.running.state.counters.store_errors >= 3)
-                assert f"trying again: {method} cannot be done" in caplog.text
+                assert f"next attempt in 0.01 s: {method} cannot be done" in caplog.text
                 assert isinstance(await device.subscription_status(subscription_id), SubscriptionState)
                 assert not smp.asked
                 failing.fail(method, 0)

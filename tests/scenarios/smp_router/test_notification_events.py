@@ -149,6 +149,8 @@ async def test_what_a_notifier_says_does_not_prove_that_it_has_stored_them() -> 
 
 async def test_time_to_store_begins_when_a_notification_has_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not when it was sent: a slow notifier's window may be full for long."""
+    now = 1000.0
+    monkeypatch.setattr(notification_delivery, "_now", lambda: now)
     monkeypatch.setattr(BlockConnection, "blocks_acknowledged", property(lambda _connection: 0))
     async with smp_router(notification_confirm_after=0.05, notification_interval=3600.0) as router:
         client, queue, notifier_client, notifier = await notified(router)
@@ -156,11 +158,11 @@ async def test_time_to_store_begins_when_a_notification_has_arrived(monkeypatch:
         delivery = router.running.router.notifications
         delivery.deliver()
         await notifier_client.event()
-        await asyncio.sleep(0.1)
+        now += 0.1
         monkeypatch.setattr(BlockConnection, "blocks_acknowledged", property(lambda _connection: 1_000))
         delivery.confirm()
         assert router.store.notifications(notifier.notifier_id)
-        await asyncio.sleep(0.1)
+        now += 0.1
         delivery.confirm()
         assert not router.store.notifications(notifier.notifier_id)
 

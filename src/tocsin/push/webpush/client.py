@@ -27,8 +27,8 @@ from tocsin.push.webpush.host_lane import (
     COME_BACK_SECONDS,
     CONNECTION,
     HostLane,
-    LaneParts,
     Sending,
+    ServiceDialer,
     later,
 )
 from tocsin.push.webpush.reputations import Reputations
@@ -38,8 +38,6 @@ from tocsin.transport.tls_stream import FindAddresses
 
 ROOM: Final = 1000
 """Always: what a service has no room for is answered at once and waits for its turn in the delivery."""
-NEWCOMERS_AT_ONCE: Final = 16
-"""Services that are connected to for the first time; half of the threads that resolve names."""
 CLOSE_SECONDS: Final = 5.0
 NOT_A_PUSH: Final = "not_a_push"
 
@@ -66,17 +64,10 @@ class WebPushProvider:
         """By origin, the one used longest ago first."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
-        self._parts = LaneParts(
-            settings,
-            key,
-            tls_context(settings.ca_file),
-            find,
-            now,
-            self._reputations,
-            asyncio.Semaphore(NEWCOMERS_AT_ONCE),
-            self._spawn,
-            self._ended,
-        )
+        self._key = key
+        self._now = now
+        # Half of the time is for connecting, half for the answer.
+        self._dialer = ServiceDialer(tls_context(settings.ca_file), find, settings.timeout / 2)
 
     @property
     def under_way(self) -> int:
@@ -136,7 +127,16 @@ class WebPushProvider:
         if lane is None:
             if not self._make_room(self._reputations.is_proven(origin)):
                 return None
-            lane = HostLane(address, self._parts)
+            lane = HostLane(
+                address,
+                self._settings,
+                self._key,
+                self._dialer,
+                self._reputations,
+                spawn=self._spawn,
+                ended=self._ended,
+                now=self._now,
+            )
         self._lanes[origin] = lane
         return lane
 

@@ -29,6 +29,8 @@ from tocsin.push.webpush.request import request_bytes, sealed_body
 from tocsin.push.webpush.settings import WebPushSettings
 from tocsin.transport.tls_stream import FindAddresses, TlsStream
 
+NEWCOMERS_AT_ONCE: Final = 16
+"""Services to connect to for the first time at once: half of the threads that resolve names."""
 QUEUE_LIMIT: Final = 128
 """Pushes that wait for one service."""
 IDLE_SECONDS: Final = 45.0
@@ -71,28 +73,45 @@ class Sending:
         return f"Sending({self.urgency})"
 
 
-@dataclass(frozen=True, slots=True)
-class LaneParts:
-    """What the lanes of all services share."""
+class ServiceDialer:
+    """Connects to push services. Services that have proved nothing yet share a few places, so slow ones wait."""
 
-    settings: WebPushSettings
-    key: VapidKey
-    context: ssl.SSLContext
-    find: FindAddresses
-    now: Callable[[], float]
-    reputations: Reputations
-    newcomers: asyncio.Semaphore
-    """Services that have proved nothing yet share some turns to be connected to: whoever names slow ones waits."""
-    spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-    ended: Callable[[HostLane], None]
-    """The lane has no connections any more."""
+    def __init__(self, context: ssl.SSLContext, find: FindAddresses, timeout: float) -> None:
+        self._context = context
+        self._find = find
+        self._timeout = timeout
+        self._newcomers = asyncio.Semaphore(NEWCOMERS_AT_ONCE)
+
+    async def connect(self, host: str, port: int, *, proven: bool) -> TlsStream:
+        async with nullcontext() if proven else self._newcomers:
+            return await TlsStream.connect(host, port, self._context, self._timeout, self._find)
 
 
 class HostLane:
-    def __init__(self, address: WebPushAddress, parts: LaneParts) -> None:
+    """The pushes to one push service."""
+
+    def __init__(
+        self,
+        address: WebPushAddress,
+        settings: WebPushSettings,
+        key: VapidKey,
+        dialer: ServiceDialer,
+        reputations: Reputations,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        ended: Callable[[HostLane], None],
+        now: Callable[[], float],
+    ) -> None:
+        """`spawn` starts a task that the provider owns; `ended` is called when the lane has no connections left."""
         self.origin = address.origin
         self._host, self._port = address.host, address.port
-        self._parts = parts
+        self._settings = settings
+        self._key = key
+        self._dialer = dialer
+        self._reputations = reputations
+        self._spawn = spawn
+        self._ended = ended
+        self._now = now
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Sending] = deque()
         self._workers: set[asyncio.Task[None]] = set()
@@ -124,8 +143,8 @@ class HostLane:
             if not idle.done():
                 idle.set_result(None)
                 return
-        if len(self._workers) < self._parts.settings.connections:
-            self._workers.add(self._parts.spawn(self._work()))
+        if len(self._workers) < self._settings.connections:
+            self._workers.add(self._spawn(self._work()))
 
     def fail_waiting(self, outcome: PushOutcome) -> None:
         waiting, self._waiting = self._waiting, deque()
@@ -149,8 +168,8 @@ class HostLane:
     @property
     def _rate(self) -> int:
         """Pushes a second."""
-        most = self._parts.settings.rate
-        return most if self._parts.reputations.is_proven(self.origin) else min(most, NEWCOMER_RATE)
+        most = self._settings.rate
+        return most if self._reputations.is_proven(self.origin) else min(most, NEWCOMER_RATE)
 
     def _take_turn(self, now: float) -> bool:
         """Whether the rate allows another push; those of a second may come at once."""
@@ -182,7 +201,7 @@ class HostLane:
             client.close()
             self._workers.discard(task)
             if not self._workers:
-                self._parts.ended(self)
+                self._ended(self)
 
     async def _next(self) -> Sending | None:
         """None if nothing came for a while."""
@@ -214,7 +233,7 @@ class HostLane:
         await client.finish()
 
     async def _outcome(self, client: Http1Client, sending: Sending) -> PushOutcome:
-        reputations = self._parts.reputations
+        reputations = self._reputations
         try:
             async with asyncio.timeout_at(sending.deadline):
                 answer = await client.post(self._request(sending))
@@ -234,16 +253,12 @@ class HostLane:
         return outcome
 
     async def _connect(self) -> TlsStream:
-        """Half of the time is for it, so that a service that cannot be reached is told from one that is slow."""
-        parts = self._parts
-        proven = parts.reputations.is_proven(self.origin)
-        async with nullcontext() if proven else parts.newcomers:
-            return await TlsStream.connect(
-                self._host, self._port, parts.context, parts.settings.timeout / 2, parts.find
-            )
+        """Half of the time is for connecting, so that an unreachable service differs from a slow one."""
+        proven = self._reputations.is_proven(self.origin)
+        return await self._dialer.connect(self._host, self._port, proven=proven)
 
     def _request(self, sending: Sending) -> bytes:
-        now = self._parts.now()
+        now = self._now()
         body = sealed_body(
             sending.content,
             sending.address.receiver,
@@ -258,8 +273,8 @@ class HostLane:
         """The same for hours: signing is work for the service too."""
         made_at = self._authorized_at
         if made_at is None or not 0 <= now - made_at < AUTHORIZATION_REUSE_SECONDS:
-            subject = self._parts.settings.subject or ""
+            subject = self._settings.subject or ""
             expires_at = int(now) + AUTHORIZATION_SECONDS
-            self._authorization = self._parts.key.authorization(self.origin, subject, expires_at)
+            self._authorization = self._key.authorization(self.origin, subject, expires_at)
             self._authorized_at = now
         return self._authorization

@@ -10,8 +10,7 @@ from tests.doubles.smp_harness import until
 from tests.doubles.web_push_service import NAMES, Answer, Held, WebPushPhone, WebPushService
 from tests.unit.push.webpush.stage import WebPushStage, request_to
 from tocsin.push.provider import Accepted, PushOutcome, RetryLater, RetryScope
-from tocsin.push.webpush.client import NEWCOMERS_AT_ONCE
-from tocsin.push.webpush.host_lane import NEWCOMER_RATE, QUEUE_LIMIT
+from tocsin.push.webpush.host_lane import NEWCOMER_RATE, NEWCOMERS_AT_ONCE, QUEUE_LIMIT
 from tocsin.transport.dialer import Address
 
 StageWith = Callable[..., AbstractAsyncContextManager[WebPushStage]]

@@ -1,6 +1,6 @@
 """Group commit: changes gather in memory, and one write makes all of them durable.
 
-Theory of operation. Whoever changes something adds a line to the batch of its file. `commit` sees to it that everything
+Theory of operation. A change adds a line to the batch of its file. `commit` makes sure that everything
 added so far gets written: it starts a write of the batches, or, if one is under way, waits for its end and then starts
 the next, which serves everyone who waits. A write is one `write` and one `fdatasync` for each file that has lines, in a
 thread of its own; the event loop never waits for the disk.
@@ -8,7 +8,7 @@ thread of its own; the event loop never waits for the disk.
 The store log is made durable before the changes log: a message never comes to lie on disk without its queue, nor a
 notification without its subscription.
 
-After a failed write nobody can say what is on disk, so every later `commit` fails too, until a restart reads it.
+After a failed write it is unknown what is on disk, so every later `commit` fails too, until a restart reads it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tocsin.errors import StoreError
 
 
 class PendingWrite(Protocol):
-    """What waits for one file."""
+    """The lines that wait for one file."""
 
     def write(self) -> None:
-        """In the thread of the commits. Raises StoreError."""
+        """Write the batch, in the thread of the commits. Raises StoreError."""
 
 
 class _Batch(NamedTuple):
@@ -63,11 +63,11 @@ class GroupCommit:
 
     @property
     def uncommitted(self) -> bool:
-        """True for good once a write has failed, so that nobody takes a change for durable."""
+        """Always true once a write has failed, so that no change is taken for durable."""
         return self._durable < self._appended or self._failure is not None
 
     def add_store_line(self, line: bytes) -> None:
-        if self._failure is None:  # else nothing will be written any more
+        if self._failure is None:  # else nothing will be written
             self._store_lines.append(line)
             self._appended += 1
 
@@ -86,18 +86,18 @@ class GroupCommit:
             await ended.wait()  # a cancelled committer leaves the write to the others
 
     def use_change_log(self, change_log: AppendOnlyFile) -> None:
-        """Lines added from now on go to this file; the one used so far gets what was added before, and is closed."""
+        """Write later lines to this file. The present file gets the lines that were added before, and is closed."""
         if self._change_log is not None:
             self._retired.append(_Batch(self._change_log, self._change_lines, is_last=True))
             self._change_lines = []
         self._change_log = change_log
 
     def seal(self) -> None:
-        """No commit succeeds any more."""
+        """Make every later commit fail."""
         self._failure = self._failure or StoreError(f"{self._store_log.path} is closed")
 
     def close(self) -> None:
-        """Waits for a write under way. What was not committed is lost."""
+        """Wait for the write in progress. Uncommitted lines are lost."""
         self.seal()
         self._thread.shutdown()
         self._store_log.close()
@@ -107,7 +107,7 @@ class GroupCommit:
             self._change_log.close()
 
     def _take_writes(self) -> list[PendingWrite]:
-        """All that waits, in the order of writing. For stores with more files, which call it too."""
+        """Return all waiting batches in the order of writing. Stores with more files extend it."""
         batches: list[PendingWrite] = [_Batch(self._store_log, self._store_lines), *self._retired]
         if self._change_log is not None:
             batches.append(_Batch(self._change_log, self._change_lines))

@@ -13,11 +13,11 @@ from tocsin.durable.log_files import cut_torn_line, remove, rename, set_aside, w
 KEEP_ALL_BACKUPS: Final = timedelta(days=1)
 KEEP_BACKUPS: Final = timedelta(days=21)
 OLD_BACKUPS: Final = 3
-"""So many older than a day are kept however old they are."""
+"""How many backups older than a day are kept, whatever their age."""
 
 
 def start_of(path: Path) -> Path:
-    """What a store log is called while it is being made compact."""
+    """Return the name of a store log while it is compacted."""
     return path.with_name(path.name + ".start")
 
 
@@ -44,7 +44,7 @@ def read_and_compact(
 
 
 def _remove_old_backups(path: Path, now: datetime) -> None:
-    """As the reference: all of the last day and the three before it stay, and what is younger than three weeks."""
+    """Keep the backups that the reference keeps: those of the last day, three older ones, and all of three weeks."""
     backups = []
     for backup in path.parent.glob(f"{path.name}.*Z"):
         with suppress(ValueError):

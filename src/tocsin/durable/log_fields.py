@@ -16,7 +16,7 @@ _MAX_DIGITS: Final = 18
 class BadLogLine(StoreError):
     """A line that is not of its log. The text never repeats the line: it holds keys.
 
-    `file` and `line` are filled in by whoever reads a whole file.
+    The reader of a whole file fills in `file` and `line`.
     """
 
     def __init__(self, reason: str, *, file: str = "", line: int | None = None) -> None:

@@ -50,7 +50,7 @@ class AppendOnlyFile:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, without newlines; none if there is no file. An unfinished last line is not told."""
+    """Yield the lines of a file without newlines, except an unfinished last line. A missing file has none."""
     with naming(path, "read"):
         try:
             file = path.open("rb", buffering=_CHUNK)
@@ -147,7 +147,7 @@ class FolderLock:
 
 
 def set_aside(path: Path, now: datetime) -> Path:
-    """The name under which a file is kept that is not to be read any more."""
+    """Return the name under which a file is kept that must not be read again."""
     return path.with_name(f"{path.name}.{now.strftime('%Y-%m-%dT%H:%M:%S.%fZ')}")
 
 

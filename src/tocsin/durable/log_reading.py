@@ -44,7 +44,7 @@ def records_of(
 
 
 def keep_broken_lines(path: Path, lines: list[bytes]) -> None:
-    """For whoever can repair them."""
+    """Keep broken lines, so that an operator can repair them."""
     file = AppendOnlyFile(path.with_name(path.name + ".broken"))
     try:
         file.append(b"".join(lines))

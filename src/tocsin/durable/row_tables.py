@@ -17,11 +17,11 @@ _ARRAY_ROWS: Final = 1 << ARRAY_BITS
 ROW_IN_ARRAY: Final = _ARRAY_ROWS - 1
 _ARRAY_BLOCKS: Final = _ARRAY_ROWS >> BLOCK_BITS
 FREE: Final = 0xFF
-"""In the byte of a row that says its state: the row is not in use."""
+"""The value of a row's state byte when the row is not in use."""
 
 
 class _RouterBlocks:
-    """Where the rows of one SMP router are."""
+    """The blocks of one SMP router."""
 
     __slots__ = ("blocks", "with_room")
 
@@ -43,7 +43,7 @@ class RowBlocks:
         self.block_router: Final = array("I")
         self._block_place: Final = array("I")
         self._block_rows: Final = bytearray()
-        """How many rows of a block are in use."""
+        """The number of rows of a block that are in use."""
         self._free_blocks: Final = [array("I") for _ in widths]
 
     def where(self, row: int) -> tuple[bytearray, int]:
@@ -100,7 +100,7 @@ class RowBlocks:
         self._free_blocks[kind].append(block)
 
     def _states(self, first: int) -> bytearray:
-        """Of the block that begins with this row."""
+        """Return the SMP router of the block that begins with this row."""
         data, at = self.where(first)
         width = self.width(first)
         return data[at + self._state_at : at + BLOCK_ROWS * width : width]

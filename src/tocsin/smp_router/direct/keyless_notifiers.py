@@ -1,7 +1,7 @@
-"""Notifiers of direct notifications: they are associated with an NTF router, and nobody has a key to subscribe to one.
+"""Notifiers of direct notifications: they are associated with an NTF router and have no key to subscribe with.
 
-The reference's formats want a key, so there is one: it comes out of a hash of the notifier's id. Nobody can know its
-private half, and it tells such a notifier from one that NKEY made, without another field in the store.
+The reference's formats require a key, so the router derives one from a hash of the notifier's id. Its private half is
+unknown to everyone. The key also marks such a notifier, so the store needs no further field for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_keyless(notifier: NotifierRecord) -> bool:
 def make_keyless_notifier(
     wanted: NtfSubscription, randomness: Randomness
 ) -> tuple[NotifierRecord, X25519PublicKey]:
-    """With the id that was asked for, and the router's half of the key agreement."""
+    """Return a notifier with the requested id, and the router's public key of the key agreement."""
     dh_key = randomness.new_dh_key()
     secret = dh_key.agree(wanted.dh_key)
     return NotifierRecord(wanted.notifier_id, nobodys_key(wanted.notifier_id), secret), dh_key.public

@@ -50,7 +50,7 @@ class NtfForwarding:
         return self._waiting > 0
 
     def add(self, packet: WaitingPacket) -> None:
-        """To be forwarded as soon as possible; after `close` it waits for the next start."""
+        """Forward a packet as soon as possible. After `close` it waits for the next start."""
         if self._closed:
             return
         line = self._lines.get(packet.location)
@@ -103,7 +103,7 @@ class NtfForwarding:
             self._places.release()
 
     def address(self, location: RouterLocation) -> RouterAddress | None:
-        """None if none of its hosts is of the kind that is required."""
+        """Return None if no host is of the required kind."""
         hosts = usable_hosts(self._proxy, location.hosts)
         usable = RouterLocation(hosts, location.port, location.key_hash)
         return RouterAddress(Scheme.NTF, usable) if hosts else None

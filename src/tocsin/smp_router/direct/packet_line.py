@@ -25,10 +25,10 @@ UNDER_WAY: Final = 16
 
 
 class Outbox(Protocol):
-    """Where packets are kept."""
+    """Keeps packets until they are answered."""
 
     async def is_kept(self, packet: WaitingPacket) -> bool:
-        """When it is on disk; False if it is not to be sent any more."""
+        """Return when the packet is on disk. False means that it must not be sent."""
 
     async def settle(self, packet: WaitingPacket, fate: PacketFate, certificates: tuple[bytes, ...]) -> None:
         """The NTF router with these certificates has answered."""
@@ -41,7 +41,7 @@ class Outbox(Protocol):
 
 
 class Forwarding(Protocol):
-    """What the lines to all NTF routers share."""
+    """What the lines to all NTF routers have in common."""
 
     @property
     def outbox(self) -> Outbox: ...
@@ -53,13 +53,13 @@ class Forwarding(Protocol):
 
     @property
     def crowded(self) -> bool:
-        """Whether somebody waits for a place: then no connection is kept that is not in use."""
+        """Whether another line waits for a place. Then unused connections are closed."""
 
     def place(self) -> AbstractAsyncContextManager[None]:
         """A connection may be open inside."""
 
     def address(self, location: RouterLocation) -> RouterAddress | None:
-        """Where to connect; None if none of its hosts may be tried."""
+        """Return the address to connect to, or None if no host may be tried."""
 
     def client_settings(self) -> ClientSettings: ...
 
@@ -70,7 +70,7 @@ class PacketLine:
     def __init__(self, forwarding: Forwarding, location: RouterLocation) -> None:
         self.location: Final = location
         self.failing = False
-        """The last attempt failed: nobody should wait for an answer."""
+        """The last attempt failed, so callers should not wait for an answer."""
         self._forwarding = forwarding
         self._fresh: deque[WaitingPacket] = deque()
         self._failed: list[WaitingPacket] = []
@@ -186,7 +186,7 @@ class PacketLine:
     async def _wait(
         self, lost: asyncio.Task[None], under_way: dict[asyncio.Task[None], WaitingPacket]
     ) -> None:
-        """For an answer, a packet, the end of the connection, or the time after which it is left unused."""
+        """Wait for an answer, a packet, the end of the connection, or the idle time."""
         self._woken.clear()
         woken = asyncio.create_task(self._woken.wait())
         self._idle = not under_way

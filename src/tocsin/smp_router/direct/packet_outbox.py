@@ -2,8 +2,8 @@
 
 Theory of operation. A command puts a packet here; the store keeps it, `ntf_forwarding` sends it when it is on disk, and
 again until the NTF router has answered or it is too old. When the NTF router accepts an association, the queue becomes
-one of its service; the packet is removed when that is on disk. Other answers are remembered for whoever asks, for a
-while and in memory only. A packet that associates a notifier goes with it; one that ends an association does not.
+one of its service; the packet is removed when that is on disk. Other answers are remembered for a while,
+in memory only. A packet that associates a notifier goes with it; one that ends an association does not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PacketOutbox:
     """Implements `packet_line.Outbox`."""
 
     def __init__(self, state: SmpState, associated: Callable[[bytes], None]) -> None:
-        """`associated` is told the id of a notifier that became an NTF router's, when that is on disk."""
+        """`associated` is called with the id of a notifier that was associated, when that is on disk."""
         self._state = state
         self._store = state.store.direct
         self._settings = state.settings.direct
@@ -50,7 +50,7 @@ class PacketOutbox:
         self.forwarding: Final = NtfForwarding(state.settings, state.counters, self)
 
     def start(self) -> None:
-        """Goes on with what waited when the router stopped."""
+        """Forward the packets that waited when the router stopped."""
         if self._settings.enabled:
             for packet in self._store.packets():
                 self.forwarding.add(packet)
@@ -61,7 +61,7 @@ class PacketOutbox:
     # For commands
 
     def has_room(self, locations: Sequence[RouterLocation]) -> bool:
-        """For one packet to each of them."""
+        """Whether there is room for one packet to each location."""
         wanted = Counter(filter(self._allowed.allow, locations))
         if self._store.packet_count() + wanted.total() > self._settings.max_packets:
             return False
@@ -95,7 +95,7 @@ class PacketOutbox:
         self.forwarding.add(waiting)
 
     def ntf_router_of(self, notifier: NotifierRecord) -> RouterLocation | None:
-        """Of a packet that waits or was refused, or of the service it is associated with."""
+        """Return the NTF router of a waiting or refused packet, or of the service it is associated with."""
         waiting = self._store.packet_of(notifier.notifier_id)
         if waiting is not None:
             return waiting.location
@@ -106,7 +106,7 @@ class PacketOutbox:
         return None if record is None else record.location
 
     def fate(self, notifier: NotifierRecord) -> PacketFate | None:
-        """Of its last packet; None if that is not known any more."""
+        """Return the fate of its last packet, or None if it is no longer known."""
         if self._store.packet_of(notifier.notifier_id) is not None:
             return PacketFate.PENDING
         refusal = self._refusals.get(notifier.notifier_id)
@@ -115,7 +115,7 @@ class PacketOutbox:
         return None if notifier.service_id is None else PacketFate.ACCEPTED
 
     async def outcome(self, notifier_id: bytes, packet_id: bytes) -> PacketFate:
-        """When the packet is on disk: its final fate if that comes soon, or that it is pending."""
+        """Return the final fate of a packet on disk if it arrives soon, else PENDING."""
         packet = self._store.packet(packet_id)
         if packet is None:
             await self._state.store.commit()
@@ -207,7 +207,7 @@ class AllowedNtfRouters:
     """Any, if none are listed."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
-        """Raises ConfigError for what is no address."""
+        """Raises ConfigError for an invalid address."""
         try:
             self._locations = [RouterAddress.of(address, Scheme.NTF).location for address in addresses]
         except DecodeError as error:

@@ -87,7 +87,7 @@ class Relays:
         return self._by_session.get(session_id)
 
     async def find(self, location: RouterLocation) -> Relay | RelayFailure:
-        """The connection to this relay, made if there is none."""
+        """Return the connection to this relay; connect if there is none."""
         failure = self._failures.get(location)
         if failure is not None:
             return failure
@@ -103,7 +103,7 @@ class Relays:
         return found
 
     def close_idle(self) -> None:
-        """Those that nobody used for `relay_idle` seconds."""
+        """Close connections that were unused for `relay_idle` seconds."""
         before = asyncio.get_running_loop().time() - self._settings.relay_idle
         for relay in [each for each in self._by_session.values() if not each.under_way]:
             if relay.used_at < before:
@@ -144,7 +144,7 @@ class Relays:
         return relay
 
     def _remember(self, location: RouterLocation, failure: RelayFailure) -> RelayFailure:
-        """For a while, and not more than there may be relays: the oldest is forgotten first."""
+        """Remember a failure for a while. There are at most as many as relays; the oldest is forgotten first."""
         if self._settings.remember_failure > 0:
             while len(self._failures) >= self._settings.max_relays:
                 del self._failures[next(iter(self._failures))]
@@ -195,7 +195,7 @@ class Relays:
         self._close(relay)
 
     def _close(self, relay: Relay) -> None:
-        """Nobody finds it any more, and its place is free."""
+        """Close the connection and free its place."""
         if self._by_session.pop(relay.client.session.session_id, None) is not None:
             del self._relays[relay.location]
             self._run(_leave(relay))
@@ -226,7 +226,7 @@ def socks_proxy(settings: SmpProxySettings) -> SocksProxy | None:
 
 
 def _fault(error: TocsinError) -> AnyBrokerFault:
-    """What the client is told of a relay that cannot be reached: a wrong identity looks like no answer."""
+    """The error for a relay that cannot be reached. A wrong identity looks like no answer."""
     if isinstance(error, HandshakeRefused) and error.fault is HandshakeFault.VERSION:
         return TransportFault.VERSION
     return NetworkFault()

@@ -39,7 +39,7 @@ class PeerSubscriptions:
         return self._recipients.get(recipient_id)
 
     def recipient_of(self, queue: QueueRecord) -> Peer | None:
-        """Who gets its messages: the connection of its service, or else its own subscriber."""
+        """Return the receiver of its messages: the connection of its service, or else its own subscriber."""
         if queue.service_id is None or not self.receive_services:
             return self._recipients.get(queue.recipient_id)
         return self._services.get(queue.service_id)
@@ -55,7 +55,7 @@ class PeerSubscriptions:
         return self._services.get(service_id)
 
     def subscribe(self, peer: Peer, recipient_id: bytes) -> Delivery:
-        """The last one wins. Subscribing again on the same connection starts the delivery anew."""
+        """The last subscriber wins. Subscribing again on the same connection restarts the delivery."""
         before = self._recipients.get(recipient_id)
         if before is not None and before is not peer:
             before.end_delivery(recipient_id)
@@ -154,7 +154,7 @@ class PeerSubscriptions:
         self.told.discard(peer)
 
     def tell_later(self, peer: Peer, event: Event) -> None:
-        """With the next flush."""
+        """Send the event with the next flush."""
         peer.late_events.append(event)
         self.told.add(peer)
 
@@ -230,9 +230,9 @@ class Peer:
         self.deliveries: dict[bytes, Delivery] = {}
         """By recipient id."""
         self.notifiers: set[bytes] = set()
-        """Notifier ids subscribed one by one."""
+        """Notifier ids that were subscribed individually."""
         self.service_queues: ServiceQueues | None = None
-        """What this connection serves as a service; None if it is not subscribed as one."""
+        """The queues that this connection serves as a service, or None."""
         self.ntf_router_id: bytes | None = None
         """The NTF router that has proved to be at the other end, in a direct session."""
         self.late_events: list[Event] = []
@@ -252,14 +252,14 @@ class Peer:
         return any(not delivery.by_get for delivery in self.deliveries.values())
 
     def end_delivery(self, recipient_id: bytes) -> None:
-        """The queue is another's now, or gone. What is fetched by GET goes on."""
+        """End the delivery of a queue that was taken over or deleted. Fetching by GET continues."""
         delivery = self.deliveries.get(recipient_id)
         if delivery is not None and not delivery.by_get:
             del self.deliveries[recipient_id]
         self.undelivered.discard(recipient_id)
 
     def try_send(self, events: Sequence[Event]) -> bool:
-        """All events, or none if the connection is slow or gone."""
+        """Send all events. Returns False and sends none if the connection is slow or gone."""
         session = self.session
         try:
             return self.connection.try_send(

@@ -30,7 +30,7 @@ class SmpProxySettings:
     socks_onion_only: bool = True
     """Other hosts than .onion are reached directly."""
     prefer_onion: bool = False
-    """Of a relay with several hosts, .onion ones are tried first."""
+    """Try the .onion hosts of a relay first."""
     required_host_mode: bool = False
     """Hosts of the other kind are not tried at all."""
     own_server_domains: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class SmpProxySettings:
     max_relays: int = 1000
     """Connections to relays at a time."""
     relay_idle: float = 600.0
-    """A connection to a relay that nobody used for so long is closed."""
+    """Close a connection to a relay that was unused for this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class SmpDirectSettings:
     public_ntf_routers_only: bool = True
     """NTF routers whose addresses are not public (loopback, private networks) are not tried."""
     ntf_routers: tuple[str, ...] = ()
-    """Addresses that clients may name; any if there are none."""
+    """Addresses that clients may name. Empty means any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class SmpSettings:
     hosts: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - a public server
     ports: tuple[int, ...] = (5223,)
     public_hosts: tuple[str, ...] = ()
-    """Names of this router in its address, best first; they are told, not listened on."""
+    """Names of this router in its address, best first. The router does not listen on them."""
     credentials: Path = Path("/etc/opt/simplex")
     """Folder of ca.crt, server.crt, server.key."""
     store: Path | None = Path("/var/opt/simplex")
@@ -144,9 +144,9 @@ class SmpSettings:
     event_log: Path | None = None
     """Folder of the delivery event log; none writes none."""
     event_log_keys: Path | None = None
-    """Folder of the keys of pseudonyms; none is a folder beside the event log, with `-keys` after its name."""
+    """Folder of the keys of pseudonyms. Default: the event log's folder with `-keys` appended to its name."""
     event_log_retention_days: int = 30
-    """Events and the keys of their pseudonyms are erased after so many days."""
+    """Days after which events and the keys of their pseudonyms are erased."""
     event_log_bytes: int = 10 * 1024**3
     """Beyond it the oldest events are erased."""
     event_log_segment_seconds: float = 5.0

@@ -49,7 +49,7 @@ COUNTERS: Final[dict[str, str]] = {
     "rcvServices.subCount": "service_subscriptions",
     "ntfServices.subCount": "notifier_service_subscriptions",
 }
-"""Which of our counters a key is. What is not here stays as it was in the file."""
+"""The counter of each key. Keys without a counter keep the value from the file."""
 
 DAILY_COLUMNS: Final = (
     *("fromTime", "qCreated", "qSecured", "qDeletedAll", "msgSent", "msgRecv"),
@@ -64,11 +64,11 @@ DAILY_COLUMNS: Final = (
     *("ntfSubAuth", "ntfSubDuplicate", "ntfCount", "qDeletedAllB", "qSubAllB", "qSubEnd", "qSubEndB"),
     *("ntfDeletedB", "ntfSubB", "msgNtfsB", "msgNtfExpired"),
 )
-"""Of `smp-server-stats.daily.log`, a CSV file without headings, as the reference's guide for operators lists them."""
+"""Columns of `smp-server-stats.daily.log`, a CSV file without headings, as the reference's guide lists them."""
 
 
 class SmpStoreCounts(NamedTuple):
-    """What is in the store now."""
+    """The size of the store now."""
 
     queues: int
     messages: int
@@ -76,7 +76,7 @@ class SmpStoreCounts(NamedTuple):
 
 
 class SmpStatistics:
-    """What was counted since a moment: the last line of a day, or the beginning of the statistics file."""
+    """Counts since the last daily line, or since the statistics file began."""
 
     def __init__(self, counters: SmpCounters, *, since: datetime) -> None:
         self._counters: Final = counters
@@ -85,7 +85,7 @@ class SmpStatistics:
         self._since = since
 
     def restore(self, record: StatisticsRecord, written: datetime) -> None:
-        """Counting goes on where that record, written at that time, ended. Before anything is counted."""
+        """Continue from a record that was written at that time. Call it before anything is counted."""
         self._since = record.since
         for key, value in record.values.items():
             if key in COUNTERS:
@@ -105,7 +105,7 @@ class SmpStatistics:
         )
 
     def end_day(self, store: SmpStoreCounts, now: datetime) -> str:
-        """The line of what was counted until now, which is in the first moments of a day. Counting begins anew."""
+        """Return the line of the day that just ended, and restart counting."""
         midnight = now.astimezone(UTC).date()
         yesterday, active = midnight - timedelta(days=1), self._counters.active
         values: dict[str, object] = dict(self._values(store))

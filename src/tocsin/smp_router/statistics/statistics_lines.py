@@ -51,7 +51,7 @@ _OLD_KEYS: Final = {"qDeleted": "qDeletedAll"}
 
 @dataclass(frozen=True, slots=True)
 class StatisticsRecord:
-    """What the file holds. Keys inside sections are `section.key`."""
+    """The contents of the file. Keys inside sections are `section.key`."""
 
     since: datetime
     values: Mapping[str, int]
@@ -74,7 +74,7 @@ class StatisticsRecord:
 
 
 def parse_statistics(text: str) -> StatisticsRecord:
-    """Raises ValueError, naming the line, for what is not a statistics file."""
+    """Parse a statistics file. Raises ValueError that names the bad line."""
     entries: dict[str, str] = {}
     section = ""
     for number, line in enumerate(text.splitlines(), start=1):

@@ -1,4 +1,4 @@
-"""What an SMP store keeps for direct notifications, beside what the reference's formats can hold."""
+"""What an SMP store keeps for direct notifications. The reference's formats cannot hold it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NtfRouterRecord:
     auth_key: bytes | None = field(default=None, repr=False)
     """DER of the key that speaks for it; none before it has registered, when only packets were sent to it."""
     issued_at: int = 0
-    """Of the credentials with this key: what is not newer does not replace it."""
+    """When the credentials with this key were issued. Older credentials do not replace it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class SmpDirectStore(Protocol):
         """Adds or replaces; the service must be there."""
 
     def minimum_priority(self, notifier_id: bytes) -> MinimumPriority:
-        """ALL unless another was set."""
+        """Return the minimum priority; ALL unless another was set."""
 
     def minimum_priorities(self) -> Sequence[tuple[bytes, MinimumPriority]]:
         """Those that are not ALL, by notifier id."""
 
     def set_minimum_priority(self, notifier_id: bytes, minimum: MinimumPriority) -> None:
-        """Goes with the notifier; does nothing if there is none."""
+        """The priority is removed with its notifier. Does nothing if there is no such notifier."""
 
     def packet(self, packet_id: bytes) -> WaitingPacket | None: ...
 

@@ -37,7 +37,7 @@ class SmpStore(Protocol):
 
     @property
     def direct(self) -> SmpDirectStore:
-        """What direct notifications need besides; `commit` makes it durable too."""
+        """The part for direct notifications. `commit` makes it durable too."""
 
     def queue_by_recipient(self, recipient_id: bytes) -> QueueRecord | None: ...
     def queue_by_sender(self, sender_id: bytes) -> QueueRecord | None: ...
@@ -53,14 +53,14 @@ class SmpStore(Protocol):
         """
 
     def delete_queue(self, recipient_id: bytes) -> None:
-        """With its messages and its notifications."""
+        """Delete a queue with its messages and notifications."""
 
     def service(self, service_id: bytes) -> ServiceRecord | None: ...
     def service_by_fingerprint(self, fingerprint: bytes) -> ServiceRecord | None: ...
     def add_service(self, service: ServiceRecord) -> None: ...
 
     def associated(self, service_id: bytes, role: ServiceRole) -> Association:
-        """Which queues (role M) or notifiers (role N) are associated with the service."""
+        """Return the queues (role M) or notifiers (role N) that are associated with the service."""
 
     def write_message(self, recipient_id: bytes, message: StoredMessage, quota: int) -> Written | None:
         """None if the quota is hit. The first message over it is replaced by a marker with its id and time; after

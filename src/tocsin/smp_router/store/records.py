@@ -1,4 +1,4 @@
-"""What an SMP router remembers of a queue, a service, a message and a notification.
+"""The records of an SMP router: queues, services, messages and notifications.
 
 Records are immutable: a change replaces one. Keys are kept as DER, ids and secrets as bytes, because there are
 millions of them and most are never looked at.
@@ -29,7 +29,7 @@ class QueueLink:
 
 @dataclass(frozen=True, slots=True)
 class NotifierRecord:
-    """Who may subscribe to a queue's notifications, and the secret that hides their content from it."""
+    """A party that may subscribe to a queue's notifications, and the secret that hides their content from it."""
 
     notifier_id: bytes = field(repr=False)
     key: bytes = field(repr=False)

@@ -1,4 +1,4 @@
-"""Moving a whole store from one durable side to another: what is counted, and how progress is told."""
+"""Transfers of a whole SMP store from one durable side to another: what is read and counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class StoreTotals(NamedTuple):
     """Markers included."""
     notifications: int
     direct: int = 0
-    """What direct notifications add: NTF routers, minimum priorities and packets."""
+    """Records of direct notifications: NTF routers, minimum priorities and packets."""
 
     def __str__(self) -> str:
         direct = f", {self.direct} records of direct notifications" if self.direct else ""
@@ -27,7 +27,7 @@ class StoreTotals(NamedTuple):
 
 
 class WholeStore(Protocol):
-    """A store in memory that can be read as a whole: `stores.memory.smp_memory_store.SmpMemoryStore`."""
+    """A store in memory that can be read as a whole."""
 
     @property
     def direct(self) -> SmpDirectStore: ...

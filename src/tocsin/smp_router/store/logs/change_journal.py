@@ -1,4 +1,4 @@
-"""What the journal of an SMP store writes, and into which of its three files; `group_commit` says when.
+"""The journal of an SMP store: what it writes, and into which of its three files. `group_commit` decides when.
 
 The log of direct notifications is written first: a packet that ends an association is on disk before the queue it
 belongs to is gone. What it says of a queue that did not get to the disk is left out when it is read.
@@ -28,7 +28,7 @@ _MESSAGE_CHANGES: Final = (MessageAdded, MessageRemoved, NotificationAdded, Noti
 class _DirectWrite(NamedTuple):
     file: DirectLogFile
     everything: Sequence[DirectChange] | None
-    """What the file is to be replaced with, before the lines."""
+    """Content that replaces the file before the lines are appended."""
     lines: list[bytes]
 
     def write(self) -> None:
@@ -45,7 +45,7 @@ class ChangeJournal(GroupCommit):
     """
 
     def __init__(self, queue_log: AppendOnlyFile, change_log: AppendOnlyFile | None) -> None:
-        """The log of direct notifications is beside the store log."""
+        """The log of direct notifications is in the folder of the store log."""
         super().__init__(queue_log, change_log, "smp-store")
         self._direct_log: Final = DirectLogFile(queue_log.path.with_name(DIRECT_LOG))
         self._direct_lines: list[bytes] = []
@@ -53,7 +53,7 @@ class ChangeJournal(GroupCommit):
 
     @property
     def direct_log_outgrown(self) -> bool:
-        """Whether it is worth while to write it anew."""
+        """Whether the file has enough outdated lines to be rewritten."""
         return self._direct_log.outgrown
 
     def append(self, change: StoreChange) -> None:
@@ -65,7 +65,7 @@ class ChangeJournal(GroupCommit):
             self.add_store_line(change.encode())
 
     def replace_direct_log(self, everything: Sequence[DirectChange]) -> None:
-        """With the next commit. These records are all there is at this moment."""
+        """Rewrite the file with the next commit. These are all present records."""
         if self._failure is None:
             self._everything_direct, self._direct_lines = everything, []
             self._appended += 1

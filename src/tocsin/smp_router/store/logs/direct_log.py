@@ -150,7 +150,7 @@ def direct_records(store: SmpDirectStore) -> list[DirectChange]:
 
 
 def direct_lines(store: SmpDirectStore) -> Iterator[bytes]:
-    """A log of what is there, and nothing else."""
+    """Return the lines of a log of the present records."""
     return (record.encode() for record in direct_records(store))
 
 
@@ -191,7 +191,7 @@ class DirectLogFile:
         return self._file is not None and self._file.size > max(LEAST_BYTES, 2 * self._compact_bytes)
 
     def append(self, lines: list[bytes]) -> None:
-        """On disk when it returns. Raises StoreError."""
+        """Append a line, which is on disk when this returns. Raises StoreError."""
         self._opened().append(b"\n".join([*lines, b""]))
 
     def replace(self, lines: Iterable[bytes]) -> None:

@@ -1,7 +1,7 @@
 """Reading the logs of a folder into a store, without changing any of them.
 
-A line that is none ends the reading, unless it was asked to go on without such lines; these are then kept beside the
-log, in a file that ends in `.broken`. A last line without its end is what a crash left of a write: it is never told.
+A line that cannot be read stops the reading, unless the caller asked to skip such lines. Skipped lines are kept next
+to the log, in a file that ends in `.broken`. A last line without its end is what a crash left of a write.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class StartReport:
-    """What was found in the folder."""
+    """The contents of the folder, in numbers."""
 
     queues: int = 0
     messages: int = 0
@@ -46,7 +46,7 @@ class StartReport:
     expired_messages: int = 0
     expired_notifications: int = 0
     skipped: int = 0
-    """Records about queues that do not exist (any more), or that exist already."""
+    """Records about queues that do not exist, or that exist already."""
     broken: int = 0
     """Lines that could not be read, and were skipped as asked."""
     torn_bytes: int = 0
@@ -84,7 +84,7 @@ class LogReader:
         return is_compact and self._report.broken == broken
 
     def read_messages(self, folder: Path) -> bool:
-        """Whether the snapshots are out of date: there were changes since, or lines that are none."""
+        """Whether the snapshots are outdated: there were later changes, or broken lines."""
         broken = self._report.broken
         self._restore(folder / MESSAGE_LOG, decode_message_line)
         self._restore(folder / NOTIFICATION_LOG, decode_notification_line)

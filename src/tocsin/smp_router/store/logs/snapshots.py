@@ -69,11 +69,11 @@ class SnapshotBase:
         self._digests = digests
 
     def settle(self) -> None:
-        """Only the snapshots that are there now are right."""
+        """Record that the present snapshots are the base of the changes logs."""
         replace_lines(self._path, _lines(self._digests))
 
     def forget(self) -> None:
-        """There are no changes logs any more."""
+        """Record that there are no changes logs."""
         remove(self._path)
 
 

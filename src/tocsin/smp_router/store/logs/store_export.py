@@ -26,7 +26,7 @@ from tocsin.smp_router.store.transfers import totals_of
 
 
 def require_empty_folder(folder: Path) -> None:
-    """Raises StoreError if the folder has a store, or is none."""
+    """Raises StoreError if the folder has a store already, or is not a folder."""
     if not folder.is_dir():
         raise StoreError(f"{folder} is not a folder")
     store_log = folder / STORE_LOG

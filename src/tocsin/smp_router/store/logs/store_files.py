@@ -8,7 +8,7 @@ smp-server-changes.log.N    older parts of it, while a snapshot is being written
 smp-server-changes.base     ours: on which snapshots the changes build (`snapshot_base`); gone after a graceful stop
 smp-server-direct.log       ours: what direct notifications add (`smp_direct_log`); compact at start and when needed
 smp-server.lock             ours: locked while a router runs
-*.broken                    lines that could not be read, if it was asked to go on without them
+*.broken                    lines that could not be read, if the operator asked to skip them
 *.<time>Z                   the store log before it was made compact; logs that were set aside
 
 Theory of operation. The state is always: the store log, then the two snapshots, then the changes logs by number, then
@@ -63,7 +63,7 @@ from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 logger = logging.getLogger(__name__)
 
 CHANGE_LOG_LIMIT: Final = 256 << 20
-"""From this size on a snapshot replaces the changes log, see `StoreFiles.maintain`."""
+"""The size of the changes log from which on a snapshot replaces it (`StoreFiles.maintain`)."""
 
 
 class StaleChanges(StoreError):
@@ -72,7 +72,7 @@ class StaleChanges(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """How a folder is opened."""
+    """Options for opening a folder."""
 
     message_ttl: float | None = None
     """Messages that are older are dropped."""
@@ -80,9 +80,9 @@ class OpenOptions:
     keep_messages: bool = True
     """Messages and notifications survive a restart; if not, their logs are set aside, neither read nor written."""
     skip_broken_lines: bool = False
-    """Go on without lines that cannot be read; they are kept in `.broken` files."""
+    """Skip lines that cannot be read, and keep them in `.broken` files."""
     set_aside_stale_changes: bool = False
-    """Go on without changes that build on other snapshots, and keep them under another name."""
+    """Skip changes that build on other snapshots, and keep them under another name."""
 
 
 def open_smp_store(
@@ -91,7 +91,7 @@ def open_smp_store(
     """Reads the folder and keeps it from then on.
 
     Blocks: 20 s for a million queues. Raises StoreError, naming the file, if another router uses the folder, if a file
-    cannot be read or written, if a log has a line that is none (`BadLogLine`), or if there are changes that build on
+    cannot be read or written, if a log has a broken line (`BadLogLine`), or if there are changes that build on
     other snapshots (`StaleChanges`).
     """
     lock = FolderLock(folder / LOCK)

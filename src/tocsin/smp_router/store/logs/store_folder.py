@@ -17,7 +17,7 @@ SNAPSHOTS: Final = (MESSAGE_LOG, NOTIFICATION_LOG)
 
 
 def change_logs(folder: Path) -> list[Path]:
-    """In the order of their writing."""
+    """Return the changes logs, oldest first."""
     parts = [part for part in folder.glob(f"{CHANGE_LOG}.*") if part.suffix[1:].isdigit()]
     current = folder / CHANGE_LOG
     return [*sorted(parts, key=part_number), *([current] if current.exists() else [])]

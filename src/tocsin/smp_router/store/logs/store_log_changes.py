@@ -338,7 +338,7 @@ def decode_block_info(text: bytes) -> Blocked:
 
 
 def queue_changes(old: QueueRecord, new: QueueRecord) -> Iterator[QueueChange]:
-    """What makes `new` of `old`. Raises ValueError for a change the log has no word for, before anything is yielded."""
+    """Yield the lines that turn `old` into `new`. Raises ValueError first for a change that no line expresses."""
     _refuse_inexpressible(old, new)
     rid = new.recipient_id
     if new.recipient_keys != old.recipient_keys:

@@ -28,7 +28,7 @@ class SmpDirectTable:
         has_notifier: Callable[[bytes], bool],
         append: Callable[[DirectChange], None],
     ) -> None:
-        """`append` tells the journal."""
+        """`append` receives every change for the journal."""
         self._has_service: Final = has_service
         self._has_notifier: Final = has_notifier
         self._append: Final = append

@@ -30,10 +30,10 @@ StoreChange: TypeAlias = StoreLogRecord | MessageChange | DirectChange
 
 
 class Journal(Protocol):
-    """Where changes go to become durable."""
+    """Makes changes durable."""
 
     def append(self, change: StoreChange) -> None:
-        """Takes note of a change that was made in memory. Never fails: `commit` tells."""
+        """Add a change that was made in memory. Never fails; `commit` reports failures."""
 
     @property
     def uncommitted(self) -> bool:
@@ -44,7 +44,7 @@ class Journal(Protocol):
 
 
 class NoJournal:
-    """For a router that forgets everything when it stops, and while a store is being read from its files."""
+    """Keeps nothing: for a router without a durable store, and while a store is read from its files."""
 
     uncommitted = False
 
@@ -76,7 +76,7 @@ class SmpMemoryStore:
         )
 
     def keep_in(self, journal: Journal) -> None:
-        """From now on changes go to this journal."""
+        """Send changes to this journal from now on."""
         self._journal = journal
 
     @property
@@ -107,7 +107,7 @@ class SmpMemoryStore:
         return self._queues.notifier_count
 
     def queues(self) -> Iterator[QueueRecord]:
-        """In the order they were created; not to be changed while iterating."""
+        """Yield queues in the order of their creation. Do not change queues meanwhile."""
         return iter(self._queues)
 
     def add_queue(self, queue: QueueRecord) -> bool:
@@ -117,7 +117,7 @@ class SmpMemoryStore:
         return True
 
     def update_queue(self, queue: QueueRecord) -> bool:
-        """As the interface says. Raises ValueError for changes that never happen: of the ids, the secret, the mode,
+        """See the interface. Raises ValueError for changes that never happen: of the ids, the secret, the mode,
         or back to an unsecured queue.
         """
         old = self._queues.by_recipient(queue.recipient_id)
@@ -168,7 +168,7 @@ class SmpMemoryStore:
     # Messages
 
     def write_message(self, recipient_id: bytes, message: StoredMessage, quota: int) -> Written | None:
-        """As the interface says; also None if the queue is gone."""
+        """See the interface. Also None if the queue is gone."""
         if recipient_id not in self._queues:
             return None
         waiting = self._messages.get(recipient_id)

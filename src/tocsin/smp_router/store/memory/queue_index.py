@@ -37,7 +37,7 @@ class QueueIndex:
         return recipient_id in self._queues
 
     def __iter__(self) -> Iterator[QueueRecord]:
-        """In the order they were added; not to be changed while iterating."""
+        """Yield queues in the order of their creation. Do not change queues meanwhile."""
         for recipient_id, packed in self._queues.items():
             yield unpack_queue(recipient_id, packed)
 
@@ -85,7 +85,7 @@ class QueueIndex:
         return True
 
     def replace(self, old: QueueRecord, new: QueueRecord) -> bool:
-        """`old` is what is there. False, changing nothing, if a link or notifier id is another queue's."""
+        """Replace `old`. Returns False and changes nothing if a link or notifier id belongs to another queue."""
         recipient_id = self._by_sender[old.sender_id]  # the object that the indices share
         if not self._may_move_ids(recipient_id, new):
             return False
@@ -96,7 +96,7 @@ class QueueIndex:
         return True
 
     def remove(self, queue: QueueRecord) -> None:
-        """`queue` is what is there."""
+        """Remove a queue that is in the index."""
         del self._queues[queue.recipient_id]
         del self._by_sender[queue.sender_id]
         if queue.link is not None:

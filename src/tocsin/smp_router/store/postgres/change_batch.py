@@ -3,7 +3,7 @@
 Theory of operation. The records in memory are the truth. What waits is therefore, for queues, only which of them
 changed: their rows are made of the records when the batch is taken, so the last change wins. A message or notification
 that comes and goes within a batch never reaches the database. Deleting a queue takes its messages and notifications
-along, and a queue that gets another notifier loses the notifications of the old one; neither is told one by one.
+along, and a queue that gets another notifier loses the notifications of the old one; the journal is not told of each of them.
 
 A batch can be written a second time, directly after the first, and changes nothing: after a lost connection nobody
 knows whether the transaction was committed.
@@ -57,14 +57,14 @@ _DELETE_NOTIFICATIONS: Final = """
 
 
 class StoreChange(Protocol):
-    """A change as the store in memory tells it to its journal. The tag says which attributes it has (`_TAKERS`)."""
+    """A change as the store in memory gives it to its journal. The tag says which attributes it has (`_TAKERS`)."""
 
     tag: ClassVar[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """What one transaction writes, in the order of the fields."""
+    """The contents of one transaction, in the order of the fields."""
 
     unnotified: Sequence[Row]
     """Queues whose notifications are deleted: gone, or with another notifier."""
@@ -76,7 +76,7 @@ class ChangeBatch:
     messages: Sequence[Row]
     notifications: Sequence[Row]
     direct: Sequence[tuple[str, Sequence[Row]]]
-    """What direct notifications add: statements with their rows."""
+    """Statements of direct notifications with their rows."""
 
     def statements(self) -> Iterator[tuple[str, Sequence[Sequence[object]]]]:
         """Each with its arguments: one array for each column."""
@@ -165,7 +165,7 @@ class PendingChanges:
         self._removed_notifications[change.notifier_id, change.nonce] = None
 
     def take_batch(self) -> ChangeBatch:
-        """All that waits. From then on changes wait for the next batch."""
+        """Take all waiting changes. Later changes wait for the next batch."""
         queues = [
             queue
             for recipient_id in self._changed_queues
@@ -191,7 +191,7 @@ class PendingChanges:
         return batch
 
     def _add_notifications_of_renotified(self) -> None:
-        """What the new notifier has, and the old one if only its key changed: all of theirs were deleted."""
+        """Write the notifications of a new notifier again, because all of the old rows were deleted."""
         for recipient_id in self._renotified:
             queue = self._store.queue_by_recipient(recipient_id)
             if queue is not None and queue.notifier is not None:
@@ -203,7 +203,7 @@ class PendingChanges:
 
     def _notification_rows(self) -> Iterator[Row]:
         for notifier_id, added in self._notifications.items():
-            # Those that are not there any more were removed one by one, or with their notifier.
+            # The others were removed individually, or with their notifier.
             for notification in self._store.notifications(notifier_id):
                 position = added.get(notification.nonce)
                 if position is not None:

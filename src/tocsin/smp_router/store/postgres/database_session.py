@@ -21,20 +21,20 @@ from tocsin.errors import StoreError
 from tocsin.smp_router.store.postgres.schema_migrations import has_current_schema, migrate
 
 LOCK_KEY: Final = int.from_bytes(b"tocsnsmp", "big")
-"""Of pg_advisory_lock; the lock is one of the database, like the schema."""
+"""The key of pg_advisory_lock. The lock belongs to the database, like the schema."""
 CONNECT_TIMEOUT: Final = 10.0
 STATEMENT_TIMEOUT: Final = 60.0
-"""After so many seconds without an answer the connection counts as lost."""
+"""Seconds without an answer after which the connection counts as lost."""
 FIRST_DELAY: Final = 0.02
 LAST_DELAY: Final = 2.0
 
 
 class SchemaInUse(DatabaseUnavailable):
-    """Another router holds the lock, or what is left of a connection that we lost."""
+    """Another router holds the lock, or the remains of a connection that we lost."""
 
 
 class Batch(Protocol):
-    """What one transaction writes."""
+    """The contents of one transaction."""
 
     async def write(self, connection: Connection[Record]) -> None: ...
 
@@ -91,7 +91,7 @@ class DatabaseSession:
 
     @asynccontextmanager
     async def pages(self, query: str, rows: int) -> AsyncIterator[AsyncIterator[list[Record]]]:
-        """The result of a query, so many rows at a time."""
+        """Yield the result of a query in portions of rows."""
 
         async def fetched(connection: Connection[Record]) -> AsyncIterator[list[Record]]:
             cursor = await connection.cursor(query)
@@ -120,7 +120,7 @@ class DatabaseSession:
             with translated():
                 yield self._connection
         except BaseException:
-            # In what state it is nobody knows. The lock goes with it, as soon as the server has noticed.
+            # Its state is unknown. Its lock ends when the server notices.
             self._connection.terminate()
             self._connection = None
             raise
@@ -134,7 +134,7 @@ class DatabaseSession:
         try:
             with translated():
                 locked = await connection.fetchval("SELECT pg_try_advisory_lock($1)", LOCK_KEY)
-                # Whatever the database's default, a commit is on disk; stricter settings stay.
+                # A commit must be on disk, whatever the database's default. Stricter settings stay.
                 await connection.execute(
                     "SELECT set_config('synchronous_commit', 'on', false)"
                     " WHERE current_setting('synchronous_commit') = 'off'"

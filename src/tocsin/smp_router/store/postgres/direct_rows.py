@@ -1,4 +1,4 @@
-"""What direct notifications add to an SMP store, as rows of PostgreSQL; and changes of it that wait for a commit."""
+"""Direct notifications of an SMP store as rows of PostgreSQL, and their changes that wait for a commit."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def copied_rows(store: SmpDirectStore) -> Iterator[tuple[str, Iterator[Row]]]:
 async def read_direct_tables(
     session: DatabaseSession, store: SmpDirectStore, *, has_service: Callable[[bytes], bool]
 ) -> int:
-    """When services and queues are there. Returns how many rows belong to none of them."""
+    """Read the rows after services and queues were read. Returns how many rows belong to none of them."""
     skipped = 0
     async with session.pages(_SELECT_NTF_ROUTERS, _ROWS) as pages:
         async for page in pages:
@@ -144,4 +144,4 @@ def _location(text: bytes) -> RouterLocation:
     try:
         return RouterAddress.of(text.decode(), Scheme.NTF).location
     except (DecodeError, UnicodeDecodeError) as error:
-        raise StoreError("the address of an NTF router in the database is none") from error
+        raise StoreError("the database has an invalid address of an NTF router") from error

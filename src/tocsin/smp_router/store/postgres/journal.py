@@ -5,7 +5,7 @@ under way, waits for its end and then starts the next, which serves everyone who
 the database is away is tried again on a new connection, later and later, until the patience ends; a batch may be
 written twice (`change_batch`), so it does not matter at which moment the connection broke. Meanwhile commits wait.
 
-When a transaction cannot be made, memory and database have parted for good: every later `commit` fails too.
+When a transaction cannot be made, memory and database differ for ever: every later `commit` fails too.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class PostgresJournal:
         self._write: asyncio.Task[None] | None = None
         self._failure: StoreError | None = None
         self.transactions = 0
-        """So many were committed."""
+        """How many transactions were committed."""
 
     @property
     def uncommitted(self) -> bool:
-        """Whether anything was appended that is not durable yet. True for good once a write has failed."""
+        """Whether an appended change is not durable yet. Always true once a write has failed."""
         return self._durable < self._appended or self._failure is not None
 
     def append(self, change: StoreChange) -> None:
-        """Takes note of a change that was made in memory. Never fails: `commit` tells."""
+        """Add a change that was made in memory. Never fails; `commit` reports failures."""
         if self._failure is not None:
-            return  # nothing will be written any more
+            return  # nothing will be written
         self._pending.take(change)
         self._appended += 1
 
@@ -58,7 +58,7 @@ class PostgresJournal:
             await asyncio.wait([self._write or self._start_write()])
 
     async def close(self) -> None:
-        """Waits for a write under way. What was not committed is lost, and no commit succeeds any more."""
+        """Wait for the write in progress. Uncommitted changes are lost, and later commits fail."""
         if self._write is not None:
             await asyncio.wait([self._write])
         self._failure = self._failure or StoreError("the store is closed")

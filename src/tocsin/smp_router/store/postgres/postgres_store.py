@@ -34,10 +34,10 @@ PATIENCE: Final = 60.0
 
 
 class JournalledStore(SmpStore, Protocol):
-    """A store in memory that tells its changes to a journal: `stores.memory.smp_memory_store.SmpMemoryStore`."""
+    """A store in memory that gives its changes to a journal."""
 
     def keep_in(self, journal: PostgresJournal) -> None:
-        """From now on changes go to this journal."""
+        """Send changes to this journal from now on."""
 
 
 S = TypeVar("S", bound=JournalledStore)
@@ -45,7 +45,7 @@ S = TypeVar("S", bound=JournalledStore)
 
 @dataclass(slots=True)
 class DatabaseReport:
-    """What was found in the database."""
+    """The contents of the database, in numbers."""
 
     queues: int = 0
     messages: int = 0
@@ -105,7 +105,7 @@ class PostgresStore:
         self._closed = False
 
     async def maintain(self) -> bool:
-        """To be called every now and then. Writes changes that nobody has committed yet; says whether there were any.
+        """Write changes that are not committed yet, and return whether there were any. Call it now and then.
         Raises StoreError.
         """
         if not self._journal.uncommitted:

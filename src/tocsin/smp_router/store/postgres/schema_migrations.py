@@ -26,14 +26,14 @@ class Migration(NamedTuple):
 
 
 def migrations() -> list[Migration]:
-    """In the order of their application."""
+    """Return the migrations in the order of their application."""
     folder = resources.files("tocsin.smp_router.store.postgres") / "migrations"
     files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
     return sorted(Migration(file.name.removesuffix(".sql"), file.read_text("utf-8")) for file in files)
 
 
 async def migrate(connection: Connection[Record]) -> list[str]:
-    """Applies what is missing and says what it was. The caller holds the lock of the schema.
+    """Apply the missing migrations and return them. The caller holds the lock of the schema.
 
     Raises StoreError if a newer Tocsin has changed the schema.
     """
@@ -49,7 +49,7 @@ async def migrate(connection: Connection[Record]) -> list[str]:
 
 
 async def has_current_schema(connection: Connection[Record]) -> bool:
-    """False if there is none. Raises StoreError if it is of another version."""
+    """Whether there is a schema. Raises StoreError if it has another version."""
     if not await _exists(connection):
         return False
     if missing := await _missing(connection):

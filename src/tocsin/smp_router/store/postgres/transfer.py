@@ -51,7 +51,7 @@ async def require_empty_database(url: str) -> None:
 
 
 async def fill_database(url: str, store: WholeStore, progress: Progress) -> None:
-    """All of the store, or, if anything goes wrong, nothing. Raises StoreError, also if the database has a store."""
+    """Write the whole store or nothing. Raises StoreError, also if the database has a store already."""
     await require_empty_database(url)
     session = DatabaseSession(url)
     try:

@@ -3,7 +3,7 @@
 Theory of operation. The records in memory are the truth. What waits is therefore, for queues, only which of them
 changed: their rows are made of the records when the batch is taken, so the last change wins. A message or notification
 that comes and goes within a batch never reaches the database. Deleting a queue takes its messages and notifications
-along, and a queue that gets another notifier loses the notifications of the old one; the journal is not told of each of them.
+along, and a queue that gets another notifier loses the notifications of the old one. The journal is not told of these.
 
 A batch can be written a second time, directly after the first, and changes nothing: after a lost connection nobody
 knows whether the transaction was committed.

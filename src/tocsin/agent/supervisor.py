@@ -100,8 +100,10 @@ class Supervisor:
         """Their messages notify nobody: SMP routers that know priorities are told so, at others notifiers go."""
         if self._settings.direct:
             await self.adjust_priorities()
-        else:
-            await self.delete(connection_ids)
+            rows = await self._store.subscriptions(connection_ids)
+            # No worker takes up a row that was given up, and nobody needs its notifier while it is muted.
+            connection_ids = [row.connection_id for row in rows if row.action is None]
+        await self.delete(connection_ids)
 
     async def adjust_priorities(self) -> None:
         """SMP routers are told from which priority on their queues notify, as far as they do not know it."""
@@ -221,19 +223,26 @@ class Supervisor:
             self.kick_smp(router)
 
     async def _sweep(self) -> None:
-        """What was given up is tried again once in each interval of checks, unlike in the reference."""
+        """Tries rows that were given up again once in each interval of checks, unlike the reference."""
         while True:
             await self._clock.wait(self._settings.checks.then)
             try:
-                rows = await self._store.subscriptions()
-                wanted = {
-                    each.connection_id for each in await self._store.connections() if each.notifications
-                }
-                await self.create(
-                    [row.connection_id for row in rows if row.action is None and row.connection_id in wanted]
-                )
+                await self._retry_given_up()
             except TocsinError as error:
                 self._events.tell(AgentTrouble("sweep", error))
+
+    async def _retry_given_up(self) -> None:
+        token = await self._store.token()
+        rows = await self._store.subscriptions()
+        given_up = {row.connection_id for row in rows if row.action is None}
+        if notifies_instantly(token):
+            connections = [
+                each for each in await self._store.connections() if each.connection_id in given_up
+            ]
+            await self.create([each.connection_id for each in connections if each.notifications])
+            await self.delete([each.connection_id for each in connections if not each.notifications])
+        elif given_up and (token is None or is_active(token)):
+            await self._commands.put(Delete(tuple(given_up)))
 
 
 _BEGINNINGS: Final = frozenset({CreateStep.NEW, CreateStep.RESET})

@@ -28,6 +28,15 @@ import nacl.bindings as sodium
 from bench.results import Result, show
 from bench.wire import make_credentials
 from tocsin.agent import Agent, AgentSettings, TokenVerified, Woken
+from tocsin.agent.store.records import (
+    AgentConnection,
+    AgentToken,
+    Check,
+    NotificationMode,
+    QueueNotifier,
+    ReceiveQueue,
+)
+from tocsin.agent.store.sqlite.store import AgentSqliteStore, opened_agent_store
 from tocsin.clients import NtfClient, SmpClient
 from tocsin.crypto.boxes import box_key
 from tocsin.crypto.hsalsa20 import hsalsa20
@@ -38,15 +47,6 @@ from tocsin.protocol.ntf.pushes import PushedNotification, push_json, seal_notif
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.delivered_messages import NotificationMeta, seal_meta
-from tocsin.stores.agent_records import (
-    AgentConnection,
-    AgentToken,
-    Check,
-    NotificationMode,
-    QueueNotifier,
-    ReceiveQueue,
-)
-from tocsin.stores.sqlite.agent_sqlite_store import AgentSqliteStore, opened_agent_store
 from tocsin.transport.credential_files import write_credentials
 
 ENTRIES: Final = 6

@@ -14,11 +14,11 @@ from tests.doubles.agent_harness import INSTANT
 from tests.doubles.agent_world import AgentWorld, connected, notified, pushed, send
 from tests.doubles.ntf_harness import TEST_PROVIDER
 from tocsin.agent import TokenVerified
-from tocsin.agent.events import MessageArrived, RouterDown, RouterUp
+from tocsin.agent.runtime.events import MessageArrived, RouterDown, RouterUp
+from tocsin.agent.store.records import Verify
 from tocsin.errors import TransportError
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
-from tocsin.stores.agent_records import Verify
 
 ACTIVE = TokenStatus(TokenState.ACTIVE)
 REGISTERED = TokenStatus(TokenState.REGISTERED)

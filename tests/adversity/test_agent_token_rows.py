@@ -16,15 +16,15 @@ from tests.doubles.agent_harness import INSTANT, PERIODIC, RunningAgent, ntf_add
 from tests.doubles.agent_world import PATIENCE, AgentWorld, connected, send
 from tests.doubles.ntf_harness import TEST_PROVIDER
 from tocsin.agent import TokenVerified
-from tocsin.agent.events import MessageArrived, TokenRecreated
-from tocsin.agent.router_trial import TrialStep
+from tocsin.agent.runtime.events import MessageArrived, TokenRecreated
+from tocsin.agent.store.records import AgentToken, Register, Verify
+from tocsin.agent.token.router_trial import TrialStep
 from tocsin.crypto.boxes import box_key
 from tocsin.errors import AgentError, ConnectFailed, PeerIdentityMismatch, TransportError
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.pushes import VerificationPush, parse_push_json, unseal_code
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState, TokenStatus
 from tocsin.push.fake.behaviours import Respond
-from tocsin.stores.agent_records import AgentToken, Register, Verify
 
 ACTIVE = TokenStatus(TokenState.ACTIVE)
 CONFIRMED = TokenStatus(TokenState.CONFIRMED)

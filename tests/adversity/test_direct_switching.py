@@ -17,9 +17,9 @@ from tests.doubles.agent_direct_world import (
 )
 from tests.doubles.agent_harness import INSTANT
 from tests.doubles.smp_harness import until
-from tocsin.agent.events import NotificationsReady, TokenRecreated
+from tocsin.agent.runtime.events import NotificationsReady, TokenRecreated
+from tocsin.agent.store.records import AgentSubscription, NextAction
 from tocsin.crypto.keys import private_key_from_der
-from tocsin.stores.agent_records import AgentSubscription, NextAction
 
 DAY = 86_400.0
 

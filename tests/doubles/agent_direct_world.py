@@ -23,7 +23,8 @@ from tests.doubles.routers import HOST
 from tests.doubles.smp_direct import direct_settings
 from tests.doubles.smp_harness import PATIENCE, START, SmpHarness
 from tocsin.agent import Woken
-from tocsin.agent.events import ConnectionReady, MessageArrived
+from tocsin.agent.runtime.events import ConnectionReady, MessageArrived
+from tocsin.agent.store.records import ReceiveQueue
 from tocsin.config.ntf_settings import NtfDirectSettings
 from tocsin.config.smp_settings import SmpDirectSettings
 from tocsin.crypto.boxes import box_key
@@ -32,7 +33,6 @@ from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_noti
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.delivered_messages import unseal_meta
 from tocsin.push.fake.server import FakeApns, running_fake_apns
-from tocsin.stores.agent_records import ReceiveQueue
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
 
 

@@ -13,16 +13,16 @@ from tests.doubles.ntf_harness import TEST_PROVIDER, NtfHarness, ntf_router
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import PATIENCE, START, SmpHarness
 from tocsin.agent import Agent, AgentSettings, Fetched, ToFetch, TokenVerified, Woken
-from tocsin.agent.events import AgentEvent, AgentTrouble, ConnectionReady, MessageEvent
-from tocsin.agent.router_clients import Connect
-from tocsin.agent.surroundings import AgentClock
+from tocsin.agent.runtime.events import AgentEvent, AgentTrouble, ConnectionReady, MessageEvent
+from tocsin.agent.runtime.randomness import AgentClock
+from tocsin.agent.runtime.router_clients import Connect
+from tocsin.agent.store.records import NotificationMode
+from tocsin.agent.store.sqlite.store import AgentSqliteStore, opened_agent_store
 from tocsin.clients import Backoff, ClientSettings, NtfClient, SmpClient
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import TokenState
-from tocsin.stores.agent_records import NotificationMode
 from tocsin.stores.memory.ntf_memory_store import NtfMemoryStore
-from tocsin.stores.sqlite.agent_sqlite_store import AgentSqliteStore, opened_agent_store
 from tocsin.transport.client_sessions import DialSettings
 from tocsin.wire.versions import VersionRange
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tocsin.agent.decisions.packet_fates import FATES
-from tocsin.agent.decisions.priorities import PriorityStep, priority_step
-from tocsin.agent.decisions.registration import AFTER_ERRORS, STEPS, AfterError, Step
-from tocsin.agent.decisions.supervision import CREATE_STEPS, CreateStep
-from tocsin.agent.decisions.worker_answers import FOLLOWS, Follow
+from tocsin.agent.store.records import NextAction
+from tocsin.agent.subscriptions.answers import FOLLOWS, Follow
+from tocsin.agent.subscriptions.packet_fates import FATES
+from tocsin.agent.subscriptions.priority_steps import PriorityStep, priority_step
+from tocsin.agent.subscriptions.supervision import CREATE_STEPS, CreateStep
+from tocsin.agent.token.registration import AFTER_ERRORS, STEPS, AfterError, Step
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.stores.agent_records import NextAction
 from tools.diagrams.ladders import Column, Row, ladder
 from tools.diagrams.markdown import made_from, picture, table
 

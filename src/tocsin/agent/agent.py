@@ -6,28 +6,28 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Self
 
-from tocsin.agent.background import BackgroundTasks
-from tocsin.agent.connections import Connections
-from tocsin.agent.event_queue import EventQueue
-from tocsin.agent.events import AgentEvent, MessageEvent
-from tocsin.agent.fetching import Fetching
-from tocsin.agent.handover import Handover
-from tocsin.agent.listening import Listening
-from tocsin.agent.messages import Messages
-from tocsin.agent.parts import AgentParts
-from tocsin.agent.queues import Queues
-from tocsin.agent.router_clients import Connect, RouterClients
-from tocsin.agent.router_trial import RouterUnusable, try_ntf_router
-from tocsin.agent.settings import AgentSettings
-from tocsin.agent.settling import Settling
-from tocsin.agent.supervisor import Supervisor
-from tocsin.agent.surroundings import AgentClock, SystemClock
-from tocsin.agent.tokens import Tokens
-from tocsin.agent.wake import Fetched, ToFetch, WakeResult, Waking
+from tocsin.agent.connections.connections import Connections
+from tocsin.agent.connections.fetching import Fetching
+from tocsin.agent.connections.inbox import Handover
+from tocsin.agent.connections.listener import Listening
+from tocsin.agent.connections.messages import Messages
+from tocsin.agent.connections.queues import Queues
+from tocsin.agent.connections.unfinished import Settling
+from tocsin.agent.runtime.event_queue import EventQueue
+from tocsin.agent.runtime.events import AgentEvent, MessageEvent
+from tocsin.agent.runtime.parts import AgentParts
+from tocsin.agent.runtime.randomness import AgentClock, SystemClock
+from tocsin.agent.runtime.router_clients import Connect, RouterClients
+from tocsin.agent.runtime.settings import AgentSettings
+from tocsin.agent.runtime.tasks import BackgroundTasks
+from tocsin.agent.store.interface import AgentStore
+from tocsin.agent.subscriptions.supervisor import Supervisor
+from tocsin.agent.token.registrar import Tokens
+from tocsin.agent.token.router_trial import RouterUnusable, try_ntf_router
+from tocsin.agent.wake.waking import Fetched, ToFetch, WakeResult, Waking
 from tocsin.clients import Event, NtfClient, SmpClient
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.pushes import Push
-from tocsin.stores.agent_store import AgentStore
 
 
 class Agent:

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from tests.doubles.agent_fake_direct import FakeDirectWorld
+from tests.doubles.agent_samples import NTF
 from tests.doubles.smp_harness import START
 from tests.unit.agent.test_histories import DEVICES, PLACES, Histories, JumpingClock, at
-from tests.unit.stores.agent_samples import NTF
+from tocsin.agent.store.records import AgentToken, NextAction, NotificationMode, ReceiveQueue
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState
-from tocsin.stores.agent_records import AgentToken, NextAction, NotificationMode, ReceiveQueue
 
 ALL, OFF = MinimumPriority.ALL, MinimumPriority.OFF
 

@@ -18,17 +18,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from tests.doubles.agent_samples import NTF, SMP
 from tests.doubles.fake_routers import FakeWorld, Fault
 from tests.doubles.smp_harness import START
-from tests.unit.stores.agent_samples import NTF, SMP
 from tocsin.agent import Agent, AgentSettings
+from tocsin.agent.store.records import NextAction, NotificationMode
+from tocsin.agent.store.sqlite.store import AgentSqliteStore, opened_agent_store
 from tocsin.clients import Backoff
 from tocsin.errors import TocsinError
 from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState
-from tocsin.stores.agent_records import NextAction, NotificationMode
-from tocsin.stores.sqlite.agent_sqlite_store import AgentSqliteStore, opened_agent_store
 
 T = TypeVar("T")
 DEVICES = tuple(DeviceToken(PushProvider.APNS_TEST, name) for name in (b"aa", b"bb"))

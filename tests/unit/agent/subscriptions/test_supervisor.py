@@ -1,0 +1,11 @@
+"""The supervisor's queue of commands."""
+
+from __future__ import annotations
+
+from tocsin.agent.subscriptions.supervisor import Create, Delete, joined
+
+
+def test_neighbours_of_a_kind_are_joined_and_the_order_of_kinds_is_kept() -> None:
+    commands: list[Create | Delete] = [Create("a"), Create("bc"), Delete("b"), Create("b"), Create("b")]
+    assert joined(commands) == [Create(tuple("abc")), Delete(("b",)), Create(("b",))]
+    assert joined([]) == []

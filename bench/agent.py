@@ -31,7 +31,7 @@ from tocsin.agent import Agent, AgentSettings, TokenVerified, Woken
 from tocsin.agent.store.records import (
     AgentConnection,
     AgentToken,
-    Check,
+    CheckDue,
     NotificationMode,
     QueueNotifier,
     ReceiveQueue,
@@ -205,7 +205,7 @@ async def _create(agent: Agent, connections: int) -> None:
 async def _subscribed(agent: Agent, store: AgentSqliteStore, connections: int) -> None:
     """Returns when each has a subscription; asks the store only when the workers rest."""
     while True:
-        await agent.supervisor.settled()
+        await agent.supervisor.decided()
         if agent.supervisor.resting:
             rows = await store.subscriptions()
             if len(rows) == connections and all(row.subscription_id for row in rows):
@@ -259,7 +259,7 @@ async def _notified(store: AgentSqliteStore) -> bytes:
             os.urandom(32),
             os.urandom(32),
             TokenStatus(TokenState.ACTIVE),
-            Check(),
+            CheckDue(),
             NotificationMode.INSTANT,
             os.urandom(24),
             secret,

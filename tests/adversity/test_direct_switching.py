@@ -99,7 +99,7 @@ async def test_direct_row_is_checked_at_the_smp_router_or_stays_if_that_cannot_t
             await world.clock.move(3 * DAY + 10)
             await eventually(
                 lambda: row_of(scene, at_alice),
-                lambda row: row.due_at > world.clock.now(),
+                lambda row: row.due_at > world.clock.exactly(),
             )
             row = await row_of(scene, at_alice)
             assert (row.notifier_id, row.subscription_id) == (before.notifier_id, before.subscription_id)

@@ -77,7 +77,9 @@ RULES: Final[dict[str, Rule]] = {
         "wire", "crypto", "protocol", "transport", "clients", "stores", "push", *OPEN, third_party="msgspec"
     ),
     # wire, crypto: as routers; the agent makes keys and opens boxes, and its connection ids are base64url.
-    "agent": rule("wire", "crypto", "protocol", "transport", "clients", "stores", *OPEN),
+    "agent": rule("wire", "crypto", "protocol", "transport", "clients", "operate", *OPEN),
+    # Clocks; control port, metrics and the rest of every long-running program follow.
+    "operate": rule(),
     # msgspec: an event for every stage of every notification.
     "observability": rule("config", third_party="msgspec"),
     "web": rule(
@@ -96,7 +98,7 @@ COMPOSITION_ROOT_NEVER: Final = frozenset({"pyspark"})  # `tocsin pipeline …` 
 CONCRETE: Final = (
     "stores.memory",
     "stores.postgres",
-    "stores.sqlite",
+    "agent.store.sqlite",
     "push.apns",
     "push.fcm",
     "push.webpush",

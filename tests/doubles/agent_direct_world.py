@@ -43,16 +43,16 @@ class MovableClock:
         self._base = START - time.monotonic()
         self._moved = asyncio.Condition()
 
-    def now(self) -> float:
+    def exactly(self) -> float:
         return self._base + time.monotonic()
 
     async def wait(self, seconds: float) -> None:
         if seconds < 10:
             await asyncio.sleep(seconds)
             return
-        until = self.now() + seconds
+        until = self.exactly() + seconds
         async with self._moved:
-            await self._moved.wait_for(lambda: self.now() >= until)
+            await self._moved.wait_for(lambda: self.exactly() >= until)
 
     async def move(self, seconds: float) -> None:
         async with self._moved:

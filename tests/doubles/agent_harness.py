@@ -14,11 +14,11 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import PATIENCE, START, SmpHarness
 from tocsin.agent import Agent, AgentSettings, Fetched, ToFetch, TokenVerified, Woken
 from tocsin.agent.runtime.events import AgentEvent, AgentTrouble, ConnectionReady, MessageEvent
-from tocsin.agent.runtime.randomness import AgentClock
 from tocsin.agent.runtime.router_clients import Connect
 from tocsin.agent.store.records import NotificationMode
 from tocsin.agent.store.sqlite.store import AgentSqliteStore, opened_agent_store
 from tocsin.clients import Backoff, ClientSettings, NtfClient, SmpClient
+from tocsin.operate.clock import WaitingClock
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import TokenState
@@ -87,7 +87,7 @@ class HeldAgentClock:
         self.time = float(START)
         self._moved = asyncio.Condition()
 
-    def now(self) -> float:
+    def exactly(self) -> float:
         return self.time
 
     async def wait(self, seconds: float) -> None:
@@ -195,7 +195,7 @@ async def running_agent(
     provider: RecordingProvider,
     *,
     device_token: bytes | None = None,
-    clock: AgentClock | None = None,
+    clock: WaitingClock | None = None,
     clients_of: ClientVersions = CURRENT_CLIENT,
     **changes: Any,
 ) -> AsyncIterator[RunningAgent]:

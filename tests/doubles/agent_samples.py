@@ -9,7 +9,7 @@ from typing import Any
 from tocsin.agent.store.records import (
     AgentSubscription,
     AgentToken,
-    Check,
+    CheckDue,
     EndpointSecret,
     NextAction,
     NotificationMode,
@@ -52,7 +52,7 @@ def agent_token(**changes: Any) -> AgentToken:
         b"token key",
         b"d" * 32,
         TokenStatus(TokenState.ACTIVE),
-        Check(),
+        CheckDue(),
         NotificationMode.INSTANT,
         b"t" * 24,
         b"s" * 32,

@@ -1,10 +1,13 @@
-"""The device's side of notifications: `from tocsin.agent import Agent`."""
+"""The device's side of notifications: `from tocsin.agent import Agent`.
+
+`agent.py` assembles an agent. Each concern has a folder: `runtime` (what all the others use), `store`, `token`,
+`subscriptions`, `connections`, `wake` and `diagnosis`. Commands for people belong to `cli/agent`.
+"""
 
 from tocsin.agent.agent import Agent
 from tocsin.agent.connections.connections import Invitation
-from tocsin.agent.runtime.settings import AgentSettings
-from tocsin.agent.subscriptions.answers import CheckIntervals
-from tocsin.agent.wake.waking import (
+from tocsin.agent.runtime.settings import AgentSettings, CheckIntervals
+from tocsin.agent.wake.notified import (
     Fetched,
     ToFetch,
     TokenVerified,

@@ -58,7 +58,7 @@ class DirectHistories(Histories):
     @rule()
     def keys_are_turned(self) -> None:
         if self.world.ntf_direct:
-            self.world.turn_keys(self.clock.now())
+            self.world.turn_keys(self.clock.exactly())
 
     @rule()
     def smp_router_forgets_refusals(self) -> None:
@@ -70,7 +70,7 @@ class DirectHistories(Histories):
         self.world.smp_direct, self.world.ntf_direct = smp, ntf
         self.world.ntf_key = None
         if ntf:
-            self.world.turn_keys(self.clock.now())
+            self.world.turn_keys(self.clock.exactly())
         self.do(self.agent._clients.close())
 
     @rule(place=PLACES)
@@ -84,7 +84,7 @@ class DirectHistories(Histories):
         self.world.smp_direct = True
         await self.agent._clients.close()
         if self.world.ntf_direct:
-            self.world.turn_keys(self.clock.now())
+            self.world.turn_keys(self.clock.exactly())
         await super()._settle()
 
     async def _check(self) -> None:

@@ -64,7 +64,7 @@ class JumpingClock:
         self.time = float(START)
         self._waiting: list[tuple[float, asyncio.Event]] = []
 
-    def now(self) -> float:
+    def exactly(self) -> float:
         return self.time
 
     async def wait(self, seconds: float) -> None:
@@ -200,7 +200,7 @@ class Histories(RuleBasedStateMachine):
 
     async def _go_on(self, rounds: int) -> None:
         for _ in range(rounds):
-            await self.store.check()
+            await self.store.token()
 
     @rule(days=st.sampled_from((0.5, 1.0, 3.0)))
     def time_passes(self, days: float) -> None:
@@ -264,7 +264,7 @@ class Histories(RuleBasedStateMachine):
             await asyncio.sleep(0)
         for _ in range(MANY_ROUNDS):
             await asyncio.sleep(0)
-            await self.agent.supervisor.settled()
+            await self.agent.supervisor.decided()
             if self.agent.supervisor.resting:
                 return
         raise AssertionError(f"no rest: {await self.store.subscriptions()}")

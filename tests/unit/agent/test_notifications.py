@@ -45,7 +45,7 @@ from tocsin.agent.store.records import (
     SendQueue,
     SubscriptionPhase,
 )
-from tocsin.agent.subscriptions.supervision import started
+from tocsin.agent.subscriptions.row_changes import started
 from tocsin.crypto.boxes import box_key, unseal
 from tocsin.crypto.keys import private_key_from_der
 from tocsin.errors import AgentError, BadBox
@@ -348,7 +348,7 @@ async def test_D05_pipeline_goes_on_after_a_restart_where_it_was(scene: Scene) -
             await alice.store.save_token(token)
             [queue] = await alice.store.primary_queues([at_alice])
             # As if the agent were killed when its supervisor has written the row.
-            await alice.store.put_subscriptions([started(queue, token, scene.clock.now())])
+            await alice.store.put_subscriptions([started(queue, token, scene.clock.exactly())])
         async with scene.alice(smp) as alice:
             await alice.event(NotificationsReady)
             await alice.at_rest()

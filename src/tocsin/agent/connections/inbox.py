@@ -1,8 +1,8 @@
-"""Messages between the store and the app: each is kept until the app says that it has it.
+"""The inbox: messages that the agent has received and the app has not settled.
 
-A message is written into the store before it is acknowledged to its router, and goes from the store when the app has
-settled it. So a crash at any moment loses none; one that the app had not settled yet is handed out again at the next
-start: the app gets each message at least once.
+The agent writes a message to the store before it acknowledges it to the router, and deletes it when the app has
+settled it. So a crash never loses a message. Unsettled messages are handed out again at the next start: the app gets
+each message at least once.
 """
 
 from __future__ import annotations
@@ -12,36 +12,37 @@ from collections.abc import AsyncIterator
 
 from tocsin.agent.runtime.event_queue import EventQueue
 from tocsin.agent.runtime.events import AgentEvent, MessageArrived, MessageEvent, MessageUnreadable
-from tocsin.agent.store.interface import AgentStore
+from tocsin.agent.store.interface import MessageRecords
 from tocsin.agent.store.records import KeptMessage
 from tocsin.errors import AgentError, RemoteProtocolError
 
 
-class Handover:
-    def __init__(self, store: AgentStore, events: EventQueue, limit: int) -> None:
+class MessageInbox:
+    def __init__(self, store: MessageRecords, events: EventQueue, limit: int) -> None:
         self._store = store
         self._events = events
         self._limit = limit
         self._unsettled: set[int] = set()
-        """By their numbers in the store."""
+        """Numbers of messages in the store."""
         self._being_kept = 0
         self._room = asyncio.Event()
 
     async def restore(self) -> None:
-        """What the app had not settled when it ended comes first."""
+        """Hand out again what the app had not settled when it ended."""
         for kept in await self._store.kept_messages():
             self._unsettled.add(kept.number)
             self._events.deliver(_event(kept))
 
     async def keep(self, message: KeptMessage, *, wait: bool = True) -> MessageEvent | None:
-        """What is returned must be handed to the app; None if it has been. Then the message may be acknowledged.
+        """Save a message, after which it may be acknowledged, and return the event for the app.
 
-        While there are too many that the app has not settled, this waits, or raises AgentError.
+        Returns None if the app has already settled it. While too many messages are unsettled, this waits or raises
+        AgentError.
         """
         while len(self._unsettled) + self._being_kept >= self._limit:
             if not wait:
                 raise AgentError(
-                    f"{self._limit} messages wait for the app to settle them: no more are fetched"
+                    f"{self._limit} messages wait for the app to settle them: the agent fetches no more"
                 )
             self._room.clear()
             await self._room.wait()
@@ -56,14 +57,11 @@ class Handover:
         return _event(kept)
 
     def deliver(self, message: MessageEvent) -> None:
-        """To whoever reads events."""
+        """Add a message to the events."""
         self._events.deliver(message)
 
-    async def next(self) -> AgentEvent:
-        return await self._events.next()
-
     async def read(self) -> AsyncIterator[AgentEvent]:
-        """Settles each message when the next event is asked for."""
+        """Yield events, and settle each message when the app asks for the next event."""
         while True:
             event = await self._events.next()
             yield event

@@ -1,4 +1,4 @@
-"""Subscriptions to queues: messages as they come, and again after a connection was lost."""
+"""Subscriptions to queues (SUB), which the agent renews after a connection was lost."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tocsin.agent.connections.messages import Messages
-from tocsin.agent.runtime.error_kinds import ErrorKind, worker_error_kind
+from tocsin.agent.connections.messages import MessageReceiver
+from tocsin.agent.runtime.error_kinds import ErrorKind, outcome_of, worker_error_kind
+from tocsin.agent.runtime.event_queue import EventQueue
 from tocsin.agent.runtime.events import AgentTrouble, RouterDown, RouterUp, SubscriptionTaken
-from tocsin.agent.runtime.parts import AgentParts
 from tocsin.agent.runtime.randomness import chance
+from tocsin.agent.runtime.router_clients import RouterClients
 from tocsin.agent.runtime.tasks import BackgroundTasks
-from tocsin.agent.runtime.workers import outcome_of
 from tocsin.agent.store.records import ReceiveQueue
-from tocsin.clients import Event, Request, SmpClient
+from tocsin.clients import Backoff, Event, Request, SmpClient
 from tocsin.crypto.keys import private_key_from_der
 from tocsin.errors import ConnectionLost, TocsinError, UnexpectedResponse
+from tocsin.operate.clock import WaitingClock
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.router_answers import Done
 from tocsin.protocol.smp.recipient_commands import Subscribe
@@ -29,25 +30,36 @@ class _AtRouter:
     """By recipient id."""
     active: set[bytes] = field(default_factory=set)
     client: SmpClient | None = None
-    """On which the active ones are."""
+    """The connection that the active ones are subscribed on."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     kept: bool = False
 
 
-class Listening:
-    def __init__(self, parts: AgentParts, messages: Messages, tasks: BackgroundTasks) -> None:
-        self._parts = parts
-        self._messages = messages
+class QueueListener:
+    def __init__(
+        self,
+        clients: RouterClients,
+        receiver: MessageReceiver,
+        retries: Backoff,
+        clock: WaitingClock,
+        events: EventQueue,
+        tasks: BackgroundTasks,
+    ) -> None:
+        self._clients = clients
+        self._receiver = receiver
+        self._retries = retries
+        self._clock = clock
+        self._events = events
         self._tasks = tasks
         self._routers: dict[RouterLocation, _AtRouter] = {}
 
     def is_active(self, queue: ReceiveQueue) -> bool:
-        """Whether its messages come to this agent by themselves."""
+        """Whether the router sends its messages to this agent unasked."""
         at = self._routers.get(queue.router)
         return at is not None and queue.recipient_id in at.active
 
     async def subscribe(self, queues: Iterable[ReceiveQueue]) -> dict[str, TocsinError]:
-        """SUB; says which connections could not be subscribed. Those that may be later are tried again."""
+        """Send SUB. Returns errors by connection id. Those that may succeed later are tried again."""
         by_router: dict[RouterLocation, list[ReceiveQueue]] = {}
         for queue in queues:
             by_router.setdefault(queue.router, []).append(queue)
@@ -61,11 +73,11 @@ class Listening:
             at.active.discard(queue.recipient_id)
 
     async def stop(self) -> None:
-        """No messages come any more; they can be fetched."""
+        """End all subscriptions. Messages can then be fetched."""
         for at in self._routers.values():
             at.wanted.clear()
             at.active.clear()
-        await self._parts.clients.close_smp()
+        await self._clients.close_smp()
 
     async def _subscribe_at(
         self, router: RouterLocation, queues: list[ReceiveQueue]
@@ -73,7 +85,7 @@ class Listening:
         at = self._routers.setdefault(router, _AtRouter())
         at.wanted.update((queue.recipient_id, queue) for queue in queues)
         try:
-            async with self._parts.clients.smp(router) as lease:
+            async with self._clients.smp(router) as lease:
                 failed = await self._subscribe_missing(at, lease.client)
         except TocsinError as error:
             failed = {queue.connection_id: error for queue in queues}
@@ -111,17 +123,16 @@ class Listening:
         return failed
 
     async def _keep(self, router: RouterLocation, at: _AtRouter) -> None:
-        retries, clock, events = self._parts.settings.retries, self._parts.clock, self._parts.events
-        delays = retries.delays()
+        delays = self._retries.delays()
         down = False
         while at.wanted:
             reason: TocsinError
             try:
-                async with self._parts.clients.smp(router) as lease:
+                async with self._clients.smp(router) as lease:
                     await self._subscribe_missing(at, lease.client)
                     if down:
-                        events.tell(RouterUp(router))
-                    down, delays = False, retries.delays()
+                        self._events.tell(RouterUp(router))
+                    down, delays = False, self._retries.delays()
                     await asyncio.wait([lease.lost])
                     reason = lease.lost.result()
             except TocsinError as error:
@@ -129,13 +140,13 @@ class Listening:
             at.active.clear()
             if at.wanted:
                 if not down:
-                    events.tell(RouterDown(router, reason))
+                    self._events.tell(RouterDown(router, reason))
                 down = True
-                await clock.wait(retries.spread(next(delays), chance()))
+                await self._clock.wait(self._retries.spread(next(delays), chance()))
         at.kept = False
 
     async def on_event(self, router: RouterLocation, client: SmpClient, event: Event) -> None:
-        """What a router sends on its own account."""
+        """Handle what a router sends unasked."""
         at = self._routers.get(router)
         queue = None if at is None else at.wanted.get(event.entity_id)
         if at is None or queue is None:
@@ -144,12 +155,12 @@ class Listening:
             await self._taken(queue, event.response, client)
         elif isinstance(event.response, SubscriptionEnded):
             self.forget(queue)
-            self._parts.events.tell(SubscriptionTaken(queue.connection_id))
+            self._events.tell(SubscriptionTaken(queue.connection_id))
 
     async def _taken(self, queue: ReceiveQueue, received: MessageReceived, client: SmpClient) -> None:
         try:
-            await self._messages.take(queue, received, client)
+            await self._receiver.take(queue, received, client)
         except ConnectionLost:
-            pass  # it comes again after the next SUB
+            pass  # the router sends it again after the next SUB
         except TocsinError as error:
-            self._parts.events.tell(AgentTrouble("message", error))
+            self._events.tell(AgentTrouble("message", error))

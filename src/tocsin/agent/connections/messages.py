@@ -1,7 +1,7 @@
-"""Messages that were received: opening them, remembering their time, and what they set off.
+"""Received messages: opening them, saving them, and acting on those of the other agent.
 
-A message is acknowledged when it, or everything it changes, is in the store. What it asks of routers is done
-afterwards, in the background, and again at the next start if it did not succeed (`settling.py`).
+The agent acknowledges a message when it, or everything it changes, is in the store. Requests to routers that it causes
+follow in the background, and again at the next start if they fail (`unfinished.py`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tocsin.agent.connections.inbox import Handover
-from tocsin.agent.connections.queues import Queues, send_queue
+from tocsin.agent.connections.inbox import MessageInbox
+from tocsin.agent.connections.queues import QueueRequests, send_queue
+from tocsin.agent.runtime.event_queue import EventQueue
 from tocsin.agent.runtime.events import ConnectionReady, MessageEvent
-from tocsin.agent.runtime.parts import AgentParts
+from tocsin.agent.runtime.router_clients import Purpose, RouterClients
+from tocsin.agent.store.interface import AgentStore
 from tocsin.agent.store.records import KeptMessage, ReceiveQueue
 from tocsin.clients import RouterRefused, SmpClient
 from tocsin.crypto.boxes import box_key
@@ -38,44 +40,60 @@ from tocsin.protocol.smp.responses import MessageReceived
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedMessage:
     sent_at: int
     message: AgentMessage | None
     """None for the marker of a full queue."""
 
 
-def open_message(queue: ReceiveQueue, received: MessageReceived) -> Opened:
-    """Both layers: the SMP router's and the sender's. Raises CryptoError or RemoteProtocolError."""
+def open_message(queue: ReceiveQueue, received: MessageReceived) -> OpenedMessage:
+    """Open both layers, the SMP router's and the sender's. Raises CryptoError or RemoteProtocolError."""
     delivered = unseal_delivered(box_key(queue.secret), received.message_id, received.sealed)
     if not isinstance(delivered, DeliveredMessage):
-        return Opened(delivered.sent_at, None)
+        return OpenedMessage(delivered.sent_at, None)
     plain = unseal_from_queue(delivered.body, X25519PrivateKey(queue.peer_key))
-    return Opened(delivered.sent_at, decode_agent_message(plain))
+    return OpenedMessage(delivered.sent_at, decode_agent_message(plain))
 
 
 Hand: TypeAlias = Callable[[MessageEvent], None]
 
 
-class Messages:
+class MessageReceiver:
     def __init__(
-        self, parts: AgentParts, queues: Queues, handover: Handover, go_on: Callable[[str], None]
+        self,
+        store: AgentStore,
+        clients: RouterClients,
+        events: EventQueue,
+        queues: QueueRequests,
+        inbox: MessageInbox,
     ) -> None:
-        self._store = parts.store
-        self._events = parts.events
+        self._store = store
+        self._clients = clients
+        self._events = events
         self._queues = queues
-        self._handover = handover
-        self._go_on = go_on
-        """Told a connection whose queues there is something to do about."""
+        self._inbox = inbox
+        self.on_changed_queues: Callable[[str], None] = lambda _connection_id: None
+        """Called with the id of a connection whose queues a message has changed."""
         self._last: dict[tuple[str, int], bytes] = {}
         self._locks: dict[tuple[str, int], asyncio.Lock] = {}
+
+    async def fetch(self, queue: ReceiveQueue, hand: Hand | None = None) -> None:
+        """Read a queue without subscribing: GET and ACK until it is empty (ntf.md 6.11).
+
+        Raises TransportError, HandshakeRefused or ClientError.
+        """
+        key = private_key_from_der(queue.key)
+        async with self._clients.smp(queue.router, Purpose.GET) as lease:
+            while (received := await lease.client.get_message(queue.recipient_id, key)) is not None:
+                await self.take(queue, received, lease.client, hand)
 
     async def take(
         self, queue: ReceiveQueue, received: MessageReceived, client: SmpClient, hand: Hand | None = None
     ) -> None:
-        """Processes and acknowledges a message, and those with which the router answers the acknowledgement.
+        """Process and acknowledge a message, and further messages that come as answers to acknowledgements.
 
-        Those for the app are handed to it before they are acknowledged: as events, which wait for room, or to `hand`,
-        which raises AgentError without.
+        The app gets its messages before they are acknowledged: as events, which wait for room in the inbox, or through
+        `hand`, which raises AgentError if there is no room.
         """
         lock = self._locks.setdefault((queue.connection_id, queue.number), asyncio.Lock())
         async with lock:
@@ -87,11 +105,11 @@ class Messages:
     async def _process(self, queue: ReceiveQueue, received: MessageReceived, hand: Hand | None) -> None:
         name = (queue.connection_id, queue.number)
         if self._last.get(name, queue.last_message_id) == received.message_id:
-            return  # delivered again, because its acknowledgement was lost
+            return  # the router delivers it again because the acknowledgement was lost
         try:
             opened = open_message(queue, received)
         except (CryptoError, RemoteProtocolError) as error:
-            # It will never be readable: left at the router, it would hold up all that come after it.
+            # It will never be readable. Left at the router, it would block all later messages.
             await self._keep(KeptMessage(*name, received.message_id, None, None, str(error)), hand)
         else:
             message = opened.message
@@ -100,16 +118,16 @@ class Messages:
                 await self._keep(kept, hand)
             else:
                 if message is not None:
-                    await self._set_off(queue, message)
+                    await self._act_on(queue, message)
                 await self._store.message_received(*name, opened.sent_at, received.message_id)
         self._last[name] = received.message_id
 
     async def _keep(self, message: KeptMessage, hand: Hand | None) -> None:
-        event = await self._handover.keep(message, wait=hand is None)
+        event = await self._inbox.keep(message, wait=hand is None)
         if event is not None:
-            (hand or self._handover.deliver)(event)
+            (hand or self._inbox.deliver)(event)
 
-    async def _set_off(self, queue: ReceiveQueue, message: Greeting | UseQueue) -> None:
+    async def _act_on(self, queue: ReceiveQueue, message: Greeting | UseQueue) -> None:
         connection_id = queue.connection_id
         if isinstance(message, Greeting):
             key = message.sender_key.der
@@ -125,7 +143,7 @@ class Messages:
                 await self._store.set_primary(connection_id, queue.number)
             case Welcome():
                 self._events.tell(ConnectionReady(connection_id))
-        self._go_on(connection_id)
+        self.on_changed_queues(connection_id)
 
     async def _add_send_queue(self, connection_id: str, uri: QueueUri) -> None:
         known = await self._store.send_queues(connection_id)
@@ -137,11 +155,11 @@ class Messages:
 async def _acknowledged(
     queue: ReceiveQueue, received: MessageReceived, client: SmpClient
 ) -> MessageReceived | None:
-    """The next message, if the router has one."""
+    """Acknowledge a message, and return the next one if the router has one."""
     key = private_key_from_der(queue.key)
     try:
         return await client.acknowledge(queue.recipient_id, received.message_id, key)
     except RouterRefused as refused:
         if refused.error is not ErrorCode.NO_MSG:
             raise
-        return None  # acknowledged before, by another connection of this agent
+        return None  # another connection of this agent has acknowledged it

@@ -1,16 +1,21 @@
-"""Queues at SMP routers, as their recipient and as their sender."""
+"""Requests about queues at SMP routers, as their recipient and as their sender."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tocsin.agent.runtime.error_kinds import ErrorKind, error_kind
-from tocsin.agent.runtime.parts import AgentParts
-from tocsin.agent.runtime.randomness import new_dh_key, new_key
-from tocsin.agent.runtime.router_clients import Purpose
+from tocsin.agent.runtime.randomness import chance, new_dh_key, new_key
+from tocsin.agent.runtime.router_clients import Purpose, RouterClients
+from tocsin.agent.store.interface import TokenRecords
 from tocsin.agent.store.records import AgentToken, QueueNotifier, ReceiveQueue, SendQueue
-from tocsin.agent.subscriptions.notifiers import DirectWish, OldWish, Wish
+from tocsin.agent.subscriptions.notifiers import (
+    DirectNotifierRequest,
+    KeyedNotifierRequest,
+    NotifierRequest,
+)
 from tocsin.agent.subscriptions.packets import Packets
 from tocsin.clients import RouterRefused, SmpClient
 from tocsin.crypto.boxes import NONCE_BYTES
@@ -21,7 +26,8 @@ from tocsin.crypto.keys import (
     auth_key_from_der,
     private_key_from_der,
 )
-from tocsin.errors import TocsinError
+from tocsin.errors import AgentError, TocsinError
+from tocsin.operate.clock import WaitingClock
 from tocsin.protocol.addresses import RouterAddress
 from tocsin.protocol.agent.agent_messages import AgentMessage, encode_agent_message
 from tocsin.protocol.agent.queue_envelopes import CLIENT_VERSION, seal_for_queue
@@ -38,27 +44,36 @@ from tocsin.protocol.smp.versions import NEW_NOTIFIER_CREDS_VERSION, SENDER_AUTH
 from tocsin.wire.versions import VersionRange
 
 
-class Queues:
+class QueueRequests:
     """Everything raises TransportError, HandshakeRefused or ClientError if the router cannot be asked or refuses."""
 
-    def __init__(self, parts: AgentParts) -> None:
-        self._clients = parts.clients
-        self._store = parts.store
-        self._clock = parts.clock
+    def __init__(
+        self,
+        store: TokenRecords,
+        clients: RouterClients,
+        clock: WaitingClock,
+        routers: Sequence[RouterAddress],
+    ) -> None:
+        self._store = store
+        self._clients = clients
+        self._clock = clock
+        self._routers = routers
 
     async def create(
         self,
         connection_id: str,
         number: int,
-        router: RouterAddress,
+        router: RouterAddress | None,
         *,
         notify: AgentToken | None,
         primary: bool,
     ) -> ReceiveQueue:
-        """NEW; with a notifier if there is a token to notify and the router makes one (v17, ntf.md 6.9).
+        """Send NEW, to a random router if none is given. Raises AgentError if no router is configured.
 
-        A direct one has the packet with it; what became of that is to be asked.
+        With a token to notify, the router also creates a notifier if it can (v17, ntf.md 6.9). A direct one comes with
+        a packet, whose fate is not known yet.
         """
+        router = router or self._chosen_router()
         key, dh_key, peer_key = new_key(), new_dh_key(), new_dh_key()
         password = None if router.password is None else router.password.encode()
         plain = CreateQueue(
@@ -69,17 +84,17 @@ class Queues:
             QueueRequest(QueueMode.MESSAGING),
         )
         async with self._clients.smp(router.location) as lease:
-            wish = self._wish(lease.client, router, notify)
+            wanted = self._notifier_request(lease.client, router, notify)
             try:
-                created = await _created(lease.client, plain, wish, key)
+                created = await _created(lease.client, plain, wanted, key)
             except RouterRefused as refused:
-                if not isinstance(wish, DirectWish) or refused.error is not ErrorCode.QUOTA:
+                if not isinstance(wanted, DirectNotifierRequest) or refused.error is not ErrorCode.QUOTA:
                     raise
-                wish = None  # too many packets wait there: the notifier comes later
-                created = await _created(lease.client, plain, wish, key)
+                wanted = None  # too many packets wait at the router: a worker creates the notifier later
+                created = await _created(lease.client, plain, wanted, key)
         made: QueueNotifier | TocsinError | None = None
-        if wish is not None and created.notifier is not None:
-            made = wish.notifier(created.notifier.notifier_id, created.notifier.dh_key)
+        if wanted is not None and created.notifier is not None:
+            made = wanted.notifier(created.notifier.notifier_id, created.notifier.dh_key)
         if isinstance(made, TocsinError):
             raise made
         return ReceiveQueue(
@@ -95,29 +110,39 @@ class Queues:
             primary=primary,
         )
 
-    def _wish(self, client: SmpClient, router: RouterAddress, notify: AgentToken | None) -> Wish | None:
+    def _chosen_router(self) -> RouterAddress:
+        if not self._routers:
+            raise AgentError("no SMP router is configured")
+        return self._routers[int(chance() * len(self._routers)) % len(self._routers)]
+
+    def _notifier_request(
+        self, client: SmpClient, router: RouterAddress, notify: AgentToken | None
+    ) -> NotifierRequest | None:
         if notify is None or client.session.version < NEW_NOTIFIER_CREDS_VERSION:
             return None
         packets = Packets.of(notify) if client.direct else None
         if packets is None:
-            return OldWish()
-        if packets.offer.expires_at <= self._clock.now():
-            return None  # the worker fetches another key and makes one
-        return DirectWish.sealed(packets, router.location, MinimumPriority.ALL) or OldWish()
+            return KeyedNotifierRequest()
+        if packets.offer.expires_at <= self._clock.exactly():
+            return None  # a worker fetches another key and creates a notifier
+        return (
+            DirectNotifierRequest.sealed(packets, router.location, MinimumPriority.ALL)
+            or KeyedNotifierRequest()
+        )
 
     async def secure(self, queue: ReceiveQueue, sender_key: bytes) -> None:
-        """KEY"""
+        """Send KEY."""
         async with self._clients.smp(queue.router) as lease:
             command = SecureQueue(auth_key_from_der(sender_key))
             await lease.client.ask(Done, command, queue.recipient_id, private_key_from_der(queue.key))
 
     async def delete(self, queue: ReceiveQueue) -> None:
-        """DEL, with the proof for the NTF router if it has the notifier by a packet.
+        """Send DEL, with a proof for the NTF router if it has the notifier by a packet.
 
-        A queue that is gone already is deleted.
+        A queue that is already gone counts as deleted.
         """
         notifier = queue.notifier if queue.notifier is not None and queue.notifier.direct else None
-        packets = None if notifier is None else Packets.at(await self._store.token(), self._clock.now())
+        packets = None if notifier is None else Packets.at(await self._store.token(), self._clock.exactly())
         try:
             async with self._clients.smp(queue.router) as lease:
                 packet = None
@@ -130,7 +155,7 @@ class Queues:
                 raise
 
     async def secure_as_sender(self, queue: SendQueue) -> bool:
-        """SKEY, if the router knows it; says whether the queue is secured now."""
+        """Send SKEY, if the router supports it. Returns whether the queue is now secured."""
         key = private_key_from_der(queue.key)
         async with self._clients.smp(queue.router, Purpose.COMMANDS) as lease:
             if lease.client.session.version < SENDER_AUTH_KEY_VERSION:
@@ -140,7 +165,7 @@ class Queues:
             except RouterRefused as refused:
                 if refused.error is not ErrorCode.AUTH:
                     raise
-                return False  # a queue whose recipient wants to do it
+                return False  # the recipient wants to secure this queue
         return True
 
     async def send(
@@ -152,7 +177,7 @@ class Queues:
         authorized: bool = True,
         priority: int = 1,
     ) -> None:
-        """SEND, encrypted for the recipient of the queue."""
+        """Send SEND, encrypted for the recipient of the queue."""
         recipient = X25519PublicKey(queue.peer_key)
         envelope = seal_for_queue(
             encode_agent_message(message), recipient, new_dh_key(), os.urandom(NONCE_BYTES)
@@ -168,14 +193,14 @@ class Queues:
 
 
 async def _created(
-    client: SmpClient, plain: CreateQueue, wish: Wish | None, key: Ed25519PrivateKey
+    client: SmpClient, plain: CreateQueue, wanted: NotifierRequest | None, key: Ed25519PrivateKey
 ) -> QueueCreated:
-    match wish:
+    match wanted:
         case None:
             return await client.create_queue(plain, key)
-        case OldWish():
-            return await client.create_queue(replace(plain, notifier=wish.keys), key)
-        case DirectWish():
+        case KeyedNotifierRequest():
+            return await client.create_queue(replace(plain, notifier=wanted.keys), key)
+        case DirectNotifierRequest():
             client.probe_when_silent()
             command = CreateNotifyingQueue(
                 plain.auth_key,
@@ -183,13 +208,13 @@ async def _created(
                 plain.password,
                 plain.subscription,
                 plain.request,
-                direct=wish.subscription,
+                direct=wanted.subscription,
             )
-            return await client.ask(QueueCreated, command, key=key, corr_id=wish.corr_id)
+            return await client.ask(QueueCreated, command, key=key, corr_id=wanted.corr_id)
 
 
 def queue_uri(queue: ReceiveQueue) -> QueueUri:
-    """What a sender needs."""
+    """Return what a sender needs to use the queue."""
     return QueueUri(
         queue.router,
         queue.sender_id,
@@ -200,5 +225,5 @@ def queue_uri(queue: ReceiveQueue) -> QueueUri:
 
 
 def send_queue(connection_id: str, number: int, uri: QueueUri) -> SendQueue:
-    """The other side's queue, with a new key of ours."""
+    """Make a record of the other side's queue, with a new key of ours."""
     return SendQueue(connection_id, number, uri.location, uri.sender_id, new_key().der, uri.dh_key.raw)

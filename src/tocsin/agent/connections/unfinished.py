@@ -1,7 +1,7 @@
-"""What connections still have to tell or ask of routers: greetings, rotations, queues to be deleted.
+"""Unfinished connections: greetings to send, rotations to complete, queues to delete.
 
-All of it follows from what is in the store, so that it goes on after a crash wherever it was. Telling the other side
-something twice does no harm.
+Everything follows from the store, so it continues after a crash wherever it was. Telling the other side something
+twice does no harm.
 """
 
 from __future__ import annotations
@@ -10,74 +10,43 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from tocsin.agent.connections.fetching import Fetching
-from tocsin.agent.connections.queues import Queues, queue_uri
+from tocsin.agent.connections.messages import MessageReceiver
+from tocsin.agent.connections.queues import QueueRequests, queue_uri
 from tocsin.agent.runtime.error_kinds import ErrorKind, worker_error_kind
-from tocsin.agent.runtime.events import AgentTrouble, ConnectionReady, QueueRotated
-from tocsin.agent.runtime.parts import AgentParts
+from tocsin.agent.runtime.event_queue import EventQueue
+from tocsin.agent.runtime.events import ConnectionReady, QueueRotated
 from tocsin.agent.runtime.randomness import chance
 from tocsin.agent.runtime.tasks import BackgroundTasks
+from tocsin.agent.store.interface import AgentStore
 from tocsin.agent.store.records import ReceiveQueue, SendQueue
 from tocsin.agent.subscriptions.supervisor import Supervisor
-from tocsin.clients import RouterRefused
+from tocsin.clients import Backoff, RouterRefused
 from tocsin.crypto.keys import private_key_from_der
 from tocsin.errors import TocsinError
+from tocsin.operate.clock import WaitingClock
 from tocsin.protocol.agent.agent_messages import Introduction, QueueInUse, UseQueue, Welcome
 
 
-class Settling:
-    """One task for each connection that has something to do."""
+class ConnectionSteps:
+    """The requests that bring one connection to its end state."""
 
     def __init__(
         self,
-        parts: AgentParts,
-        queues: Queues,
-        fetching: Fetching,
+        store: AgentStore,
+        events: EventQueue,
+        queues: QueueRequests,
+        receiver: MessageReceiver,
         supervisor: Supervisor,
-        tasks: BackgroundTasks,
     ) -> None:
-        self._parts = parts
-        self._store = parts.store
+        self._store = store
+        self._events = events
         self._queues = queues
-        self._fetching = fetching
+        self._receiver = receiver
         self._supervisor = supervisor
-        self._tasks = tasks
-        self._again: dict[str, bool] = {}
-        """Connections at work; whether there is a new reason meanwhile."""
-        self._asked: set[bytes] = set()
-        """Sender ids of queues that the other side was asked to use, by this process."""
+        self._offered: set[bytes] = set()
+        """Sender ids of queues that this process has offered to the other side."""
 
-    async def start(self) -> None:
-        for connection_id in await self._store.unsettled_connections():
-            self.go_on(connection_id)
-
-    def go_on(self, connection_id: str) -> None:
-        if connection_id in self._again:
-            self._again[connection_id] = True
-        else:
-            self._again[connection_id] = False
-            self._tasks.start(self._run(connection_id), "settling", errand=True)
-
-    async def _run(self, connection_id: str) -> None:
-        retries = self._parts.settings.retries
-        delays = retries.delays()
-        try:
-            while True:
-                self._again[connection_id] = False
-                try:
-                    await self.settle(connection_id)
-                except TocsinError as error:
-                    if worker_error_kind(error) is not ErrorKind.TEMPORARY:
-                        self._parts.events.tell(AgentTrouble("settling", error))
-                        return
-                    await self._parts.clock.wait(retries.spread(next(delays), chance()))
-                    continue
-                if not self._again[connection_id]:
-                    return
-        finally:
-            del self._again[connection_id]
-
-    async def settle(self, connection_id: str) -> None:
+    async def finish(self, connection_id: str) -> None:
         receive = await self._store.receive_queues(connection_id)
         send = await self._store.send_queues(connection_id)
         for queue in reversed([each for each in send if not each.secured]):
@@ -94,27 +63,75 @@ class Settling:
         await self._queues.send(queue, greeting, notify=True, authorized=secured)
         await self._store.update_send_queue(replace(queue, secured=True))
         if isinstance(greeting, Welcome):
-            self._parts.events.tell(ConnectionReady(queue.connection_id))
+            self._events.tell(ConnectionReady(queue.connection_id))
 
     async def _rotate(self, receive: Sequence[ReceiveQueue], send: Sequence[SendQueue]) -> None:
         primary, *others = receive
         for queue in others:
             if queue.number < primary.number:
                 await self._leave(queue)
-            elif send and queue.sender_id not in self._asked:
+            elif send and queue.sender_id not in self._offered:
                 await self._queues.send(send[0], UseQueue(queue_uri(queue)), notify=False)
-                self._asked.add(queue.sender_id)
+                self._offered.add(queue.sender_id)
 
     async def _leave(self, queue: ReceiveQueue) -> None:
-        """The new queue is in use: what is left in the old one is read, then it goes, and its notifier with it."""
-        with suppress(RouterRefused):  # a queue that is gone already
-            await self._fetching.fetch(queue)
+        """Read the rest of an old queue and delete it with its notifier: the new one is in use."""
+        with suppress(RouterRefused):  # the queue is already gone
+            await self._receiver.fetch(queue)
         await self._queues.delete(queue)
         await self._store.delete_receive_queue(queue.connection_id, queue.number)
-        self._parts.events.tell(QueueRotated(queue.connection_id))
+        self._events.tell(QueueRotated(queue.connection_id))
         connection = await self._store.connection(queue.connection_id)
         if connection is not None and connection.notifications:
             await self._supervisor.create([queue.connection_id])
+
+
+class UnfinishedConnections:
+    """Runs one task for each connection that is not finished."""
+
+    def __init__(
+        self,
+        store: AgentStore,
+        steps: ConnectionSteps,
+        clock: WaitingClock,
+        retries: Backoff,
+        tasks: BackgroundTasks,
+    ) -> None:
+        self._store = store
+        self._steps = steps
+        self._clock = clock
+        self._retries = retries
+        self._tasks = tasks
+        self._again: dict[str, bool] = {}
+        """Connections with a task, and whether something new has happened since it began."""
+
+    async def start(self) -> None:
+        for connection_id in await self._store.unfinished_connections():
+            self.resume(connection_id)
+
+    def resume(self, connection_id: str) -> None:
+        if connection_id in self._again:
+            self._again[connection_id] = True
+        else:
+            self._again[connection_id] = False
+            self._tasks.start(self._run(connection_id), "unfinished connection", errand=True)
+
+    async def _run(self, connection_id: str) -> None:
+        delays = self._retries.delays()
+        try:
+            while True:
+                self._again[connection_id] = False
+                try:
+                    await self._steps.finish(connection_id)
+                except TocsinError as error:
+                    if worker_error_kind(error) is not ErrorKind.TEMPORARY:
+                        raise  # which the tasks report to the app
+                    await self._clock.wait(self._retries.spread(next(delays), chance()))
+                    continue
+                if not self._again[connection_id]:
+                    return
+        finally:
+            del self._again[connection_id]
 
 
 def _greeting(

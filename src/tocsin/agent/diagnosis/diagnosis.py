@@ -1,6 +1,6 @@
-"""Where one connection's notifications stop: findings from evidence, in plain words, and what can be repaired.
+"""Findings about one connection's notifications, and repairs.
 
-`diagnosis` is pure. `repair` acts through the agent's token and supervisor, so that a crash on the way loses nothing.
+`diagnosis` is pure. `repair` acts through the agent's token and supervisor, so that a crash in between loses nothing.
 """
 
 from __future__ import annotations
@@ -10,24 +10,40 @@ from typing import Final
 
 from tocsin.agent.agent import Agent
 from tocsin.agent.diagnosis.evidence import Evidence, Reached
-from tocsin.agent.diagnosis.findings import Finding, Repair, Subject, Verdict, ok, unknown, wrong
+from tocsin.agent.diagnosis.findings import (
+    FindingSubject,
+    FindingVerdict,
+    NotificationFinding,
+    Repair,
+    ok,
+    unknown,
+    wrong,
+)
 from tocsin.agent.diagnosis.subscription import subscription_finding
 from tocsin.agent.runtime.error_kinds import ErrorKind, error_kind
 from tocsin.agent.store.interface import AgentStore
-from tocsin.agent.store.records import AgentToken, NotificationMode, Register, Verify
-from tocsin.agent.subscriptions.supervision import started
-from tocsin.agent.token.registration import ACTIVE
+from tocsin.agent.store.records import ACTIVE, AgentToken, NotificationMode, RegistrationDue, VerificationDue
+from tocsin.agent.subscriptions.row_changes import started
 from tocsin.errors import AgentError, TocsinError
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState, TokenStatus
 from tocsin.protocol.smp.queue_information import QueueInformation
 
-__all__ = ["Finding", "Repair", "Subject", "Verdict", "diagnosis", "repair", "repairs", "worst"]
+__all__ = [
+    "FindingSubject",
+    "FindingVerdict",
+    "NotificationFinding",
+    "Repair",
+    "diagnosis",
+    "repair",
+    "repairs",
+    "worst",
+]
 
 
-def diagnosis(evidence: Evidence) -> list[Finding]:
-    """One finding for each thing a notification needs, in the order in which it needs them."""
+def diagnosis(evidence: Evidence) -> list[NotificationFinding]:
+    """Return a finding for each thing a notification needs, in the order in which it needs them."""
     return [
         _connection(evidence),
         _token(evidence),
@@ -40,10 +56,12 @@ def diagnosis(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _connection(evidence: Evidence) -> Finding:
-    subject = Subject.CONNECTION
+def _connection(evidence: Evidence) -> NotificationFinding:
+    subject = FindingSubject.CONNECTION
     if evidence.queue is None:
-        return wrong(subject, "The connection has no queue to receive by.", "Delete it and connect again.")
+        return wrong(
+            subject, "The connection has no queue to receive messages.", "Delete it and connect again."
+        )
     if not evidence.connection.notifications:
         step = f"Run `tocsin agent unmute {evidence.connection.connection_id}`."
         return wrong(subject, "Notifications of this connection are switched off.", step)
@@ -59,22 +77,22 @@ _VERIFY: Final = "Run `tocsin agent verify` with the push that came."
 _CODE_AGAIN: Final = f"{_VERIFY} If none came, --fix asks for another."
 
 
-def _token(evidence: Evidence) -> Finding:
-    subject, token = Subject.TOKEN, evidence.token
+def _token(evidence: Evidence) -> NotificationFinding:
+    subject, token = FindingSubject.TOKEN, evidence.token
     if token is None:
         return wrong(subject, "No device token is registered.", _REGISTER)
     if token.mode is NotificationMode.PERIODIC:
         return wrong(
             subject,
-            "The token is in periodic mode: the device is woken now and then, not for every message.",
+            "The token is in periodic mode: pushes wake the device occasionally, not for every message.",
             "Run `tocsin agent register` with --mode instant, if that is what you want.",
         )
     match token.action:
-        case Register():
+        case RegistrationDue():
             return wrong(
                 subject, "The registration is not finished.", _REGISTER, repair=Repair.REGISTER_TOKEN
             )
-        case Verify():
+        case VerificationDue():
             return wrong(
                 subject,
                 "The code was received, but the NTF router has not confirmed it.",
@@ -84,14 +102,14 @@ def _token(evidence: Evidence) -> Finding:
     return ok(subject, f"The token is registered for instant notifications; it was {_said(token.status)}.")
 
 
-def _token_at_router(evidence: Evidence) -> Finding:
-    subject, status = Subject.TOKEN_AT_ROUTER, evidence.token_status
+def _token_at_router(evidence: Evidence) -> NotificationFinding:
+    subject, status = FindingSubject.TOKEN_AT_ROUTER, evidence.token_status
     if evidence.token is None or evidence.token.token_id is None:
         return unknown(subject, "There is no registered token to ask about.", _REGISTER)
     if isinstance(status, TocsinError) and error_kind(status) is ErrorKind.AUTH:
         return wrong(
             subject,
-            "The NTF router does not know the token any more.",
+            "The NTF router no longer knows the token.",
             "Run this with --fix, or `tocsin agent register` again.",
             repair=Repair.REGISTER_TOKEN,
         )
@@ -104,9 +122,7 @@ def _token_at_router(evidence: Evidence) -> Finding:
     return wrong(subject, text, step, repair=Repair.REGISTER_TOKEN)
 
 
-_INVALID_STEP: Final = (
-    "Register the device token that the provider gives out now; --fix tries the present one."
-)
+_INVALID_STEP: Final = "Register the device token that the provider issues now; --fix tries the present one."
 _REASONS: Final[dict[InvalidReason | None, str]] = {
     None: "without a reason",
     InvalidReason.BAD: "it is not a device token of this provider, or one of its other environment",
@@ -116,10 +132,10 @@ _REASONS: Final[dict[InvalidReason | None, str]] = {
 }
 
 
-def _provider(evidence: Evidence) -> Finding:
-    subject, status = Subject.PROVIDER, evidence.token_status
+def _provider(evidence: Evidence) -> NotificationFinding:
+    subject, status = FindingSubject.PROVIDER, evidence.token_status
     if not isinstance(status, TokenStatus):
-        return unknown(subject, "Only the NTF router can tell what the push provider says.")
+        return unknown(subject, "Only the NTF router knows what the push provider says.")
     match status.state:
         case TokenState.INVALID:
             text = f"The push provider refused the device token: {_REASONS[status.reason]}."
@@ -129,7 +145,7 @@ def _provider(evidence: Evidence) -> Finding:
         case TokenState.CONFIRMED:
             return unknown(subject, "The push provider accepted the verification push.", _VERIFY)
         case TokenState.EXPIRED:
-            return unknown(subject, "The token was not used for long.", _REGISTER)
+            return unknown(subject, "The token was not used for a long time.", _REGISTER)
     return unknown(subject, "The push provider has not accepted the verification push yet.")
 
 
@@ -142,35 +158,35 @@ def _said(status: TokenStatus) -> str:
 
 def _router(
     location: RouterLocation | None, scheme: Scheme, reached: Reached | TocsinError | None
-) -> Finding:
-    subject = Subject.NTF_ROUTER if scheme is Scheme.NTF else Subject.SMP_ROUTER
+) -> NotificationFinding:
+    subject = FindingSubject.NTF_ROUTER if scheme is Scheme.NTF else FindingSubject.SMP_ROUTER
     if location is None or reached is None:
         missing = "token" if scheme is Scheme.NTF else "queue"
         return unknown(subject, f"There is no {scheme.upper()} router to ask, because there is no {missing}.")
     name = RouterAddress(scheme, location).name
     if isinstance(reached, TocsinError):
-        step = f"Try `tocsin ping {location.text(scheme)}`; what waits goes on when the router is back."
+        step = f"Try `tocsin ping {location.text(scheme)}`. The agent continues when the router is back."
         return wrong(subject, f"The {scheme.upper()} router {name} cannot be reached: {reached}.", step)
     times = f"{reached.connect_seconds * 1000:.0f} ms to connect, PING {reached.ping_seconds * 1000:.0f} ms"
     return ok(subject, f"The {scheme.upper()} router {name} answers: {times}.")
 
 
-def _not_asked(subject: Subject, whom: str, error: TocsinError | None) -> Finding:
+def _not_asked(subject: FindingSubject, whom: str, error: TocsinError | None) -> NotificationFinding:
     because = "it could not be reached" if error is None else str(error)
-    return unknown(subject, f"Nothing could be learnt from {whom}: {because}.")
+    return unknown(subject, f"{whom[0].upper()}{whom[1:]} did not answer the question: {because}.")
 
 
 # The queue
 
 
-def _credentials(evidence: Evidence) -> Finding:
-    subject, queue, found = Subject.CREDENTIALS, evidence.queue, evidence.queue_information
+def _credentials(evidence: Evidence) -> NotificationFinding:
+    subject, queue, found = FindingSubject.CREDENTIALS, evidence.queue, evidence.queue_information
     if queue is None:
         return unknown(subject, "There is no queue.")
     if isinstance(found, TocsinError) and error_kind(found) is ErrorKind.AUTH:
         return wrong(
             subject,
-            "The SMP router does not know the queue any more: messages to it are lost.",
+            "The SMP router no longer knows the queue: messages to it are lost.",
             "Delete the connection and connect again.",
         )
     wanted = evidence.connection.notifications
@@ -199,14 +215,14 @@ _FIX: Final = "Run this with --fix."
 # Repair
 
 
-def repairs(findings: Iterable[Finding]) -> list[Repair]:
-    """What to do, without repetitions. Subscriptions follow by themselves when a token becomes active."""
+def repairs(findings: Iterable[NotificationFinding]) -> list[Repair]:
+    """Return what to do, without repetitions. Subscriptions follow by themselves when a token becomes active."""
     found = {finding.repair for finding in findings if finding.repair is not None}
     return [Repair.REGISTER_TOKEN] if Repair.REGISTER_TOKEN in found else sorted(found)
 
 
 async def repair(agent: Agent, store: AgentStore, connection_id: str, what: Repair, *, now: float) -> str:
-    """Says what was done. Raises TocsinError if a router cannot be asked or refuses, or something is gone."""
+    """Repair one thing and return what was done. Raises TocsinError if a router cannot be asked or refuses."""
     token = await agent.tokens.current()
     match what:
         case Repair.REGISTER_TOKEN:
@@ -214,10 +230,10 @@ async def repair(agent: Agent, store: AgentStore, connection_id: str, what: Repa
         case Repair.RECREATE_SUBSCRIPTION:
             queues = await store.primary_queues([connection_id])
             if not queues:
-                raise AgentError("the connection has no queue to receive by")
+                raise AgentError("the connection has no queue to receive messages")
             await store.put_subscriptions([started(queue, token, now) for queue in queues])
             await agent.supervisor.create([connection_id])
-            return "New notifier credentials and a new subscription were asked for."
+            return "The agent requests new notifier credentials and a new subscription."
 
 
 async def _register_again(agent: Agent, token: AgentToken) -> TokenStatus:
@@ -225,7 +241,7 @@ async def _register_again(agent: Agent, token: AgentToken) -> TokenStatus:
         status = await agent.tokens.check()
         current = await agent.tokens.current()
         if status == ACTIVE or current.token_id != token.token_id:
-            return status  # it was in order, or another has taken its place
+            return status  # it was in order, or another one has replaced it
     return await agent.tokens.register(token.device_token, token.mode)
 
 
@@ -235,6 +251,8 @@ def _registered(status: TokenStatus) -> str:
     return f"The token was registered again and is {_said(status)}. {_VERIFY}"
 
 
-def worst(findings: Sequence[Finding]) -> Verdict:
+def worst(findings: Sequence[NotificationFinding]) -> FindingVerdict:
     verdicts = {finding.verdict for finding in findings}
-    return next(each for each in (Verdict.WRONG, Verdict.UNKNOWN, Verdict.OK) if each in verdicts)
+    return next(
+        each for each in (FindingVerdict.WRONG, FindingVerdict.UNKNOWN, FindingVerdict.OK) if each in verdicts
+    )

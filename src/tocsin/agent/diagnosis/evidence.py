@@ -1,6 +1,6 @@
-"""What can be found out about one connection's notifications: in the store, and by asking both routers.
+"""Evidence about one connection's notifications, from the store and from both routers.
 
-Nothing is changed: TCHK, SCHK, QUE, NPKT without a packet, and PING only look.
+Gathering it changes nothing: TCHK, SCHK, QUE, NPKT without a packet, and PING only read.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Reached:
     """A router that answered."""
 
     connect_seconds: float
-    """Until the session was there, TLS and hellos included."""
+    """Time to open a session, including TLS and hellos."""
     ping_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """An error in place of an answer says why there is none; None: there was nothing to ask about."""
+    """An error in place of an answer says why the answer is missing. None: there was nothing to ask about."""
 
     now: float
     connection: AgentConnection
@@ -73,7 +73,7 @@ class _AtSmpRouter:
 
 
 async def gather(store: AgentStore, settings: AgentSettings, connection_id: str, *, now: float) -> Evidence:
-    """Asks both routers at the same time, over connections of its own. Raises AgentError or StoreError."""
+    """Ask both routers at the same time, over separate connections. Raises AgentError or StoreError."""
     connection = await store.connection(connection_id)
     if connection is None:
         raise AgentError("there is no such connection")

@@ -1,4 +1,4 @@
-"""What a doctor says: one thing that notifications need, whether it is in order, and what to do if not."""
+"""Findings: one thing that notifications need, whether it is in order, and what to do if it is not."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class FindingVerdict(StrEnum):
     OK = "ok"
     WRONG = "wrong"
     UNKNOWN = "unknown"
 
 
-class Subject(StrEnum):
+class FindingSubject(StrEnum):
     CONNECTION = "connection"
     TOKEN = "token"  # noqa: S105 - a word, not a secret
     NTF_ROUTER = "NTF router"
@@ -25,28 +25,30 @@ class Subject(StrEnum):
 
 class Repair(StrEnum):
     REGISTER_TOKEN = "register the token again"  # noqa: S105 - as above
-    RECREATE_SUBSCRIPTION = "make credentials and subscription anew"
+    RECREATE_SUBSCRIPTION = "create new credentials and a new subscription"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    subject: Subject
-    verdict: Verdict
+class NotificationFinding:
+    subject: FindingSubject
+    verdict: FindingVerdict
     text: str
     """A sentence."""
     next_step: str = ""
-    """What a person can do about it."""
+    """What a person can do."""
     repair: Repair | None = None
-    """What the agent can do about it."""
+    """What the agent can do."""
 
 
-def ok(subject: Subject, text: str) -> Finding:
-    return Finding(subject, Verdict.OK, text)
+def ok(subject: FindingSubject, text: str) -> NotificationFinding:
+    return NotificationFinding(subject, FindingVerdict.OK, text)
 
 
-def wrong(subject: Subject, text: str, next_step: str, *, repair: Repair | None = None) -> Finding:
-    return Finding(subject, Verdict.WRONG, text, next_step, repair)
+def wrong(
+    subject: FindingSubject, text: str, next_step: str, *, repair: Repair | None = None
+) -> NotificationFinding:
+    return NotificationFinding(subject, FindingVerdict.WRONG, text, next_step, repair)
 
 
-def unknown(subject: Subject, text: str, next_step: str = "") -> Finding:
-    return Finding(subject, Verdict.UNKNOWN, text, next_step)
+def unknown(subject: FindingSubject, text: str, next_step: str = "") -> NotificationFinding:
+    return NotificationFinding(subject, FindingVerdict.UNKNOWN, text, next_step)

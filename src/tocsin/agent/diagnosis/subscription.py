@@ -1,53 +1,65 @@
-"""What is to be said about a connection's subscription at the NTF router."""
+"""The finding about a connection's subscription at the NTF router."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tocsin.agent.diagnosis.evidence import Evidence, is_of_token
-from tocsin.agent.diagnosis.findings import Finding, Repair, Subject, Verdict, ok, unknown, wrong
-from tocsin.agent.runtime.error_kinds import ErrorKind, error_kind
-from tocsin.agent.store.records import AgentSubscription, NextAction
-from tocsin.agent.subscriptions.packet_fates import packet_error_kind
-from tocsin.agent.token.registration import notifies_instantly
+from tocsin.agent.diagnosis.findings import (
+    FindingSubject,
+    FindingVerdict,
+    NotificationFinding,
+    Repair,
+    ok,
+    unknown,
+    wrong,
+)
+from tocsin.agent.runtime.error_kinds import ErrorKind, error_kind, packet_error_kind
+from tocsin.agent.store.records import AgentSubscription, NextAction, notifies_instantly
 from tocsin.errors import TocsinError
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus
 
 _FIX: Final = "Run this with --fix; the next check would repair it too."
 
-_STATES: Final[dict[SubscriptionState, tuple[Verdict, str]]] = {
-    SubscriptionState.ACTIVE: (Verdict.OK, "the NTF router is subscribed to the queue (ACTIVE)"),
-    SubscriptionState.SERVICE: (Verdict.OK, "the NTF router is subscribed as a service (SERVICE)"),
-    SubscriptionState.NEW: (Verdict.UNKNOWN, "the NTF router has not asked the SMP router yet (NEW)"),
+_STATES: Final[dict[SubscriptionState, tuple[FindingVerdict, str]]] = {
+    SubscriptionState.ACTIVE: (FindingVerdict.OK, "the NTF router is subscribed to the queue (ACTIVE)"),
+    SubscriptionState.SERVICE: (FindingVerdict.OK, "the NTF router is subscribed as a service (SERVICE)"),
+    SubscriptionState.NEW: (FindingVerdict.UNKNOWN, "the NTF router has not asked the SMP router yet (NEW)"),
     SubscriptionState.PENDING: (
-        Verdict.UNKNOWN,
+        FindingVerdict.UNKNOWN,
         "the SMP router has not answered the NTF router yet (PENDING)",
     ),
     SubscriptionState.INACTIVE: (
-        Verdict.UNKNOWN,
-        "the NTF router has lost its connection to the SMP router and tries again (INACTIVE)",
+        FindingVerdict.UNKNOWN,
+        "the NTF router lost its connection to the SMP router and is reconnecting (INACTIVE)",
     ),
-    SubscriptionState.END: (Verdict.WRONG, "somebody else subscribed to the queue's notifications (END)"),
-    SubscriptionState.DELETED: (Verdict.WRONG, "the SMP router deleted the queue or its notifier (DELETED)"),
-    SubscriptionState.AUTH: (Verdict.WRONG, "the SMP router refused the notifier credentials (AUTH)"),
+    SubscriptionState.END: (
+        FindingVerdict.WRONG,
+        "another client subscribed to the queue's notifications (END)",
+    ),
+    SubscriptionState.DELETED: (
+        FindingVerdict.WRONG,
+        "the SMP router deleted the queue or its notifier (DELETED)",
+    ),
+    SubscriptionState.AUTH: (FindingVerdict.WRONG, "the SMP router refused the notifier credentials (AUTH)"),
 }
 
 _PENDING: Final = {
-    NextAction.CREATE_KEYS: "credentials are to be asked for at the SMP router",
-    NextAction.CREATE_OLD_KEYS: "credentials are to be asked for at the SMP router",
-    NextAction.ASK_FATE: "the SMP router is asked what became of the packet",
-    NextAction.SEND_PACKET: "the SMP router is to be given another packet",
-    NextAction.SUBSCRIBE: "the subscription is to be made at the NTF router",
-    NextAction.DELETE_KEYS: "the credentials are to be deleted at the SMP router",
-    NextAction.CHECK: "it is checked at the NTF router from time to time",
+    NextAction.CREATE_KEYS: "the agent will request credentials at the SMP router",
+    NextAction.CREATE_OLD_KEYS: "the agent will request credentials at the SMP router",
+    NextAction.ASK_FATE: "the agent will ask the SMP router about the packet",
+    NextAction.SEND_PACKET: "the agent will send the SMP router another packet",
+    NextAction.SUBSCRIBE: "the agent will subscribe at the NTF router",
+    NextAction.DELETE_KEYS: "the agent will delete the credentials at the SMP router",
+    NextAction.CHECK: "the agent checks it at the NTF router from time to time",
 }
 
 
-def subscription_finding(evidence: Evidence) -> Finding:
+def subscription_finding(evidence: Evidence) -> NotificationFinding:
     row, token, wanted = evidence.row, evidence.token, evidence.connection.notifications
     if not wanted or token is None or not notifies_instantly(token):
-        return _without_wish(row)
+        return _unwanted(row)
     if row is None:
         return _wrong("There is no subscription.")
     if row.action is None:
@@ -57,25 +69,25 @@ def subscription_finding(evidence: Evidence) -> Finding:
     if not is_of_token(row, token):
         return _wrong("The subscription belongs to a former token or another NTF router.")
     if _notifier_differs(evidence, row):
-        return _wrong("The subscription was made with other credentials than the queue has now.")
+        return _wrong("The subscription has other credentials than the queue has now.")
     if row.direct:
         return _direct(evidence.packet_fate, row, evidence)
     return _at_router(evidence.subscription_status, row, evidence)
 
 
-def _without_wish(row: AgentSubscription | None) -> Finding:
-    """Muted, or without an active token in instant mode."""
+def _unwanted(row: AgentSubscription | None) -> NotificationFinding:
+    """Describe the row of a connection that is muted or has no active token in instant mode."""
     if row is None:
-        return ok(Subject.SUBSCRIPTION, "There is no subscription, and none is asked for at present.")
+        return ok(FindingSubject.SUBSCRIPTION, "There is no subscription, and none is needed at present.")
     pending = "" if row.action is None else f": {_PENDING[row.action]}"
-    return unknown(Subject.SUBSCRIPTION, f"There is a subscription from before{pending}.")
+    return unknown(FindingSubject.SUBSCRIPTION, f"There is still an earlier subscription{pending}.")
 
 
-def _under_way(row: AgentSubscription, evidence: Evidence) -> Finding:
+def _under_way(row: AgentSubscription, evidence: Evidence) -> NotificationFinding:
     assert row.action is not None
-    text = f"The subscription is not made yet: {_PENDING[row.action]}, {due(row, evidence.now)}."
+    text = f"The subscription is not ready yet: {_PENDING[row.action]}, {due(row, evidence.now)}."
     step = "Leave `tocsin agent listen` running, or run this with --fix."
-    return wrong(Subject.SUBSCRIPTION, text, step, repair=Repair.RECREATE_SUBSCRIPTION)
+    return wrong(FindingSubject.SUBSCRIPTION, text, step, repair=Repair.RECREATE_SUBSCRIPTION)
 
 
 def _notifier_differs(evidence: Evidence, row: AgentSubscription) -> bool:
@@ -85,53 +97,60 @@ def _notifier_differs(evidence: Evidence, row: AgentSubscription) -> bool:
 
 def _at_router(
     status: SubscriptionStatus | TocsinError | None, row: AgentSubscription, evidence: Evidence
-) -> Finding:
+) -> NotificationFinding:
     if isinstance(status, TocsinError) and error_kind(status) is ErrorKind.AUTH:
         return _wrong("The NTF router does not know the subscription.")
     if isinstance(status, SubscriptionFailed):
         return _wrong(f"The SMP router refused the NTF router: {status.text}.")
     if isinstance(status, SubscriptionState):
         verdict, said = _STATES[status]
-        if verdict is Verdict.WRONG:
+        if verdict is FindingVerdict.WRONG:
             return _wrong(f"The subscription is dead: {said}.")
-        if verdict is Verdict.OK:
-            return ok(Subject.SUBSCRIPTION, f"{said[0].upper()}{said[1:]}; checked {due(row, evidence.now)}.")
+        if verdict is FindingVerdict.OK:
+            return ok(
+                FindingSubject.SUBSCRIPTION, f"{said[0].upper()}{said[1:]}; checked {due(row, evidence.now)}."
+            )
         step = "Look again in a minute; if it stays, the NTF router cannot reach the SMP router."
-        return unknown(Subject.SUBSCRIPTION, f"The subscription is there, but {said}.", step)
+        return unknown(FindingSubject.SUBSCRIPTION, f"The subscription is there, but {said}.", step)
     because = "it could not be reached" if status is None else str(status)
-    last = "nothing" if not isinstance(row.status, SubscriptionState) else row.status.value
+    last = "unknown" if not isinstance(row.status, SubscriptionState) else row.status.value
     return unknown(
-        Subject.SUBSCRIPTION, f"The NTF router did not tell: {because}. At the last check it said {last}."
+        FindingSubject.SUBSCRIPTION,
+        f"The NTF router gave no status: {because}. At the last check it was {last}.",
     )
 
 
-def _direct(fate: PacketFate | TocsinError | None, row: AgentSubscription, evidence: Evidence) -> Finding:
-    """The SMP router tells what the NTF router said about the packet."""
+def _direct(
+    fate: PacketFate | TocsinError | None, row: AgentSubscription, evidence: Evidence
+) -> NotificationFinding:
+    """Describe what the SMP router says about the packet."""
     if fate is PacketFate.ACCEPTED:
         text = f"The NTF router has the queue, by a packet through the SMP router; checked {due(row, evidence.now)}."
-        return ok(Subject.SUBSCRIPTION, text)
+        return ok(FindingSubject.SUBSCRIPTION, text)
     if fate is PacketFate.PENDING:
-        text = "The SMP router has not reached the NTF router yet with a packet, and goes on trying."
-        return unknown(Subject.SUBSCRIPTION, text)
+        text = "The SMP router has not reached the NTF router with the packet yet, and keeps trying."
+        return unknown(FindingSubject.SUBSCRIPTION, text)
     if isinstance(fate, PacketFate):
-        return _wrong(f"The NTF router did not take the packet: {fate.name.lower().replace('_', ' ')}.")
+        return _wrong(f"The NTF router did not accept the packet: {fate.name.lower().replace('_', ' ')}.")
     if isinstance(fate, TocsinError) and packet_error_kind(fate) is ErrorKind.AUTH:
-        return _wrong("The SMP router does not know of a packet for the queue.")
-    because = "it does not know direct notifications now, or cannot be reached" if fate is None else str(fate)
-    text = f"The SMP router did not tell: {because}. The NTF router had the queue at the last check."
-    return unknown(Subject.SUBSCRIPTION, text)
+        return _wrong("The SMP router has no packet for the queue.")
+    because = (
+        "it does not support direct notifications now, or cannot be reached" if fate is None else str(fate)
+    )
+    text = f"The SMP router gave no answer: {because}. The NTF router had the queue at the last check."
+    return unknown(FindingSubject.SUBSCRIPTION, text)
 
 
 def due(row: AgentSubscription, now: float) -> str:
-    """When the row's action is due, in words."""
+    """Say in words when the row's action is due."""
     if row.due_at is None or row.due_at <= now:
         return "due now"
     minutes = (row.due_at - now) / 60
     return f"next in {minutes:.0f} minutes" if minutes < 120 else f"next in {minutes / 60:.0f} hours"
 
 
-def _wrong(text: str) -> Finding:
-    return wrong(Subject.SUBSCRIPTION, text, _FIX, repair=Repair.RECREATE_SUBSCRIPTION)
+def _wrong(text: str) -> NotificationFinding:
+    return wrong(FindingSubject.SUBSCRIPTION, text, _FIX, repair=Repair.RECREATE_SUBSCRIPTION)
 
 
 __all__ = ["due", "subscription_finding"]

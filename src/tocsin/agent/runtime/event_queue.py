@@ -1,4 +1,4 @@
-"""Events on their way to the app."""
+"""The queue of events for the app."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMIT: Final = 1024
 
 
 class EventQueue:
-    """For one reader. If the app does not read, the oldest reports are dropped; messages have their own limit."""
+    """For one reader. If the app does not read, the oldest reports are dropped. Messages have their own limit."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -20,10 +20,10 @@ class EventQueue:
         self._reports = 0
         self._there = asyncio.Event()
         self.dropped = 0
-        """Reports that nobody read."""
+        """Number of reports that were dropped unread."""
 
     def tell(self, event: AgentEvent) -> None:
-        """A report."""
+        """Add a report."""
         if self._reports >= self._limit:
             oldest = next(at for at, each in enumerate(self._events) if not isinstance(each, MessageEvent))
             del self._events[oldest]
@@ -33,7 +33,7 @@ class EventQueue:
         self._append(event)
 
     def deliver(self, message: MessageEvent) -> None:
-        """Whoever does this has made sure that there are not too many (`Handover`)."""
+        """Add a message. `MessageInbox` limits how many there are."""
         self._append(message)
 
     def _append(self, event: AgentEvent) -> None:
@@ -47,7 +47,7 @@ class EventQueue:
         return self._taken()
 
     def waiting(self) -> list[AgentEvent]:
-        """All that there are, taken out."""
+        """Take out all events."""
         return [self._taken() for _ in range(len(self._events))]
 
     def _taken(self) -> AgentEvent:

@@ -1,4 +1,4 @@
-"""What an agent tells its app."""
+"""Events that an agent reports to its app."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tocsin.protocol.ntf.statuses import TokenStatus
 
 @dataclass(frozen=True, slots=True)
 class TokenRecreated:
-    """The NTF router did not know the token any more: another was registered, and waits for its verification."""
+    """The NTF router no longer knew the token, so the agent registered another one, which needs verification."""
 
     router: RouterLocation
     reason: TocsinError
@@ -26,7 +26,7 @@ class TokenStatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class TokenNotDeleted:
-    """The NTF router refused to delete a former token; it is not tried again."""
+    """The NTF router refused to delete a former token. The agent does not try again."""
 
     router: RouterLocation
     reason: TocsinError
@@ -34,7 +34,7 @@ class TokenNotDeleted:
 
 @dataclass(frozen=True, slots=True)
 class NotificationsFailed:
-    """A connection's notifications could not be set up or removed, and will not by themselves until the next check."""
+    """Setting up or removing a connection's notifications failed. The agent tries again at the next check."""
 
     connection_id: str
     action: NextAction
@@ -65,15 +65,15 @@ class MessageArrived:
     connection_id: str
     message_id: bytes
     sent_at: int
-    """By the SMP router's clock, seconds since 1970."""
+    """Seconds since 1970, by the SMP router's clock."""
     body: bytes = field(repr=False)
     number: int = field(default=0, repr=False, compare=False)
-    """Of the message in the agent's store, until it is settled."""
+    """The message's number in the agent's store, until the app settles it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageUnreadable:
-    """A message that was received, acknowledged and cannot be opened."""
+    """The agent received and acknowledged a message that it cannot open."""
 
     connection_id: str
     message_id: bytes
@@ -86,7 +86,7 @@ MessageEvent: TypeAlias = MessageArrived | MessageUnreadable
 
 @dataclass(frozen=True, slots=True)
 class QueueRotated:
-    """The connection receives by a new queue."""
+    """The connection receives through a new queue."""
 
     connection_id: str
 
@@ -100,7 +100,7 @@ class SubscriptionTaken:
 
 @dataclass(frozen=True, slots=True)
 class RouterDown:
-    """The connection to an SMP router with subscribed queues was lost; it is made again."""
+    """The connection to an SMP router with subscribed queues was lost. The agent reconnects."""
 
     router: RouterLocation
     reason: TocsinError
@@ -113,7 +113,7 @@ class RouterUp:
 
 @dataclass(frozen=True, slots=True)
 class AgentTrouble:
-    """Something that should not happen, in a part of the agent that goes on nevertheless."""
+    """An unexpected error in a part of the agent, which continues nevertheless."""
 
     where: str
     reason: Exception

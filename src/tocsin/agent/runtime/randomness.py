@@ -1,31 +1,13 @@
-"""What an agent takes from outside and tests replace: time and chance."""
+"""New keys, ids and random numbers."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
-import time
-from typing import Protocol
 
 from tocsin.crypto.keys import Ed25519PrivateKey, X25519PrivateKey
 from tocsin.crypto.web_push import SECRET_BYTES, WebPushSecret
 from tocsin.wire.base64url import encode_base64url
-
-
-class AgentClock(Protocol):
-    def now(self) -> float:
-        """Seconds since 1970."""
-
-    async def wait(self, seconds: float) -> None: ...
-
-
-class SystemClock:
-    def now(self) -> float:
-        return time.time()
-
-    async def wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 def new_key() -> Ed25519PrivateKey:
@@ -41,12 +23,12 @@ def new_web_push_secret() -> WebPushSecret:
 
 
 def new_connection_id() -> str:
-    """12 random bytes as text of 16 characters (ntf.md 6.1); never one that looks like an option of a command."""
+    """Return 12 random bytes as 16 characters (ntf.md 6.1) that no command takes for an option."""
     while (text := encode_base64url(os.urandom(12))).startswith("-"):
         pass
     return text
 
 
 def chance() -> float:
-    """From 0 to 1; for jitter and for choices that nobody gains by guessing."""
+    """Return a number from 0 to 1 for jitter, and for choices that nobody gains by guessing."""
     return random.random()  # noqa: S311 - see above

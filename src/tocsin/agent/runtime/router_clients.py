@@ -1,4 +1,4 @@
-"""Connections to routers: shared by whoever needs the same one, and bounded in number."""
+"""Connections to routers: shared between all users of a router, and limited in number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Purpose(Enum):
     COMMANDS = "commands"
     RECEIVE = "subscriptions and commands of the recipient"
     GET = "reading without subscribing"
-    """Apart from the others: a router refuses SUB and GET of one queue on one connection (smp.md 6.6)."""
+    """Separate, because a router refuses SUB and GET of one queue on one connection (smp.md 6.6)."""
 
 
 OnEvent: TypeAlias = Callable[[RouterLocation, SmpClient, Event], Awaitable[None]]
@@ -32,7 +32,7 @@ _Key: TypeAlias = tuple[Scheme, RouterLocation, Purpose]
 
 @dataclass(eq=False)
 class _Shared(Generic[C]):
-    """One connection and those who use it."""
+    """One connection and its users."""
 
     stack: AsyncExitStack
     client: C
@@ -51,7 +51,7 @@ class Lease(Generic[C]):
 
 
 class RouterClients:
-    """A connection is made when it is first needed, and kept until it is lost, or idle while others need room."""
+    """Opens a connection when it is first needed, and keeps it until it is lost, or idle while another needs room."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class RouterClients:
     async def smp(
         self, router: RouterLocation, purpose: Purpose = Purpose.RECEIVE
     ) -> AsyncIterator[Lease[SmpClient]]:
-        """Entering raises TransportError or HandshakeRefused; at once, if it did so a moment ago."""
+        """Lease a connection. Entering raises TransportError or HandshakeRefused, at once if it did so a moment ago."""
         async with self._lease((Scheme.SMP, router, purpose), self._connect_smp) as lease:
             yield lease
 
@@ -90,7 +90,7 @@ class RouterClients:
         return len(self._shared)
 
     async def close_smp(self) -> None:
-        """Ends the connections to SMP routers, and with them all subscriptions of queues."""
+        """Close the connections to SMP routers, which ends all subscriptions to queues."""
         await self._close([key for key in self._shared if key[0] is Scheme.SMP])
 
     async def close(self) -> None:
@@ -136,7 +136,7 @@ class RouterClients:
         return shared
 
     async def _make_room(self) -> None:
-        """Reserves one of the connections there may be, closing one that nobody uses if need be."""
+        """Reserve one of `max_connections`, closing an unused connection if necessary."""
         limit, patience = self._settings.max_connections, self._settings.clients.dial.connect_timeout
         while len(self._shared) + self._reserved >= limit:
             if idle := next((key for key, shared in self._shared.items() if not shared.users), None):
@@ -150,7 +150,7 @@ class RouterClients:
         self._reserved += 1
 
     async def _read(self, key: _Key, shared: _Shared[Any]) -> None:
-        """Hands events to their reader, until the connection is lost."""
+        """Pass events on until the connection is lost."""
         try:
             async for event in shared.client.events():
                 await self._on_event(key[1], shared.client, event)

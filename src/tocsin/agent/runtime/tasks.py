@@ -1,4 +1,4 @@
-"""Tasks of an agent that run until it is closed."""
+"""Background tasks of an agent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tocsin.agent.runtime.events import AgentTrouble
 
 
 class BackgroundTasks:
-    """A task that fails is told to the app and takes no other with it."""
+    """Owns tasks until the agent closes. A task that fails is reported to the app and does not affect the others."""
 
     def __init__(self, events: EventQueue) -> None:
         self._events = events
@@ -21,11 +21,11 @@ class BackgroundTasks:
 
     @property
     def errands_under_way(self) -> bool:
-        """Whether a task runs that comes to its end by itself."""
+        """Whether a task runs that ends by itself."""
         return bool(self._errands)
 
     def start(self, work: Coroutine[Any, Any, None], name: str, *, errand: bool = False) -> None:
-        """An errand ends by itself; whoever closes the agent in an orderly way waits for it."""
+        """Start a task. An errand ends by itself, so an agent is at rest only after it."""
         if self._closed:
             work.close()
             return
@@ -35,7 +35,7 @@ class BackgroundTasks:
         if errand:
             self._errands.add(task)
             task.add_done_callback(self._errands.discard)
-        # Cancelled before its first step, the task has not begun with the work.
+        # A task that is cancelled before its first step never starts the coroutine.
         task.add_done_callback(lambda _: work.close())
 
     async def close(self) -> None:

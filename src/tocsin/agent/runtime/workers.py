@@ -1,20 +1,20 @@
-"""What the agent's workers have in common: they wait for work, do it in rounds, and go on after every failure."""
+"""Workers: they do their job in rounds, rest until somebody kicks them, and continue after every failure."""
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+from tocsin.agent.runtime.event_queue import EventQueue
 from tocsin.agent.runtime.events import AgentTrouble
-from tocsin.agent.runtime.parts import AgentParts
 from tocsin.agent.runtime.randomness import chance
-from tocsin.clients import Answer, RouterRefused
+from tocsin.agent.runtime.tasks import BackgroundTasks
+from tocsin.clients import Backoff
 from tocsin.errors import TocsinError
-from tocsin.protocol.messages import Response
-from tocsin.protocol.router_answers import Refused
+from tocsin.operate.clock import WaitingClock
+from tocsin.protocol.addresses import RouterLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class More:
     """There may be more to do now."""
 
     progress: bool = True
-    """Whether anything was done; if not, the delays of retries go on growing."""
+    """Whether the round achieved anything. If not, the retry delays keep growing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing to do until somebody kicks, or until a time."""
+    """There is nothing to do before the next kick, or before `until`."""
 
     until: float | None = None
 
@@ -40,46 +40,63 @@ class Idle:
 Round: TypeAlias = More | Retry | Idle
 
 
-class Worker(ABC):
-    """Its memory is the store: whoever writes an action there kicks the worker."""
+class Job(Protocol):
+    """The store is its memory: code that writes an action there kicks the worker of this job."""
 
-    name = "worker"
+    name: str
 
-    def __init__(self, parts: AgentParts) -> None:
-        self._store = parts.store
-        self._clients = parts.clients
-        self._settings = parts.settings
-        self._clock = parts.clock
-        self._events = parts.events
+    async def work(self) -> Round:
+        """Do one round."""
+
+    def kicked(self) -> None:
+        """Look again at everything that was set aside."""
+
+
+class PlainJob:
+    """A job that is one function and sets nothing aside."""
+
+    def __init__(self, name: str, work: Callable[[], Coroutine[Any, Any, Round]]) -> None:
+        self.name = name
+        self.work = work
+
+    def kicked(self) -> None:
+        """Nothing to look at again."""
+
+
+class Worker:
+    """Runs one job."""
+
+    def __init__(self, job: Job, clock: WaitingClock, retries: Backoff, events: EventQueue) -> None:
+        self._job = job
+        self._clock = clock
+        self._retries = retries
+        self._events = events
         self._kicked = asyncio.Event()
         self.resting = False
-        """Whether it waits for a kick or a time, having done all there was."""
+        """Whether it has done everything and waits for a kick or a time."""
 
     def kick(self) -> None:
         self.resting = False
+        self._job.kicked()
         self._kicked.set()
 
     async def run(self) -> None:
-        delays = self._settings.retries.delays()
+        delays = self._retries.delays()
         while True:
             self._kicked.clear()
             try:
-                result = await self.work()
+                result = await self._job.work()
             except TocsinError as error:
-                self._events.tell(AgentTrouble(self.name, error))
+                self._events.tell(AgentTrouble(self._job.name, error))
                 result = Retry()
             match result:
                 case More(progress):
-                    delays = self._settings.retries.delays() if progress else delays
+                    delays = self._retries.delays() if progress else delays
                 case Retry():
-                    await self._clock.wait(self._settings.retries.spread(next(delays), chance()))
+                    await self._clock.wait(self._retries.spread(next(delays), chance()))
                 case Idle(until):
-                    delays = self._settings.retries.delays()
+                    delays = self._retries.delays()
                     await self._rest(until)
-
-    @abstractmethod
-    async def work(self) -> Round:
-        """One round."""
 
     async def _rest(self, until: float | None) -> None:
         if self._kicked.is_set():
@@ -87,37 +104,37 @@ class Worker(ABC):
         self.resting = True
         waits: list[asyncio.Task[object]] = [asyncio.create_task(self._kicked.wait())]
         if until is not None:
-            waits.append(asyncio.create_task(self._clock.wait(max(0.0, until - self._clock.now()))))
+            waits.append(asyncio.create_task(self._clock.wait(max(0.0, until - self._clock.exactly()))))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.resting = False
             for wait in waits:
                 wait.cancel()
-            await asyncio.wait(waits)  # not each with its CancelledError suppressed, which might be our own
+            await asyncio.wait(waits)  # suppressing CancelledError instead might suppress our own
 
 
-def outcome_of(answer: Answer) -> Response | TocsinError:
-    """ERR as the error that `request` would raise."""
-    if isinstance(answer.outcome, Refused):
-        return RouterRefused(answer.outcome.error)
-    return answer.outcome
+class Workers:
+    """At most one worker for each kind of job and each router, started by its first kick."""
 
+    def __init__(
+        self, tasks: BackgroundTasks, clock: WaitingClock, retries: Backoff, events: EventQueue
+    ) -> None:
+        self._tasks = tasks
+        self._clock = clock
+        self._retries = retries
+        self._events = events
+        self._workers: dict[tuple[str, RouterLocation | None], Worker] = {}
 
-class Skipped:
-    """Rows that a worker does not look at again for now, by connection and version."""
+    def kick(self, kind: str, router: RouterLocation | None, make_job: Callable[[], Job]) -> None:
+        worker = self._workers.get((kind, router))
+        if worker is None:
+            worker = self._workers[kind, router] = Worker(
+                make_job(), self._clock, self._retries, self._events
+            )
+            self._tasks.start(worker.run(), kind)
+        worker.kick()
 
-    def __init__(self) -> None:
-        self._rows: set[tuple[str, int]] = set()
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def add(self, rows: Iterable[tuple[str, int]]) -> None:
-        self._rows.update(rows)
-
-    def __contains__(self, row: tuple[str, int]) -> bool:
-        return row in self._rows
-
-    def clear(self) -> None:
-        self._rows.clear()
+    @property
+    def resting(self) -> bool:
+        return all(worker.resting for worker in self._workers.values())

@@ -1,7 +1,7 @@
-"""What an agent needs of its store. Every method is one transaction, on disk when it returns.
+"""The interface of the agent's store. Every method is one transaction, on disk when it returns.
 
-The rows of subscriptions are the work queues of the agent's workers: an action is written before it is executed and
-replaced when it is done, so a crash at any point repeats at most one action. Raises `StoreError`.
+The rows of subscriptions are the queues of the agent's workers: an action is written before it is executed and
+replaced when it is done, so a crash at any point repeats at most one action. Every method raises `StoreError`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tocsin.agent.store.records import (
     KeptMessage,
     NotifiedQueue,
     PriorityChange,
-    QueueNotifier,
     ReceiveQueue,
     SendQueue,
     TokenToDelete,
@@ -36,48 +35,46 @@ class ConnectionStore(Protocol):
         send: SendQueue | None,
         subscription: AgentSubscription | None = None,
     ) -> None:
-        """With its first queues and its notification subscription, in one transaction."""
+        """Add a connection with its first queues and its notification subscription."""
 
     async def connection(self, connection_id: str) -> AgentConnection | None: ...
 
     async def connections(self) -> list[AgentConnection]: ...
 
-    async def unsettled_connections(self) -> list[str]:
-        """Those with a send queue that is not secured, or a receive queue that is not the primary one."""
+    async def unfinished_connections(self) -> list[str]:
+        """Return ids of connections with a send queue that is not secured or a receive queue that is not primary."""
 
     async def delete_connection(self, connection_id: str) -> None:
-        """With its queues and its notification subscription."""
+        """Delete a connection with its queues and its notification subscription."""
 
     async def set_notifications(
         self, connection_id: str, enabled: bool, minimum: MinimumPriority = MinimumPriority.ALL
     ) -> bool:
-        """Whether it changed."""
+        """Return whether anything changed."""
 
     async def add_receive_queue(self, queue: ReceiveQueue) -> None:
-        """Numbered behind the others by the caller; if it is primary the others are not any more."""
+        """Add a queue, which the caller has numbered. A primary one replaces the present primary queue."""
 
     async def set_primary(self, connection_id: str, number: int) -> None:
-        """The others are not any more."""
+        """Make this queue the only primary one of its connection."""
 
     async def receive_queues(self, connection_id: str) -> list[ReceiveQueue]:
-        """The primary one first."""
+        """Return the connection's queues, the primary one first."""
 
     async def primary_queues(self, connection_ids: Sequence[str]) -> list[ReceiveQueue]:
-        """Of those connections that have one."""
+        """Return the primary queues of those connections that have one."""
 
     async def notified_queues(self, queues: Sequence[NotifierQueue]) -> list[NotifiedQueue | None]:
-        """One for each, by hosts, port and notifier id; the key hash is not compared (ntf.md 6.11)."""
+        """Find a queue for each by hosts, port and notifier id. The key hash is not compared (ntf.md 6.11)."""
 
     async def secure_queue(self, connection_id: str, number: int, sender_key: bytes) -> None: ...
-
-    async def set_notifier(self, connection_id: str, number: int, notifier: QueueNotifier | None) -> None: ...
 
     async def clear_notifiers(self, connection_ids: Sequence[str]) -> None: ...
 
     async def message_received(
         self, connection_id: str, number: int, sent_at: int, message_id: bytes | None = None
     ) -> None:
-        """Raises the time of the last message; never lowers it. With an id, that was the last one."""
+        """Raise the time of the last message, never lower it. An id becomes that of the last message."""
 
     async def delete_receive_queue(self, connection_id: str, number: int) -> None: ...
 
@@ -91,49 +88,50 @@ class ConnectionStore(Protocol):
 
 
 class PriorityRecords(Protocol):
-    """Primary queues whose notifiers have another minimum at their SMP routers than their connections want.
+    """Primary queues whose notifiers have another minimum priority at their SMP routers than their connections want.
 
-    The store finds out by itself, whenever one of the two changes.
+    The store keeps this up to date whenever one of the two changes.
     """
 
     async def routers_with_priority_changes(self) -> list[RouterLocation]: ...
 
     async def priority_changes(self, router: RouterLocation) -> list[PriorityChange]:
-        """Of the queues at this SMP router."""
+        """Return the changes for queues at this SMP router."""
 
     async def priorities_set(self, changes: Sequence[PriorityChange]) -> None:
-        """The SMP router has what was wanted. Notifiers that were replaced meanwhile stay as they are."""
+        """Record that the SMP router made these changes. Notifiers that were replaced meanwhile stay as they are."""
 
 
 class MessageRecords(Protocol):
-    """Messages on their way to the app. They go with their connection."""
+    """Messages that the app has not settled. They are deleted with their connection."""
 
     async def keep_message(self, message: KeptMessage) -> KeptMessage | None:
-        """With its number. It is its queue's last one from now on, as with `message_received`.
+        """Keep a message, return it with its number, and make it its queue's last one, as `message_received` does.
 
-        If it was that before, it is not kept again: None if it was settled or its queue is gone.
+        A message that already was its queue's last one is not kept again. Returns None if the app settled it, or if its
+        queue is gone.
         """
 
     async def kept_messages(self) -> list[KeptMessage]:
-        """In the order in which they came."""
+        """Return all messages in order of arrival."""
 
     async def forget_messages(self, numbers: Sequence[int]) -> None:
-        """The app has them."""
+        """Delete messages that the app has settled."""
 
 
 class TokenRecords(Protocol):
-    """At most one token; and those that are still to be deleted at their routers."""
+    """The token, if there is one, and former tokens that the agent has to delete at their routers."""
 
     async def token(self) -> AgentToken | None: ...
 
     async def save_token(self, token: AgentToken) -> None:
-        """In place of the one there is, if there is one."""
+        """Save the token in place of the present one."""
 
     async def remove_token(self, *, delete_at_router: bool, now: int) -> TokenToDelete | None:
-        """With `delete_at_router` and a token id it is written down to be deleted there, in the same transaction."""
+        """Remove the token. With `delete_at_router` and a token id, note in the same transaction to delete it there."""
 
     async def tokens_to_delete(self) -> list[TokenToDelete]:
-        """Oldest first."""
+        """Return former tokens, oldest first."""
 
     async def token_deleted(self, number: int) -> None: ...
 
@@ -141,37 +139,37 @@ class TokenRecords(Protocol):
 
 
 class EndpointRecords(Protocol):
-    """Secrets of Web Push endpoints: of the one in use, and of former ones whose pushes may come late."""
+    """Secrets of Web Push endpoints: the one in use, and former ones whose pushes may come late."""
 
     async def keep_endpoint_secret(self, kept: EndpointSecret, most: int) -> None:
-        """As the newest, in place of one for the same device token. Only `most` stay, and that of the token."""
+        """Keep a secret as the newest, in place of one for the same device token. Only `most` and the token's stay."""
 
     async def endpoint_secrets(self) -> list[EndpointSecret]:
-        """Newest first."""
+        """Return all secrets, newest first."""
 
     async def forget_endpoint_secrets(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An action that a worker has finished."""
+    """The result of an action that a worker has finished."""
 
     done: AgentSubscription
     """The row as the worker read it."""
     then: AgentSubscription | None
-    """What follows; None deletes the row."""
+    """The next row; None deletes it."""
     queue: ReceiveQueue | None = None
-    """The queue whose notifier is new, with it."""
+    """The queue with its new notifier, if it has a new one."""
 
 
 class SubscriptionRecords(Protocol):
     async def subscription(self, connection_id: str) -> AgentSubscription | None: ...
 
     async def subscriptions(self, connection_ids: Sequence[str] | None = None) -> list[AgentSubscription]:
-        """All, or those of these connections."""
+        """Return all rows, or those of these connections."""
 
     async def put_subscriptions(self, wanted: Sequence[AgentSubscription]) -> list[AgentSubscription]:
-        """The supervisor's word: replaces what there is, with the next versions, which are returned.
+        """Replace rows, giving them their next versions, and return them. The supervisor's decisions take precedence.
 
         Connections that are gone are left out.
         """
@@ -179,25 +177,23 @@ class SubscriptionRecords(Protocol):
     async def due_actions(
         self, router: RouterLocation, *, at_smp_router: bool, now: float, limit: int
     ) -> list[AgentSubscription]:
-        """Oldest first; the same rows come back until they are completed.
+        """Return due rows, oldest first. The same rows come back until they are completed.
 
-        CHECK and ASK_FATE are due at their time, all else at once.
+        CHECK and ASK_FATE wait for their time; all other actions are due at once.
         """
 
     async def next_due_at(self, router: RouterLocation, *, at_smp_router: bool) -> float | None:
-        """When the next action at this router is due; None if there is none."""
+        """Return when the next action at this router is due; None if there is no action."""
 
     async def routers_with_actions(self, *, at_smp_router: bool) -> list[RouterLocation]: ...
 
     async def complete(self, completions: Sequence[Completion]) -> list[bool]:
-        """All in one transaction, with the new notifiers of queues.
+        """Write all results in one transaction, with the new notifiers of queues.
 
-        If the supervisor replaced a row meanwhile, what the action changed of ids, phase and status is written and the
-        supervisor's action stays; a row that was to be deleted stays without ids. False for these, and for rows that
-        are gone (ntf.md 6.5).
+        If the supervisor replaced a row meanwhile, its action stays, and only the ids, phase and status that the action
+        changed are written; a row that should be deleted stays without ids. Returns False for these rows, and for rows
+        that are gone (ntf.md 6.5).
         """
-
-    async def delete_subscriptions(self, connection_ids: Sequence[str]) -> None: ...
 
 
 class AgentStore(
@@ -210,8 +206,6 @@ class AgentStore(
     Protocol,
 ):
     async def change_passphrase(self, passphrase: str | None) -> None:
-        """Sets, changes or, with None, removes it. Atomic: after a crash the store is readable with one of the two."""
-
-    async def check(self) -> None: ...
+        """Set, change or, with None, remove the passphrase. Atomic: after a crash, one of the two opens the store."""
 
     async def close(self) -> None: ...

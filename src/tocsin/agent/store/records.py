@@ -1,4 +1,4 @@
-"""What a device remembers: its connections with their queues, its token, and its notification subscriptions.
+"""Records of a device: its connections with their queues, its token, and its notification subscriptions.
 
 Records are immutable: a change replaces one. Private keys and secrets never show in a `repr`.
 """
@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.device_tokens import DeviceToken
-from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
+from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenState, TokenStatus
 
 
 class NotificationMode(StrEnum):
     INSTANT = "INSTANT"
     """A push for every message: each connection has a subscription at the NTF router."""
     PERIODIC = "PERIODIC"
-    """A push every now and then that tells the device to look: no subscriptions."""
+    """An occasional push that tells the device to check for messages: no subscriptions."""
 
 
 # Connections
@@ -31,27 +31,27 @@ class AgentConnection:
     connection_id: str
     """16 characters of base64url: 12 random bytes."""
     notifications: bool = True
-    """Whether its messages are notified of, in instant mode."""
+    """Whether the user wants notifications of its messages, in instant mode."""
     minimum: MinimumPriority = MinimumPriority.ALL
-    """From which priority on, where the SMP router knows priorities."""
+    """The lowest priority that notifies, if the SMP router supports priorities."""
 
     @property
     def wanted(self) -> MinimumPriority:
-        """What its SMP router is to have."""
+        """The minimum priority that its SMP router should have."""
         return self.minimum if self.notifications else MinimumPriority.OFF
 
 
 @dataclass(frozen=True, slots=True)
 class QueueNotifier:
-    """Credentials of a queue's notifications; the NTF router is given id and key, never the secret."""
+    """Credentials of a queue's notifications. The NTF router gets id and key, never the secret."""
 
     notifier_id: bytes = field(repr=False)
     key: bytes | None = field(repr=False)
-    """DER of the private key; None with direct notifications, where nobody has one."""
+    """DER of the private key; None with direct notifications, which have no key."""
     secret: bytes = field(repr=False)
     """Decrypts the metadata."""
     minimum: MinimumPriority = MinimumPriority.ALL
-    """What the SMP router has."""
+    """The minimum priority that the SMP router has."""
 
     @property
     def direct(self) -> bool:
@@ -64,7 +64,7 @@ class ReceiveQueue:
 
     connection_id: str
     number: int
-    """Counted from 1 within the connection; 2 after a rotation."""
+    """Counted from 1 within the connection: 2 after one rotation."""
     router: RouterLocation
     recipient_id: bytes = field(repr=False)
     key: bytes = field(repr=False)
@@ -75,30 +75,30 @@ class ReceiveQueue:
     peer_key: bytes = field(repr=False)
     """Raw X25519 private key: messages are encrypted to its public half, which is in the invitation."""
     sender_key: bytes | None = field(default=None, repr=False)
-    """DER of the key that secured the queue, once it is."""
+    """DER of the key that secured the queue, once it is secured."""
     notifier: QueueNotifier | None = None
     last_message_at: int | None = None
     """The SMP router's time of the newest message that was received, seconds since 1970."""
     primary: bool = True
-    """Of the queues of a connection the one that is subscribed and notified of; the others are on their way out."""
+    """Whether this queue of the connection is in use and notifies; the others are being replaced or removed."""
     last_message_id: bytes | None = field(default=None, repr=False)
-    """Of the message that was received last: its acknowledgement may have been lost."""
+    """The id of the last message that was received, whose acknowledgement may have been lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotifiedQueue:
-    """What a wake has to know of a receive queue."""
+    """The fields of a receive queue that a wake needs."""
 
     connection_id: str
     number: int
     secret: bytes = field(repr=False)
-    """Of its notifier: decrypts the metadata."""
+    """The notifier's secret, which decrypts the metadata."""
     last_message_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityChange:
-    """A queue whose SMP router has another minimum than its connection is to have."""
+    """A queue whose SMP router has another minimum priority than its connection wants."""
 
     connection_id: str
     number: int
@@ -113,19 +113,19 @@ class PriorityChange:
 
 @dataclass(frozen=True, slots=True)
 class KeptMessage:
-    """A message that was received and that the app has not settled."""
+    """A message that the agent received and the app has not settled."""
 
     connection_id: str
     queue_number: int
     message_id: bytes = field(repr=False)
     sent_at: int | None
-    """The SMP router's time, seconds since 1970; None if that cannot be read."""
+    """The SMP router's time in seconds since 1970; None if it is unreadable."""
     body: bytes | None = field(repr=False)
-    """None if it cannot be opened."""
+    """None if the message cannot be opened."""
     reason: str = ""
-    """Why."""
+    """Why it cannot be opened."""
     number: int = 0
-    """Given by the store, in the order of arrival."""
+    """Assigned by the store in order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,30 +147,32 @@ class SendQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
-    """TNEW is to be sent."""
+class RegistrationDue:
+    """The agent has to send TNEW."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verify:
-    """TVFY with this code is to be sent."""
+class VerificationDue:
+    """The agent has to send TVFY with this code."""
 
     code: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """Verified: it is checked from time to time."""
+class CheckDue:
+    """The token is verified. The agent checks it from time to time."""
 
 
-TokenAction: TypeAlias = Register | Verify | Check
+TokenAction: TypeAlias = RegistrationDue | VerificationDue | CheckDue
+
+ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentToken:
     device_token: DeviceToken
     router: RouterLocation
-    """The NTF router it is registered at, or is to be."""
+    """The NTF router where it is or will be registered."""
     key: bytes = field(repr=False)
     """DER of the private key that authorizes commands."""
     dh_key: bytes = field(repr=False)
@@ -185,9 +187,18 @@ class AgentToken:
     """The newest key for packets, if the NTF router knows direct notifications."""
 
 
+def is_active(token: AgentToken | None) -> bool:
+    return token is not None and token.status == ACTIVE and token.token_id is not None
+
+
+def notifies_instantly(token: AgentToken | None) -> bool:
+    """Whether connections need subscriptions (behaviour D2)."""
+    return token is not None and is_active(token) and token.mode is NotificationMode.INSTANT
+
+
 @dataclass(frozen=True, slots=True)
 class TokenToDelete:
-    """TDEL is still to be sent."""
+    """A former token for which the agent has to send TDEL."""
 
     number: int
     router: RouterLocation
@@ -198,7 +209,7 @@ class TokenToDelete:
 
 @dataclass(frozen=True, slots=True)
 class EndpointSecret:
-    """Opens the bodies that come to a Web Push endpoint."""
+    """The secret that opens bodies sent to a Web Push endpoint."""
 
     device_token: DeviceToken
     """Made of the endpoint and the public half of the secret."""
@@ -210,14 +221,14 @@ class EndpointSecret:
 
 
 class NextAction(Enum):
-    """What a worker does next for a connection's notifications. The value is the letter in the database."""
+    """The next thing a worker does for a connection's notifications. The value is the letter in the database."""
 
     CREATE_KEYS = "K"
-    """NSKEY at the SMP router if that and the NTF router know direct notifications, NKEY if not."""
+    """NSKEY at the SMP router if both routers support direct notifications, otherwise NKEY."""
     CREATE_OLD_KEYS = "O"
-    """NKEY at the SMP router: the NTF router does not take packets."""
+    """NKEY at the SMP router: the NTF router does not accept packets."""
     ASK_FATE = "F"
-    """NPKT at the SMP router: what became of the packet."""
+    """NPKT at the SMP router, to ask what happened to the packet."""
     SEND_PACKET = "P"
     """NPKT at the SMP router, with a packet for another key of the NTF router."""
     DELETE_KEYS = "D"
@@ -235,35 +246,35 @@ class NextAction(Enum):
 class SubscriptionPhase(StrEnum):
     NEW = "NEW"
     KEY = "KEY"
-    """The SMP router has given notifier credentials."""
+    """The SMP router has created notifier credentials."""
     CREATED = "CREATED"
-    """The NTF router has a subscription; it has a status there."""
+    """The NTF router has a subscription, with a status."""
     OFF = "OFF"
     DELETED = "DELETED"
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSubscription:
-    """One connection's notifications, and what is to be done about them next."""
+    """The state of one connection's notifications and the next action for them."""
 
     connection_id: str
     smp_router: RouterLocation
     ntf_router: RouterLocation
     phase: SubscriptionPhase
     action: NextAction | None
-    """None: nothing, since an error that will not pass."""
+    """None: the agent gave up after a permanent error."""
     due_at: float | None = None
-    """Seconds since 1970; not before. None with an action: at once."""
+    """Seconds since 1970 before which the action waits. None with an action: at once."""
     notifier_id: bytes | None = field(default=None, repr=False)
     subscription_id: bytes | None = field(default=None, repr=False)
     token_id: bytes | None = field(default=None, repr=False)
-    """Whose subscription it is, or who signed the packet: one of a former token is worth nothing."""
+    """The token that owns the subscription or signed the packet. One of a former token is worthless."""
     status: SubscriptionStatus | None = None
     """At the NTF router, as of the last check."""
     version: int = 0
-    """Grows with every change: whoever finished an action finds out whether it was replaced meanwhile."""
+    """Grows with every change, so that a worker notices when the row was replaced during its action."""
 
     @property
     def direct(self) -> bool:
-        """Whether a packet was sent for it: then the NTF router knows it by the id of its notifier."""
+        """Whether a packet was sent for it, so that the NTF router knows it by the id of its notifier."""
         return self.token_id is not None and self.subscription_id in (None, self.notifier_id)

@@ -1,67 +1,87 @@
-"""One stage of the pipeline: takes rows from the store, asks a router, writes what follows.
+"""The job of a subscription worker: take due rows from the store, perform their actions, write what follows.
 
-The stages know each other only through the rows: an action is in the store before it is executed and until it is done.
+The row is the queue: an action is in the store before it is executed and until it is done. Workers at SMP and NTF
+routers know each other only through the rows.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
-from tocsin.agent.runtime.error_kinds import ErrorKind, worker_error_kind
-from tocsin.agent.runtime.events import NotificationsFailed, NotificationsReady
-from tocsin.agent.runtime.parts import AgentParts
-from tocsin.agent.runtime.workers import Idle, More, Retry, Round, Skipped, Worker
-from tocsin.agent.store.interface import Completion
-from tocsin.agent.store.records import AgentSubscription, AgentToken, NextAction, ReceiveQueue
-from tocsin.agent.subscriptions.answers import FOLLOWS, Follow, given_up, recreated
-from tocsin.agent.subscriptions.supervision import started
-from tocsin.agent.token.registration import notifies_instantly
-from tocsin.errors import LocalProtocolError, TocsinError
+from tocsin.agent.runtime.event_queue import EventQueue
+from tocsin.agent.runtime.events import NotificationsFailed, NotificationsReady, NotificationsRemoved
+from tocsin.agent.runtime.workers import Idle, More, Retry, Round
+from tocsin.agent.store.interface import AgentStore, Completion
+from tocsin.agent.store.records import (
+    AgentSubscription,
+    AgentToken,
+    NextAction,
+    ReceiveQueue,
+    notifies_instantly,
+)
+from tocsin.agent.subscriptions.answers import RowDecision
+from tocsin.operate.clock import WaitingClock
 from tocsin.protocol.addresses import RouterLocation
 
-Rows: TypeAlias = Sequence[tuple[AgentSubscription, ReceiveQueue]]
-"""What a router is asked about, each with the queue of its connection."""
+
+class RouterActions(Protocol):
+    """Requests to one router."""
+
+    name: str
+    router: RouterLocation
+    at_smp_router: bool
+
+    async def perform(
+        self,
+        action: NextAction,
+        rows: Sequence[AgentSubscription],
+        queues: Mapping[str, ReceiveQueue],
+        token: AgentToken | None,
+    ) -> list[RowDecision]:
+        """Perform one action for all these rows. Returns a decision for each."""
+
+    def before_retry(self) -> None:
+        """Prepare to repeat what failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kicks:
-    """How stages wake each other, and the token's keeper."""
+class Signals(Protocol):
+    """The supervisor, which wakes other workers and has the token checked."""
 
-    smp: Callable[[RouterLocation], None]
-    ntf: Callable[[RouterLocation], None]
-    suspect_token: Callable[[], None]
-    """The NTF router refused something that a token in order may do."""
-    fetch_key: Callable[[], None]
-    """The key for packets has expired, or the NTF router does not know it."""
-    priorities: Callable[[RouterLocation], None]
-    """Queues at this SMP router have new notifiers."""
+    def kick_smp(self, router: RouterLocation) -> None: ...
+
+    def kick_ntf(self, router: RouterLocation) -> None: ...
+
+    def kick_priorities(self, router: RouterLocation) -> None: ...
+
+    def doubt_token(self, *, fetch_key: bool) -> None: ...
 
 
-@dataclass(slots=True)
-class Results:
-    """What a round found out."""
+class SubscriptionJob:
+    """Rows with an action at one router."""
 
-    completions: list[Completion] = field(default_factory=list)
-    failed: list[AgentSubscription] = field(default_factory=list)
-    """For now; these are tried again."""
-    suspect_token: bool = False
-    fetch_key: bool = False
+    def __init__(
+        self,
+        actions: RouterActions,
+        store: AgentStore,
+        clock: WaitingClock,
+        events: EventQueue,
+        signals: Signals,
+        batch_size: int,
+    ) -> None:
+        self.name = actions.name
+        self._actions = actions
+        self._store = store
+        self._clock = clock
+        self._events = events
+        self._signals = signals
+        self._batch_size = batch_size
+        # Rows that are skipped for now, by connection and version.
+        self._failed: set[tuple[str, int]] = set()
+        self._held: set[tuple[str, int]] = set()
 
-
-class Stage(Worker):
-    """A worker at one router."""
-
-    at_smp_router: ClassVar[bool]
-
-    def __init__(self, parts: AgentParts, router: RouterLocation, kicks: Kicks) -> None:
-        super().__init__(parts)
-        self.router = router
-        self._kicks = kicks
-        self._failed = Skipped()
-        self._held = Skipped()
+    def kicked(self) -> None:
+        self._held.clear()
 
     async def work(self) -> Round:
         rows = await self._due()
@@ -70,125 +90,72 @@ class Stage(Worker):
         token = await self._store.token()
         if not notifies_instantly(token):
             # Without an active token in instant mode nothing is created: such rows wait for a kick (behaviour D2).
-            self._held.add(_names(row for row in rows if row.action is not NextAction.DELETE_KEYS))
+            self._held |= _versions(row for row in rows if row.action is not NextAction.DELETE_KEYS)
             rows = [row for row in rows if row.action is NextAction.DELETE_KEYS]
-        queues = {
-            queue.connection_id: queue
-            for queue in await self._store.primary_queues([row.connection_id for row in rows])
-        }
-        results = Results()
+        found = await self._store.primary_queues([row.connection_id for row in rows])
+        queues = {queue.connection_id: queue for queue in found}
+        decisions: list[RowDecision] = []
         for action in NextAction:
-            group = [row for row in rows if row.action is action]
-            if group:
-                await self.perform(action, group, queues, token, results)
-        await self._finish(results)
-        return More(progress=bool(results.completions))
-
-    @abstractmethod
-    async def perform(
-        self,
-        action: NextAction,
-        rows: Sequence[AgentSubscription],
-        queues: Mapping[str, ReceiveQueue],
-        token: AgentToken | None,
-        results: Results,
-    ) -> None:
-        """One action for all these rows."""
-
-    def kick(self) -> None:
-        self._held.clear()
-        super().kick()
+            if group := [row for row in rows if row.action is action]:
+                decisions += await self._actions.perform(action, group, queues, token)
+        return More(progress=await self._carry_out(decisions))
 
     async def _due(self) -> list[AgentSubscription]:
-        skipped = len(self._failed) + len(self._held)
+        skipped = self._failed | self._held
         found = await self._store.due_actions(
-            self.router,
-            at_smp_router=self.at_smp_router,
-            now=self._clock.now(),
-            limit=self._settings.batch_size + skipped,
+            self._actions.router,
+            at_smp_router=self._actions.at_smp_router,
+            now=self._clock.exactly(),
+            limit=self._batch_size + len(skipped),
         )
-        names = ((row, (row.connection_id, row.version)) for row in found)
-        return [row for row, name in names if name not in self._failed and name not in self._held]
+        return [row for row in found if (row.connection_id, row.version) not in skipped]
 
     async def _nothing_due(self) -> Round:
         if self._failed:
             self._failed.clear()
+            self._actions.before_retry()
             return Retry()
         if self._held:
             return Idle()
-        return Idle(await self._store.next_due_at(self.router, at_smp_router=self.at_smp_router))
+        at_smp_router = self._actions.at_smp_router
+        return Idle(await self._store.next_due_at(self._actions.router, at_smp_router=at_smp_router))
 
-    async def _finish(self, results: Results) -> None:
-        """Writes everything in one transaction, then wakes whoever has to go on."""
-        written = await self._store.complete(results.completions) if results.completions else []
-        self._failed.add(_names(results.failed))
-        for completion, was_current in zip(results.completions, written, strict=True):
-            then = completion.then
-            if was_current and then is not None and then.action is not None:
-                elsewhere = then.smp_router if then.action.at_smp_router else then.ntf_router
-                kick = self._kicks.smp if then.action.at_smp_router else self._kicks.ntf
-                if then.action.at_smp_router is not self.at_smp_router or elsewhere != self.router:
-                    kick(elsewhere)
+    async def _carry_out(self, decisions: Sequence[RowDecision]) -> bool:
+        """Write all rows in one transaction, then report and wake other workers. Returns whether any row changed."""
+        completions = [each.completion for each in decisions if each.completion is not None]
+        written = await self._store.complete(completions) if completions else []
+        self._failed |= _versions(each.row for each in decisions if each.completion is None)
+        for completion, was_current in zip(completions, written, strict=True):
             if was_current:
-                self.report(completion)
-        if results.suspect_token:
-            self._kicks.suspect_token()
-        if results.fetch_key:
-            self._kicks.fetch_key()
+                self._wake_next(completion)
+                self._report(completion)
+        for each in decisions:
+            if each.failure is not None and each.row.action is not None:
+                self._events.tell(NotificationsFailed(each.row.connection_id, each.row.action, each.failure))
+        if any(each.check_token for each in decisions):
+            self._signals.doubt_token(fetch_key=False)
+        if any(each.fetch_key for each in decisions):
+            self._signals.doubt_token(fetch_key=True)
+        return bool(completions)
 
-    @abstractmethod
-    def report(self, completion: Completion) -> None:
-        """Tell the app of what is worth it."""
+    def _wake_next(self, completion: Completion) -> None:
+        then, here = completion.then, (self._actions.at_smp_router, self._actions.router)
+        if then is not None and then.action is not None:
+            if then.action.at_smp_router and here != (True, then.smp_router):
+                self._signals.kick_smp(then.smp_router)
+            if not then.action.at_smp_router and here != (False, then.ntf_router):
+                self._signals.kick_ntf(then.ntf_router)
+        if completion.queue is not None:
+            self._signals.kick_priorities(completion.queue.router)
 
-    def _failure(
-        self,
-        row: AgentSubscription,
-        error: TocsinError,
-        token: AgentToken | None,
-        results: Results,
-        kind: ErrorKind | None = None,
-    ) -> None:
-        """What follows an action that got no good answer."""
-        assert row.action is not None
-        follow = FOLLOWS[row.action][kind or worker_error_kind(error)]
-        match follow:
-            case Follow.RETRY:
-                results.failed.append(row)
-            case Follow.DROP:
-                results.completions.append(Completion(row, None))
-            case Follow.RECREATE:
-                assert token is not None
-                results.completions.append(Completion(row, recreated(row, token.router, self._clock.now())))
-            case _:
-                results.suspect_token |= follow is Follow.GIVE_UP_AND_CHECK_TOKEN
-                results.completions.append(Completion(row, given_up(row)))
-                self._events.tell(NotificationsFailed(row.connection_id, row.action, error))
-
-    def _tell_if_ready(self, completion: Completion) -> None:
-        """The app is told when the NTF router has the connection, not at each check."""
-        then, done = completion.then, completion.done
-        if (
-            then is not None
-            and then.subscription_id is not None
-            and then.subscription_id != done.subscription_id
-        ):
+    def _report(self, completion: Completion) -> None:
+        """Report changes to the app: that the NTF router has the connection, not every check."""
+        done, then = completion.done, completion.then
+        if then is None:
+            self._events.tell(NotificationsRemoved(done.connection_id))
+        elif then.subscription_id is not None and then.subscription_id != done.subscription_id:
             self._events.tell(NotificationsReady(done.connection_id))
 
-    def _moved(
-        self,
-        row: AgentSubscription,
-        queue: ReceiveQueue | None,
-        token: AgentToken,
-        results: Results,
-    ) -> None:
-        """The row is not about the queue or the token that there are now: it starts over, or ends with the queue."""
-        if queue is None:
-            self._failure(
-                row, LocalProtocolError("the connection has no queue to receive by"), token, results
-            )
-        else:
-            results.completions.append(Completion(row, started(queue, token, self._clock.now())))
 
-
-def _names(rows: Iterable[AgentSubscription]) -> list[tuple[str, int]]:
-    return [(row.connection_id, row.version) for row in rows]
+def _versions(rows: Iterable[AgentSubscription]) -> set[tuple[str, int]]:
+    return {(row.connection_id, row.version) for row in rows}

@@ -1,13 +1,14 @@
-"""A new notifier for a queue: what is asked of the SMP router, and what its answer makes of it."""
+"""Requests for a new notifier of a queue, and the notifier that an answer creates."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from tocsin.agent.runtime.randomness import new_dh_key, new_key
 from tocsin.agent.store.records import QueueNotifier, ReceiveQueue
+from tocsin.agent.subscriptions.answers import error_of
 from tocsin.agent.subscriptions.packets import Packets
 from tocsin.clients import Request
 from tocsin.crypto.keys import Ed25519PrivateKey, X25519PrivateKey, X25519PublicKey, private_key_from_der
@@ -27,8 +28,8 @@ _CORR_ID_BYTES: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
-class OldWish:
-    """NKEY: with a key, which the NTF router is given."""
+class KeyedNotifierRequest:
+    """NKEY: a notifier with a key, which the NTF router gets."""
 
     key: Ed25519PrivateKey = field(default_factory=new_key, repr=False)
     dh_key: X25519PrivateKey = field(default_factory=new_dh_key, repr=False)
@@ -41,7 +42,7 @@ class OldWish:
     def keys(self) -> NotifierKeys:
         return NotifierKeys(self.key.public, self.dh_key.public)
 
-    def made(self, outcome: Response | TocsinError) -> QueueNotifier | TocsinError:
+    def created(self, outcome: Response | TocsinError) -> QueueNotifier | TocsinError:
         if not isinstance(outcome, NotificationsEnabled):
             return error_of(outcome)
         return self.notifier(outcome.notifier.notifier_id, outcome.notifier.dh_key)
@@ -54,8 +55,8 @@ class OldWish:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectWish:
-    """NSKEY: with an id of ours, and a packet that tells the NTF router whose it is. Made by `sealed`."""
+class DirectNotifierRequest:
+    """NSKEY: a notifier with an id that we choose, and a packet for the NTF router. Created by `sealed`."""
 
     corr_id: bytes = field(repr=False)
     """The notifier id follows from it."""
@@ -63,8 +64,8 @@ class DirectWish:
     dh_key: X25519PrivateKey = field(repr=False)
 
     @classmethod
-    def sealed(cls, packets: Packets, router: RouterLocation, minimum: MinimumPriority) -> DirectWish | None:
-        """None if the SMP router's hosts do not fit a packet."""
+    def sealed(cls, packets: Packets, router: RouterLocation, minimum: MinimumPriority) -> Self | None:
+        """Return None if the SMP router's hosts do not fit into a packet."""
         corr_id, dh_key = os.urandom(_CORR_ID_BYTES), new_dh_key()
         notifier_id = ids_for(corr_id).notifier_id
         packet = packets.associate(router, notifier_id)
@@ -74,31 +75,26 @@ class DirectWish:
         return cls(corr_id, wanted, dh_key)
 
     def request(self, queue: ReceiveQueue, replaced: bytes | None) -> Request:
-        """`replaced` ends the association of the notifier that the queue has."""
+        """Make the request. The packet `replaced` ends the association of the queue's present notifier."""
         command = AssociateQueue(self.subscription, replaced)
         return Request(command, queue.recipient_id, private_key_from_der(queue.key), self.corr_id)
 
-    def made(self, outcome: Response | TocsinError) -> tuple[QueueNotifier, PacketFate] | TocsinError:
+    def created(self, outcome: Response | TocsinError) -> tuple[QueueNotifier, PacketFate] | TocsinError:
         if not isinstance(outcome, QueueAssociated):
             return error_of(outcome)
         notifier = self.notifier(self.subscription.notifier_id, outcome.dh_key)
         return notifier if isinstance(notifier, TocsinError) else (notifier, outcome.fate)
 
     def notifier(self, notifier_id: bytes, dh_key: X25519PublicKey) -> QueueNotifier | TocsinError:
-        """An error if the router has given it another id than was asked for."""
+        """Return an error if the router chose another id than the requested one."""
         if notifier_id != self.subscription.notifier_id:
-            return UnexpectedResponse("the SMP router made a notifier with another id")
+            return UnexpectedResponse(
+                "the SMP router created a notifier with another id than the requested one"
+            )
         try:
             return QueueNotifier(notifier_id, None, self.dh_key.agree(dh_key), self.subscription.minimum)
         except BadKey as error:
             return error
 
 
-Wish: TypeAlias = OldWish | DirectWish
-
-
-def error_of(outcome: Response | TocsinError) -> TocsinError:
-    """Why an answer is not the one that was expected."""
-    if isinstance(outcome, TocsinError):
-        return outcome
-    return UnexpectedResponse(f"the SMP router answered with {outcome.tag.decode()}")
+NotifierRequest: TypeAlias = KeyedNotifierRequest | DirectNotifierRequest

@@ -1,4 +1,4 @@
-"""Packets that this device seals for its NTF router (docs/direct-notifications.md)."""
+"""Packets that a device seals for its NTF router (docs/direct-notifications.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
 @dataclass(frozen=True, slots=True)
 class Packets:
-    """Those of one token. Made by `of`."""
+    """Seals packets of one token. Created by `of`."""
 
     token_id: bytes = field(repr=False)
     ntf_router: RouterLocation
@@ -26,7 +26,7 @@ class Packets:
 
     @classmethod
     def of(cls, token: AgentToken | None) -> Self | None:
-        """None if the NTF router has given no key for packets, or the token's key is of another kind."""
+        """Return None if the NTF router offered no key for packets, or the token's key is not Ed25519."""
         if token is None or token.token_id is None or token.ntf_key is None:
             return None
         key = private_key_from_der(token.key)
@@ -36,12 +36,12 @@ class Packets:
 
     @classmethod
     def at(cls, token: AgentToken | None, now: float) -> Self | None:
-        """As `of`, and None if the key has expired."""
+        """Return the same as `of`, but None if the key has expired."""
         packets = cls.of(token)
         return packets if packets is not None and packets.offer.expires_at > now else None
 
     def associate(self, router: RouterLocation, notifier_id: bytes) -> bytes | None:
-        """None if the hosts of the SMP router do not fit: its queues are subscribed in the old way."""
+        """Return None if the SMP router's hosts do not fit: the agent then subscribes its queues with NKEY."""
         return self._sealed(PacketKind.ASSOCIATE, router, notifier_id)
 
     def dissociate(self, router: RouterLocation, notifier_id: bytes) -> bytes | None:

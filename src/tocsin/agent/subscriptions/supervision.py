@@ -1,25 +1,44 @@
-"""What the supervisor makes of a connection's notifications (ntf.md 6.4; Appendix B items 15, 16, 29)."""
+"""Decisions of the supervisor about a connection's notifications (ntf.md 6.4; Appendix B items 15, 16, 29)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
-from itertools import product
+from itertools import groupby, product
 from typing import Final
 
-from tocsin.agent.store.records import (
-    AgentSubscription,
-    AgentToken,
-    NextAction,
-    ReceiveQueue,
-    SubscriptionPhase,
-)
-from tocsin.agent.subscriptions.packet_fates import packet_sent
+from tocsin.agent.store.records import AgentSubscription, AgentToken, NextAction, ReceiveQueue
 from tocsin.protocol.direct.priorities import MinimumPriority
 
 
-class Credentials(Enum):
-    """The queue's notifier, and the one that the row knows."""
+@dataclass(frozen=True, slots=True)
+class CreateSubscriptions:
+    """The command to give these connections notifications."""
+
+    connection_ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSubscriptions:
+    """The command to remove the notifications of these connections."""
+
+    connection_ids: Sequence[str]
+
+
+def joined(
+    commands: Sequence[CreateSubscriptions | DeleteSubscriptions],
+) -> list[CreateSubscriptions | DeleteSubscriptions]:
+    """Merge neighbouring commands of the same kind, because fewer commands cost less."""
+    result: list[CreateSubscriptions | DeleteSubscriptions] = []
+    for kind, group in groupby(commands, type):
+        names = dict.fromkeys(name for command in group for name in command.connection_ids)
+        result.append(kind(tuple(names)))
+    return result
+
+
+class NotifierMatch(Enum):
+    """How the queue's notifier compares with the one in the row."""
 
     SAME = "same, or neither has one"
     DIFFERENT = "different, or only one has one"
@@ -36,6 +55,10 @@ class CreateStep(Enum):
     KICK_SMP = "continue at the SMP router"
     KICK_NTF = "continue at the NTF router"
 
+    @property
+    def starts_over(self) -> bool:
+        return self in (CreateStep.NEW, CreateStep.RESET)
+
 
 _CONTINUE: Final[dict[NextAction | None, CreateStep]] = {
     None: CreateStep.RESET,  # given up before
@@ -48,64 +71,37 @@ _CONTINUE: Final[dict[NextAction | None, CreateStep]] = {
     NextAction.CHECK: CreateStep.KICK_NTF,
 }
 
-CREATE_STEPS: Final[dict[tuple[Credentials, TokenOfRow, NextAction | None], CreateStep]] = {
-    (credentials, token, action): (
+CREATE_STEPS: Final[dict[tuple[NotifierMatch, TokenOfRow, NextAction | None], CreateStep]] = {
+    (match, token, action): (
         _CONTINUE[action]
-        if credentials is Credentials.SAME and token is TokenOfRow.CURRENT
+        if match is NotifierMatch.SAME and token is TokenOfRow.CURRENT
         # The reference continues rows of a former token: no push until their next check, days later (item 29).
         else CreateStep.RESET
     )
-    for credentials, token, action in product(Credentials, TokenOfRow, (None, *NextAction))
+    for match, token, action in product(NotifierMatch, TokenOfRow, (None, *NextAction))
 }
 
 
 def create_step(
     row: AgentSubscription | None, queue: ReceiveQueue, token: AgentToken, *, priorities: bool = True
 ) -> CreateStep:
-    """Without `priorities` a notifier with a minimum of its own, from when there were, is replaced."""
+    """Decide how to give a connection notifications.
+
+    Without `priorities`, a notifier that still has a minimum priority of its own is replaced.
+    """
     if row is None:
         return CreateStep.NEW
     if not priorities and queue.notifier is not None and queue.notifier.minimum is not MinimumPriority.ALL:
         return CreateStep.RESET
-    return CREATE_STEPS[_credentials(row, queue), _token_of(row, token), row.action]
+    return CREATE_STEPS[_match(row, queue), _token_of(row, token), row.action]
 
 
-def _credentials(row: AgentSubscription, queue: ReceiveQueue) -> Credentials:
+def _match(row: AgentSubscription, queue: ReceiveQueue) -> NotifierMatch:
     known = None if queue.notifier is None else queue.notifier.notifier_id
     same_place = (row.smp_router.hosts, row.smp_router.port) == (queue.router.hosts, queue.router.port)
-    return Credentials.SAME if same_place and known == row.notifier_id else Credentials.DIFFERENT
+    return NotifierMatch.SAME if same_place and known == row.notifier_id else NotifierMatch.DIFFERENT
 
 
 def _token_of(row: AgentSubscription, token: AgentToken) -> TokenOfRow:
     of_token = row.token_id is None or row.token_id == token.token_id
     return TokenOfRow.CURRENT if of_token and row.ntf_router == token.router else TokenOfRow.FORMER
-
-
-def started(queue: ReceiveQueue, token: AgentToken, now: float) -> AgentSubscription:
-    """A new row, and what a reset makes of an old one."""
-    return AgentSubscription(
-        queue.connection_id,
-        queue.router,
-        token.router,
-        SubscriptionPhase.NEW,
-        NextAction.CREATE_KEYS,
-        now,
-    )
-
-
-def with_credentials(queue: ReceiveQueue, token: AgentToken, now: float) -> AgentSubscription:
-    """The row of a queue that was created with a notifier (ntf.md 6.9), or with a packet."""
-    assert queue.notifier is not None
-    if queue.notifier.direct:
-        assert token.token_id is not None
-        return packet_sent(started(queue, token, now), queue.notifier.notifier_id, token.token_id, now)
-    return replace(
-        started(queue, token, now),
-        phase=SubscriptionPhase.KEY,
-        action=NextAction.SUBSCRIBE,
-        notifier_id=queue.notifier.notifier_id,
-    )
-
-
-def to_delete(row: AgentSubscription, queue: ReceiveQueue, now: float) -> AgentSubscription:
-    return replace(row, smp_router=queue.router, action=NextAction.DELETE_KEYS, due_at=now)

@@ -1,1 +1,4 @@
-"""What the agent does next, as tables. Nothing here reads a clock, draws a number or talks to anybody."""
+"""The device token: registering, verifying, checking and deleting it at an NTF router.
+
+`registration` decides and is pure. What an active token means for connections belongs to `subscriptions`.
+"""

@@ -1,4 +1,4 @@
-"""Whether an NTF router can be used, by doing what a registration does (ntf.md 6.3)."""
+"""A trial of an NTF router, which does what a registration does (ntf.md 6.3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RouterUnusable:
 
 
 async def try_ntf_router(address: RouterAddress, settings: ClientSettings) -> RouterUnusable | None:
-    """None if all is well. The token is one of the null provider, for which nothing is ever pushed."""
+    """Return None if the router is usable. The trial's token is of the null provider, which never pushes anything."""
     step = TrialStep.CONNECT
     try:
         async with NtfClient.connect(address, settings) as client:

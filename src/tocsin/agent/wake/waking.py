@@ -1,23 +1,21 @@
-"""A push has come: what it is about, what to fetch, and the fetching (ntf.md 6.11, behaviours D1, D7)."""
+"""Acting on a push: verify the token, or find out what to fetch, and fetch it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
-from tocsin.agent.connections.fetching import Fetching
-from tocsin.agent.connections.listener import Listening
+from tocsin.agent.connections.listener import QueueListener
+from tocsin.agent.connections.messages import MessageReceiver
 from tocsin.agent.runtime.events import MessageEvent
-from tocsin.agent.runtime.parts import AgentParts
-from tocsin.agent.store.records import EndpointSecret, NotifiedQueue
-from tocsin.agent.token.registrar import Tokens
-from tocsin.agent.token.registration import is_active
+from tocsin.agent.store.interface import AgentStore
+from tocsin.agent.store.records import EndpointSecret, is_active
+from tocsin.agent.token.registrar import TokenRegistrar
+from tocsin.agent.wake.notified import Fetched, ToFetch, TokenVerified, WakeResult, Woken, choose_queues
 from tocsin.crypto.boxes import box_key
 from tocsin.crypto.web_push import WebPushSecret
-from tocsin.errors import AgentError, BadBox, CryptoError, DecodeError, RemoteProtocolError, TocsinError
+from tocsin.errors import AgentError, BadBox, TocsinError
 from tocsin.protocol.agent.push_contents import open_notifications
 from tocsin.protocol.ntf.pushes import (
     CheckMessagesPush,
@@ -27,98 +25,46 @@ from tocsin.protocol.ntf.pushes import (
     VerificationPush,
     parse_push_json,
 )
-from tocsin.protocol.ntf.statuses import TokenStatus
 from tocsin.protocol.ntf.web_push_contents import parse_web_push_content
-from tocsin.protocol.smp.delivered_messages import NotificationMeta, unseal_meta
-
-
-class Unreadable(Enum):
-    """Why an item of a push leads nowhere."""
-
-    SYNTAX = "it is not a notification"
-    UNKNOWN_QUEUE = "no connection has this queue"
-    METADATA = "its metadata cannot be decrypted"
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadableItem:
-    position: int
-    """From 0, oldest first."""
-    reason: Unreadable
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ToFetch:
-    """A queue that has a message, as far as the push tells."""
-
-    connection_id: str
-    number: int
-    notified_at: int | None = None
-    """When the NTF router heard of it, seconds since 1970."""
-    meta: NotificationMeta | None = None
-    """Which message, if that can be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokenVerified:
-    """The push carried a code; this is what became of the token."""
-
-    status: TokenStatus
-
-
-@dataclass(frozen=True, slots=True)
-class Woken:
-    to_fetch: tuple[ToFetch, ...]
-    unreadable: tuple[UnreadableItem, ...] = ()
-    already_received: int = 0
-    """Items about messages that this agent has had."""
-
-
-WakeResult: TypeAlias = TokenVerified | Woken
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """What came of one queue."""
-
-    item: ToFetch
-    messages: tuple[MessageEvent, ...] = ()
-    """To be settled by the app (`Agent.settled`)."""
-    failure: TocsinError | None = None
-    """Why there may be more."""
 
 
 class Waking:
-    def __init__(self, parts: AgentParts, tokens: Tokens, fetching: Fetching, listening: Listening) -> None:
-        self._store = parts.store
-        self._at_once = parts.settings.fetch_at_once
+    def __init__(
+        self,
+        store: AgentStore,
+        tokens: TokenRegistrar,
+        receiver: MessageReceiver,
+        listener: QueueListener,
+        fetch_at_once: int,
+    ) -> None:
+        self._store = store
         self._tokens = tokens
-        self._fetching = fetching
-        self._listening = listening
+        self._receiver = receiver
+        self._listener = listener
+        self._at_once = fetch_at_once
 
     async def wake(self, payload: bytes) -> WakeResult:
-        """What to do about a push, by its JSON.
+        """Act on the JSON of a push.
 
-        Raises DecodeError for what is no push, BadBox for one of another token or altered on its way, AgentError
-        without an active token; and for a verification what `Tokens.verify` raises.
+        Raises DecodeError if this is not a push, BadBox if it is for another token or was altered, AgentError without
+        an active token, and for a verification the errors of `TokenRegistrar.verify`.
         """
         return await self._woken_by(parse_push_json(payload))
 
     async def wake_by_web_push(self, body: bytes) -> WakeResult:
-        """`wake` by the body of a Web Push. Raises also what `open_web_push` raises."""
+        """Act on the body of a Web Push. Also raises the errors of `open_web_push`."""
         endpoint, push = await self._opened(body)
         if isinstance(push, VerificationPush):
             token = await self._tokens.current()
-            # Its code is that of a former registration: the router would refuse it, and the token be made anew.
+            # The code is of a former registration: the router would refuse it, and the agent would replace the token.
             if token.device_token != endpoint.device_token:
                 raise AgentError("the verification came to a former Web Push endpoint of the token")
         return await self._woken_by(push)
 
     async def open_web_push(self, body: bytes) -> Push:
-        """What the body of a Web Push carries, whichever of the last endpoints it came to.
+        """Return the contents of a Web Push to any of the last endpoints.
 
-        Raises BadBox if it is for none of them, DecodeError if it is no push of an NTF router, AgentError without
+        Raises BadBox if it is for none of them, DecodeError if it is not a push of an NTF router, AgentError without
         an endpoint.
         """
         return (await self._opened(body))[1]
@@ -159,32 +105,10 @@ class Waking:
             raise AgentError("there is no active token that this push could be for")
         items = open_notifications(box_key(token.secret), push)
         named = [item.queue for item in items if isinstance(item, PushedNotification)]
-        queues = iter(await self._store.notified_queues(named))
-        to_fetch: dict[tuple[str, int], ToFetch] = {}
-        unreadable: list[UnreadableItem] = []
-        already = 0
-        for position, item in enumerate(items):
-            if isinstance(item, DecodeError):
-                unreadable.append(UnreadableItem(position, Unreadable.SYNTAX, str(item)))
-                continue
-            queue = next(queues)
-            if queue is None:
-                unreadable.append(UnreadableItem(position, Unreadable.UNKNOWN_QUEUE))
-                continue
-            opened = _meta(queue, item)
-            meta = opened if isinstance(opened, NotificationMeta) else None
-            if isinstance(opened, TocsinError):
-                unreadable.append(UnreadableItem(position, Unreadable.METADATA, str(opened)))
-            is_last = position == len(items) - 1
-            if is_last or (meta is not None and _is_news(queue, meta)):
-                name = (queue.connection_id, queue.number)
-                to_fetch[name] = ToFetch(*name, item.received_at, meta)
-            elif meta is not None:
-                already += 1
-        return Woken(tuple(to_fetch.values()), tuple(unreadable), already)
+        return choose_queues(items, await self._store.notified_queues(named))
 
     async def fetch(self, items: Sequence[ToFetch]) -> list[Fetched]:
-        """All messages of these queues, acknowledged, over a few connections at a time; one result for each."""
+        """Fetch and acknowledge all messages of these queues, a few queues at a time. Returns a result for each."""
         limit = asyncio.Semaphore(self._at_once)
 
         async def one(item: ToFetch) -> Fetched:
@@ -198,27 +122,15 @@ class Waking:
         queue = next((each for each in queues if each.number == item.number), None)
         if queue is None:
             return Fetched(item, failure=AgentError("the connection or its queue is gone"))
-        if self._listening.is_active(queue):
+        if self._listener.is_active(queue):
             return Fetched(
                 item, failure=AgentError("the connection is subscribed: its messages come as events")
             )
         messages: list[MessageEvent] = []
         try:
-            await self._fetching.fetch(queue, messages.append)
+            await self._receiver.fetch(queue, messages.append)
         except TocsinError as error:
             return Fetched(item, tuple(messages), error)
         if not messages and item.meta is not None:
             await self._store.message_received(item.connection_id, item.number, item.meta.sent_at)
         return Fetched(item, tuple(messages))
-
-
-def _is_news(queue: NotifiedQueue, meta: NotificationMeta) -> bool:
-    """Times are whole seconds, so a second message of the same second is not; it is fetched with the first."""
-    return queue.last_message_at is None or meta.sent_at > queue.last_message_at
-
-
-def _meta(queue: NotifiedQueue, item: PushedNotification) -> NotificationMeta | TocsinError:
-    try:
-        return unseal_meta(box_key(queue.secret), item.nonce, item.sealed_meta)
-    except (CryptoError, RemoteProtocolError) as error:
-        return error

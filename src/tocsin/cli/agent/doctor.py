@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tocsin.agent.diagnosis.diagnosis import diagnosis, repair, repairs, worst
 from tocsin.agent.diagnosis.evidence import gather
-from tocsin.agent.diagnosis.findings import Finding, Verdict
+from tocsin.agent.diagnosis.findings import FindingVerdict, NotificationFinding
 from tocsin.cli.agent.output import Output, event_fields
 from tocsin.cli.agent.session import (
     add_common_arguments,
@@ -27,7 +27,11 @@ DESCRIPTION = (
 )
 EXAMPLE = "tocsin agent doctor Zm9vYmFyYmF6cXV4 --fix"
 
-_STYLES: Final = {Verdict.OK: "green", Verdict.WRONG: "bold red", Verdict.UNKNOWN: "yellow"}
+_STYLES: Final = {
+    FindingVerdict.OK: "green",
+    FindingVerdict.WRONG: "bold red",
+    FindingVerdict.UNKNOWN: "yellow",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,10 +72,10 @@ async def _doctor(options: argparse.Namespace, output: Output) -> int:
             "events": events,
         }
     )
-    return 1 if verdict is Verdict.WRONG else 0
+    return 1 if verdict is FindingVerdict.WRONG else 0
 
 
-async def _look(options: argparse.Namespace, text: str) -> tuple[str, list[Finding]]:
+async def _look(options: argparse.Namespace, text: str) -> tuple[str, list[NotificationFinding]]:
     """With the store alone: an agent that runs would begin to repair by itself."""
     async with opened_store(options) as (store, file):
         name = await connection_named(store, text)
@@ -79,7 +83,7 @@ async def _look(options: argparse.Namespace, text: str) -> tuple[str, list[Findi
     return name, diagnosis(evidence)
 
 
-def _fields(finding: Finding) -> dict[str, Any]:
+def _fields(finding: NotificationFinding) -> dict[str, Any]:
     return {
         "subject": finding.subject.value,
         "verdict": finding.verdict.value,
@@ -89,7 +93,7 @@ def _fields(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _say(output: Output, findings: list[Finding]) -> None:
+def _say(output: Output, findings: list[NotificationFinding]) -> None:
     for finding in findings:
         output.say(f"{finding.verdict:7}  {finding.subject}: {finding.text}", _STYLES[finding.verdict])
         if finding.next_step:

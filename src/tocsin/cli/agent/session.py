@@ -105,7 +105,7 @@ class AgentSession:
         try:
             async with asyncio.timeout(self.timeout if limit is None else limit):
                 while True:
-                    await self.agent.supervisor.settled()
+                    await self.agent.supervisor.decided()
                     if self.agent.at_rest:
                         return True
                     await asyncio.sleep(_POLL)

@@ -11,12 +11,12 @@ from tocsin.agent.store.records import (
     AgentConnection,
     AgentSubscription,
     AgentToken,
-    Check,
+    CheckDue,
     NextAction,
-    Register,
+    RegistrationDue,
     TokenAction,
     TokenToDelete,
-    Verify,
+    VerificationDue,
 )
 from tocsin.agent.store.sqlite.store import AgentSqliteStore
 from tocsin.cli.agent.folder import AgentFile, agent_folder
@@ -44,7 +44,11 @@ ACTIONS: Final = {
     NextAction.CHECK: "check",
 }
 _NOTIFICATIONS: Final = {(False, False): "off", (True, False): "on", (True, True): "mentions"}
-_TOKEN_ACTIONS: Final[dict[type[TokenAction], str]] = {Register: "register", Verify: "verify", Check: "check"}
+_TOKEN_ACTIONS: Final[dict[type[TokenAction], str]] = {
+    RegistrationDue: "register",
+    VerificationDue: "verify",
+    CheckDue: "check",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

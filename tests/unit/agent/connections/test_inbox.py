@@ -17,7 +17,7 @@ from tests.doubles.agent_samples import receive_queue
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import SmpHarness, smp_router
 from tocsin.agent import ToFetch
-from tocsin.agent.connections.inbox import Handover
+from tocsin.agent.connections.inbox import MessageInbox
 from tocsin.agent.runtime.event_queue import EventQueue
 from tocsin.agent.runtime.events import MessageArrived, MessageEvent, MessageUnreadable
 from tocsin.agent.store.records import AgentConnection, KeptMessage
@@ -184,13 +184,13 @@ async def test_fetch_ends_when_there_is_no_room_and_goes_on_when_there_is(scene:
 async def test_app_that_settles_nothing_gets_no_more_than_the_limit(tmp_path: Path) -> None:
     async with opened_agent_store(tmp_path / "agent.db") as store:
         await store.add_connection(AgentConnection("a"), receive_queue("a"), None)
-        handover = Handover(store, EventQueue(), limit=2)
-        kept = [await handover.keep(KeptMessage("a", 1, name, 7, b"body")) for name in (b"1", b"2")]
-        third = asyncio.create_task(handover.keep(KeptMessage("a", 1, b"3", 7, b"body")))
-        await store.check()  # whatever the third asked of the store has been done
+        inbox = MessageInbox(store, EventQueue(), limit=2)
+        kept = [await inbox.keep(KeptMessage("a", 1, name, 7, b"body")) for name in (b"1", b"2")]
+        third = asyncio.create_task(inbox.keep(KeptMessage("a", 1, b"3", 7, b"body")))
+        await store.token()  # whatever the third asked of the store has been done
         assert not third.done()
         assert len(await store.kept_messages()) == 2
         assert kept[0] is not None
-        await handover.settled(kept[0])
+        await inbox.settled(kept[0])
         assert await third is not None
         assert [each.message_id for each in await store.kept_messages()] == [b"2", b"3"]

@@ -30,9 +30,9 @@ from tocsin.agent.store.records import (
     NotifiedQueue,
     PriorityChange,
     QueueNotifier,
-    Register,
+    RegistrationDue,
     SubscriptionPhase,
-    Verify,
+    VerificationDue,
 )
 from tocsin.agent.store.sqlite.store import opened_agent_store
 from tocsin.crypto.keys import X25519PrivateKey
@@ -145,16 +145,24 @@ async def test_change_of_a_wish_while_another_was_told_is_still_to_be_told(store
     assert (change.present, change.wanted) == (OFF, MENTIONS)
 
 
+async def give_notifier(store: AgentStore, connection_id: str, number: int, notifier: QueueNotifier) -> None:
+    """As a worker does that has created one."""
+    wanted = subscription(connection_id)
+    [row] = await store.put_subscriptions([wanted]) or [wanted]
+    queue = receive_queue(connection_id, number, notifier=notifier)
+    await store.complete([Completion(row, row, queue)])
+
+
 async def test_minimum_goes_with_its_notifier(store: AgentStore) -> None:
     await store.add_connection(AgentConnection("a"), receive_queue("a", notifier=NOTIFIER), None)
     await store.set_notifications("a", True, MENTIONS)
     [told] = await changes(store)
     another = QueueNotifier(b"o" * 24, None, b"secret")
-    await store.set_notifier("a", 1, another)
+    await give_notifier(store, "a", 1, another)
     await store.priorities_set([told])
     [change] = await changes(store)
     assert (change.notifier_id, change.present) == (another.notifier_id, ALL)
-    await store.set_notifier("a", 1, replace(another, minimum=MENTIONS))
+    await give_notifier(store, "a", 1, replace(another, minimum=MENTIONS))
     assert await changes(store) == []
     await store.set_notifications("a", False)
     await store.clear_notifiers(["a"])
@@ -166,7 +174,7 @@ async def test_only_the_primary_queue_is_told(store: AgentStore) -> None:
     await store.set_notifications("a", False)
     await store.add_receive_queue(receive_queue("a", 2, router=OTHER_SMP))
     assert await changes(store) == []
-    await store.set_notifier("a", 2, QueueNotifier(b"o" * 24, None, b"secret"))
+    await give_notifier(store, "a", 2, QueueNotifier(b"o" * 24, None, b"secret"))
     assert [change.number for change in await changes(store)] == [2]
     await store.delete_connection("a")
     assert await changes(store) == []
@@ -236,20 +244,20 @@ async def test_queue_of_a_legacy_router_is_found_as_pushes_name_it(store: AgentS
 async def test_notifier_is_set_and_cleared(store: AgentStore) -> None:
     queue = receive_queue("a")
     await store.add_connection(AgentConnection("a"), queue, None)
-    await store.set_notifier("a", 1, NOTIFIER)
+    await give_notifier(store, "a", 1, NOTIFIER)
     asked = [named(replace(queue, notifier=NOTIFIER))]
     assert await store.notified_queues(asked) != [None]
     await store.clear_notifiers(["a"])
     assert await store.notified_queues(asked) == [None]
     assert await store.receive_queues("a") == [queue]
-    await store.set_notifier("gone", 1, NOTIFIER)
+    await give_notifier(store, "gone", 1, NOTIFIER)
 
 
 async def test_notifier_id_that_comes_again_belongs_to_the_queue_that_has_it_now(store: AgentStore) -> None:
     first, second = receive_queue("a", notifier=NOTIFIER), receive_queue("b")
     await store.add_connection(AgentConnection("a"), first, None)
     await store.add_connection(AgentConnection("b"), second, None)
-    await store.set_notifier("b", 1, NOTIFIER)
+    await give_notifier(store, "b", 1, NOTIFIER)
     [found] = await store.notified_queues([named(first)])
     assert found is not None
     assert found.connection_id == "b"
@@ -277,10 +285,10 @@ async def test_queues_are_secured(store: AgentStore) -> None:
 
 async def test_connections_with_something_left_to_do_are_told(store: AgentStore) -> None:
     await store.add_connection(AgentConnection("a"), receive_queue("a"), send_queue("a", secured=True))
-    assert await store.unsettled_connections() == []
+    assert await store.unfinished_connections() == []
     await store.add_connection(AgentConnection("b"), receive_queue("b"), send_queue("b"))
     await store.add_receive_queue(receive_queue("a", 2, primary=False))
-    assert await store.unsettled_connections() == ["a", "b"]
+    assert await store.unfinished_connections() == ["a", "b"]
 
 
 # Messages
@@ -327,9 +335,9 @@ async def test_messages_go_with_their_connection(store: AgentStore) -> None:
 # The token
 
 
-@pytest.mark.parametrize("action", [None, Register(), Verify(b"the code")])
+@pytest.mark.parametrize("action", [None, RegistrationDue(), VerificationDue(b"the code")])
 async def test_token_comes_back_whatever_it_waits_for(
-    store: AgentStore, action: Register | Verify | None
+    store: AgentStore, action: RegistrationDue | VerificationDue | None
 ) -> None:
     token = agent_token(action=action, status=TokenStatus(TokenState.INVALID, InvalidReason.TOPIC))
     await store.save_token(token)
@@ -573,7 +581,7 @@ async def test_late_result_does_not_overwrite_what_others_found_meanwhile(store:
 async def test_completion_of_a_row_that_is_gone_changes_nothing(store: AgentStore) -> None:
     await subscribed(store, "a")
     [done] = await store.put_subscriptions([subscription("a")])
-    await store.delete_subscriptions(["a"])
+    assert await store.complete([Completion(done, None)]) == [True]
     assert await store.complete([Completion(done, done)]) == [False]
     assert await store.subscriptions() == []
 
@@ -586,8 +594,8 @@ async def test_subscription_of_a_connection_that_is_gone_is_left_out(store: Agen
 
 
 async def test_closed_store_says_so(store: AgentStore) -> None:
-    await store.check()
+    await store.token()
     await store.close()
     await store.close()
     with pytest.raises(StoreError, match="closed"):
-        await store.check()
+        await store.token()

@@ -9,18 +9,8 @@ import pytest
 from tests.doubles.agent_samples import OTHER_NTF, subscription
 from tocsin.agent.runtime.error_kinds import ErrorKind, error_kind, worker_error_kind
 from tocsin.agent.store.records import NextAction, SubscriptionPhase
-from tocsin.agent.subscriptions.answers import (
-    FOLLOWS,
-    Follow,
-    Success,
-    check_again,
-    check_result,
-    given_up,
-    keys_created,
-    recreated,
-    subscribed,
-)
-from tocsin.agent.subscriptions.packet_fates import FATES
+from tocsin.agent.subscriptions.answers import FATES, FOLLOWS, Follow, Success, check_result
+from tocsin.agent.subscriptions.row_changes import check_again, given_up, keys_created, recreated, subscribed
 from tocsin.clients import RouterRefused
 from tocsin.errors import (
     ConnectFailed,

@@ -37,7 +37,7 @@ class RecordingClock:
     def __init__(self) -> None:
         self.waits: list[float] = []
 
-    def now(self) -> float:
+    def exactly(self) -> float:
         return 1_700_000_000.0
 
     async def wait(self, seconds: float) -> None:
@@ -81,7 +81,7 @@ async def waiting(world: FakeWorld, alice: RunningAgent) -> str:
     await alice.agent.tokens.register(alice.device, INSTANT)
     world.smp_down = True
     await alice.agent.wake(world.pushes.popleft())
-    await alice.agent.supervisor.settled()
+    await alice.agent.supervisor.decided()
     return invitation.connection_id
 
 
@@ -130,7 +130,7 @@ async def test_deletion_goes_on_after_a_restart_without_a_token(tmp_path: Path) 
         await alice.event(NotificationsReady)
         world.smp_down = True
         await alice.agent.tokens.delete()
-        await alice.agent.supervisor.settled()
+        await alice.agent.supervisor.decided()
         assert [row.action for row in await alice.store.subscriptions()] == [NextAction.DELETE_KEYS]
     world.smp_down = False
     async with agent_in(world, tmp_path / "a") as alice:
@@ -187,7 +187,7 @@ async def test_action_that_the_supervisor_replaced_while_it_ran_stays_replaced(t
         await activated(world, alice)
         await until(lambda: world.asked == 1)  # NKEY has arrived
         await alice.agent.connections.set_notifications(connection_id, False)
-        await alice.agent.supervisor.settled()
+        await alice.agent.supervisor.decided()
         world.gate.set()
         await alice.event(NotificationsRemoved)
         await alice.at_rest()
@@ -207,7 +207,7 @@ async def test_D06_commands_that_wait_are_forgotten_with_the_instant_mode(tmp_pa
         await alice.event(NotificationsRemoved)
         await alice.agent.supervisor.create([connection_id])
         await alice.agent.supervisor.remove_all()
-        await alice.agent.supervisor.settled()
+        await alice.agent.supervisor.decided()
         await alice.at_rest()
         assert await alice.store.subscriptions() == []
         assert await notifier_of(world, alice, connection_id) is None

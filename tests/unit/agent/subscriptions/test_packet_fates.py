@@ -7,19 +7,19 @@ from itertools import product
 import pytest
 
 from tests.doubles.agent_samples import subscription
-from tocsin.agent.runtime.error_kinds import ErrorKind
+from tocsin.agent.runtime.error_kinds import ErrorKind, packet_error_kind
 from tocsin.agent.store.records import NextAction, SubscriptionPhase
-from tocsin.agent.subscriptions.answers import FOLLOWS, Follow, recreated, subscribed
-from tocsin.agent.subscriptions.packet_fates import (
-    FATES,
+from tocsin.agent.subscriptions.answers import FATES, FOLLOWS, Follow
+from tocsin.agent.subscriptions.priorities import PriorityStep, priority_step
+from tocsin.agent.subscriptions.row_changes import (
     ask_again,
     associated,
-    in_the_old_way,
-    packet_error_kind,
     packet_sent,
+    recreated,
     seal_again,
+    subscribed,
+    without_packets,
 )
-from tocsin.agent.subscriptions.priority_steps import PriorityStep, priority_step
 from tocsin.clients import RouterRefused
 from tocsin.errors import ConnectionLost
 from tocsin.protocol.direct.packets import PacketFate
@@ -79,7 +79,7 @@ def test_row_is_direct_from_its_packet_to_its_end_in_another_way() -> None:
     assert (ready.phase, ready.subscription_id, ready.due_at) == (SubscriptionPhase.CREATED, b"n", 900.0)
     assert ask_again(ready, 950.0).due_at == 950.0
     assert seal_again(ready, 7.0).action is NextAction.SEND_PACKET
-    old = in_the_old_way(ready, 7.0)
+    old = without_packets(ready, 7.0)
     assert not old.direct
     assert (old.action, old.phase) == (NextAction.CREATE_OLD_KEYS, SubscriptionPhase.NEW)
     assert not subscribed(old, b"s", b"t", b"n2", 9.0).direct

@@ -9,7 +9,7 @@ import pytest
 
 from tests.doubles.agent_samples import NTF, SMP, agent_token, receive_queue
 from tocsin.agent.store.records import AgentToken
-from tocsin.agent.subscriptions.notifiers import DirectWish
+from tocsin.agent.subscriptions.notifiers import DirectNotifierRequest
 from tocsin.agent.subscriptions.packets import Packets
 from tocsin.crypto.keys import Ed448PrivateKey, Ed25519PrivateKey, X25519PrivateKey
 from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
@@ -68,11 +68,11 @@ def test_expired_key_is_told_from_none() -> None:
 
 def test_smp_router_whose_hosts_do_not_fit_is_used_in_the_old_way() -> None:
     assert packets().associate(WIDE, b"n" * 24) is None
-    assert DirectWish.sealed(packets(), WIDE, MinimumPriority.ALL) is None
+    assert DirectNotifierRequest.sealed(packets(), WIDE, MinimumPriority.ALL) is None
 
 
 def test_notifier_id_follows_from_the_correlation_id_and_is_never_used_twice() -> None:
-    wishes = [DirectWish.sealed(packets(), SMP, MinimumPriority.PRIORITY) for _ in range(2)]
+    wishes = [DirectNotifierRequest.sealed(packets(), SMP, MinimumPriority.PRIORITY) for _ in range(2)]
     first, second = (wish for wish in wishes if wish is not None)
     assert first.subscription.notifier_id == ids_for(first.corr_id).notifier_id
     assert first.corr_id != second.corr_id

@@ -24,7 +24,7 @@ from tocsin.agent.runtime.events import (
 )
 from tocsin.agent.store.interface import Completion
 from tocsin.agent.store.records import NextAction
-from tocsin.agent.subscriptions.answers import recreated
+from tocsin.agent.subscriptions.row_changes import recreated
 from tocsin.clients import Backoff
 from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
 from tocsin.protocol.direct.packets import PacketFate
@@ -53,7 +53,7 @@ class LeapingClock(RecordingClock):
         super().__init__()
         self.time = START
 
-    def now(self) -> float:
+    def exactly(self) -> float:
         return self.time
 
     async def wait(self, seconds: float) -> None:

@@ -17,14 +17,8 @@ from tests.doubles.agent_samples import (
     subscription,
 )
 from tocsin.agent.store.records import AgentSubscription, NextAction, QueueNotifier, SubscriptionPhase
-from tocsin.agent.subscriptions.supervision import (
-    CREATE_STEPS,
-    CreateStep,
-    create_step,
-    started,
-    to_delete,
-    with_credentials,
-)
+from tocsin.agent.subscriptions.row_changes import started, to_delete, with_credentials
+from tocsin.agent.subscriptions.supervision import CREATE_STEPS, CreateStep, create_step
 from tocsin.protocol.direct.priorities import MinimumPriority
 
 QUEUE = receive_queue("a", notifier=NOTIFIER)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tocsin.agent.subscriptions.supervisor import Create, Delete, joined
+from tocsin.agent.subscriptions.supervision import CreateSubscriptions as Create
+from tocsin.agent.subscriptions.supervision import DeleteSubscriptions as Delete
+from tocsin.agent.subscriptions.supervision import joined
 
 
 def test_neighbours_of_a_kind_are_joined_and_the_order_of_kinds_is_kept() -> None:

@@ -22,7 +22,7 @@ from tests.doubles.ntf_harness import TEST_PROVIDER
 from tests.doubles.smp_harness import PATIENCE, smp_router
 from tocsin.agent import TokenVerified
 from tocsin.agent.runtime.events import TokenRecreated
-from tocsin.agent.store.records import Check, Register, Verify
+from tocsin.agent.store.records import CheckDue, RegistrationDue, VerificationDue
 from tocsin.agent.token.router_trial import TrialStep
 from tocsin.errors import AgentError, BadBox, ConnectFailed, PeerIdentityMismatch, TransportError
 from tocsin.protocol.ntf.device_tokens import DeviceToken
@@ -52,7 +52,7 @@ async def test_register_and_verify(place: NtfPlace, tmp_path: Path) -> None:
         await device.activate(PERIODIC)
         assert await device.agent.tokens.check() == ACTIVE
         token = await device.agent.tokens.current()
-        assert (token.device_token, token.mode, token.action) == (device.device, PERIODIC, Check())
+        assert (token.device_token, token.mode, token.action) == (device.device, PERIODIC, CheckDue())
         await device.agent.tokens.delete()
         with pytest.raises(AgentError):
             await device.agent.tokens.check()
@@ -93,7 +93,7 @@ async def test_verification_without_the_router_is_repeated_by_the_next_registrat
         async with running_agent(tmp_path / "a", [smp], [place.known], place.provider) as device:
             with pytest.raises(TransportError):
                 await device.agent.wake(push)
-            assert isinstance((await device.agent.tokens.current()).action, Verify)
+            assert isinstance((await device.agent.tokens.current()).action, VerificationDue)
         async with (
             place.running(),
             running_agent(tmp_path / "a", [smp], [place.known], place.provider) as device,
@@ -124,7 +124,9 @@ async def test_verification_whose_answer_was_lost_is_repeated(place: NtfPlace, t
         await device.agent.wake(push)
         record = await place.store.token(token.token_id or b"")
         assert record is not None
-        waiting = replace(token, status=TokenStatus(TokenState.CONFIRMED), action=Verify(record.code))
+        waiting = replace(
+            token, status=TokenStatus(TokenState.CONFIRMED), action=VerificationDue(record.code)
+        )
         await device.store.save_token(waiting)
     async with place.running(), agent_at(place, tmp_path / "a") as device:
         assert await device.agent.tokens.register(device.device, PERIODIC) == ACTIVE
@@ -136,7 +138,7 @@ async def test_registration_whose_answer_was_lost_finds_itself_again(place: NtfP
         await device.push()
         known = await device.agent.tokens.current()
         lost = replace(
-            known, token_id=None, secret=None, status=TokenStatus(TokenState.NEW), action=Register()
+            known, token_id=None, secret=None, status=TokenStatus(TokenState.NEW), action=RegistrationDue()
         )
         await device.store.save_token(lost)
     async with place.running(), agent_at(place, tmp_path / "a") as device:

@@ -9,17 +9,23 @@ import pytest
 
 from tests.doubles.agent_samples import DEVICE, agent_token
 from tocsin.agent.runtime.error_kinds import ErrorKind
-from tocsin.agent.store.records import Check, NotificationMode, Register, TokenAction, Verify
+from tocsin.agent.store.records import (
+    CheckDue,
+    NotificationMode,
+    RegistrationDue,
+    TokenAction,
+    VerificationDue,
+    is_active,
+    notifies_instantly,
+)
 from tocsin.agent.token.registration import (
     AFTER_ERRORS,
     STEPS,
     ActionKind,
     AfterError,
-    Step,
+    TokenStep,
     after_error,
     checked,
-    is_active,
-    notifies_instantly,
     registered,
     replaced,
     retargeted,
@@ -36,20 +42,20 @@ PERIODIC = NotificationMode.PERIODIC
 @pytest.mark.parametrize(
     ("token_id", "action", "same", "step"),
     [
-        (None, Register(), True, Step.REGISTER),
-        (None, Register(), False, Step.RETARGET),
-        (None, None, True, Step.REGISTER),
-        (None, None, False, Step.RETARGET),
-        (b"id", None, True, Step.REGISTER),
-        (b"id", None, False, Step.REPLACE),
-        (b"id", Verify(b"code"), True, Step.VERIFY),
-        (b"id", Verify(b"code"), False, Step.REPLACE),
-        (b"id", Check(), True, Step.CHECK),
-        (b"id", Check(), False, Step.REPLACE),
+        (None, RegistrationDue(), True, TokenStep.REGISTER),
+        (None, RegistrationDue(), False, TokenStep.RETARGET),
+        (None, None, True, TokenStep.REGISTER),
+        (None, None, False, TokenStep.RETARGET),
+        (b"id", None, True, TokenStep.REGISTER),
+        (b"id", None, False, TokenStep.REPLACE),
+        (b"id", VerificationDue(b"code"), True, TokenStep.VERIFY),
+        (b"id", VerificationDue(b"code"), False, TokenStep.REPLACE),
+        (b"id", CheckDue(), True, TokenStep.CHECK),
+        (b"id", CheckDue(), False, TokenStep.REPLACE),
     ],
 )
 def test_D08_step_follows_from_token_id_action_and_device_token(
-    token_id: bytes | None, action: TokenAction | None, same: bool, step: Step
+    token_id: bytes | None, action: TokenAction | None, same: bool, step: TokenStep
 ) -> None:
     """D8: re-register, replace, verify or check."""
     saved = agent_token(token_id=token_id, action=action)
@@ -57,7 +63,7 @@ def test_D08_step_follows_from_token_id_action_and_device_token(
 
 
 def test_without_a_saved_token_one_is_created() -> None:
-    assert step_for(None, DEVICE) is Step.CREATE
+    assert step_for(None, DEVICE) is TokenStep.CREATE
 
 
 def test_no_saved_state_is_without_a_step_that_asks_the_router() -> None:
@@ -66,33 +72,36 @@ def test_no_saved_state_is_without_a_step_that_asks_the_router() -> None:
 
 def test_D08_changed_device_token_always_reaches_the_router() -> None:
     """D8: whatever is saved."""
-    assert {step for (_, _, same), step in STEPS.items() if not same} == {Step.RETARGET, Step.REPLACE}
+    assert {step for (_, _, same), step in STEPS.items() if not same} == {
+        TokenStep.RETARGET,
+        TokenStep.REPLACE,
+    }
 
 
 def test_every_step_knows_what_follows_every_error() -> None:
-    assert set(AFTER_ERRORS) == set(Step)
+    assert set(AFTER_ERRORS) == set(TokenStep)
     assert all(set(errors) == set(ErrorKind) for errors in AFTER_ERRORS.values())
 
 
-@pytest.mark.parametrize("step", [Step.CHECK, Step.VERIFY, Step.REPLACE])
-def test_D10_token_that_the_router_does_not_know_is_created_again(step: Step) -> None:
+@pytest.mark.parametrize("step", [TokenStep.CHECK, TokenStep.VERIFY, TokenStep.REPLACE])
+def test_D10_token_that_the_router_does_not_know_is_created_again(step: TokenStep) -> None:
     """D10: AUTH to a token that is saved."""
     assert after_error(step, ErrorKind.AUTH) is AfterError.RECREATE
 
 
-@pytest.mark.parametrize("step", Step)
-def test_temporary_error_changes_nothing(step: Step) -> None:
+@pytest.mark.parametrize("step", TokenStep)
+def test_temporary_error_changes_nothing(step: TokenStep) -> None:
     assert after_error(step, ErrorKind.TEMPORARY) is AfterError.RAISE
 
 
 def test_new_token_that_is_refused_is_not_created_for_ever() -> None:
-    assert set(AFTER_ERRORS[Step.CREATE].values()) == {AfterError.RAISE}
+    assert set(AFTER_ERRORS[TokenStep.CREATE].values()) == {AfterError.RAISE}
 
 
 def test_device_token_that_changed_before_registration_is_still_to_be_registered() -> None:
     token = retargeted(agent_token(token_id=None, secret=None), OTHER_DEVICE, PERIODIC)
-    assert (token.device_token, token.action, token.mode) == (OTHER_DEVICE, Register(), PERIODIC)
-    assert step_for(token, OTHER_DEVICE) is Step.REGISTER
+    assert (token.device_token, token.action, token.mode) == (OTHER_DEVICE, RegistrationDue(), PERIODIC)
+    assert step_for(token, OTHER_DEVICE) is TokenStep.REGISTER
 
 
 def test_mode_is_saved_with_a_replaced_device_token() -> None:
@@ -108,7 +117,7 @@ def test_mode_is_saved_with_a_replaced_device_token() -> None:
 
 def test_verification_that_was_not_answered_is_repeated_by_the_next_registration() -> None:
     token = to_verify(agent_token(action=None), b"code")
-    assert step_for(token, DEVICE) is Step.VERIFY
+    assert step_for(token, DEVICE) is TokenStep.VERIFY
     assert not is_active(token)
     assert is_active(verified(token, PERIODIC))
 
@@ -124,12 +133,12 @@ def test_verification_that_was_not_answered_is_repeated_by_the_next_registration
 def test_token_that_is_not_active_is_registered_again(status: TokenStatus) -> None:
     token = checked(agent_token(), status, PERIODIC)
     assert token.status == status
-    assert step_for(token, DEVICE) is Step.REGISTER
+    assert step_for(token, DEVICE) is TokenStep.REGISTER
 
 
 def test_active_token_is_checked_next_time() -> None:
     token = checked(agent_token(), TokenStatus(TokenState.ACTIVE), PERIODIC)
-    assert step_for(token, DEVICE) is Step.CHECK
+    assert step_for(token, DEVICE) is TokenStep.CHECK
     assert token.mode is PERIODIC
 
 

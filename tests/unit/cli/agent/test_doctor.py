@@ -113,7 +113,7 @@ async def test_a_token_that_the_router_forgot_is_found_and_another_registered(tm
         await ill.ntf.store.delete_token(token.token_id)
         found = await ill.doctor()
         assert found.code == 1
-        assert "does not know the token" in by_subject(found)["token at the NTF router"]["text"]
+        assert "no longer knows the token" in by_subject(found)["token at the NTF router"]["text"]
         assert (await ill.token()).token_id == token.token_id  # nothing is changed without --fix
         fixed = (await ill.doctor("--fix")).json()
         assert [event["event"] for event in fixed["events"]] == ["token recreated"]

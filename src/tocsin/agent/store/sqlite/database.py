@@ -1,7 +1,7 @@
 """One SQLite file, its lock, and the thread that reads and writes it.
 
 The connection holds the file's lock as long as it is open (`locking_mode=EXCLUSIVE`), so a second agent cannot open
-it, and the system lets go of it when the process dies. A transaction is on disk when it has returned.
+it, and the system releases the lock when the process dies. A transaction is on disk when it has returned.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from tocsin.agent.store.sqlite.migrations import migrate
-from tocsin.agent.store.sqlite.resealing import reseal
-from tocsin.agent.store.sqlite.vault import SCRYPT_N, Vault, new_vault, open_vault
+from tocsin.agent.store.sqlite.vault import SCRYPT_N, Vault, new_vault, open_vault, reseal
 from tocsin.errors import StoreError
 
 T = TypeVar("T")
@@ -30,22 +29,24 @@ _SETTINGS: Final = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
-    "PRAGMA secure_delete = ON",  # a deleted key is overwritten, not only forgotten
+    "PRAGMA secure_delete = ON",  # overwrites deleted keys
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """What a transaction works with, on the database's thread."""
+class SqliteSession:
+    """The database and its vault, for use on the database's thread."""
 
     database: sqlite3.Connection
     vault: Vault
 
 
 class SqliteDatabase:
-    """Made by `open`. Calls run one after the other on one thread, which several databases may share."""
+    """Created by `open`. Calls run one after the other on one thread, which several databases may share."""
 
-    def __init__(self, session: Session, executor: Executor, own_executor: ThreadPoolExecutor | None) -> None:
+    def __init__(
+        self, session: SqliteSession, executor: Executor, own_executor: ThreadPoolExecutor | None
+    ) -> None:
         self._session = session
         self._executor = executor
         self._own_executor = own_executor
@@ -60,9 +61,9 @@ class SqliteDatabase:
         executor: Executor | None = None,
         scrypt_n: int = SCRYPT_N,
     ) -> Self:
-        """Makes the file if there is none, for its owner alone. `executor` must have exactly one thread.
+        """Open the file, creating it for its owner alone if necessary. `executor` must have exactly one thread.
 
-        Raises StoreError if the file is in use, is not an agent's, or wants another passphrase.
+        Raises StoreError if the file is in use, is not an agent's, or needs another passphrase.
         """
         own = None if executor is not None else ThreadPoolExecutor(1, thread_name_prefix="agent-store")
         used = executor or own
@@ -77,14 +78,14 @@ class SqliteDatabase:
             raise
         return cls(session, used, own)
 
-    async def run(self, work: Callable[[Session], T]) -> T:
-        """One transaction. Once begun it is finished, also if the caller is cancelled meanwhile."""
+    async def run(self, work: Callable[[SqliteSession], T]) -> T:
+        """Run one transaction. Once begun, it finishes even if the caller is cancelled."""
         if self._closed:
             raise StoreError("the agent's store is closed")
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._in_transaction, work)
 
     async def change_passphrase(self, passphrase: str | None, scrypt_n: int) -> None:
-        """Everything is sealed anew in one transaction, so a crash leaves a file for the old one or for the new one."""
+        """Seal everything again in one transaction, so after a crash one of the two passphrases opens the file."""
         if self._closed:
             raise StoreError("the agent's store is closed")
         await asyncio.get_running_loop().run_in_executor(
@@ -92,20 +93,20 @@ class SqliteDatabase:
         )
 
     def _change_passphrase(self, passphrase: str | None, scrypt_n: int) -> None:
-        def work(session: Session) -> Vault:
+        def work(session: SqliteSession) -> Vault:
             vault = new_vault(session.database, passphrase, scrypt_n)
             reseal(session.database, session.vault, vault)
             return vault
 
         database = self._session.database
         vault = self._in_transaction(work)
-        self._session = Session(database, vault)
+        self._session = SqliteSession(database, vault)
         with translated():
-            # What was readable with the former passphrase, or without one, is not left behind in the log.
+            # Leave nothing in the log that was sealed for the former passphrase, or not at all.
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
-    def _in_transaction(self, work: Callable[[Session], T]) -> T:
-        """On the database's thread, where alone the session is looked at: its vault may have been changed."""
+    def _in_transaction(self, work: Callable[[SqliteSession], T]) -> T:
+        """Run on the database's thread, which alone reads the session: its vault may have changed."""
         database = self._session.database
         with translated():
             database.execute("BEGIN IMMEDIATE")
@@ -119,7 +120,7 @@ class SqliteDatabase:
         return result
 
     async def close(self) -> None:
-        """After everything that was asked for before."""
+        """Close the file after all earlier calls."""
         if self._closed:
             return
         self._closed = True
@@ -128,15 +129,15 @@ class SqliteDatabase:
             self._own_executor.shutdown(wait=False)
 
 
-def _opened(path: Path, passphrase: str | None, scrypt_n: int) -> Session:
+def _opened(path: Path, passphrase: str | None, scrypt_n: int) -> SqliteSession:
     with translated():
         _prepare_file(path)
-        # Autocommit: transactions are begun and ended here, not by the module. One thread at a time, the executor's.
+        # Autocommit: this module begins and ends transactions. Only the executor's thread uses the connection.
         database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             for setting in _SETTINGS:
                 database.execute(setting)
-            database.execute("BEGIN IMMEDIATE")  # takes the lock for good
+            database.execute("BEGIN IMMEDIATE")  # takes the lock and keeps it
             try:
                 vault = open_vault(database, passphrase, scrypt_n)
                 database.execute("COMMIT")
@@ -147,13 +148,13 @@ def _opened(path: Path, passphrase: str | None, scrypt_n: int) -> Session:
         except BaseException:
             database.close()
             raise
-    return Session(database, vault)
+    return SqliteSession(database, vault)
 
 
 def _prepare_file(path: Path) -> None:
-    """SQLite gives its other files (-wal, -shm) the mode of this one."""
+    """Create the file with the right mode, which SQLite copies to its other files (-wal, -shm)."""
     try:
-        # Only a new file is opened here: closing one that this process has locked would lose the lock (POSIX).
+        # Open only a new file: closing a file that this process has locked would release the lock (POSIX).
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY))
     except FileExistsError:
         for existing in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
@@ -163,11 +164,11 @@ def _prepare_file(path: Path) -> None:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Errors of SQLite and of the file system in our words; the values of a statement are never among them."""
+    """Translate errors of SQLite and the file system to StoreError, which never contains values of a statement."""
     try:
         yield
     except sqlite3.Error as error:
-        # Without the cause: a text of SQLite names columns and constraints, and may grow to name more.
+        # Without the cause: texts of SQLite name columns and constraints, and may one day contain more.
         raise StoreError(_SENTENCES.get(_primary_code(error), f"SQLite refused: {_name(error)}")) from None
     except OSError as error:
         raise StoreError(

@@ -1,7 +1,7 @@
-"""The tables of an agent's file, as named steps in the order of their application.
+"""The tables of an agent's file, as named steps in order of application.
 
 Each step is applied in one transaction with its record, so a crash leaves whole steps only. A step that has been
-released is never changed: what comes later is a new step.
+released never changes: later changes are new steps.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 from tocsin.errors import StoreError
 
 
-class Migration(NamedTuple):
+class SqliteMigration(NamedTuple):
     name: str
     statements: tuple[str, ...]
 
 
-# Columns that end in `_sealed` hold what only the owner may read: plain, or encrypted under the passphrase.
+# Columns that end in `_sealed` hold secrets: plain, or encrypted under the passphrase.
 MIGRATIONS: Final = (
-    Migration(
+    SqliteMigration(
         "0001_connections",
         (
             """CREATE TABLE connections (
@@ -61,7 +61,7 @@ MIGRATIONS: Final = (
             ) STRICT, WITHOUT ROWID""",
         ),
     ),
-    Migration(
+    SqliteMigration(
         "0002_tokens",
         (
             """CREATE TABLE tokens (
@@ -86,7 +86,7 @@ MIGRATIONS: Final = (
             ) STRICT""",
         ),
     ),
-    Migration(
+    SqliteMigration(
         "0003_subscriptions",
         (
             """CREATE TABLE subscriptions (
@@ -106,7 +106,7 @@ MIGRATIONS: Final = (
             """CREATE INDEX ntf_actions ON subscriptions (ntf_router, due_at) WHERE action IN ('N', 'C')""",
         ),
     ),
-    Migration(
+    SqliteMigration(
         "0004_ready_actions",
         (
             # A check waits for its time, all else is ready at once. In the indices in the order in which the workers
@@ -121,7 +121,7 @@ MIGRATIONS: Final = (
                WHERE action IN ('N', 'C')""",
         ),
     ),
-    Migration(
+    SqliteMigration(
         "0005_kept_messages",
         (
             "ALTER TABLE receive_queues ADD COLUMN last_message_id BLOB",
@@ -138,7 +138,7 @@ MIGRATIONS: Final = (
             "CREATE INDEX kept_messages_of_connections ON kept_messages (connection_id)",
         ),
     ),
-    Migration(
+    SqliteMigration(
         "0006_direct_notifications",
         (
             # A public key, and when it ends.
@@ -156,7 +156,7 @@ MIGRATIONS: Final = (
                WHERE action IN ('N', 'C')""",
         ),
     ),
-    Migration(
+    SqliteMigration(
         "0007_priorities",
         (
             "ALTER TABLE connections ADD COLUMN minimum INTEGER NOT NULL DEFAULT 1",
@@ -169,7 +169,7 @@ MIGRATIONS: Final = (
             ) STRICT, WITHOUT ROWID""",
         ),
     ),
-    Migration(
+    SqliteMigration(
         "0008_endpoint_secrets",
         (
             """CREATE TABLE endpoint_secrets (
@@ -186,8 +186,8 @@ _RECORD: Final = """CREATE TABLE IF NOT EXISTS migrations (
 ) STRICT"""
 
 
-def migrate(database: sqlite3.Connection, steps: Sequence[Migration] = MIGRATIONS) -> list[str]:
-    """Applies what is missing and says what it was. Raises StoreError if a newer Tocsin has changed the file."""
+def migrate(database: sqlite3.Connection, steps: Sequence[SqliteMigration] = MIGRATIONS) -> list[str]:
+    """Apply missing steps and return their names. Raises StoreError if a newer Tocsin has changed the file."""
     database.execute(_RECORD)
     applied = {name for (name,) in database.execute("SELECT name FROM migrations")}
     if unknown := applied - {step.name for step in steps}:

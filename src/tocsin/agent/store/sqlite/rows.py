@@ -1,4 +1,4 @@
-"""Records as rows, and back. What is secret is sealed for its place on the way in."""
+"""Conversion of records to rows and back. Secret values are sealed for their place in the file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from tocsin.agent.store.records import (
     AgentSubscription,
     AgentToken,
-    Check,
+    CheckDue,
     EndpointSecret,
     KeptMessage,
     NextAction,
@@ -16,12 +16,12 @@ from tocsin.agent.store.records import (
     NotifiedQueue,
     QueueNotifier,
     ReceiveQueue,
-    Register,
+    RegistrationDue,
     SendQueue,
     SubscriptionPhase,
     TokenAction,
     TokenToDelete,
-    Verify,
+    VerificationDue,
 )
 from tocsin.agent.store.sqlite.vault import Vault
 from tocsin.crypto.keys import dh_key_from_der
@@ -61,7 +61,7 @@ SUBSCRIPTION: Final = (
 
 
 def marks(columns: str) -> str:
-    """A question mark for each column."""
+    """Return a question mark for each column."""
     return ", ".join("?" * len(columns.split(",")))
 
 
@@ -75,12 +75,12 @@ def location_text(router: RouterLocation, scheme: Scheme) -> str:
 
 @lru_cache(1024)
 def location(text: str) -> RouterLocation:
-    """An agent has thousands of rows, but a few routers."""
+    """Parse an address, with a cache: an agent has thousands of rows but few routers."""
     return RouterAddress.parse(text).location
 
 
 def notifier_place(router: RouterLocation) -> str:
-    """Hosts and port: the identity of a router in notifications, whose key hash is not compared (ntf.md 6.11)."""
+    """Return hosts and port, which identify a router in notifications; the key hash is not compared (ntf.md 6.11)."""
     known = router.with_legacy_onion()
     return f"{','.join(known.hosts)}:{known.port}"
 
@@ -116,7 +116,7 @@ def notifier_row(connection_id: str, number: int, notifier: QueueNotifier | None
     )
 
 
-def receive_queue(row: Row, vault: Vault) -> ReceiveQueue:
+def read_receive_queue(row: Row, vault: Vault) -> ReceiveQueue:
     connection_id, number, router, recipient_id, key, secret, sender_id, peer_key, sender_key, *rest = row
     notifier_id, notifier_key, notifier_secret, minimum, last_message_at, is_primary, last_message_id = rest
     place = f"receive_queues/{connection_id}/{number}"
@@ -145,14 +145,14 @@ def receive_queue(row: Row, vault: Vault) -> ReceiveQueue:
     )
 
 
-def notified_queue_of(row: Row, vault: Vault) -> NotifiedQueue:
+def read_notified_queue(row: Row, vault: Vault) -> NotifiedQueue:
     connection_id, number, secret, last_message_at = row
     place = f"receive_queues/{connection_id}/{number}/notifier_secret"
     return NotifiedQueue(connection_id, number, vault.unseal(secret, place), last_message_at)
 
 
 def kept_message_row(message: KeptMessage, vault: Vault) -> Row:
-    """Without the number."""
+    """Return the row without its number."""
     place = kept_message_place(message.connection_id, message.queue_number, message.message_id)
     return (
         message.connection_id,
@@ -164,7 +164,7 @@ def kept_message_row(message: KeptMessage, vault: Vault) -> Row:
     )
 
 
-def kept_message(row: Row, vault: Vault) -> KeptMessage:
+def read_kept_message(row: Row, vault: Vault) -> KeptMessage:
     number, connection_id, queue_number, message_id, sent_at, body, reason = row
     place = kept_message_place(connection_id, queue_number, message_id)
     plain = None if body is None else vault.unseal(body, place)
@@ -187,13 +187,13 @@ def send_queue_row(queue: SendQueue, vault: Vault) -> Row:
     )
 
 
-def send_queue(row: Row, vault: Vault) -> SendQueue:
+def read_send_queue(row: Row, vault: Vault) -> SendQueue:
     connection_id, number, router, sender_id, key, peer_key, secured = row
     key = vault.unseal(key, f"send_queues/{connection_id}/{number}/key")
     return SendQueue(connection_id, number, location(router), sender_id, key, peer_key, bool(secured))
 
 
-_ACTIONS: Final[dict[type[TokenAction], str]] = {Register: "R", Verify: "V", Check: "C"}
+_ACTIONS: Final[dict[type[TokenAction], str]] = {RegistrationDue: "R", VerificationDue: "V", CheckDue: "C"}
 
 
 def token_row(token: AgentToken, vault: Vault) -> Row:
@@ -204,7 +204,7 @@ def token_row(token: AgentToken, vault: Vault) -> Row:
         vault.seal(token.dh_key, "tokens/dh_key"),
         token.status.text(INVALID_REASON_VERSION),
         None if token.action is None else _ACTIONS[type(token.action)],
-        vault.seal(token.action.code, "tokens/code") if isinstance(token.action, Verify) else None,
+        vault.seal(token.action.code, "tokens/code") if isinstance(token.action, VerificationDue) else None,
         token.mode.value,
         token.token_id,
         None if token.secret is None else vault.seal(token.secret, "tokens/secret"),
@@ -213,16 +213,16 @@ def token_row(token: AgentToken, vault: Vault) -> Row:
     )
 
 
-def token(row: Row, vault: Vault) -> AgentToken:
+def read_token(row: Row, vault: Vault) -> AgentToken:
     device, router, key, dh_key, status, action, code, mode, token_id, secret, ntf_key, expires_at = row
-    actions: dict[str | None, TokenAction | None] = {None: None, "R": Register(), "C": Check()}
+    actions: dict[str | None, TokenAction | None] = {None: None, "R": RegistrationDue(), "C": CheckDue()}
     return AgentToken(
         _device_token(vault.unseal(device, "tokens/device_token")),
         location(router),
         vault.unseal(key, "tokens/key"),
         vault.unseal(dh_key, "tokens/dh_key"),
         TokenStatus.parse(status),
-        Verify(vault.unseal(code, "tokens/code")) if action == "V" else actions[action],
+        VerificationDue(vault.unseal(code, "tokens/code")) if action == "V" else actions[action],
         NotificationMode(mode),
         token_id,
         None if secret is None else vault.unseal(secret, "tokens/secret"),
@@ -231,11 +231,11 @@ def token(row: Row, vault: Vault) -> AgentToken:
 
 
 def token_to_delete_place(token_id: bytes) -> str:
-    """Its number is not known when it is sealed."""
+    """Return the place of a key; the row's number is not known when the key is sealed."""
     return f"tokens_to_delete/{token_id.hex()}/key"
 
 
-def token_to_delete(row: Row, vault: Vault) -> TokenToDelete:
+def read_token_to_delete(row: Row, vault: Vault) -> TokenToDelete:
     number, router, token_id, key, created_at = row
     key = vault.unseal(key, token_to_delete_place(token_id))
     return TokenToDelete(number, location(router), token_id, key, created_at)
@@ -250,7 +250,7 @@ def endpoint_secret_row(number: int, kept: EndpointSecret, vault: Vault) -> Row:
     )
 
 
-def endpoint_secret(row: Row, vault: Vault) -> EndpointSecret:
+def read_endpoint_secret(row: Row, vault: Vault) -> EndpointSecret:
     number, device, secret = row
     place = f"endpoint_secrets/{number}"
     return EndpointSecret(
@@ -283,7 +283,7 @@ def subscription_row(subscription: AgentSubscription) -> Row:
     )
 
 
-def subscription(row: Row) -> AgentSubscription:
+def read_subscription(row: Row) -> AgentSubscription:
     connection_id, smp_router, ntf_router, phase, action, due_at, *rest = row
     notifier_id, subscription_id, token_id, status, version = rest
     return AgentSubscription(

@@ -1,7 +1,7 @@
-"""Encryption at rest: what is secret in an agent's file can be read with the passphrase only.
+"""Encryption at rest: reading the secrets in an agent's file requires the passphrase.
 
 A value is sealed for its place (table, column, row): 24 random bytes, then a box whose nonce is a hash of these bytes
-and the place. So a box that somebody moved to another row or column does not open there.
+and the place. A box that was moved to another row or column does not open there.
 """
 
 from __future__ import annotations
@@ -9,17 +9,30 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tocsin.crypto.boxes import NONCE_BYTES, BoxKey, box_key, seal, unseal
 from tocsin.errors import BadBox, StoreError
 
 SALT_BYTES: Final = 16
 SCRYPT_N: Final = 2**15
-"""32 MiB and about a tenth of a second for each guess; with r and p it is kept in the file, so it may grow."""
+"""Each guess costs 32 MiB and about a tenth of a second. The file stores the number, so it may grow."""
 _R: Final = 8
 _P: Final = 1
+
+ROW_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "receive_queues": ("connection_id", "number"),
+    "send_queues": ("connection_id", "number"),
+    "tokens": (),
+    "tokens_to_delete": ("token_id",),
+    "kept_messages": ("connection_id", "queue_number", "message_id"),
+    "endpoint_secrets": ("number",),
+}
+"""By table, the columns that identify a row in the place for which its values are sealed."""
+_SUFFIX: Final = "_sealed"
+
 
 _CHECKED: Final = b"the passphrase is right"
 _PLACE_OF_CHECK: Final = "passphrase/check/1"
@@ -31,7 +44,7 @@ _TABLE: Final = """CREATE TABLE IF NOT EXISTS passphrase (
 
 @dataclass(frozen=True, slots=True)
 class Vault:
-    """Seals values if there is a key, and leaves them as they are if there is none."""
+    """Seals values if there is a key, and otherwise leaves them as they are."""
 
     key: BoxKey | None = field(default=None, repr=False)
 
@@ -53,7 +66,7 @@ class Vault:
 
 
 def open_vault(database: sqlite3.Connection, passphrase: str | None, scrypt_n: int = SCRYPT_N) -> Vault:
-    """A new file is encrypted if there is a passphrase. Raises StoreError if an old one wants another or none."""
+    """Open the vault. A passphrase encrypts a new file. Raises StoreError if an old file needs another or none."""
     is_new = not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone()
     database.execute(_TABLE)
     found = database.execute("SELECT salt, scrypt_n, check_sealed FROM passphrase").fetchone()
@@ -75,7 +88,7 @@ def open_vault(database: sqlite3.Connection, passphrase: str | None, scrypt_n: i
 
 
 def new_vault(database: sqlite3.Connection, passphrase: str | None, scrypt_n: int) -> Vault:
-    """For this passphrase from now on, if the caller's transaction succeeds; what is sealed is not changed here."""
+    """Return a vault for a new passphrase, valid if the caller's transaction succeeds. Sealed values do not change."""
     database.execute("DELETE FROM passphrase")
     if passphrase is None:
         return Vault()
@@ -87,10 +100,43 @@ def new_vault(database: sqlite3.Connection, passphrase: str | None, scrypt_n: in
 
 
 def _derived(passphrase: str, salt: bytes, scrypt_n: int) -> BoxKey:
-    memory = 128 * _R * (scrypt_n + _P) + 2**20  # what it needs, and a little for OpenSSL itself
+    memory = 128 * _R * (scrypt_n + _P) + 2**20  # plus a little for OpenSSL itself
     key = hashlib.scrypt(passphrase.encode(), salt=salt, n=scrypt_n, r=_R, p=_P, maxmem=memory, dklen=32)
     return box_key(key)
 
 
 def _nonce(chance: bytes, place: str) -> bytes:
     return hashlib.blake2b(chance + place.encode(), digest_size=NONCE_BYTES).digest()
+
+
+def reseal(database: sqlite3.Connection, old: Vault, new: Vault) -> None:
+    """Seal everything for another passphrase, or for none, within the caller's transaction. Raises StoreError."""
+    for table, names in ROW_NAMES.items():
+        for column in sealed_columns(database, table):
+            _reseal_column(database, table, names, column, old, new)
+
+
+def sealed_columns(database: sqlite3.Connection, table: str) -> list[str]:
+    columns = database.execute("SELECT name FROM pragma_table_info(?)", (table,))
+    return [name for (name,) in columns if name.endswith(_SUFFIX)]
+
+
+def _reseal_column(
+    database: sqlite3.Connection, table: str, names: Sequence[str], column: str, old: Vault, new: Vault
+) -> None:
+    found = database.execute(
+        f"SELECT {', '.join((column, *names))} FROM {table} WHERE {column} IS NOT NULL"  # noqa: S608
+    ).fetchall()
+    condition = " AND ".join(f"{name} = ?" for name in names) or "TRUE"
+    for sealed, *row in found:
+        place = _place(table, row, column)
+        database.execute(
+            f"UPDATE {table} SET {column} = ? WHERE {condition}",  # noqa: S608 - our own names
+            (new.seal(old.unseal(sealed, place), place), *row),
+        )
+
+
+def _place(table: str, row: Sequence[Any], column: str) -> str:
+    """Return the place as `rows.py` writes it."""
+    names = (name.hex() if isinstance(name, bytes) else str(name) for name in row)
+    return "/".join((table, *names, column.removesuffix(_SUFFIX)))

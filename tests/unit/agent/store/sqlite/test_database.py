@@ -25,10 +25,10 @@ from tests.doubles.agent_samples import (
     subscription,
 )
 from tests.unit.agent.store.test_interface import WEAK
-from tocsin.agent.store.records import AgentConnection, KeptMessage, NextAction, Verify
-from tocsin.agent.store.sqlite import migrations, tokens
-from tocsin.agent.store.sqlite.database import Session
-from tocsin.agent.store.sqlite.migrations import MIGRATIONS, Migration, migrate
+from tocsin.agent.store.records import AgentConnection, KeptMessage, NextAction, VerificationDue
+from tocsin.agent.store.sqlite import migrations, token_tables
+from tocsin.agent.store.sqlite.database import SqliteSession
+from tocsin.agent.store.sqlite.migrations import MIGRATIONS, SqliteMigration, migrate
 from tocsin.agent.store.sqlite.store import opened_agent_store
 from tocsin.agent.store.sqlite.vault import Vault
 from tocsin.errors import StoreError
@@ -135,9 +135,9 @@ async def fill(path: Path, passphrase: str | None) -> None:
         queue = receive_queue("a", notifier=NOTIFIER, peer_key=b"peer" * 8)
         await store.add_connection(AgentConnection("a"), queue, send_queue("a"))
         await store.keep_message(KeptMessage("a", 1, b"id", 7, b"body of a message"))
-        await store.save_token(agent_token(action=Verify(b"the code")))
+        await store.save_token(agent_token(action=VerificationDue(b"the code")))
         await store.remove_token(delete_at_router=True, now=1)
-        await store.save_token(agent_token(action=Verify(b"the code")))
+        await store.save_token(agent_token(action=VerificationDue(b"the code")))
         await store.keep_endpoint_secret(ENDPOINT, most=4)
 
 
@@ -260,12 +260,12 @@ def test_steps_are_applied_once_and_in_order() -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
         assert migrate(database) == [step.name for step in MIGRATIONS]
         assert migrate(database) == []
-        later = (*MIGRATIONS, Migration("9999_later", ("CREATE TABLE later (x INTEGER) STRICT",)))
+        later = (*MIGRATIONS, SqliteMigration("9999_later", ("CREATE TABLE later (x INTEGER) STRICT",)))
         assert migrate(database, later) == ["9999_later"]
 
 
 def test_step_that_fails_leaves_nothing_of_itself() -> None:
-    broken = Migration("0002_broken", ("CREATE TABLE half (x INTEGER)", "not SQL"))
+    broken = SqliteMigration("0002_broken", ("CREATE TABLE half (x INTEGER)", "not SQL"))
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
         with pytest.raises(sqlite3.OperationalError):
             migrate(database, (MIGRATIONS[0], broken))
@@ -296,7 +296,7 @@ BEFORE_WEB_PUSH = 7
 async def test_file_from_before_web_push_keeps_its_token_and_takes_endpoints(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         migrate(database, MIGRATIONS[:BEFORE_WEB_PUSH])
-        tokens.save_token(Session(database, Vault()), agent_token())
+        token_tables.save_token(SqliteSession(database, Vault()), agent_token())
     async with opened_agent_store(path) as store:
         assert await store.token() == agent_token()
         assert await store.endpoint_secrets() == []

@@ -11,13 +11,13 @@ import pytest
 from tests.doubles.agent_samples import NOTIFIER, NTF, SMP, named, receive_queue, subscription
 from tocsin.agent.store.records import AgentConnection, KeptMessage, NextAction, QueueNotifier
 from tocsin.agent.store.sqlite import (
-    connections,
-    messages,
-    priorities,
-    subscriptions,
-    tokens,
+    connection_tables,
+    message_table,
+    priority_table,
+    subscription_table,
+    token_tables,
 )
-from tocsin.agent.store.sqlite.database import Session
+from tocsin.agent.store.sqlite.database import SqliteSession
 from tocsin.agent.store.sqlite.migrations import MIGRATIONS, migrate
 from tocsin.agent.store.sqlite.rows import SUBSCRIPTION, marks, subscription_row
 from tocsin.agent.store.sqlite.vault import Vault
@@ -29,13 +29,13 @@ BEFORE_READY_AT = 3
 
 
 @pytest.fixture
-def session() -> Iterator[Session]:
+def session() -> Iterator[SqliteSession]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
         migrate(database)
-        yield Session(database, Vault())
+        yield SqliteSession(database, Vault())
 
 
-def plans(session: Session, work: Callable[[], object]) -> list[str]:
+def plans(session: SqliteSession, work: Callable[[], object]) -> list[str]:
     """Of every statement of this work, one line for each step."""
     statements: list[str] = []
     session.database.set_trace_callback(statements.append)
@@ -46,35 +46,40 @@ def plans(session: Session, work: Callable[[], object]) -> list[str]:
 
 @pytest.mark.parametrize(("router", "at_smp_router"), [(SMP, True), (NTF, False)])
 def test_worker_looks_only_at_the_rows_it_takes(
-    session: Session, router: RouterLocation, at_smp_router: bool
+    session: SqliteSession, router: RouterLocation, at_smp_router: bool
 ) -> None:
     """In their order, so that nothing is sorted, and not at checks whose time has not come."""
     index = "smp_actions (smp_router=?" if at_smp_router else "ntf_actions (ntf_router=?"
     [step] = plans(
-        session, lambda: subscriptions.due_actions(session, router, at_smp_router, now=1.0, limit=150)
+        session,
+        lambda: subscription_table.due_actions(
+            session, router, at_smp_router=at_smp_router, now=1.0, limit=150
+        ),
     )
     assert step.endswith(f"{index} AND ready_at<?)")
-    [step] = plans(session, lambda: subscriptions.next_due_at(session, router, at_smp_router))
+    [step] = plans(
+        session, lambda: subscription_table.next_due_at(session, router, at_smp_router=at_smp_router)
+    )
     assert step.endswith(f"{index})")
 
 
-def test_nothing_that_is_done_for_each_connection_looks_at_all_of_them(session: Session) -> None:
+def test_nothing_that_is_done_for_each_connection_looks_at_all_of_them(session: SqliteSession) -> None:
     queue = receive_queue("a", notifier=NOTIFIER)
 
     def work() -> None:
-        connections.add_connection(session, AgentConnection("a"), queue, None)
-        subscriptions.put_subscriptions(session, [subscription("a")])
-        subscriptions.subscriptions(session, ["a"])
-        connections.primary_queues(session, ["a"])
-        connections.receive_queues(session, "a")
-        connections.notified_queue(session, named(queue))
-        connections.set_notifier(session, "a", 1, NOTIFIER)
-        messages.keep_message(session, KeptMessage("a", 1, b"m", 7, b"body"))
-        messages.keep_message(session, KeptMessage("a", 1, b"m", 7, b"body"))
-        messages.forget_messages(session, [1])
-        connections.set_notifications(session, "a", True, MinimumPriority.PRIORITY)
-        connections.clear_notifiers(session, ["a"])
-        connections.delete_connection(session, "a")
+        connection_tables.add_connection(session, AgentConnection("a"), queue, None)
+        subscription_table.put_subscriptions(session, [subscription("a")])
+        subscription_table.subscriptions(session, ["a"])
+        connection_tables.primary_queues(session, ["a"])
+        connection_tables.receive_queues(session, "a")
+        connection_tables.notified_queues(session, [named(queue)])
+        connection_tables.set_notifier(session, "a", 1, NOTIFIER)
+        message_table.keep_message(session, KeptMessage("a", 1, b"m", 7, b"body"))
+        message_table.keep_message(session, KeptMessage("a", 1, b"m", 7, b"body"))
+        message_table.forget_messages(session, [1])
+        connection_tables.set_notifications(session, "a", True, MinimumPriority.PRIORITY)
+        connection_tables.clear_notifiers(session, ["a"])
+        connection_tables.delete_connection(session, "a")
 
     steps = plans(session, work)
     assert any("USING INDEX notifiers" in step for step in steps), steps
@@ -84,7 +89,7 @@ def test_nothing_that_is_done_for_each_connection_looks_at_all_of_them(session: 
 def test_rows_of_an_older_file_are_found_by_the_new_indices() -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
         migrate(database, MIGRATIONS[:BEFORE_READY_AT])
-        session = Session(database, Vault())
+        session = SqliteSession(database, Vault())
         rows = [
             subscription("a"),
             subscription("b", action=NextAction.CHECK, due_at=500.0),
@@ -100,7 +105,9 @@ def test_rows_of_an_older_file_are_found_by_the_new_indices() -> None:
 
         def due(at_smp_router: bool, now: float) -> list[str]:
             router = SMP if at_smp_router else NTF
-            found = subscriptions.due_actions(session, router, at_smp_router, now, 9)
+            found = subscription_table.due_actions(
+                session, router, at_smp_router=at_smp_router, now=now, limit=9
+            )
             return [row.connection_id for row in found]
 
         assert due(at_smp_router=True, now=0.0) == ["a"]
@@ -134,15 +141,15 @@ def test_file_from_before_direct_notifications_keeps_its_queues_token_and_checks
             subscription_row(row),
         )
         assert migrate(database) == [step.name for step in MIGRATIONS[BEFORE_DIRECT:]]
-        session = Session(database, Vault())
-        assert connections.connections(session) == [AgentConnection("a"), AgentConnection("b", False)]
-        [with_notifier] = connections.receive_queues(session, "a")
+        session = SqliteSession(database, Vault())
+        assert connection_tables.connections(session) == [AgentConnection("a"), AgentConnection("b", False)]
+        [with_notifier] = connection_tables.receive_queues(session, "a")
         assert with_notifier.notifier == QueueNotifier(b"n" * 24, b"k", b"s", MinimumPriority.ALL)
-        [without] = connections.receive_queues(session, "b")
+        [without] = connection_tables.receive_queues(session, "b")
         assert without.notifier is None
-        token = tokens.saved_token(session)
+        token = token_tables.token(session)
         assert token is not None
         assert token.ntf_key is None
-        assert subscriptions.due_actions(session, NTF, False, 499.0, 9) == []
-        assert subscriptions.due_actions(session, NTF, False, 500.0, 9) == [row]
-        assert priorities.routers_with_priority_changes(session) == []
+        assert subscription_table.due_actions(session, NTF, at_smp_router=False, now=499.0, limit=9) == []
+        assert subscription_table.due_actions(session, NTF, at_smp_router=False, now=500.0, limit=9) == [row]
+        assert priority_table.routers_with_priority_changes(session) == []

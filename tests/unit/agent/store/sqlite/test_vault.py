@@ -17,11 +17,10 @@ from tests.doubles.agent_samples import ENDPOINT, NOTIFIER, agent_token, receive
 from tests.unit.agent.store.sqlite.test_database import SECRETS
 from tests.unit.agent.store.test_interface import WEAK
 from tocsin.agent.store.interface import AgentStore
-from tocsin.agent.store.records import AgentConnection, KeptMessage, Verify
+from tocsin.agent.store.records import AgentConnection, KeptMessage, VerificationDue
 from tocsin.agent.store.sqlite.migrations import migrate
-from tocsin.agent.store.sqlite.resealing import ROW_NAMES, sealed_columns
 from tocsin.agent.store.sqlite.store import opened_agent_store
-from tocsin.agent.store.sqlite.vault import Vault
+from tocsin.agent.store.sqlite.vault import ROW_NAMES, Vault, sealed_columns
 from tocsin.errors import StoreError
 
 OLD, NEW = "correct horse", "battery staple"
@@ -39,9 +38,9 @@ async def fill(store: AgentStore) -> None:
     queue = receive_queue("a", notifier=NOTIFIER, peer_key=b"peer" * 8)
     await store.add_connection(AgentConnection("a"), queue, send_queue("a"))
     await store.keep_message(KeptMessage("a", 1, b"id", 7, b"body of a message"))
-    await store.save_token(agent_token(action=Verify(b"the code")))
+    await store.save_token(agent_token(action=VerificationDue(b"the code")))
     await store.remove_token(delete_at_router=True, now=1)
-    await store.save_token(agent_token(action=Verify(b"the code")))
+    await store.save_token(agent_token(action=VerificationDue(b"the code")))
     await store.keep_endpoint_secret(ENDPOINT, most=4)
 
 
@@ -148,7 +147,7 @@ CHANGE = textwrap.dedent(
 
     async def main(path, old, new):
         async with opened_agent_store(Path(path), passphrase=old, scrypt_n=2) as store:
-            store._database._session.database.set_trace_callback(die_at)
+            store.database._session.database.set_trace_callback(die_at)
             await store.change_passphrase(new)
 
     asyncio.run(main(sys.argv[1], sys.argv[2] or None, sys.argv[3] or None))

@@ -1,4 +1,4 @@
-"""Connections whose SMP router has another minimum priority than they want: what is to be told to routers."""
+"""Connections whose SMP router has another minimum priority than they want."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tocsin.agent.store.records import PriorityChange
-from tocsin.agent.store.sqlite.database import Session
+from tocsin.agent.store.sqlite.database import SqliteSession
 from tocsin.agent.store.sqlite.rows import location, location_text
 from tocsin.protocol.addresses import RouterLocation, Scheme
 from tocsin.protocol.direct.priorities import MinimumPriority
@@ -16,11 +16,11 @@ _CHANGES: Final = (
     "FROM priority_changes CROSS JOIN connections USING (connection_id) CROSS JOIN receive_queues "
     "USING (connection_id) WHERE is_primary = 1 AND notifier_id IS NOT NULL"
 )
-"""From the few that differ to their queues, in this order."""
+"""Join from the few connections that differ to their queues, in this order."""
 
 
-def note_difference(session: Session, connection_id: str) -> None:
-    """To be called when a connection, its notifier or its primary queue has changed."""
+def note_difference(session: SqliteSession, connection_id: str) -> None:
+    """Update the table after a change of a connection, its notifier or its primary queue."""
     session.database.execute("DELETE FROM priority_changes WHERE connection_id = ?", (connection_id,))
     session.database.execute(
         "INSERT INTO priority_changes SELECT connection_id FROM connections JOIN receive_queues "  # noqa: S608
@@ -30,12 +30,12 @@ def note_difference(session: Session, connection_id: str) -> None:
     )
 
 
-def routers_with_priority_changes(session: Session) -> list[RouterLocation]:
+def routers_with_priority_changes(session: SqliteSession) -> list[RouterLocation]:
     rows = session.database.execute(f"SELECT DISTINCT router {_CHANGES} ORDER BY 1")
     return [location(text) for (text,) in rows]
 
 
-def priority_changes(session: Session, router: RouterLocation) -> list[PriorityChange]:
+def priority_changes(session: SqliteSession, router: RouterLocation) -> list[PriorityChange]:
     rows = session.database.execute(
         f"SELECT connection_id, number, recipient_id, key_sealed, notifier_id, notifier_minimum, {_WANTED} "
         f"{_CHANGES} AND router = ?",
@@ -55,7 +55,7 @@ def priority_changes(session: Session, router: RouterLocation) -> list[PriorityC
     ]
 
 
-def priorities_set(session: Session, changes: Sequence[PriorityChange]) -> None:
+def priorities_set(session: SqliteSession, changes: Sequence[PriorityChange]) -> None:
     for change in changes:
         session.database.execute(
             "UPDATE receive_queues SET notifier_minimum = ? "

@@ -12,21 +12,22 @@ from tocsin.agent.store.records import (
     ReceiveQueue,
     SendQueue,
 )
-from tocsin.agent.store.sqlite.database import Session
-from tocsin.agent.store.sqlite.priorities import note_difference
+from tocsin.agent.store.sqlite.database import SqliteSession
+from tocsin.agent.store.sqlite.priority_table import note_difference
 from tocsin.agent.store.sqlite.rows import (
     NOTIFIED_QUEUE,
     RECEIVE_QUEUE,
     SEND_QUEUE,
+    Row,
     assignments,
     location,
     marks,
-    notified_queue_of,
     notifier_place,
     notifier_row,
-    receive_queue,
+    read_notified_queue,
+    read_receive_queue,
+    read_send_queue,
     receive_queue_row,
-    send_queue,
     send_queue_row,
 )
 from tocsin.protocol.direct.priorities import MinimumPriority
@@ -34,7 +35,10 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
 
 def add_connection(
-    session: Session, connection: AgentConnection, receive: ReceiveQueue | None, send: SendQueue | None
+    session: SqliteSession,
+    connection: AgentConnection,
+    receive: ReceiveQueue | None,
+    send: SendQueue | None,
 ) -> None:
     session.database.execute(
         "INSERT INTO connections (connection_id, notifications, minimum) VALUES (?, ?, ?)",
@@ -46,20 +50,24 @@ def add_connection(
         add_send_queue(session, send)
 
 
-def connections(session: Session, connection_id: str | None = None) -> list[AgentConnection]:
-    """All, or the one with this id: two statements, since one for both would look at every row."""
-    statement = "SELECT connection_id, notifications, minimum FROM connections"
-    if connection_id is None:
-        rows = session.database.execute(statement)
-    else:
-        rows = session.database.execute(f"{statement} WHERE connection_id = ?", (connection_id,))
-    return [
-        AgentConnection(found, bool(notifications), MinimumPriority(minimum))
-        for found, notifications, minimum in rows
-    ]
+def connection(session: SqliteSession, connection_id: str) -> AgentConnection | None:
+    row = session.database.execute(f"{_SELECT} WHERE connection_id = ?", (connection_id,)).fetchone()
+    return None if row is None else _connection(row)
 
 
-def unsettled_connections(session: Session) -> list[str]:
+def connections(session: SqliteSession) -> list[AgentConnection]:
+    return [_connection(row) for row in session.database.execute(_SELECT)]
+
+
+def _connection(row: Row) -> AgentConnection:
+    connection_id, notifications, minimum = row
+    return AgentConnection(connection_id, bool(notifications), MinimumPriority(minimum))
+
+
+_SELECT: Final = "SELECT connection_id, notifications, minimum FROM connections"
+
+
+def unfinished_connections(session: SqliteSession) -> list[str]:
     rows = session.database.execute(
         "SELECT connection_id FROM send_queues WHERE secured = 0 "
         "UNION SELECT connection_id FROM receive_queues WHERE is_primary = 0"
@@ -67,11 +75,16 @@ def unsettled_connections(session: Session) -> list[str]:
     return [connection_id for (connection_id,) in rows]
 
 
-def delete_connection(session: Session, connection_id: str) -> None:
+def delete_connection(session: SqliteSession, connection_id: str) -> None:
     session.database.execute("DELETE FROM connections WHERE connection_id = ?", (connection_id,))
 
 
-def set_notifications(session: Session, connection_id: str, enabled: bool, minimum: MinimumPriority) -> bool:
+def set_notifications(
+    session: SqliteSession,
+    connection_id: str,
+    enabled: bool,
+    minimum: MinimumPriority = MinimumPriority.ALL,
+) -> bool:
     changed = session.database.execute(
         "UPDATE connections SET notifications = ?1, minimum = ?2 "
         "WHERE connection_id = ?3 AND (notifications != ?1 OR minimum != ?2)",
@@ -81,7 +94,7 @@ def set_notifications(session: Session, connection_id: str, enabled: bool, minim
     return changed.rowcount > 0
 
 
-def add_receive_queue(session: Session, queue: ReceiveQueue) -> None:
+def add_receive_queue(session: SqliteSession, queue: ReceiveQueue) -> None:
     if queue.primary:
         session.database.execute(
             "UPDATE receive_queues SET is_primary = 0 WHERE connection_id = ?", (queue.connection_id,)
@@ -94,12 +107,12 @@ def add_receive_queue(session: Session, queue: ReceiveQueue) -> None:
     note_difference(session, queue.connection_id)
 
 
-def set_primary(session: Session, connection_id: str, number: int) -> None:
+def set_primary(session: SqliteSession, connection_id: str, number: int) -> None:
     known = session.database.execute(
         "SELECT 1 FROM receive_queues WHERE connection_id = ? AND number = ?", (connection_id, number)
     ).fetchone()
     if known:
-        # One after the other: the index allows one primary queue at any moment.
+        # In two statements, because the index never allows two primary queues.
         for change in ("is_primary = 0 WHERE number != ?2 AND", "is_primary = 1 WHERE number = ?2 AND"):
             session.database.execute(
                 f"UPDATE receive_queues SET {change} connection_id = ?1",  # noqa: S608 - our own words
@@ -108,42 +121,48 @@ def set_primary(session: Session, connection_id: str, number: int) -> None:
         note_difference(session, connection_id)
 
 
-def receive_queues(session: Session, connection_id: str) -> list[ReceiveQueue]:
+def receive_queues(session: SqliteSession, connection_id: str) -> list[ReceiveQueue]:
     rows = session.database.execute(
         f"SELECT {RECEIVE_QUEUE} FROM receive_queues WHERE connection_id = ? "  # noqa: S608
         "ORDER BY is_primary DESC, number DESC",
         (connection_id,),
     )
-    return [receive_queue(row, session.vault) for row in rows]
+    return [read_receive_queue(row, session.vault) for row in rows]
 
 
-def primary_queues(session: Session, connection_ids: Sequence[str]) -> list[ReceiveQueue]:
+def primary_queues(session: SqliteSession, connection_ids: Sequence[str]) -> list[ReceiveQueue]:
     found: list[ReceiveQueue] = []
     for connection_id in connection_ids:
         rows = session.database.execute(
             f"SELECT {RECEIVE_QUEUE} FROM receive_queues WHERE connection_id = ? AND is_primary = 1",  # noqa: S608
             (connection_id,),
         )
-        found.extend(receive_queue(row, session.vault) for row in rows)
+        found.extend(read_receive_queue(row, session.vault) for row in rows)
     return found
 
 
-def notified_queue(session: Session, queue: NotifierQueue) -> NotifiedQueue | None:
+def notified_queues(session: SqliteSession, queues: Sequence[NotifierQueue]) -> list[NotifiedQueue | None]:
+    return [_notified_queue(session, each) for each in queues]
+
+
+def _notified_queue(session: SqliteSession, queue: NotifierQueue) -> NotifiedQueue | None:
     row = session.database.execute(
         f"SELECT {NOTIFIED_QUEUE} FROM receive_queues WHERE notifier_place = ? AND notifier_id = ?",  # noqa: S608
         (notifier_place(queue.router), queue.notifier_id),
     ).fetchone()
-    return None if row is None else notified_queue_of(row, session.vault)
+    return None if row is None else read_notified_queue(row, session.vault)
 
 
-def secure_queue(session: Session, connection_id: str, number: int, sender_key: bytes) -> None:
+def secure_queue(session: SqliteSession, connection_id: str, number: int, sender_key: bytes) -> None:
     session.database.execute(
         "UPDATE receive_queues SET sender_key = ? WHERE connection_id = ? AND number = ?",
         (sender_key, connection_id, number),
     )
 
 
-def set_notifier(session: Session, connection_id: str, number: int, notifier: QueueNotifier | None) -> None:
+def set_notifier(
+    session: SqliteSession, connection_id: str, number: int, notifier: QueueNotifier | None
+) -> None:
     row = session.database.execute(
         "SELECT router FROM receive_queues WHERE connection_id = ? AND number = ?", (connection_id, number)
     ).fetchone()
@@ -151,7 +170,7 @@ def set_notifier(session: Session, connection_id: str, number: int, notifier: Qu
         return
     place = None if notifier is None else notifier_place(location(row[0]))
     if notifier is not None:
-        # A router that was restored from a backup may give an id again that a queue here still has.
+        # A router that was restored from a backup may reuse an id that a queue here still has.
         session.database.execute(
             f"UPDATE receive_queues SET {_NO_NOTIFIER} WHERE notifier_place = ? AND notifier_id = ?",  # noqa: S608
             (place, notifier.notifier_id),
@@ -164,7 +183,7 @@ def set_notifier(session: Session, connection_id: str, number: int, notifier: Qu
     note_difference(session, connection_id)
 
 
-def clear_notifiers(session: Session, connection_ids: Sequence[str]) -> None:
+def clear_notifiers(session: SqliteSession, connection_ids: Sequence[str]) -> None:
     for connection_id in connection_ids:
         session.database.execute(
             f"UPDATE receive_queues SET {_NO_NOTIFIER} WHERE connection_id = ?",  # noqa: S608 - our own columns
@@ -179,35 +198,35 @@ _NO_NOTIFIER: Final = (
 )
 
 
-def delete_receive_queue(session: Session, connection_id: str, number: int) -> None:
+def delete_receive_queue(session: SqliteSession, connection_id: str, number: int) -> None:
     session.database.execute(
         "DELETE FROM receive_queues WHERE connection_id = ? AND number = ?", (connection_id, number)
     )
 
 
-def add_send_queue(session: Session, queue: SendQueue) -> None:
+def add_send_queue(session: SqliteSession, queue: SendQueue) -> None:
     session.database.execute(
         f"INSERT INTO send_queues ({SEND_QUEUE}) VALUES ({marks(SEND_QUEUE)})",  # noqa: S608 - our own columns
         send_queue_row(queue, session.vault),
     )
 
 
-def send_queues(session: Session, connection_id: str) -> list[SendQueue]:
+def send_queues(session: SqliteSession, connection_id: str) -> list[SendQueue]:
     rows = session.database.execute(
         f"SELECT {SEND_QUEUE} FROM send_queues WHERE connection_id = ? ORDER BY number DESC",  # noqa: S608
         (connection_id,),
     )
-    return [send_queue(row, session.vault) for row in rows]
+    return [read_send_queue(row, session.vault) for row in rows]
 
 
-def update_send_queue(session: Session, queue: SendQueue) -> None:
+def update_send_queue(session: SqliteSession, queue: SendQueue) -> None:
     session.database.execute(
         f"UPDATE send_queues SET {assignments(SEND_QUEUE)} WHERE connection_id = ? AND number = ?",  # noqa: S608
         (*send_queue_row(queue, session.vault), queue.connection_id, queue.number),
     )
 
 
-def delete_send_queue(session: Session, connection_id: str, number: int) -> None:
+def delete_send_queue(session: SqliteSession, connection_id: str, number: int) -> None:
     session.database.execute(
         "DELETE FROM send_queues WHERE connection_id = ? AND number = ?", (connection_id, number)
     )

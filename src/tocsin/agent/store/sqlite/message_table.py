@@ -1,4 +1,4 @@
-"""Messages that were received: which was the last of a queue, and those that the app does not have yet."""
+"""Received messages: the last one of each queue, and those that the app has not settled."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tocsin.agent.store.records import KeptMessage
-from tocsin.agent.store.sqlite.database import Session
-from tocsin.agent.store.sqlite.rows import KEPT_MESSAGE, kept_message, kept_message_row, marks
+from tocsin.agent.store.sqlite.database import SqliteSession
+from tocsin.agent.store.sqlite.rows import KEPT_MESSAGE, kept_message_row, marks, read_kept_message
 
 
 def message_received(
-    session: Session, connection_id: str, number: int, sent_at: int | None, message_id: bytes | None
+    session: SqliteSession,
+    connection_id: str,
+    number: int,
+    sent_at: int | None,
+    message_id: bytes | None = None,
 ) -> None:
     session.database.execute(
         "UPDATE receive_queues SET last_message_id = ifnull(?4, last_message_id), last_message_at = "
@@ -21,7 +25,7 @@ def message_received(
     )
 
 
-def keep_message(session: Session, message: KeptMessage) -> KeptMessage | None:
+def keep_message(session: SqliteSession, message: KeptMessage) -> KeptMessage | None:
     queue = (message.connection_id, message.queue_number)
     last = session.database.execute(
         "SELECT last_message_id FROM receive_queues WHERE connection_id = ? AND number = ?", queue
@@ -39,7 +43,7 @@ def keep_message(session: Session, message: KeptMessage) -> KeptMessage | None:
     return replace(message, number=added.lastrowid)
 
 
-def _kept_before(session: Session, message: KeptMessage) -> KeptMessage | None:
+def _kept_before(session: SqliteSession, message: KeptMessage) -> KeptMessage | None:
     row = session.database.execute(
         "SELECT number FROM kept_messages WHERE connection_id = ? AND queue_number = ? AND message_id = ?",
         (message.connection_id, message.queue_number, message.message_id),
@@ -47,12 +51,12 @@ def _kept_before(session: Session, message: KeptMessage) -> KeptMessage | None:
     return None if row is None else replace(message, number=row[0])
 
 
-def kept_messages(session: Session) -> list[KeptMessage]:
+def kept_messages(session: SqliteSession) -> list[KeptMessage]:
     rows = session.database.execute(f"SELECT {KEPT_MESSAGE} FROM kept_messages ORDER BY number")  # noqa: S608
-    return [kept_message(row, session.vault) for row in rows]
+    return [read_kept_message(row, session.vault) for row in rows]
 
 
-def forget_messages(session: Session, numbers: Sequence[int]) -> None:
+def forget_messages(session: SqliteSession, numbers: Sequence[int]) -> None:
     session.database.executemany(
         "DELETE FROM kept_messages WHERE number = ?", [(number,) for number in numbers]
     )

@@ -102,13 +102,22 @@ class Worker:
         if self._kicked.is_set():
             return
         self.resting = True
-        waits: list[asyncio.Task[object]] = [asyncio.create_task(self._kicked.wait())]
-        if until is not None:
-            waits.append(asyncio.create_task(self._clock.wait(max(0.0, until - self._clock.exactly()))))
+        try:
+            if until is None:
+                await self._kicked.wait()
+            else:
+                await self._kick_or_time(until)
+        finally:
+            self.resting = False
+
+    async def _kick_or_time(self, until: float) -> None:
+        waits: list[asyncio.Task[object]] = [
+            asyncio.create_task(self._kicked.wait()),
+            asyncio.create_task(self._clock.wait(max(0.0, until - self._clock.exactly()))),
+        ]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self.resting = False
             for wait in waits:
                 wait.cancel()
             await asyncio.wait(waits)  # suppressing CancelledError instead might suppress our own

@@ -1,4 +1,7 @@
-"""`tocsin agent …`: the device's side of notifications."""
+"""`tocsin agent …`: the device's side of notifications.
+
+One module per command, and what the commands share: `session`, `folder`, `output`, `pushes`, `next_steps`.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ from tocsin.cli.agent import (
 )
 
 NAME = "agent"
-SUMMARY = "be a device: connections, tokens, pushes"
+SUMMARY = "act as a device: connections, tokens, pushes"
 DESCRIPTION = (
-    "Does on a device what notifications need: registers a device token, keeps a subscription for every connection, "
-    "wakes on a push, finds out which connections have messages and fetches them. It has no double ratchet: not a "
-    "messenger for secrets."
+    "Does everything that notifications need on a device: registers a device token, keeps a subscription for every "
+    "connection, wakes on a push, finds out which connections have messages and fetches them. It has no double "
+    "ratchet, so do not use it for secret messages."
 )
 EXAMPLE = "tocsin agent init --smp-server smp://… --ntf-server ntf://… && tocsin agent connect"
 SUBCOMMANDS = (

@@ -1,4 +1,4 @@
-"""`tocsin agent connect`: makes an invitation, or follows one."""
+"""`tocsin agent connect`: creates an invitation, or joins with one."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from tocsin.cli.agent.session import AgentSession, add_common_arguments, opened_
 from tocsin.protocol.addresses import RouterAddress, Scheme
 
 NAME = "connect"
-SUMMARY = "make an invitation, or join a connection with one"
+SUMMARY = "create an invitation, or join a connection with one"
 DESCRIPTION = (
-    "Without an invitation: makes a connection and prints the invitation for the other side, which must get it by a "
-    "way you trust, because whoever has it first can join. With one: joins, and messages can be sent at once. "
-    "The inviting side can send when it has heard of the other: by --wait, by `listen` or by a push."
+    "Without an invitation, creates a connection and prints the invitation for the other side. Send it through a "
+    "channel that you trust, because the first one who has it can join. With an invitation, joins, and can send at "
+    "once. The inviting side can send after it has received the other's greeting: by --wait, `listen` or a push."
 )
 EXAMPLE = "tocsin agent connect 'smp://…/…#…'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("invitation", nargs="?", metavar="INVITATION", help="what the other side printed")
-    parser.add_argument("--wait", action="store_true", help="until both sides can send; Ctrl-C ends it")
     parser.add_argument(
-        "--no-notifications", action="store_true", help="its messages are not notified of, as after `mute`"
+        "invitation", nargs="?", metavar="INVITATION", help="the invitation that the other side printed"
+    )
+    parser.add_argument("--wait", action="store_true", help="wait until both sides can send; Ctrl-C ends it")
+    parser.add_argument(
+        "--no-notifications", action="store_true", help="no notifications of its messages, as after `mute`"
     )
     parser.add_argument(
-        "--smp-server", metavar="ADDRESS", help="where our queue is made, instead of those in agent.ini"
+        "--smp-server", metavar="ADDRESS", help="the router for our queue, instead of those in agent.ini"
     )
     add_common_arguments(parser)
 
@@ -52,9 +54,9 @@ async def _connect(options: argparse.Namespace, output: Output) -> int:
         name, invitation = await _made(session, options, router)
         finished = await session.at_rest()
         if invitation is not None:
-            # At once: the other side needs it before there is anything to wait for.
+            # Print it now: the other side needs it before there is anything to wait for.
             output.result({"connection": name, "invitation": invitation})
-            output.say(f"Connection {name}. Invitation, for the other side alone:")
+            output.say(f"Connection {name}. Invitation, only for the other side:")
             output.say(invitation)
         if options.wait and not await _is_ready(session, name):
             await ready.wait()
@@ -70,11 +72,13 @@ async def _connect(options: argparse.Namespace, output: Output) -> int:
         )
     output.say_events(session.events)
     if invitation is None and not usable:
-        output.say(f"Connection {name}. The other side could not be told yet: run `tocsin agent listen`.")
+        output.say(
+            f"Connection {name}. The greeting has not reached the other side yet: run `tocsin agent listen`."
+        )
     elif usable:
-        output.say(f"Connection {name}. Next: `tocsin agent send {name} TEXT`")
+        output.say(f"Connection {name}. Next: run `tocsin agent send {name} TEXT`")
     else:
-        output.say("Next: `tocsin agent listen`, which tells when the other side has joined.")
+        output.say("Next: run `tocsin agent listen`, which reports when the other side has joined.")
     return 0
 
 
@@ -96,6 +100,6 @@ async def _can_send(session: AgentSession, name: str) -> bool:
 
 
 async def _is_ready(session: AgentSession, name: str) -> bool:
-    """Both sides: our queue is secured too."""
+    """Return whether both sides can send: our queue is secured too."""
     queues = await session.store.primary_queues([name])
     return await _can_send(session, name) and all(queue.sender_key is not None for queue in queues)

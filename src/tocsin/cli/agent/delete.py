@@ -1,4 +1,4 @@
-"""`tocsin agent delete`: a connection goes."""
+"""`tocsin agent delete`: deletes a connection."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from tocsin.cli.agent.session import (
 NAME = "delete"
 SUMMARY = "delete a connection"
 DESCRIPTION = (
-    "Deletes a connection with its queues at their routers, its notifications and messages that were not received. "
-    "If a router cannot be reached the connection stays, to be deleted later."
+    "Deletes a connection with its queues at their routers, its notifications and unreceived messages. "
+    "If a router cannot be reached, the connection stays; run the command again later."
 )
 EXAMPLE = "tocsin agent delete Zm9vYmFyYmF6cXV4"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("connection", metavar="CONNECTION", help="its id, or the beginning of it")
-    parser.add_argument("--dry-run", action="store_true", help="tell what would be deleted")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be deleted, without deleting it"
+    )
     add_common_arguments(parser)
 
 

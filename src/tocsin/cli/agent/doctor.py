@@ -1,4 +1,4 @@
-"""`tocsin agent doctor`: where a connection's notifications stop."""
+"""`tocsin agent doctor`: finds out why a connection does not notify."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tocsin.cli.agent.session import (
 )
 
 NAME = "doctor"
-SUMMARY = "explain where a connection's notifications stop"
+SUMMARY = "find out why a connection does not notify"
 DESCRIPTION = (
-    "Looks at everything a notification of one connection needs (token, NTF router, push provider, SMP router, "
+    "Checks everything that a notification of one connection needs (token, NTF router, push provider, SMP router, "
     "credentials, subscription), asks both routers, and says for each whether it is in order and what to do. "
-    "Nothing is changed without --fix, which says what it did. Exits with 1 if something is wrong."
+    "Changes nothing without --fix, which reports what it did. Exits with 1 if something is wrong."
 )
 EXAMPLE = "tocsin agent doctor Zm9vYmFyYmF6cXV4 --fix"
 
@@ -36,7 +36,7 @@ _STYLES: Final = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("connection", metavar="CONNECTION", help="its id, or the beginning of it")
-    parser.add_argument("--fix", action="store_true", help="repair what can be repaired, and look again")
+    parser.add_argument("--fix", action="store_true", help="repair what can be repaired, and check again")
     add_common_arguments(parser)
 
 
@@ -61,7 +61,7 @@ async def _doctor(options: argparse.Namespace, output: Output) -> int:
         output.say("After the repair:")
         _say(output, findings)
     elif options.fix:
-        output.say("There is nothing that could be repaired from here.")
+        output.say("There is nothing that the agent can repair.")
     verdict = worst(findings)
     output.result(
         {
@@ -76,7 +76,7 @@ async def _doctor(options: argparse.Namespace, output: Output) -> int:
 
 
 async def _look(options: argparse.Namespace, text: str) -> tuple[str, list[NotificationFinding]]:
-    """With the store alone: an agent that runs would begin to repair by itself."""
+    """Open only the store: a running agent would start to repair by itself."""
     async with opened_store(options) as (store, file):
         name = await connection_named(store, text)
         evidence = await gather(store, file.settings(options.timeout), name, now=time.time())

@@ -1,4 +1,4 @@
-"""Where an agent is on disk: a folder for its owner alone, with a settings file and the store."""
+"""The folder of an agent, for its owner alone, with a settings file and the store."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _SWITCH: Final = {"on": True, "off": False}
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """What `agent.ini` says."""
+    """The contents of `agent.ini`."""
 
     smp_servers: tuple[RouterAddress, ...] = ()
     ntf_servers: tuple[RouterAddress, ...] = ()
     check_minutes: float | None = None
-    """How often subscriptions are checked; None: as the reference, after a day and then every three."""
+    """How often subscriptions are checked; None: like the reference, after a day and then every three days."""
     direct: bool = False
     """Whether direct notifications are used."""
 
@@ -57,14 +57,14 @@ def agent_folder(options: argparse.Namespace) -> Path:
 
 
 def read_agent_file(folder: Path) -> AgentFile:
-    """Raises ConfigError naming the file and the key."""
+    """Read `agent.ini`. Raises ConfigError, which names the file and the key."""
     path = folder / INI_FILE
     parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
     try:
         parser.read_string(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(
-            f"there is no agent in {folder}: make one with `tocsin agent init --folder {folder}`"
+            f"there is no agent in {folder}: create one with `tocsin agent init --folder {folder}`"
         ) from None
     except (OSError, UnicodeDecodeError, configparser.Error) as error:
         raise ConfigError(f"{path} cannot be read: {type(error).__name__}; correct the file") from error
@@ -85,23 +85,23 @@ def read_agent_file(folder: Path) -> AgentFile:
 
 def _switch(text: str, where: str) -> bool:
     if text not in _SWITCH:
-        raise ConfigError(f"{where}: on or off is expected")
+        raise ConfigError(f"{where}: write on or off")
     return _SWITCH[text]
 
 
 def check_minutes(text: str, where: str) -> float:
-    """Raises ConfigError, which begins with `where`."""
+    """Parse minutes. Raises ConfigError, which begins with `where`."""
     try:
         minutes = float(text)
     except ValueError:
         minutes = 0.0
     if not 1 <= minutes <= 1_000_000:
-        raise ConfigError(f"{where}: a number of minutes, at least 1, is expected")
+        raise ConfigError(f"{where}: write a number of minutes, at least 1")
     return minutes
 
 
 def server_addresses(texts: Sequence[str], scheme: Scheme, where: str) -> tuple[RouterAddress, ...]:
-    """Raises ConfigError, which begins with `where`."""
+    """Parse addresses. Raises ConfigError, which begins with `where`."""
     try:
         return tuple(RouterAddress.of(text, scheme) for text in texts)
     except DecodeError as error:
@@ -113,9 +113,9 @@ def _addresses(path: Path, values: dict[str, str], key: str, scheme: Scheme) -> 
 
 
 def write_agent_file(folder: Path, file: AgentFile) -> None:
-    """In one step; for its owner alone, because an address may have a password. Raises ConfigError."""
+    """Replace the file atomically, for its owner alone: an address may have a password. Raises ConfigError."""
     lines = [
-        "# Settings of a Tocsin agent. Several addresses are separated by spaces.",
+        "# Settings of a Tocsin agent. Separate several addresses by spaces.",
         f"[{_SECTION}]",
         f"smp_servers = {' '.join(map(str, file.smp_servers))}",
         f"ntf_servers = {' '.join(map(str, file.ntf_servers))}",
@@ -138,7 +138,7 @@ def write_agent_file(folder: Path, file: AgentFile) -> None:
 
 
 def passphrase_of(options: argparse.Namespace) -> str | None:
-    """From `--passphrase-file`, its first line, or the environment. Raises ConfigError."""
+    """Return the passphrase from `--passphrase-file` or the environment. Raises ConfigError."""
     chosen: Path | None = options.passphrase_file
     if chosen is None:
         return os.environ.get(PASSPHRASE_VARIABLE) or None
@@ -146,7 +146,7 @@ def passphrase_of(options: argparse.Namespace) -> str | None:
 
 
 def passphrase_in(path: Path, option: str) -> str:
-    """The first line. Raises ConfigError, which begins with the option."""
+    """Return the first line of a file. Raises ConfigError, which begins with the option."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

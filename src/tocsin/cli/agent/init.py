@@ -1,4 +1,4 @@
-"""`tocsin agent init`: a new agent."""
+"""`tocsin agent init`: creates an agent."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tocsin.errors import ConfigError
 from tocsin.protocol.addresses import Scheme
 
 NAME = "init"
-SUMMARY = "make a new agent"
+SUMMARY = "create an agent"
 DESCRIPTION = (
-    "Makes a folder that only you can read, with the settings (agent.ini) and the store (agent.db) of a new agent. "
-    "With a passphrase, keys and tokens in the store are encrypted. Nothing that exists is overwritten."
+    "Creates a folder that only you can read, with the settings (agent.ini) and the store (agent.db) of a new agent. "
+    "With a passphrase, keys and tokens in the store are encrypted. Existing files are never overwritten."
 )
 EXAMPLE = "tocsin agent init --smp-server smp://<fingerprint>@smp.example.com --ntf-server ntf://<fingerprint>@ntf.example.com"
 
@@ -38,14 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ADDRESS",
-        help="where new queues are made; several are chosen from at random",
+        help="a router for new queues; repeat it to choose from several at random",
     )
     parser.add_argument(
         "--ntf-server",
         action="append",
         default=[],
         metavar="ADDRESS",
-        help="where tokens are registered; several are chosen from at random",
+        help="a router for tokens; repeat it to choose from several at random",
     )
     parser.add_argument(
         "--check-minutes",
@@ -55,9 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--direct",
         action="store_true",
-        help="use direct notifications with routers that know them (docs/direct-notifications.md)",
+        help="use direct notifications with routers that support them (docs/direct-notifications.md)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="check and tell what would be made")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be created, without creating it"
+    )
     add_common_arguments(parser)
 
 
@@ -80,25 +82,27 @@ async def _init(options: argparse.Namespace, output: Output) -> int:
             pass
         write_agent_file(folder, file)
     output.result({"folder": str(folder), "encrypted": passphrase is not None, "made": not options.dry_run})
-    output.say(f"{'Would make' if options.dry_run else 'Made'} in {folder}: {INI_FILE}, {STORE_FILE}")
+    output.say(f"{'Would create' if options.dry_run else 'Created'} in {folder}: {INI_FILE}, {STORE_FILE}")
     output.say(
         f"Keys and tokens are {'encrypted' if passphrase else 'not encrypted'}; only you can read the files."
     )
-    output.say("Next: `tocsin agent connect` makes an invitation, `tocsin agent register` a registration.")
+    output.say(
+        "Next: run `tocsin agent connect` for an invitation, or `tocsin agent register` for notifications."
+    )
     return 0
 
 
 def _refuse_existing(folder: Path) -> None:
     if existing := [name for name in (INI_FILE, STORE_FILE) if (folder / name).exists()]:
         raise ConfigError(
-            f"{folder} has an agent already ({', '.join(existing)}): use it, or choose another --folder"
+            f"{folder} already has an agent ({', '.join(existing)}): use it, or choose another --folder"
         )
 
 
 def _make_folder(folder: Path) -> None:
-    """One that exists keeps its other files, but nobody else may look into it any more."""
+    """Create the folder. An existing one keeps its files, but becomes private."""
     try:
         folder.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
         folder.chmod(OWNER_FOLDER)
     except OSError as error:
-        raise ConfigError(f"{folder} cannot be made: {error.strerror}; choose another --folder") from error
+        raise ConfigError(f"{folder} cannot be created: {error.strerror}; choose another --folder") from error

@@ -1,4 +1,4 @@
-"""`tocsin agent listen`: messages and events as they come."""
+"""`tocsin agent listen`: prints messages and events as they arrive."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ NAME = "listen"
 SUMMARY = "receive messages and keep notifications in order"
 DESCRIPTION = (
     "Subscribes to all connections and prints messages and events, one line each, until Ctrl-C. While it runs, "
-    "everything that waited for a router goes on, and subscriptions are checked."
+    "the agent also finishes everything that waited for a router, and checks subscriptions."
 )
 EXAMPLE = "tocsin agent listen --json --count 1"
 
 END_SECONDS: Final = 1.0
-"""For what is under way; the rest goes on with the next command."""
+"""Time for work in progress; the next command continues the rest."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="end after this time")
-    parser.add_argument("--count", type=int, metavar="N", help="end after so many messages")
+    parser.add_argument("--count", type=int, metavar="N", help="end after this number of messages")
     add_common_arguments(parser)
 
 
@@ -51,7 +51,7 @@ async def _listen(options: argparse.Namespace, output: Output) -> int:
         failed = await session.agent.connections.subscribe()
         for name, error in failed.items():
             output.result({"event": "not subscribed", "connection": name, "reason": str(error)})
-            output.say(f"{name}: cannot be listened to: {error}")
+            output.say(f"{name} cannot be subscribed: {error}")
         count = len(await session.store.connections()) - len(failed)
         output.result({"event": "listening", "connections": count})
         output.say(f"Listening to {count} connections. Ctrl-C ends it.")
@@ -64,7 +64,7 @@ async def _listen(options: argparse.Namespace, output: Output) -> int:
 
 
 def _end_by_signal(ended: asyncio.Event) -> None:
-    """Ctrl-C is the way to end it, so it is not an error. Only the main thread can be told of signals."""
+    """End without an error on Ctrl-C. Only the main thread can handle signals."""
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(ValueError, RuntimeError, NotImplementedError):
             asyncio.get_running_loop().add_signal_handler(number, ended.set)

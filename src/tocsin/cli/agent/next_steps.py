@@ -1,4 +1,4 @@
-"""What a person can do next, for every way in which a command of an agent can fail."""
+"""Next steps for a person, for every error of an agent's command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tocsin.protocol.error_codes import ErrorCode
 
 _PASSPHRASE: Final = f"give --passphrase-file, or set {PASSPHRASE_VARIABLE}"
 
-# The first row that fits: kind of error, words in its text.
+# The first matching row counts: kind of error, words in its text.
 _STEPS: Final[tuple[tuple[type[TocsinError], str, str], ...]] = (
     (StoreError, "in use", "end the other `tocsin agent` that uses this folder"),
     (StoreError, "is encrypted", _PASSPHRASE),
@@ -33,27 +33,27 @@ _STEPS: Final[tuple[tuple[type[TocsinError], str, str], ...]] = (
     (
         AgentError,
         "former Web Push endpoint",
-        "use the push that came to the endpoint that was registered last",
+        "use a push to the endpoint that was registered last",
     ),
-    (AgentError, "no active token", "run `tocsin agent register`, then `verify` with the push that comes"),
+    (AgentError, "no active token", "run `tocsin agent register`, then `verify` with the push that arrives"),
     (AgentError, "no SMP router", "give --smp-server, or write smp_servers into agent.ini"),
     (AgentError, "no NTF router", "give --ntf-server, or write ntf_servers into agent.ini"),
     (AgentError, "no such connection", "`tocsin agent status` lists the connections"),
-    (AgentError, "to settle them", "run this again: what was shown has made room"),
+    (AgentError, "to settle them", "run this again: the messages that were shown have made room"),
     (AgentError, "not ready", "run `tocsin agent listen` until the other side has joined"),
-    (BadBox, "", "use a push of this token: an altered one, or one of another token, cannot be opened"),
-    (PeerIdentityMismatch, "", "check the address: its fingerprint is not that of the router that answers"),
+    (BadBox, "", "use an unaltered push of this token"),
+    (PeerIdentityMismatch, "", "check the address: its fingerprint is not that of the router that answered"),
     (TransportError, "", "check the network and the address with `tocsin ping`, then run this again"),
-    (HandshakeRefused, "", "check with `tocsin ping` that the router speaks a version that we do"),
-    (ClientError, "", "run this again later; `tocsin agent doctor` tells more"),
+    (HandshakeRefused, "", "check with `tocsin ping` that the router supports one of our versions"),
+    (ClientError, "", "run this again later; `tocsin agent doctor` says more"),
     (DecodeError, "push", "give the whole JSON of a push, as the provider delivered it"),
-    (DecodeError, "", "check what you gave; `--help` has an example"),
+    (DecodeError, "", "check your input; `--help` has an example"),
 )
-_UNKNOWN_THERE: Final = "the router does not know it any more: `tocsin agent doctor CONNECTION` tells more"
+_UNKNOWN_THERE: Final = "the router no longer knows it; run `tocsin agent doctor CONNECTION`"
 
 
 def sentence(error: TocsinError) -> str:
-    """The error and the next step. Errors of the commands themselves name theirs."""
+    """Return the error and the next step. Errors of the commands themselves already name theirs."""
     step = next_step(error)
     return f"{error}; {step}" if step else str(error)
 

@@ -1,4 +1,4 @@
-"""What the commands of an agent print: for people, or JSON for programs."""
+"""Output of an agent's commands: text for people, or JSON for programs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EVENT_NAMES: Final[dict[type[AgentEvent], str]] = {
 }
 _FIELD_NAMES: Final = {"connection_id": "connection"}
 _OWN_FIELDS: Final = frozenset({"number"})
-"""Of use in this process alone."""
+"""Fields that mean something in this process only."""
 
 
 class Output:
@@ -49,12 +49,12 @@ class Output:
         self._console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
     def result(self, fields: Mapping[str, Any]) -> None:
-        """One object on one line; nothing for people."""
+        """Print one JSON object on one line, for programs only."""
         if self.as_json:
             print(json.dumps(fields), flush=True)
 
     def say(self, text: str, style: str = "") -> None:
-        """A line for people; what a peer wrote must have gone through `harmless`."""
+        """Print a line for people only. Text of a peer must have gone through `harmless`."""
         if not self.as_json:
             self._console.print(Text(text, style), soft_wrap=True)
 
@@ -67,18 +67,18 @@ class Output:
         self._console.print(table)
 
     def event(self, event: AgentEvent) -> None:
-        """As it comes: an object of its own for programs."""
+        """Print one event, as an object for programs."""
         self.result(event_fields(event))
         self.say_events([event])
 
     def say_events(self, seen: Iterable[AgentEvent]) -> None:
-        """For people; programs find them in the result."""
+        """Print events for people. Programs find them in the result."""
         for event in seen:
             self.say(event_sentence(event), "bold" if isinstance(event, MessageArrived) else "")
 
 
 def event_fields(event: AgentEvent) -> dict[str, Any]:
-    """`event` says which; the other fields are the event's own."""
+    """Return the fields of an event; `event` has its name."""
     found: dict[str, Any] = {"event": EVENT_NAMES[type(event)]}
     for each in fields(event):
         if each.name not in _OWN_FIELDS:
@@ -115,7 +115,7 @@ def event_sentence(event: AgentEvent) -> str:
 
 
 def text_of(body: bytes) -> str | None:
-    """None if it is not text."""
+    """Return None if the body is not text."""
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -123,7 +123,7 @@ def text_of(body: bytes) -> str | None:
 
 
 def harmless(text: str | None) -> str:
-    """For terminals: what is not printable, as escape sequences are, is shown as its code."""
+    """Make text safe for terminals: unprintable characters, as in escape sequences, become their codes."""
     if text is None:
         return "(not text; --json shows the bytes)"
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
@@ -138,5 +138,5 @@ def time_text(seconds: float) -> str:
 
 
 def address_text(scheme: Scheme, router: RouterLocation) -> str:
-    """Without the password, which is no part of a location."""
+    """Return the address without its password, which a location does not have."""
     return str(RouterAddress(scheme, router))

@@ -12,9 +12,9 @@ from tocsin.cli.agent.session import add_common_arguments, opened_store, run_com
 NAME = "passphrase"
 SUMMARY = "set, change or remove the passphrase of the store"
 DESCRIPTION = (
-    "Encrypts keys, tokens and messages in the store with a new passphrase, or with --remove not any more. "
-    "--passphrase-file has the passphrase there is, if there is one. It happens at once or not at all: if the command "
-    "is interrupted, either the old or the new passphrase opens the store. A lost passphrase cannot be recovered."
+    "Encrypts keys, tokens and messages in the store with a new passphrase, or decrypts them with --remove. "
+    "--passphrase-file has the present passphrase, if there is one. The change is atomic: if the command is "
+    "interrupted, either the old or the new passphrase opens the store. A lost passphrase cannot be recovered."
 )
 EXAMPLE = "tocsin agent passphrase --passphrase-file old.txt --new-passphrase-file new.txt"
 
@@ -22,10 +22,13 @@ EXAMPLE = "tocsin agent passphrase --passphrase-file old.txt --new-passphrase-fi
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     wanted = parser.add_mutually_exclusive_group(required=True)
     wanted.add_argument(
-        "--new-passphrase-file", type=Path, metavar="FILE", help="first line: the passphrase from now on"
+        "--new-passphrase-file",
+        type=Path,
+        metavar="FILE",
+        help="the file with the new passphrase in its first line",
     )
-    wanted.add_argument("--remove", action="store_true", help="nothing is encrypted from now on")
-    parser.add_argument("--dry-run", action="store_true", help="check both files and tell what would be done")
+    wanted.add_argument("--remove", action="store_true", help="store everything unencrypted")
+    parser.add_argument("--dry-run", action="store_true", help="check both files and show what would be done")
     add_common_arguments(parser)
 
 
@@ -54,9 +57,9 @@ async def _change(options: argparse.Namespace, output: Output) -> int:
 def _sentence(before: bool, after: bool) -> str:
     match before, after:
         case False, True:
-            return "Keys, tokens and messages are encrypted. Every command needs the passphrase from now on."
+            return "Keys, tokens and messages are encrypted. Every command now needs the passphrase."
         case True, True:
-            return "The passphrase is changed. The former one opens nothing any more."
+            return "The passphrase is changed. The former one no longer opens the store."
         case True, False:
             return "The passphrase is removed. Nothing is encrypted; only you can read the files."
-    return "There is no passphrase, as before."
+    return "There is still no passphrase."

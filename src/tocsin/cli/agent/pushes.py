@@ -1,4 +1,4 @@
-"""The push that a command is given: as an argument, in a file or on standard input."""
+"""Reading a push: from an argument, a file or standard input."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Final
 from tocsin.crypto.web_push import MAX_BODY_BYTES
 from tocsin.errors import ConfigError
 
-PUSH_HELP: Final = "JSON of the push: the text itself, a file, or - for standard input"
-WEB_PUSH_HELP: Final = "the body of a Web Push instead, as the distributor delivered it; - for standard input"
+PUSH_HELP: Final = "the push in JSON: the text itself, a file, or - for standard input"
+WEB_PUSH_HELP: Final = (
+    "a file with the body of a Web Push, as the distributor delivered it; - for standard input"
+)
 MAX_PUSH_BYTES: Final = 1_000_000
 
 
 def read_push(given: str) -> bytes:
-    """Raises ConfigError."""
+    """Read the JSON of a push. Raises ConfigError."""
     if given.lstrip().startswith("{"):
         return given.encode("utf-8", "surrogateescape")
     return _read(given, MAX_PUSH_BYTES, "give its JSON, a file or -")
 
 
 def read_web_push(given: str) -> bytes:
-    """One byte more than a body can have shows that it is none. Raises ConfigError."""
+    """Read the body of a Web Push, and one byte more to recognise a longer one. Raises ConfigError."""
     return _read(given, MAX_BODY_BYTES + 1, "give a file with its body, or -")
 
 

@@ -1,4 +1,4 @@
-"""`tocsin agent register`: the device token goes to an NTF router."""
+"""`tocsin agent register`: registers the device token at an NTF router."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tocsin.protocol.ntf.web_push_tokens import endpoint_location
 NAME = "register"
 SUMMARY = "register a device token at an NTF router"
 DESCRIPTION = (
-    "Brings the registration of the device token to its next step: registers it, replaces a former one, repeats a "
-    "verification that got no answer, or checks it. Call it again whenever the device token or the mode changes. "
-    "A new registration is answered by a push, which `verify` needs."
+    "Takes the next step of the registration: registers the device token, replaces a former one, repeats a "
+    "verification that got no answer, or checks it. Run it again whenever the device token or the mode changes. "
+    "After a new registration a push arrives, which `verify` needs."
 )
 EXAMPLE = "tocsin agent register 'apns_test abcd1234' --mode instant --ntf-server ntf://<fingerprint>@ntf.example.com"
 
@@ -38,20 +38,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     given.add_argument(
         "--web-push",
         metavar="ENDPOINT",
-        help="the https address that a distributor of Web Push, such as UnifiedPush, gave out",
+        help="the https address from a Web Push distributor, such as one of UnifiedPush",
     )
     parser.add_argument(
         "--mode",
         choices=[mode.lower() for mode in NotificationMode],
         default=NotificationMode.INSTANT.lower(),
-        help="a push for every message, or one now and then (default instant)",
+        help="a push for every message, or an occasional one (default instant)",
     )
     parser.add_argument(
         "--ntf-server",
         action="append",
         default=[],
         metavar="ADDRESS",
-        help="for new tokens, instead of those in agent.ini, and written there; several are chosen from at random",
+        help="a router for new tokens, which replaces those in agent.ini; repeat it to choose from several at random",
     )
     add_common_arguments(parser)
 
@@ -92,11 +92,13 @@ async def _register(options: argparse.Namespace, output: Output) -> int:
     output.say_events(session.events)
     match status.state:
         case TokenState.ACTIVE:
-            output.say("Subscriptions are as the mode asks for." if finished else _GOES_ON)
+            output.say(
+                "All connections have the subscriptions that the mode needs." if finished else _GOES_ON
+            )
         case TokenState.INVALID | TokenState.EXPIRED:
-            output.say("Next: run this again with the device token that the provider gives out now.")
+            output.say("Next: run this again with the device token that the provider issues now.")
         case _:
-            output.say("Next: `tocsin agent verify` with the push that comes.")
+            output.say("Next: run `tocsin agent verify` with the push that arrives.")
     return 0
 
 
@@ -113,11 +115,11 @@ def _device_token(words: Sequence[str]) -> DeviceToken:
 
 
 def _require_endpoint(url: str) -> None:
-    """Before anything is written."""
+    """Check the endpoint before anything is written."""
     try:
         endpoint_location(url)
     except DecodeError as error:
         raise ConfigError(f"--web-push: {error}") from error
 
 
-_GOES_ON = "Not all routers could be reached: the rest goes on with the next command, or while `listen` runs."
+_GOES_ON = "Not all routers could be reached. The next command continues, or `tocsin agent listen`."

@@ -1,4 +1,4 @@
-"""`tocsin agent send`: a message."""
+"""`tocsin agent send`: sends a message."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tocsin.protocol.agent.queue_envelopes import PADDED_BYTES
 NAME = "send"
 SUMMARY = "send a message"
 DESCRIPTION = (
-    "Sends a message, encrypted for the other side's queue. It is there when the command ends: the SMP router has "
-    "answered. Up to about 15,900 bytes."
+    "Sends a message of up to about 15,900 bytes, encrypted for the other side's queue. When the command ends, the SMP "
+    "router has accepted it."
 )
 EXAMPLE = "tocsin agent send Zm9vYmFyYmF6cXV4 'See you at noon'"
 MAX_BYTES = PADDED_BYTES - 3
-"""Length and tag."""
+"""Without length and tag."""
 ORDINARY = 1
 MENTION = 2
 
@@ -28,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("connection", metavar="CONNECTION", help="its id, or the beginning of it")
     parser.add_argument("text", metavar="TEXT", help="the message, or - for standard input")
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--silent", action="store_true", help="without a notification for the other side")
+    kind.add_argument("--silent", action="store_true", help="do not notify the other side")
     kind.add_argument(
         "--mention",
         action="store_true",
-        help="also notifies another side that wants to hear of mentions and replies only",
+        help="also notify another side that wants notifications of mentions and replies only",
     )
     add_common_arguments(parser)
 

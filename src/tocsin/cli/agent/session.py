@@ -1,4 +1,4 @@
-"""An agent that runs for the time of one command."""
+"""An agent that runs during one command."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         "--passphrase-file",
         type=Path,
         metavar="FILE",
-        help=f"first line: the passphrase of an encrypted store (default ${PASSPHRASE_VARIABLE})",
+        help=f"a file with the store's passphrase in its first line (default ${PASSPHRASE_VARIABLE})",
     )
     parser.add_argument(
         "--timeout",
         type=_seconds,
         default=DEFAULT_TIMEOUT,
         metavar="SECONDS",
-        help="for each step at a router (default 15)",
+        help="time limit of each step at a router (default 15)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
 
@@ -61,12 +61,12 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 86_400:
-        raise argparse.ArgumentTypeError("a number of seconds is expected")
+        raise argparse.ArgumentTypeError("give a number of seconds, at most 86400")
     return seconds
 
 
 def run_command(options: argparse.Namespace, work: Callable[[Output], Coroutine[Any, Any, int]]) -> int:
-    """The exit code. A failure is one sentence on standard error, and with --json also an object."""
+    """Run a command and return its exit code. Prints an error to standard error, and with --json as an object."""
     output = Output(options.json)
     try:
         return asyncio.run(work(output))
@@ -84,11 +84,11 @@ class AgentSession:
     timeout: float
     on_event: Callable[[AgentEvent], None] | None = None
     shows_at_once: bool = False
-    """Whether `on_event` shows messages, which are settled then."""
+    """Whether `on_event` shows messages, so that they can be settled."""
     events: list[AgentEvent] = field(default_factory=list)
-    """What the agent told while it ran; complete when the session has ended."""
+    """The agent's events, complete when the session has ended."""
     shown: int | None = None
-    """How many of these a person or program has seen; None: all of them are shown when the session has ended."""
+    """How many of these the command has shown; None: it shows all of them when the session has ended."""
 
     def take(self, event: AgentEvent) -> None:
         self.events.append(event)
@@ -96,12 +96,12 @@ class AgentSession:
             self.on_event(event)
 
     async def settle(self, *messages: MessageEvent) -> None:
-        """These messages, and those among the events that were shown, are not handed out again."""
+        """Settle these messages and those among the shown events, so that the agent does not hand them out again."""
         seen = [event for event in self.events[: self.shown] if isinstance(event, MessageEvent)]
         await self.agent.settled(*messages, *seen)
 
     async def at_rest(self, limit: float | None = None) -> bool:
-        """Waits until everything that was set off is done. False if some of it has to wait, for a router mostly."""
+        """Wait until everything is done. Returns False if something has to wait, usually for a router."""
         try:
             async with asyncio.timeout(self.timeout if limit is None else limit):
                 while True:
@@ -115,7 +115,7 @@ class AgentSession:
 
 @asynccontextmanager
 async def opened_store(options: argparse.Namespace) -> AsyncIterator[tuple[AgentSqliteStore, AgentFile]]:
-    """The store alone: nothing is sent to a router."""
+    """Open the store without an agent, so that nothing is sent to a router."""
     folder = agent_folder(options)
     file = read_agent_file(folder)
     async with opened_agent_store(folder / STORE_FILE, passphrase=passphrase_of(options)) as store:
@@ -154,13 +154,13 @@ async def _read(session: AgentSession) -> None:
 
 
 async def connection_named(store: AgentStore, text: str) -> str:
-    """By its id, or by the beginning of its id if no other connection has it. Raises AgentError."""
+    """Find a connection by its id or a unique beginning of it. Raises AgentError."""
     names = [connection.connection_id for connection in await store.connections()]
     found = [name for name in names if name.startswith(text)] if text else []
     if text in found:
         return text
     if len(found) > 1:
-        raise AgentError(f"{len(found)} connections begin with {text[:16]!r}: write more of the id")
+        raise AgentError(f"{len(found)} connections begin with {text[:16]!r}: give more of the id")
     if not found:
         raise AgentError("there is no such connection")
     return found[0]

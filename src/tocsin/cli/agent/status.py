@@ -1,4 +1,4 @@
-"""`tocsin agent status`: what the agent knows, without asking anybody."""
+"""`tocsin agent status`: shows the store's contents, without asking a router."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.statuses import subscription_status_text
 
 NAME = "status"
-SUMMARY = "show token, connections and what is to be done next"
+SUMMARY = "show token, connections and next actions"
 DESCRIPTION = (
-    "Shows the token, its mode, every connection with the state of its notifications, what is to be done next and "
-    "when. It reads the store only; `doctor` asks the routers."
+    "Shows the token, its mode, and every connection with the state of its notifications, the next action and its "
+    "time. It only reads the store; `doctor` asks the routers."
 )
 EXAMPLE = "tocsin agent status --json"
 
@@ -131,7 +131,7 @@ def _say(
     connections: list[dict[str, Any]],
 ) -> None:
     if token is None:
-        output.say("No token. Next: `tocsin agent register`")
+        output.say("No token. Next: run `tocsin agent register`")
     else:
         known = _token(token)
         action = f", next: {known['action']}" if known["action"] else ""
@@ -140,16 +140,16 @@ def _say(
         )
     for each in deleting:
         output.say(
-            f"A former token is to be deleted at {address_text(Scheme.NTF, each.router)}, "
+            f"The agent tries to delete a former token at {address_text(Scheme.NTF, each.router)}, "
             f"since {time_text(each.created_at)}"
         )
     if not file.smp_servers:
-        output.say("No SMP router is configured: write smp_servers into agent.ini, or give --smp-server")
+        output.say("No SMP router is configured: write smp_servers into agent.ini, or use --smp-server")
     if connections:
         columns = ("connection", "can send", "notifications", "phase", "status", "next", "due")
         output.table(columns, [_row(each) for each in connections])
     else:
-        output.say("No connections. Next: `tocsin agent connect`")
+        output.say("No connections. Next: run `tocsin agent connect`")
 
 
 def _row(known: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`tocsin agent unregister`: no pushes any more."""
+"""`tocsin agent unregister`: deletes the token."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAME = "unregister"
 SUMMARY = "delete the token, here and at its NTF router"
 DESCRIPTION = (
     "Deletes the token, and with it all notifications. Connections stay. If the NTF router cannot be reached, the "
-    "token is deleted there as soon as it can."
+    "agent deletes the token there later."
 )
 EXAMPLE = "tocsin agent unregister"
 
@@ -32,5 +32,7 @@ async def _unregister(options: argparse.Namespace, output: Output) -> int:
     if finished:
         output.say("The token is deleted.")
     else:
-        output.say("The token is deleted here. At its router it is when `tocsin agent listen` can reach it.")
+        output.say(
+            "The token is deleted here, but its router could not be reached. Next: run `tocsin agent listen`."
+        )
     return 0

@@ -18,10 +18,10 @@ from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.wire.base64url import decode_base64url
 
 NAME = "verify"
-SUMMARY = "verify the token with the push that came"
+SUMMARY = "verify the token with the push that arrived"
 DESCRIPTION = (
-    "Opens the verification push and sends its code back to the NTF router, which makes the token active. In "
-    "instant mode a subscription is then made for every connection."
+    "Opens the verification push and returns its code to the NTF router, which makes the token active. In instant "
+    "mode the agent then creates a subscription for every connection."
 )
 EXAMPLE = "tocsin agent verify push.json"
 
@@ -53,14 +53,14 @@ async def _verify(options: argparse.Namespace, output: Output) -> int:
     output.say(f"The token is {token_status(status)}.")
     output.say_events(session.events)
     if status.state is TokenState.ACTIVE:
-        output.say("Next: messages wake the device; give pushes to `tocsin agent wake`.")
+        output.say("Messages now wake the device. Next: run `tocsin agent wake` with each push.")
         return 0
-    output.say("Next: `tocsin agent verify` with the push that comes for the new registration.")
+    output.say("Next: run `tocsin agent verify` with the push that arrives for the new registration.")
     return 1
 
 
 async def _given(options: argparse.Namespace) -> Callable[[AgentSession], Awaitable[TokenStatus]]:
-    """Read before the agent is opened; verifies the token."""
+    """Read the push before the agent is opened. Returns a function that verifies the token."""
     if options.push is not None:
         push = _required(parse_push_json(await asyncio.to_thread(read_push, options.push)))
         return lambda session: session.agent.tokens.verify(push)
@@ -72,7 +72,7 @@ async def _given(options: argparse.Namespace) -> Callable[[AgentSession], Awaita
 
 def _required(push: Push) -> VerificationPush:
     if not isinstance(push, VerificationPush):
-        raise AgentError("the push is not a verification: give it to `tocsin agent wake`")
+        raise AgentError("the push is not a verification: run `tocsin agent wake` with it")
     return push
 
 

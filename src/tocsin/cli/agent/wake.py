@@ -1,4 +1,4 @@
-"""`tocsin agent wake`: a push has come."""
+"""`tocsin agent wake`: acts on a push."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tocsin.cli.agent.pushes import PUSH_HELP, WEB_PUSH_HELP, read_push, read_we
 from tocsin.cli.agent.session import AgentSession, add_common_arguments, opened_session, run_command
 
 NAME = "wake"
-SUMMARY = "open a push and fetch the messages it tells of"
+SUMMARY = "open a push and fetch the messages that it announces"
 DESCRIPTION = (
-    "Opens the push, prints which connections have messages and why the rest of it cannot be read, and fetches the "
+    "Opens the push, prints which connections have messages and which items are unreadable, and fetches the "
     "messages. A verification push verifies the token."
 )
 EXAMPLE = "tocsin agent wake push.json"
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     given.add_argument("push", nargs="?", metavar="PUSH_JSON", help=PUSH_HELP)
     given.add_argument("--web-push", metavar="FILE", help=WEB_PUSH_HELP)
     parser.add_argument(
-        "--no-fetch", action="store_true", help="tell what there is to fetch, and leave it there"
+        "--no-fetch", action="store_true", help="show what there is to fetch, without fetching it"
     )
     add_common_arguments(parser)
 
@@ -45,7 +45,7 @@ async def _wake(options: argparse.Namespace, output: Output) -> int:
         if isinstance(result, Woken) and not options.no_fetch:
             fetched = await session.agent.fetch(result.to_fetch)
         await session.at_rest()
-        # Shown before they are settled: what comes after this is for the next command.
+        # Show messages before they are settled. Later ones are for the next command.
         if isinstance(result, TokenVerified):
             session.shown = 0
             output.result({"kind": "verification", "status": token_status(result.status)})
@@ -58,7 +58,7 @@ async def _wake(options: argparse.Namespace, output: Output) -> int:
 
 
 async def _given_push(options: argparse.Namespace) -> Callable[[AgentSession], Awaitable[WakeResult]]:
-    """Read before the agent is opened; wakes it."""
+    """Read the push before the agent is opened. Returns a function that wakes the agent."""
     if options.web_push is not None:
         body = await asyncio.to_thread(read_web_push, options.web_push)
         return lambda session: session.agent.wake_by_web_push(body)
@@ -67,7 +67,7 @@ async def _given_push(options: argparse.Namespace) -> Callable[[AgentSession], A
 
 
 def _report(output: Output, woken: Woken, fetched: Sequence[Fetched], events: Sequence[AgentEvent]) -> None:
-    """Messages of the push; then those that were not shown before, or that a queue on its way out still had."""
+    """Report messages of the push, then unshown earlier ones and those of a queue that was replaced."""
     messages = [message for each in fetched for message in each.messages]
     messages += [event for event in events if isinstance(event, MessageEvent)]
     others = [event for event in events if not isinstance(event, MessageEvent)]
@@ -121,7 +121,7 @@ def _say(
         detail = f" ({each.detail})" if each.detail else ""
         output.say(f"item {each.position + 1} of the push: {each.reason.value}{detail}")
     if woken.already_received:
-        output.say(f"{woken.already_received} items are about messages that were received before")
+        output.say(f"{woken.already_received} items are about messages that were already received")
     output.say_events((*messages, *others))
     for failed in fetched:
         if failed.failure is not None:

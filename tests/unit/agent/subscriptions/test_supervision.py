@@ -1,4 +1,4 @@
-"""What the supervisor makes of a connection (ntf.md 6.4)."""
+"""What the supervisor decides for a connection (ntf.md 6.4)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from tests.doubles.agent_samples import (
     NOTIFIER,
-    NTF,
     OTHER_NTF,
     OTHER_SMP,
     SMP,
@@ -16,8 +15,7 @@ from tests.doubles.agent_samples import (
     receive_queue,
     subscription,
 )
-from tocsin.agent.store.records import AgentSubscription, NextAction, QueueNotifier, SubscriptionPhase
-from tocsin.agent.subscriptions.row_changes import started, to_delete, with_credentials
+from tocsin.agent.store.records import AgentSubscription, NextAction, SubscriptionPhase
 from tocsin.agent.subscriptions.supervision import CREATE_STEPS, CreateStep, create_step
 from tocsin.protocol.direct.priorities import MinimumPriority
 
@@ -105,15 +103,6 @@ def test_notifier_with_a_minimum_is_replaced_by_an_agent_that_cannot_change_it()
     assert create_step(CHECKED, QUEUE, agent_token(), priorities=False) is CreateStep.KICK_NTF
 
 
-def test_queue_created_with_a_packet_asks_what_became_of_it() -> None:
-    queue = replace(QUEUE, notifier=QueueNotifier(b"n" * 24, None, b"secret"))
-    row = with_credentials(queue, agent_token(), 7.0)
-    assert (row.phase, row.action, row.due_at) == (SubscriptionPhase.KEY, NextAction.ASK_FATE, 7.0)
-    assert (row.notifier_id, row.token_id, row.subscription_id) == (b"n" * 24, b"t" * 24, None)
-    assert row.direct
-    assert create_step(row, queue, agent_token()) is CreateStep.KICK_SMP
-
-
 def test_changed_fingerprint_of_the_smp_router_resets_nothing() -> None:
     queue = replace(QUEUE, router=replace(SMP, key_hash=b"k" * 32))
     assert create_step(CHECKED, queue, agent_token()) is CreateStep.KICK_NTF
@@ -122,26 +111,3 @@ def test_changed_fingerprint_of_the_smp_router_resets_nothing() -> None:
 def test_table_is_complete() -> None:
     assert len(CREATE_STEPS) == 2 * 2 * (1 + len(NextAction))
     assert CreateStep.NEW not in CREATE_STEPS.values()
-
-
-def test_reset_row_knows_nothing_of_before() -> None:
-    row = started(replace(QUEUE, router=OTHER_SMP), agent_token(router=OTHER_NTF), 7.0)
-    assert row == AgentSubscription(
-        "a", OTHER_SMP, OTHER_NTF, SubscriptionPhase.NEW, NextAction.CREATE_KEYS, 7.0
-    )
-
-
-def test_queue_created_with_a_notifier_goes_on_at_the_ntf_router() -> None:
-    row = with_credentials(QUEUE, agent_token(), 7.0)
-    assert (row.phase, row.action, row.notifier_id) == (
-        SubscriptionPhase.KEY,
-        NextAction.SUBSCRIBE,
-        NOTIFIER.notifier_id,
-    )
-    assert row.ntf_router == NTF
-    assert create_step(row, QUEUE, agent_token()) is CreateStep.KICK_NTF
-
-
-def test_deletion_happens_where_the_queue_is_now() -> None:
-    row = to_delete(CHECKED, replace(QUEUE, router=OTHER_SMP), 9.0)
-    assert row == replace(CHECKED, smp_router=OTHER_SMP, action=NextAction.DELETE_KEYS, due_at=9.0)

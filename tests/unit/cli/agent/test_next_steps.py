@@ -70,8 +70,8 @@ def test_a_wrong_call_exits_with_2(arguments: list[str]) -> None:
         (StoreError("the disk is full"), "check the folder"),
         (AgentError("there is no token: register one"), "tocsin agent register"),
         (AgentError("there is no active token that this push could be for"), "then `verify`"),
-        (AgentError("the connection is not ready: nothing can be sent yet"), "tocsin agent listen"),
-        (BadBox("no"), "a push of this token"),
+        (AgentError("the connection is not ready: the other side has not joined yet"), "tocsin agent listen"),
+        (BadBox("no"), "an unaltered push of this token"),
         (PeerIdentityMismatch("no"), "fingerprint"),
         (ConnectFailed("no"), "tocsin ping"),
         (HandshakeRefused(HandshakeFault.VERSION, "no"), "tocsin ping"),
@@ -126,7 +126,7 @@ async def test_init_refuses_what_it_cannot_use(tmp_path: Path, option: str, valu
     [
         ("[AGENT]\nsmp_server = x\n", "[AGENT] smp_server is not a setting"),
         ("[AGENT]\nsmp_servers = x\n", "smp_servers: not a router address"),
-        ("[AGENT]\ncheck_minutes = often\n", "check_minutes: a number"),
+        ("[AGENT]\ncheck_minutes = often\n", "check_minutes: write a number"),
         ("smp_servers = x\n", "cannot be read"),
     ],
 )
@@ -195,7 +195,7 @@ async def test_pushes_that_lead_nowhere_say_why(tmp_path: Path) -> None:
         push = await alice.push(ntf)
         foreign = await bob("wake", push)
         assert foreign.code == 1
-        assert "a push of this token" in foreign.error
+        assert "an unaltered push of this token" in foreign.error
         no_verification = await alice("verify", push)
         assert "tocsin agent wake" in no_verification.error
         await alice.ok("wake", push)

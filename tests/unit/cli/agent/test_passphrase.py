@@ -62,5 +62,5 @@ async def test_what_cannot_be_done_changes_nothing(
 
 async def test_people_are_told_what_was_done(alice: AgentCommands, tmp_path: Path) -> None:
     said = await alice("passphrase", "--new-passphrase-file", str(tmp_path / "new"))
-    assert "Every command needs the passphrase from now on" in said.out
+    assert "Every command now needs the passphrase" in said.out
     assert "new passphrase" not in said.out

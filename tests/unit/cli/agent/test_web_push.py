@@ -138,7 +138,7 @@ async def test_bodies_that_lead_nowhere_say_why(tmp_path: Path) -> None:
         whole = stage.written()
         for damaged, says in (
             (b"", "body of 0 bytes"),
-            (whole[:-1], "a push of this token"),
+            (whole[:-1], "an unaltered push of this token"),
             (b"x" * 1_000_000, "body of 4097 bytes"),
         ):
             for command in ("wake", "verify"):

@@ -171,8 +171,7 @@ class RunningAgent:
     async def at_rest(self) -> None:
         """All that was asked for has been done."""
         async with asyncio.timeout(PATIENCE):
-            while not self.agent.supervisor.resting:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.005)
+            await self.agent.until_at_rest()
 
     async def subscribed(self, count: int) -> None:
         """So many rows have a subscription at the NTF router, and there are no others."""

@@ -6,7 +6,9 @@
 
 from tocsin.agent.agent import Agent
 from tocsin.agent.connections.connections import Invitation
+from tocsin.agent.runtime.events import AgentEvent, ConnectionReady, MessageArrived, MessageUnreadable
 from tocsin.agent.runtime.settings import AgentSettings, CheckIntervals
+from tocsin.agent.store.records import NotificationMode
 from tocsin.agent.wake.notified import (
     Fetched,
     ToFetch,
@@ -19,10 +21,15 @@ from tocsin.agent.wake.notified import (
 
 __all__ = [
     "Agent",
+    "AgentEvent",
     "AgentSettings",
     "CheckIntervals",
+    "ConnectionReady",
     "Fetched",
     "Invitation",
+    "MessageArrived",
+    "MessageUnreadable",
+    "NotificationMode",
     "ToFetch",
     "TokenVerified",
     "Unreadable",

@@ -143,6 +143,15 @@ class Agent:
         """Whether everything that was started is done, or waits for its time."""
         return self.supervisor.resting and not self._tasks.errands_under_way
 
+    async def until_at_rest(self) -> None:
+        """Wait until the agent is at rest."""
+        while True:
+            await self.supervisor.decided()
+            if self.at_rest:
+                return
+            self._tasks.quieter.clear()
+            await self._tasks.quieter.wait()
+
     @property
     def open_connections(self) -> int:
         """Number of connections to routers."""

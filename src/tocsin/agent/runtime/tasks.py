@@ -18,6 +18,8 @@ class BackgroundTasks:
         self._tasks: set[asyncio.Task[None]] = set()
         self._errands: set[asyncio.Task[None]] = set()
         self._closed = False
+        self.quieter = asyncio.Event()
+        """Set whenever an errand ends or a worker begins to rest, for those who wait for that."""
 
     @property
     def errands_under_way(self) -> bool:
@@ -35,6 +37,7 @@ class BackgroundTasks:
         if errand:
             self._errands.add(task)
             task.add_done_callback(self._errands.discard)
+            task.add_done_callback(lambda _: self.quieter.set())
         # A task that is cancelled before its first step never starts the coroutine.
         task.add_done_callback(lambda _: work.close())
 

@@ -66,11 +66,19 @@ class PlainJob:
 class Worker:
     """Runs one job."""
 
-    def __init__(self, job: Job, clock: WaitingClock, retries: Backoff, events: EventQueue) -> None:
+    def __init__(
+        self,
+        job: Job,
+        clock: WaitingClock,
+        retries: Backoff,
+        events: EventQueue,
+        quieter: asyncio.Event,
+    ) -> None:
         self._job = job
         self._clock = clock
         self._retries = retries
         self._events = events
+        self._quieter = quieter
         self._kicked = asyncio.Event()
         self.resting = False
         """Whether it has done everything and waits for a kick or a time."""
@@ -99,28 +107,29 @@ class Worker:
                     await self._rest(until)
 
     async def _rest(self, until: float | None) -> None:
-        if self._kicked.is_set():
-            return
-        self.resting = True
+        waits: list[asyncio.Task[object]] = []
         try:
-            if until is None:
-                await self._kicked.wait()
+            if until is not None:
+                seconds = max(0.0, until - self._clock.exactly())
+                waits = [
+                    asyncio.create_task(self._kicked.wait()),
+                    asyncio.create_task(self._clock.wait(seconds)),
+                ]
+                await asyncio.sleep(0)  # both waits have begun when the worker counts as resting
+            if self._kicked.is_set():
+                return
+            self.resting = True
+            self._quieter.set()
+            if waits:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             else:
-                await self._kick_or_time(until)
+                await self._kicked.wait()
         finally:
             self.resting = False
-
-    async def _kick_or_time(self, until: float) -> None:
-        waits: list[asyncio.Task[object]] = [
-            asyncio.create_task(self._kicked.wait()),
-            asyncio.create_task(self._clock.wait(max(0.0, until - self._clock.exactly()))),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
             for wait in waits:
                 wait.cancel()
-            await asyncio.wait(waits)  # suppressing CancelledError instead might suppress our own
+            if waits:
+                await asyncio.wait(waits)  # suppressing CancelledError instead might suppress our own
 
 
 class Workers:
@@ -138,9 +147,8 @@ class Workers:
     def kick(self, kind: str, router: RouterLocation | None, make_job: Callable[[], Job]) -> None:
         worker = self._workers.get((kind, router))
         if worker is None:
-            worker = self._workers[kind, router] = Worker(
-                make_job(), self._clock, self._retries, self._events
-            )
+            worker = Worker(make_job(), self._clock, self._retries, self._events, self._tasks.quieter)
+            self._workers[kind, router] = worker
             self._tasks.start(worker.run(), kind)
         worker.kick()
 

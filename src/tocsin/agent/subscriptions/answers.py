@@ -66,50 +66,30 @@ class Follow(Enum):
     GIVE_UP_AND_CHECK_TOKEN = "no action; an event; the token is checked"  # noqa: S105 - a sentence
 
 
+_ERRORS: Final[dict[Success | ErrorKind, Follow]] = {
+    ErrorKind.TEMPORARY: Follow.RETRY,
+    ErrorKind.AUTH: Follow.GIVE_UP,
+    ErrorKind.PERMANENT: Follow.GIVE_UP,
+}
 FOLLOWS: Final[dict[NextAction, dict[Success | ErrorKind, Follow]]] = {
-    NextAction.CREATE_KEYS: {
-        Success.DONE: Follow.SUBSCRIBE,
-        ErrorKind.TEMPORARY: Follow.RETRY,
-        ErrorKind.AUTH: Follow.GIVE_UP,
-        ErrorKind.PERMANENT: Follow.GIVE_UP,
-    },
-    NextAction.CREATE_OLD_KEYS: {
-        Success.DONE: Follow.SUBSCRIBE,
-        ErrorKind.TEMPORARY: Follow.RETRY,
-        ErrorKind.AUTH: Follow.GIVE_UP,
-        ErrorKind.PERMANENT: Follow.GIVE_UP,
-    },
-    NextAction.ASK_FATE: {
-        ErrorKind.TEMPORARY: Follow.RETRY,
-        ErrorKind.AUTH: Follow.RECREATE,
-        ErrorKind.PERMANENT: Follow.GIVE_UP,
-    },
-    NextAction.SEND_PACKET: {
-        ErrorKind.TEMPORARY: Follow.RETRY,
-        ErrorKind.AUTH: Follow.RECREATE,
-        ErrorKind.PERMANENT: Follow.GIVE_UP,
-    },
-    NextAction.DELETE_KEYS: {
-        Success.DONE: Follow.DROP,
-        ErrorKind.TEMPORARY: Follow.RETRY,
-        # The queue is gone, and its notifier with it. The reference keeps the row (item 16).
-        ErrorKind.AUTH: Follow.DROP,
-        ErrorKind.PERMANENT: Follow.GIVE_UP,
-    },
+    NextAction.CREATE_KEYS: {Success.DONE: Follow.SUBSCRIBE, **_ERRORS},
+    NextAction.CREATE_OLD_KEYS: {Success.DONE: Follow.SUBSCRIBE, **_ERRORS},
+    NextAction.ASK_FATE: {**_ERRORS, ErrorKind.AUTH: Follow.RECREATE},
+    NextAction.SEND_PACKET: {**_ERRORS, ErrorKind.AUTH: Follow.RECREATE},
+    # AUTH: the queue is gone, and its notifier with it. The reference keeps the row (item 16).
+    NextAction.DELETE_KEYS: {Success.DONE: Follow.DROP, **_ERRORS, ErrorKind.AUTH: Follow.DROP},
+    # AUTH: the token is unknown or not active there, or the queue is registered with another key.
     NextAction.SUBSCRIBE: {
         Success.DONE: Follow.FIRST_CHECK,
-        ErrorKind.TEMPORARY: Follow.RETRY,
-        # The token is unknown or not active there, or the queue is registered with another key.
+        **_ERRORS,
         ErrorKind.AUTH: Follow.GIVE_UP_AND_CHECK_TOKEN,
-        ErrorKind.PERMANENT: Follow.GIVE_UP,
     },
+    # LOST: SNEW alone would return the same dead subscription (item 14), so it needs new credentials.
     NextAction.CHECK: {
         Success.KEPT: Follow.NEXT_CHECK,
-        # SNEW alone would return the same dead subscription (item 14): it needs new credentials.
         Success.LOST: Follow.RECREATE,
-        ErrorKind.TEMPORARY: Follow.RETRY,
+        **_ERRORS,
         ErrorKind.AUTH: Follow.RECREATE,
-        ErrorKind.PERMANENT: Follow.GIVE_UP,
     },
 }
 

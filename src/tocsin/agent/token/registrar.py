@@ -16,7 +16,7 @@ from tocsin.agent.store.interface import AgentStore
 from tocsin.agent.store.records import AgentToken, EndpointSecret, NotificationMode, is_active
 from tocsin.agent.subscriptions.supervisor import Supervisor
 from tocsin.agent.token.deletion import FormerTokens
-from tocsin.agent.token.registration import AfterError, TokenStep, after_error, seen, step_for, to_verify
+from tocsin.agent.token.registration import AFTER_ERRORS, AfterError, TokenStep, seen, step_for, to_verify
 from tocsin.agent.token.requests import TokenRequests
 from tocsin.crypto.boxes import box_key
 from tocsin.crypto.web_push import WebPushSecret
@@ -175,7 +175,7 @@ class TokenRegistrar:
         mode: NotificationMode,
     ) -> TokenStatus:
         kind = error_kind(error)
-        if isinstance(error, StoreError) or after_error(step, kind) is AfterError.RAISE:
+        if isinstance(error, StoreError) or AFTER_ERRORS[step][kind] is AfterError.RAISE:
             raise error
         # A router that says AUTH has nothing to delete. The rows of subscriptions stay: they name the former
         # token, so the supervisor resets each of them when the new one is active (behaviour D11).

@@ -90,46 +90,20 @@ class AfterError(Enum):
     RECREATE = "forget the token, create another, tell the app"
 
 
+_RAISE: Final = dict.fromkeys(ErrorKind, AfterError.RAISE)
+_RECREATE_IF_UNKNOWN: Final = _RAISE | {ErrorKind.AUTH: AfterError.RECREATE}
 AFTER_ERRORS: Final[dict[TokenStep, dict[ErrorKind, AfterError]]] = {
-    # New keys that were refused would be refused again.
-    TokenStep.CREATE: {
-        ErrorKind.TEMPORARY: AfterError.RAISE,
-        ErrorKind.AUTH: AfterError.RAISE,
-        ErrorKind.PERMANENT: AfterError.RAISE,
-    },
-    # AUTH: the router knows these keys with another secret (ntf.md 4.2), so only others can help.
-    TokenStep.REGISTER: {
-        ErrorKind.TEMPORARY: AfterError.RAISE,
-        ErrorKind.AUTH: AfterError.RECREATE,
-        ErrorKind.PERMANENT: AfterError.RAISE,
-    },
-    TokenStep.RETARGET: {
-        ErrorKind.TEMPORARY: AfterError.RAISE,
-        ErrorKind.AUTH: AfterError.RECREATE,
-        ErrorKind.PERMANENT: AfterError.RAISE,
-    },
-    # Any refusal: the new device token may be registered with these keys already, which TRPL cannot solve.
-    TokenStep.REPLACE: {
-        ErrorKind.TEMPORARY: AfterError.RAISE,
-        ErrorKind.AUTH: AfterError.RECREATE,
-        ErrorKind.PERMANENT: AfterError.RECREATE,
-    },
-    TokenStep.VERIFY: {
-        ErrorKind.TEMPORARY: AfterError.RAISE,
-        ErrorKind.AUTH: AfterError.RECREATE,
-        ErrorKind.PERMANENT: AfterError.RAISE,
-    },
+    # The router would refuse other new keys as well.
+    TokenStep.CREATE: _RAISE,
+    # AUTH: the router knows these keys with another secret (ntf.md 4.2), so only other keys can help.
+    TokenStep.REGISTER: _RECREATE_IF_UNKNOWN,
+    TokenStep.RETARGET: _RECREATE_IF_UNKNOWN,
+    # Any refusal: the new device token may already be registered with these keys, which TRPL cannot solve.
+    TokenStep.REPLACE: _RECREATE_IF_UNKNOWN | {ErrorKind.PERMANENT: AfterError.RECREATE},
+    TokenStep.VERIFY: _RECREATE_IF_UNKNOWN,
     # The reference keeps raising AUTH (item 28).
-    TokenStep.CHECK: {
-        ErrorKind.TEMPORARY: AfterError.RAISE,
-        ErrorKind.AUTH: AfterError.RECREATE,
-        ErrorKind.PERMANENT: AfterError.RAISE,
-    },
+    TokenStep.CHECK: _RECREATE_IF_UNKNOWN,
 }
-
-
-def after_error(step: TokenStep, kind: ErrorKind) -> AfterError:
-    return AFTER_ERRORS[step][kind]
 
 
 # The token after an answer. Every step saves the mode with it (item 7).

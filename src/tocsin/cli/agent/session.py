@@ -30,7 +30,6 @@ from tocsin.cli.agent.output import Output
 from tocsin.errors import AgentError, TocsinError
 
 DEFAULT_TIMEOUT: Final = 15.0
-_POLL: Final = 0.01
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,13 +103,10 @@ class AgentSession:
         """Wait until everything is done. Returns False if something has to wait, usually for a router."""
         try:
             async with asyncio.timeout(self.timeout if limit is None else limit):
-                while True:
-                    await self.agent.supervisor.decided()
-                    if self.agent.at_rest:
-                        return True
-                    await asyncio.sleep(_POLL)
+                await self.agent.until_at_rest()
         except TimeoutError:
             return False
+        return True
 
 
 @asynccontextmanager

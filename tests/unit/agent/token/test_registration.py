@@ -24,7 +24,6 @@ from tocsin.agent.token.registration import (
     ActionKind,
     AfterError,
     TokenStep,
-    after_error,
     checked,
     registered,
     replaced,
@@ -86,12 +85,12 @@ def test_every_step_knows_what_follows_every_error() -> None:
 @pytest.mark.parametrize("step", [TokenStep.CHECK, TokenStep.VERIFY, TokenStep.REPLACE])
 def test_D10_token_that_the_router_does_not_know_is_created_again(step: TokenStep) -> None:
     """D10: AUTH to a token that is saved."""
-    assert after_error(step, ErrorKind.AUTH) is AfterError.RECREATE
+    assert AFTER_ERRORS[step][ErrorKind.AUTH] is AfterError.RECREATE
 
 
 @pytest.mark.parametrize("step", TokenStep)
 def test_temporary_error_changes_nothing(step: TokenStep) -> None:
-    assert after_error(step, ErrorKind.TEMPORARY) is AfterError.RAISE
+    assert AFTER_ERRORS[step][ErrorKind.TEMPORARY] is AfterError.RAISE
 
 
 def test_new_token_that_is_refused_is_not_created_for_ever() -> None:

@@ -35,9 +35,9 @@ class NotificationFinding:
     text: str
     """A sentence."""
     next_step: str = ""
-    """What a person can do."""
+    """A step for a person."""
     repair: Repair | None = None
-    """What the agent can do."""
+    """A repair by the agent itself."""
 
 
 def ok(subject: FindingSubject, text: str) -> NotificationFinding:

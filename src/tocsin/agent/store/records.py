@@ -214,7 +214,7 @@ class EndpointSecret:
     device_token: DeviceToken
     """Made of the endpoint and the public half of the secret."""
     secret: bytes = field(repr=False)
-    """As `WebPushSecret` takes it."""
+    """The bytes of a `WebPushSecret`."""
 
 
 # Notification subscriptions

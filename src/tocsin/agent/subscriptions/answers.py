@@ -116,12 +116,12 @@ _REFUSALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RowDecision:
-    """What happens to one row after an answer."""
+    """The consequences of an answer for one row."""
 
     row: AgentSubscription
     """The row as the worker read it."""
     completion: Completion | None = None
-    """What to write; None: do the same again after a delay."""
+    """The result to write; None: repeat the action after a delay."""
     failure: TocsinError | None = None
     """Why the agent gives up, for the app."""
     check_token: bool = False

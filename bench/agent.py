@@ -28,6 +28,15 @@ import nacl.bindings as sodium
 from bench.results import Result, show
 from bench.wire import make_credentials
 from tocsin.agent import Agent, AgentSettings, TokenVerified, Woken
+from tocsin.agent.store.records import (
+    AgentConnection,
+    AgentToken,
+    CheckDue,
+    NotificationMode,
+    QueueNotifier,
+    ReceiveQueue,
+)
+from tocsin.agent.store.sqlite.store import AgentSqliteStore, opened_agent_store
 from tocsin.clients import NtfClient, SmpClient
 from tocsin.clients.client_metrics import ClientCounters
 from tocsin.crypto.boxes import box_key
@@ -38,15 +47,6 @@ from tocsin.protocol.ntf.pushes import PushedNotification, push_json, seal_notif
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.delivered_messages import NotificationMeta, seal_meta
-from tocsin.stores.agent_records import (
-    AgentConnection,
-    AgentToken,
-    Check,
-    NotificationMode,
-    QueueNotifier,
-    ReceiveQueue,
-)
-from tocsin.stores.sqlite.agent_sqlite_store import AgentSqliteStore, opened_agent_store
 from tocsin.transport.credential_files import write_credentials
 
 ENTRIES: Final = 6
@@ -205,7 +205,7 @@ async def _create(agent: Agent, connections: int) -> None:
 async def _subscribed(agent: Agent, store: AgentSqliteStore, connections: int) -> None:
     """Returns when each has a subscription; asks the store only when the workers rest."""
     while True:
-        await agent.supervisor.settled()
+        await agent.supervisor.decided()
         if agent.supervisor.resting:
             rows = await store.subscriptions()
             if len(rows) == connections and all(row.subscription_id for row in rows):
@@ -259,7 +259,7 @@ async def _notified(store: AgentSqliteStore) -> bytes:
             os.urandom(32),
             os.urandom(32),
             TokenStatus(TokenState.ACTIVE),
-            Check(),
+            CheckDue(),
             NotificationMode.INSTANT,
             os.urandom(24),
             secret,

@@ -26,7 +26,7 @@ import pytest
 
 from tests.doubles.agent_harness import RunningAgent, ntf_address, smp_address
 from tests.doubles.agent_world import PATIENCE, AgentWorld, notified
-from tocsin.agent.events import MessageArrived
+from tocsin.agent.runtime.events import MessageArrived
 from tocsin.errors import TocsinError
 
 KILLS: Final = int(os.environ.get("TOCSIN_AGENT_KILLS", "6"))

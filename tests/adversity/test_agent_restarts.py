@@ -14,11 +14,11 @@ from tests.doubles.agent_harness import INSTANT
 from tests.doubles.agent_world import AgentWorld, connected, notified, pushed, send
 from tests.doubles.ntf_harness import TEST_PROVIDER
 from tocsin.agent import TokenVerified
-from tocsin.agent.events import MessageArrived, RouterDown, RouterUp
+from tocsin.agent.runtime.events import MessageArrived, RouterDown, RouterUp
+from tocsin.agent.store.records import VerificationDue
 from tocsin.errors import TransportError
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
-from tocsin.stores.agent_records import Verify
 
 ACTIVE = TokenStatus(TokenState.ACTIVE)
 REGISTERED = TokenStatus(TokenState.REGISTERED)
@@ -145,7 +145,7 @@ async def test_registration_goes_on_after_the_ntf_router_was_killed(world: Agent
             if how == "verify again":
                 with pytest.raises(TransportError):
                     await alice.agent.wake(push)
-                assert isinstance((await alice.agent.tokens.current()).action, Verify)
+                assert isinstance((await alice.agent.tokens.current()).action, VerificationDue)
         await world.ntf[0].start()
         async with world.alice() as alice:
             match how:

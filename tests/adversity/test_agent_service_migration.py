@@ -14,7 +14,7 @@ import pytest
 
 from tests.doubles.agent_harness import RunningAgent
 from tests.doubles.agent_world import AgentWorld, connected, notified, send
-from tocsin.agent.events import MessageArrived, RouterDown, RouterUp
+from tocsin.agent.runtime.events import MessageArrived, RouterDown, RouterUp
 
 
 @dataclass(frozen=True)

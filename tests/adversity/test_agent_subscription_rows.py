@@ -22,7 +22,7 @@ from tests.doubles.agent_harness import (
     smp_address,
 )
 from tests.doubles.agent_world import AgentWorld, connected, notified, pushed, send
-from tocsin.agent.events import MessageArrived, NotificationsReady, NotificationsRemoved, QueueRotated
+from tocsin.agent.runtime.events import MessageArrived, NotificationsReady, NotificationsRemoved, QueueRotated
 from tocsin.errors import AgentError
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 

@@ -16,15 +16,15 @@ from tests.doubles.agent_harness import INSTANT, PERIODIC, RunningAgent, ntf_add
 from tests.doubles.agent_world import PATIENCE, AgentWorld, connected, send
 from tests.doubles.ntf_harness import TEST_PROVIDER
 from tocsin.agent import TokenVerified
-from tocsin.agent.events import MessageArrived, TokenRecreated
-from tocsin.agent.router_trial import TrialStep
+from tocsin.agent.runtime.events import MessageArrived, TokenRecreated
+from tocsin.agent.store.records import AgentToken, RegistrationDue, VerificationDue
+from tocsin.agent.token.router_trial import TrialStep
 from tocsin.crypto.boxes import box_key
 from tocsin.errors import AgentError, ConnectFailed, PeerIdentityMismatch, TransportError
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.pushes import VerificationPush, parse_push_json, unseal_code
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState, TokenStatus
 from tocsin.push.fake.behaviours import Respond
-from tocsin.stores.agent_records import AgentToken, Register, Verify
 
 ACTIVE = TokenStatus(TokenState.ACTIVE)
 CONFIRMED = TokenStatus(TokenState.CONFIRMED)
@@ -81,7 +81,7 @@ async def test_requests_whose_answers_were_lost_are_repeated(world: AgentWorld) 
         known = await alice.agent.tokens.current()
         new = TokenStatus(TokenState.NEW)
         await alice.store.save_token(
-            replace(known, token_id=None, secret=None, status=new, action=Register())
+            replace(known, token_id=None, secret=None, status=new, action=RegistrationDue())
         )
     async with world.alice() as alice:
         assert await alice.agent.tokens.register(alice.device, PERIODIC) == REGISTERED
@@ -90,7 +90,7 @@ async def test_requests_whose_answers_were_lost_are_repeated(world: AgentWorld) 
         code = code_of(await alice.agent.tokens.current(), push)
         assert await alice.agent.wake(push) == TokenVerified(ACTIVE)
         verified = await alice.agent.tokens.current()
-        await alice.store.save_token(replace(verified, status=CONFIRMED, action=Verify(code)))
+        await alice.store.save_token(replace(verified, status=CONFIRMED, action=VerificationDue(code)))
     await world.ntf[0].kill()
     await world.ntf[0].start()
     async with world.alice() as alice:

@@ -21,11 +21,11 @@ from tests.doubles.agent_direct_world import (
 from tests.doubles.agent_harness import INSTANT
 from tests.doubles.ntf_harness import TEST_PROVIDER
 from tests.doubles.smp_harness import until
-from tocsin.agent.events import NotificationsReady
+from tocsin.agent.runtime.events import NotificationsReady
+from tocsin.agent.store.records import NextAction, SubscriptionPhase
 from tocsin.protocol.direct.ntf_keys import DAY
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import TokenState
-from tocsin.stores.agent_records import NextAction, SubscriptionPhase
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from tests.doubles.agent_direct_world import (
 )
 from tests.doubles.agent_harness import INSTANT
 from tests.doubles.smp_harness import until
-from tocsin.agent.events import NotificationsReady, TokenRecreated
+from tocsin.agent.runtime.events import NotificationsReady, TokenRecreated
+from tocsin.agent.store.records import AgentSubscription, NextAction
 from tocsin.crypto.keys import private_key_from_der
-from tocsin.stores.agent_records import AgentSubscription, NextAction
 
 DAY = 86_400.0
 
@@ -99,7 +99,7 @@ async def test_direct_row_is_checked_at_the_smp_router_or_stays_if_that_cannot_t
             await world.clock.move(3 * DAY + 10)
             await eventually(
                 lambda: row_of(scene, at_alice),
-                lambda row: row.due_at > world.clock.now(),
+                lambda row: row.due_at > world.clock.exactly(),
             )
             row = await row_of(scene, at_alice)
             assert (row.notifier_id, row.subscription_id) == (before.notifier_id, before.subscription_id)

@@ -18,9 +18,9 @@ from tests.doubles.agent_direct_world import (
 )
 from tests.doubles.agent_harness import PERIODIC, RunningAgent
 from tests.doubles.smp_harness import until
-from tocsin.agent.events import NotificationsReady, NotificationsRemoved, QueueRotated
+from tocsin.agent.runtime.events import NotificationsReady, NotificationsRemoved, QueueRotated
+from tocsin.agent.store.records import ReceiveQueue
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.stores.agent_records import ReceiveQueue
 
 ALL, MENTIONS, OFF = MinimumPriority.ALL, MinimumPriority.PRIORITY, MinimumPriority.OFF
 

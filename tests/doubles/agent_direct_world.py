@@ -23,7 +23,8 @@ from tests.doubles.routers import HOST
 from tests.doubles.smp_direct import direct_settings
 from tests.doubles.smp_harness import PATIENCE, START, SmpHarness
 from tocsin.agent import Woken
-from tocsin.agent.events import ConnectionReady, MessageArrived
+from tocsin.agent.runtime.events import ConnectionReady, MessageArrived
+from tocsin.agent.store.records import ReceiveQueue
 from tocsin.crypto.boxes import box_key
 from tocsin.ntf_router.settings.settings import NtfDirectSettings
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
@@ -33,7 +34,6 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.delivered_messages import unseal_meta
 from tocsin.push.fake.server import FakeApns, running_fake_apns
 from tocsin.smp_router.settings.settings import SmpDirectSettings
-from tocsin.stores.agent_records import ReceiveQueue
 
 
 class MovableClock:
@@ -43,16 +43,16 @@ class MovableClock:
         self._base = START - time.monotonic()
         self._moved = asyncio.Condition()
 
-    def now(self) -> float:
+    def exactly(self) -> float:
         return self._base + time.monotonic()
 
     async def wait(self, seconds: float) -> None:
         if seconds < 10:
             await asyncio.sleep(seconds)
             return
-        until = self.now() + seconds
+        until = self.exactly() + seconds
         async with self._moved:
-            await self._moved.wait_for(lambda: self.now() >= until)
+            await self._moved.wait_for(lambda: self.exactly() >= until)
 
     async def move(self, seconds: float) -> None:
         async with self._moved:

@@ -16,9 +16,9 @@ from typing import Any
 
 from tests.doubles.agent_harness import agent_settings
 from tocsin.agent import Agent
-from tocsin.agent.events import AgentTrouble, MessageArrived
+from tocsin.agent.runtime.events import AgentTrouble, MessageArrived
+from tocsin.agent.store.sqlite.store import opened_agent_store
 from tocsin.protocol.addresses import RouterAddress
-from tocsin.stores.sqlite.agent_sqlite_store import opened_agent_store
 
 
 def say(**fields: Any) -> None:

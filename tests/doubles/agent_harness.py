@@ -13,16 +13,16 @@ from tests.doubles.ntf_harness import TEST_PROVIDER, NtfHarness, ntf_router
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import PATIENCE, START, SmpHarness
 from tocsin.agent import Agent, AgentSettings, Fetched, ToFetch, TokenVerified, Woken
-from tocsin.agent.events import AgentEvent, AgentTrouble, ConnectionReady, MessageEvent
-from tocsin.agent.router_clients import Connect
-from tocsin.agent.surroundings import AgentClock
+from tocsin.agent.runtime.events import AgentEvent, AgentTrouble, ConnectionReady, MessageEvent
+from tocsin.agent.runtime.router_clients import Connect
+from tocsin.agent.store.records import NotificationMode
+from tocsin.agent.store.sqlite.store import AgentSqliteStore, opened_agent_store
 from tocsin.clients import Backoff, ClientSettings, NtfClient, SmpClient
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.operate.clock import WaitingClock
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import TokenState
-from tocsin.stores.agent_records import NotificationMode
-from tocsin.stores.sqlite.agent_sqlite_store import AgentSqliteStore, opened_agent_store
 from tocsin.transport.client_sessions import DialSettings
 from tocsin.wire.versions import VersionRange
 
@@ -87,7 +87,7 @@ class HeldAgentClock:
         self.time = float(START)
         self._moved = asyncio.Condition()
 
-    def now(self) -> float:
+    def exactly(self) -> float:
         return self.time
 
     async def wait(self, seconds: float) -> None:
@@ -171,8 +171,7 @@ class RunningAgent:
     async def at_rest(self) -> None:
         """All that was asked for has been done."""
         async with asyncio.timeout(PATIENCE):
-            while not self.agent.supervisor.resting:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.005)
+            await self.agent.until_at_rest()
 
     async def subscribed(self, count: int) -> None:
         """So many rows have a subscription at the NTF router, and there are no others."""
@@ -195,7 +194,7 @@ async def running_agent(
     provider: RecordingProvider,
     *,
     device_token: bytes | None = None,
-    clock: AgentClock | None = None,
+    clock: WaitingClock | None = None,
     clients_of: ClientVersions = CURRENT_CLIENT,
     **changes: Any,
 ) -> AsyncIterator[RunningAgent]:

@@ -24,7 +24,7 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.routers import HOST
 from tests.doubles.smp_process import SmpFolders, SmpProcess
 from tocsin.agent import ToFetch, Unreadable, Woken
-from tocsin.agent.events import ConnectionReady, MessageArrived
+from tocsin.agent.runtime.events import ConnectionReady, MessageArrived
 from tocsin.crypto.boxes import box_key
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications

@@ -8,13 +8,13 @@ from contextlib import AbstractAsyncContextManager
 from tests.doubles.agent_harness import NtfPlace
 from tests.doubles.ntf_harness import NtfHarness
 from tests.doubles.push_provider import RecordingProvider
+from tocsin.agent.store.interface import AgentStore
 from tocsin.crypto.web_push import WebPushReceiver, seal_web_push
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import Push, parse_push_json
 from tocsin.protocol.ntf.web_push_contents import PADDED_CONTENT_BYTES, web_push_content
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.push.webpush.settings import WebPushSettings
-from tocsin.stores.agent_store import AgentStore
 
 
 def running_with_web_push(place: NtfPlace) -> AbstractAsyncContextManager[NtfHarness]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tocsin.agent.decisions.packet_fates import FATES
-from tocsin.agent.decisions.priorities import PriorityStep, priority_step
-from tocsin.agent.decisions.registration import AFTER_ERRORS, STEPS, AfterError, Step
-from tocsin.agent.decisions.supervision import CREATE_STEPS, CreateStep
-from tocsin.agent.decisions.worker_answers import FOLLOWS, Follow
+from tocsin.agent.store.records import NextAction
+from tocsin.agent.subscriptions.answers import FATES, FOLLOWS, Follow
+from tocsin.agent.subscriptions.priorities import PriorityStep, priority_step
+from tocsin.agent.subscriptions.supervision import CREATE_STEPS, CreateStep
+from tocsin.agent.token.registration import AFTER_ERRORS, STEPS, AfterError, TokenStep
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.stores.agent_records import NextAction
 from tools.diagrams.ladders import Column, Row, ladder
 from tools.diagrams.markdown import made_from, picture, table
 
@@ -50,15 +49,15 @@ def page() -> str:
         [
             "# What the agent does next",
             "",
-            made_from("src/tocsin/agent/decisions/"),
+            made_from("src/tocsin/agent/"),
             "",
             "## Registering a token",
             "",
             "The step of a call of `register`, by what is saved. Without a saved token it is "
-            f"*{Step.CREATE.value}*.",
+            f"*{TokenStep.CREATE.value}*.",
             "",
             *table(
-                ("Token id", "Saved action", "Device token", "Step"),
+                ("Token id", "Saved action", "Device token", "TokenStep"),
                 (
                     (
                         "known" if known else "none",
@@ -131,7 +130,7 @@ def page() -> str:
             "whether the session is one of direct notifications:",
             "",
             *table(
-                ("Router has", "Wanted", "Session", "Step"),
+                ("Router has", "Wanted", "Session", "TokenStep"),
                 (
                     (str(int(present)), str(int(wanted)), "direct" if direct else "not direct", step.value)
                     for direct in (True, False)
@@ -147,7 +146,7 @@ def page() -> str:
 
 
 def pictures() -> dict[str, str]:
-    steps = [Column(step.value) for step in Step]
+    steps = [Column(step.value) for step in TokenStep]
     ends = [Column(after.value, is_end=True) for after in dict.fromkeys(_every_after())]
     columns = [
         Column(_NO_ROW, is_end=True),

@@ -1,4 +1,4 @@
-"""An agent: everything a device does for its notifications, over one store."""
+"""The agent: everything a device does for its notifications, over one store."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Self
 
-from tocsin.agent.background import BackgroundTasks
-from tocsin.agent.connections import Connections
-from tocsin.agent.event_queue import EventQueue
-from tocsin.agent.events import AgentEvent, MessageEvent
-from tocsin.agent.fetching import Fetching
-from tocsin.agent.handover import Handover
-from tocsin.agent.listening import Listening
-from tocsin.agent.messages import Messages
-from tocsin.agent.parts import AgentParts
-from tocsin.agent.queues import Queues
-from tocsin.agent.router_clients import Connect, RouterClients
-from tocsin.agent.router_trial import RouterUnusable, try_ntf_router
-from tocsin.agent.settings import AgentSettings
-from tocsin.agent.settling import Settling
-from tocsin.agent.supervisor import Supervisor
-from tocsin.agent.surroundings import AgentClock, SystemClock
-from tocsin.agent.tokens import Tokens
-from tocsin.agent.wake import Fetched, ToFetch, WakeResult, Waking
+from tocsin.agent.connections.connections import Connections
+from tocsin.agent.connections.inbox import MessageInbox
+from tocsin.agent.connections.listener import QueueListener
+from tocsin.agent.connections.messages import MessageReceiver
+from tocsin.agent.connections.queues import QueueRequests
+from tocsin.agent.connections.unfinished import ConnectionSteps, UnfinishedConnections
+from tocsin.agent.runtime.event_queue import EventQueue
+from tocsin.agent.runtime.events import AgentEvent, MessageEvent
+from tocsin.agent.runtime.router_clients import Connect, RouterClients
+from tocsin.agent.runtime.settings import AgentSettings
+from tocsin.agent.runtime.tasks import BackgroundTasks
+from tocsin.agent.runtime.workers import Workers
+from tocsin.agent.store.interface import AgentStore
+from tocsin.agent.subscriptions.supervisor import Supervisor
+from tocsin.agent.token.deletion import FormerTokens
+from tocsin.agent.token.registrar import TokenRegistrar
+from tocsin.agent.token.requests import TokenRequests
+from tocsin.agent.token.router_trial import RouterUnusable, try_ntf_router
+from tocsin.agent.wake.notified import Fetched, ToFetch, WakeResult
+from tocsin.agent.wake.waking import Waking
 from tocsin.clients import Event, NtfClient, SmpClient
+from tocsin.operate.clock import SystemClock, WaitingClock
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.pushes import Push
-from tocsin.stores.agent_store import AgentStore
 
 
 class Agent:
-    """`async with Agent(store, settings) as agent`. The store is opened and closed by the caller.
+    """`async with Agent(store, settings) as agent`. The caller opens and closes the store.
 
-    There is nothing that agents share, so a process may have as many as it likes.
+    Agents share nothing, so a process may have any number of them.
     """
 
     def __init__(
@@ -41,36 +43,47 @@ class Agent:
         store: AgentStore,
         settings: AgentSettings | None = None,
         *,
-        clock: AgentClock | None = None,
+        clock: WaitingClock | None = None,
         connect_smp: Connect[SmpClient] | None = None,
         connect_ntf: Connect[NtfClient] | None = None,
     ) -> None:
-        self.settings = settings or AgentSettings()
+        settings, clock = settings or AgentSettings(), clock or SystemClock()
+        retries = settings.retries
+        self.settings = settings
         self._store = store
-        self._events = EventQueue()
-        self._tasks = BackgroundTasks(self._events)
-        self._clients = RouterClients(
-            self.settings, self._on_event, connect_smp=connect_smp, connect_ntf=connect_ntf
+        self._events = events = EventQueue()
+        self._tasks = tasks = BackgroundTasks(events)
+        self._clients = clients = RouterClients(
+            settings, self._on_event, connect_smp=connect_smp, connect_ntf=connect_ntf
         )
-        parts = AgentParts(store, self._clients, self.settings, clock or SystemClock(), self._events)
-        queues = Queues(parts)
-        self.supervisor = Supervisor(parts, self._tasks, self._suspect_token, self._fetch_key)
-        self._handover = Handover(store, self._events, self.settings.unsettled_messages)
-        messages = Messages(parts, queues, self._handover, self._go_on)
-        fetching = Fetching(self._clients, messages)
-        self._listening = Listening(parts, messages, self._tasks)
-        self._settling = Settling(parts, queues, fetching, self.supervisor, self._tasks)
-        self.tokens = Tokens(parts, self.supervisor, self._tasks)
-        """Registering, verifying, checking and deleting the token."""
-        self.connections = Connections(parts, queues, self.supervisor, self._listening, self._settling)
-        """Making connections, sending, receiving, and whether they notify."""
-        self._waking = Waking(parts, self.tokens, fetching, self._listening)
+        workers = Workers(tasks, clock, retries, events)
+        self.supervisor = Supervisor(store, clients, settings, clock, events, workers)
+        self._former_tokens = FormerTokens(
+            store, clients, clock, events, workers, settings.forget_deletions_after
+        )
+        requests = TokenRequests(store, clients, settings)
+        self.tokens = TokenRegistrar(store, requests, self._former_tokens, self.supervisor, events, tasks)
+        """Registers, verifies, checks and deletes the token."""
+        self._inbox = MessageInbox(store, events, settings.unsettled_messages)
+        queues = QueueRequests(store, clients, clock, settings.smp_routers)
+        receiver = MessageReceiver(store, clients, events, queues, self._inbox)
+        self._listener = QueueListener(clients, receiver, retries, clock, events, tasks)
+        steps = ConnectionSteps(store, events, queues, receiver, self.supervisor)
+        self._unfinished = UnfinishedConnections(store, steps, clock, retries, tasks)
+        self.connections = Connections(
+            store, clock, queues, self.supervisor, self._listener, self._unfinished
+        )
+        """Creates connections, sends, receives, and chooses which connections notify."""
+        self._waking = Waking(store, self.tokens, receiver, self._listener, settings.fetch_at_once)
+        self.supervisor.on_token_doubt = self.tokens.check_in_background
+        receiver.on_changed_queues = self._unfinished.resume
 
     async def __aenter__(self) -> Self:
-        """Everything that was under way when the agent was last closed, or killed, goes on."""
-        await self._handover.restore()
+        """Continue with everything that was under way when the agent was closed or killed."""
+        await self._inbox.restore()
+        await self._former_tokens.start()
         await self.supervisor.start()
-        await self._settling.start()
+        await self._unfinished.start()
         return self
 
     async def __aexit__(
@@ -80,71 +93,69 @@ class Agent:
         await self._clients.close()
 
     def events(self) -> AsyncIterator[AgentEvent]:
-        """For one reader, without end. A message is settled when the next event is asked for."""
-        return self._handover.read()
+        """Iterate over events, for one reader. Asking for the next event settles a message."""
+        return self._inbox.read()
 
     async def next_event(self) -> AgentEvent:
-        """For one reader, who settles messages."""
-        return await self._handover.next()
+        """Wait for the next event, for one reader, who settles messages."""
+        return await self._events.next()
 
     def waiting_events(self) -> list[AgentEvent]:
-        """Those that nobody has read yet, also when the agent has ended."""
+        """Take all unread events, even after the agent has ended."""
         return self._events.waiting()
 
     async def settled(self, *messages: MessageEvent) -> None:
-        """The app has these messages for good. Until then they are kept, and handed out again after a restart.
+        """Delete messages that the app has saved. Until then they are kept, and handed out again after a restart.
 
-        With too many that are not settled (`AgentSettings.unsettled_messages`), no more are received.
+        While too many are unsettled (`AgentSettings.unsettled_messages`), the agent receives no more.
         """
-        await self._handover.settled(*messages)
+        await self._inbox.settled(*messages)
 
     async def wake(self, payload: bytes) -> WakeResult:
-        """A push has come: verifies the token with it, or says what to fetch; see `Waking.wake`."""
+        """Act on a push: verify the token with it, or find out what to fetch; see `Waking.wake`."""
         return await self._waking.wake(payload)
 
     async def wake_by_web_push(self, body: bytes) -> WakeResult:
-        """`wake` by the body of a Web Push, as the distributor delivered it; see `Waking.wake_by_web_push`."""
+        """Do the same as `wake` with the body of a Web Push, as the distributor delivered it."""
         return await self._waking.wake_by_web_push(body)
 
     async def open_web_push(self, body: bytes) -> Push:
-        """What the body of a Web Push carries, without acting upon it; see `Waking.open_web_push`."""
+        """Return the contents of a Web Push without acting on it; see `Waking.open_web_push`."""
         return await self._waking.open_web_push(body)
 
     async def fetch(self, items: Sequence[ToFetch]) -> list[Fetched]:
-        """Messages of the queues that a push told of, which the app settles; see `Waking.fetch`."""
+        """Fetch messages of the queues that a push named. The app settles them; see `Waking.fetch`."""
         return await self._waking.fetch(items)
 
     async def change_passphrase(self, passphrase: str | None) -> None:
-        """Encrypts keys, tokens and messages in the store for this one from now on, or not any more with None.
+        """Encrypt keys, tokens and messages in the store with another passphrase, or with None no longer.
 
-        Atomic: whatever happens meanwhile, the store can be opened with the former passphrase or with the new one.
+        Atomic: whatever happens meanwhile, the former passphrase or the new one opens the store.
         """
         await self._store.change_passphrase(passphrase)
 
     async def try_ntf_router(self, address: RouterAddress) -> RouterUnusable | None:
-        """Whether an NTF router can be used: None if so."""
+        """Find out whether an NTF router is usable. Returns None if it is."""
         return await try_ntf_router(address, self.settings.clients)
 
     @property
     def at_rest(self) -> bool:
-        """Whether everything that was set off so far is done, or waits for its time."""
+        """Whether everything that was started is done, or waits for its time."""
         return self.supervisor.resting and not self._tasks.errands_under_way
+
+    async def until_at_rest(self) -> None:
+        """Wait until the agent is at rest."""
+        while True:
+            await self.supervisor.decided()
+            if self.at_rest:
+                return
+            self._tasks.quieter.clear()
+            await self._tasks.quieter.wait()
 
     @property
     def open_connections(self) -> int:
-        """To routers."""
+        """Number of connections to routers."""
         return self._clients.open_connections
 
-    # The parts of an agent know each other only through these.
-
     async def _on_event(self, router: RouterLocation, client: SmpClient, event: Event) -> None:
-        await self._listening.on_event(router, client, event)
-
-    def _go_on(self, connection_id: str) -> None:
-        self._settling.go_on(connection_id)
-
-    def _suspect_token(self) -> None:
-        self.tokens.suspect()
-
-    def _fetch_key(self) -> None:
-        self.tokens.fetch_key()
+        await self._listener.on_event(router, client, event)

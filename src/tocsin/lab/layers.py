@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tocsin.agent.store.interface import AgentStore
+from tocsin.agent.store.records import NotifiedQueue
 from tocsin.crypto.boxes import box_key
 from tocsin.errors import CryptoError, RemoteProtocolError
 from tocsin.protocol.agent.push_contents import open_notifications
 from tocsin.protocol.ntf.pushes import MessagePush, PushedNotification, parse_push_json
 from tocsin.protocol.smp.delivered_messages import NotificationMeta, unseal_meta
-from tocsin.stores.agent_records import NotifiedQueue
-from tocsin.stores.agent_store import AgentStore
 from tocsin.wire.base64url import encode_base64url
 
 

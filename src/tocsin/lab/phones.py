@@ -12,16 +12,16 @@ from typing import Final, Protocol
 import msgspec
 
 from tocsin.agent import Agent, AgentSettings, ToFetch, Woken
-from tocsin.agent.events import ConnectionReady, MessageArrived, NotificationsReady
+from tocsin.agent.runtime.events import ConnectionReady, MessageArrived, NotificationsReady
+from tocsin.agent.store.interface import AgentStore
+from tocsin.agent.store.records import NotificationMode
+from tocsin.agent.store.sqlite.store import opened_agent_store
 from tocsin.errors import TocsinError
 from tocsin.protocol.addresses import RouterAddress
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import TokenState
 from tocsin.push.fake.server import FakeApns, RecordedPush
-from tocsin.stores.agent_records import NotificationMode
-from tocsin.stores.agent_store import AgentStore
-from tocsin.stores.sqlite.agent_sqlite_store import opened_agent_store
 
 NAMES: Final = ("Alice", "Bob", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi")
 STEP_SECONDS: Final = 60.0

@@ -18,17 +18,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from tests.doubles.agent_samples import NTF, SMP
 from tests.doubles.fake_routers import FakeWorld, Fault
 from tests.doubles.smp_harness import START
-from tests.unit.stores.agent_samples import NTF, SMP
 from tocsin.agent import Agent, AgentSettings
+from tocsin.agent.store.records import NextAction, NotificationMode
+from tocsin.agent.store.sqlite.store import AgentSqliteStore, opened_agent_store
 from tocsin.clients import Backoff
 from tocsin.errors import TocsinError
 from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState
-from tocsin.stores.agent_records import NextAction, NotificationMode
-from tocsin.stores.sqlite.agent_sqlite_store import AgentSqliteStore, opened_agent_store
 
 T = TypeVar("T")
 DEVICES = tuple(DeviceToken(PushProvider.APNS_TEST, name) for name in (b"aa", b"bb"))
@@ -64,7 +64,7 @@ class JumpingClock:
         self.time = float(START)
         self._waiting: list[tuple[float, asyncio.Event]] = []
 
-    def now(self) -> float:
+    def exactly(self) -> float:
         return self.time
 
     async def wait(self, seconds: float) -> None:
@@ -200,7 +200,7 @@ class Histories(RuleBasedStateMachine):
 
     async def _go_on(self, rounds: int) -> None:
         for _ in range(rounds):
-            await self.store.check()
+            await self.store.token()
 
     @rule(days=st.sampled_from((0.5, 1.0, 3.0)))
     def time_passes(self, days: float) -> None:
@@ -264,7 +264,7 @@ class Histories(RuleBasedStateMachine):
             await asyncio.sleep(0)
         for _ in range(MANY_ROUNDS):
             await asyncio.sleep(0)
-            await self.agent.supervisor.settled()
+            await self.agent.supervisor.decided()
             if self.agent.supervisor.resting:
                 return
         raise AssertionError(f"no rest: {await self.store.subscriptions()}")

@@ -25,8 +25,7 @@ from tests.doubles.agent_harness import (
 from tests.doubles.ntf_harness import TEST_PROVIDER, NtfHarness
 from tests.doubles.ntf_world import SmpPlace
 from tests.doubles.smp_harness import OK, PATIENCE, SmpHarness
-from tocsin.agent.decisions.supervision import started
-from tocsin.agent.events import (
+from tocsin.agent.runtime.events import (
     ConnectionReady,
     MessageArrived,
     NotificationsFailed,
@@ -37,14 +36,7 @@ from tocsin.agent.events import (
     RouterUp,
     TokenRecreated,
 )
-from tocsin.crypto.boxes import box_key, unseal
-from tocsin.crypto.keys import private_key_from_der
-from tocsin.errors import AgentError, BadBox
-from tocsin.protocol.ntf.device_tokens import DeviceToken
-from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
-from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState
-from tocsin.protocol.smp.recipient_commands import DisableNotifications
-from tocsin.stores.agent_records import (
+from tocsin.agent.store.records import (
     AgentConnection,
     AgentSubscription,
     AgentToken,
@@ -53,6 +45,14 @@ from tocsin.stores.agent_records import (
     SendQueue,
     SubscriptionPhase,
 )
+from tocsin.agent.subscriptions.row_changes import started
+from tocsin.crypto.boxes import box_key, unseal
+from tocsin.crypto.keys import private_key_from_der
+from tocsin.errors import AgentError, BadBox
+from tocsin.protocol.ntf.device_tokens import DeviceToken
+from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
+from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState
+from tocsin.protocol.smp.recipient_commands import DisableNotifications
 from tocsin.wire.base64url import base64url_bytes
 
 DAY = 86_400.0
@@ -348,7 +348,7 @@ async def test_D05_pipeline_goes_on_after_a_restart_where_it_was(scene: Scene) -
             await alice.store.save_token(token)
             [queue] = await alice.store.primary_queues([at_alice])
             # As if the agent were killed when its supervisor has written the row.
-            await alice.store.put_subscriptions([started(queue, token, scene.clock.now())])
+            await alice.store.put_subscriptions([started(queue, token, scene.clock.exactly())])
         async with scene.alice(smp) as alice:
             await alice.event(NotificationsReady)
             await alice.at_rest()

@@ -10,9 +10,9 @@ from tests.doubles.agent_harness import agent_settings, connected, running_agent
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import smp_router
 from tocsin.agent import Agent
-from tocsin.agent.events import MessageArrived
+from tocsin.agent.runtime.events import MessageArrived
+from tocsin.agent.store.sqlite.store import opened_agent_store
 from tocsin.errors import StoreError
-from tocsin.stores.sqlite.agent_sqlite_store import opened_agent_store
 
 
 async def test_agent_goes_on_when_its_passphrase_is_changed(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tocsin.agent.decisions.packet_fates import FATES
-from tocsin.agent.decisions.worker_answers import FOLLOWS
+from tocsin.agent.subscriptions.answers import FATES, FOLLOWS
 from tools.diagrams import agent_states
 from tools.diagrams.files import DOCS, IMAGES, made_files
 from tools.diagrams.ladders import LETTER

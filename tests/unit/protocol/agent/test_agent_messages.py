@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.doubles.agent_samples import SMP
 from tests.doubles.smp_harness import ed25519, x25519
-from tests.unit.stores.agent_samples import SMP
 from tocsin.errors import BadBox, BadKey, DecodeError, LocalProtocolError
 from tocsin.protocol.agent.agent_messages import (
     AgentMessage,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.stores.agent_samples import SMP
+from tests.doubles.agent_samples import SMP
 from tocsin.crypto.boxes import box_key, seal
 from tocsin.errors import BadBox, DecodeError
 from tocsin.protocol.agent.push_contents import open_notifications

@@ -1,1 +1,0 @@
-"""What the agent does next, as tables. Nothing here reads a clock, draws a number or talks to anybody."""

@@ -1,0 +1,62 @@
+"""Kinds of errors: try again, start over, or give up (ntf.md 6.2)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from tocsin.clients import Answer, RouterRefused
+from tocsin.errors import HandshakeRefused, ResponseTimeout, TocsinError, TransportError
+from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError, StoreFault
+from tocsin.protocol.messages import Response
+from tocsin.protocol.router_answers import Refused
+
+
+class ErrorKind(Enum):
+    TEMPORARY = "temporary"
+    """The same request may succeed later."""
+    AUTH = "AUTH"
+    """The router does not know the entity, or the key does not match."""
+    PERMANENT = "permanent"
+    """The request will not succeed."""
+
+
+# The router, its network or its address may recover. HandshakeRefused: the router may be updated.
+_TEMPORARY: Final = (TransportError, ResponseTimeout, HandshakeRefused)
+
+
+def error_kind(error: TocsinError) -> ErrorKind:
+    """Classify an error of a token command, which a person waits for."""
+    if isinstance(error, _TEMPORARY):
+        return ErrorKind.TEMPORARY
+    if isinstance(error, RouterRefused) and error.error is ErrorCode.AUTH:
+        return ErrorKind.AUTH
+    return ErrorKind.PERMANENT
+
+
+def worker_error_kind(error: TocsinError) -> ErrorKind:
+    """Classify an error for workers, which also retry when a router's database fails, unlike the reference."""
+    if isinstance(error, RouterRefused) and _is_internal(error.error):
+        return ErrorKind.TEMPORARY
+    return error_kind(error)
+
+
+def packet_error_kind(error: TocsinError) -> ErrorKind:
+    """Classify an error of NSKEY or NPKT: as for other commands of workers, except for two refusals."""
+    if isinstance(error, RouterRefused):
+        if error.error is ErrorCode.QUOTA:  # too many packets wait at the SMP router
+            return ErrorKind.TEMPORARY
+        if error.error is CommandFault.PROHIBITED:  # it has no such notifier, or forgot the packet's fate
+            return ErrorKind.AUTH
+    return worker_error_kind(error)
+
+
+def _is_internal(error: RouterError) -> bool:
+    return error is ErrorCode.INTERNAL or isinstance(error, StoreFault)
+
+
+def outcome_of(answer: Answer) -> Response | TocsinError:
+    """Return the response, with ERR as the error that `request` would raise."""
+    if isinstance(answer.outcome, Refused):
+        return RouterRefused(answer.outcome.error)
+    return answer.outcome

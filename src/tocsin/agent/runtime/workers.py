@@ -1,0 +1,157 @@
+"""Workers: they do their job in rounds, rest until somebody kicks them, and continue after every failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from tocsin.agent.runtime.event_queue import EventQueue
+from tocsin.agent.runtime.events import AgentTrouble
+from tocsin.agent.runtime.randomness import chance
+from tocsin.agent.runtime.tasks import BackgroundTasks
+from tocsin.clients import Backoff
+from tocsin.errors import TocsinError
+from tocsin.operate.clock import WaitingClock
+from tocsin.protocol.addresses import RouterLocation
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """There may be more to do now."""
+
+    progress: bool = True
+    """Whether the round achieved anything. If not, the retry delays keep growing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Something failed that may succeed after a delay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """There is nothing to do before the next kick, or before `until`."""
+
+    until: float | None = None
+
+
+Round: TypeAlias = More | Retry | Idle
+
+
+class Job(Protocol):
+    """The store is its memory: code that writes an action there kicks the worker of this job."""
+
+    name: str
+
+    async def work(self) -> Round:
+        """Do one round."""
+
+    def kicked(self) -> None:
+        """Look again at everything that was set aside."""
+
+
+class PlainJob:
+    """A job that is one function and sets nothing aside."""
+
+    def __init__(self, name: str, work: Callable[[], Coroutine[Any, Any, Round]]) -> None:
+        self.name = name
+        self.work = work
+
+    def kicked(self) -> None:
+        """Nothing to look at again."""
+
+
+class Worker:
+    """Runs one job."""
+
+    def __init__(
+        self,
+        job: Job,
+        clock: WaitingClock,
+        retries: Backoff,
+        events: EventQueue,
+        quieter: asyncio.Event,
+    ) -> None:
+        self._job = job
+        self._clock = clock
+        self._retries = retries
+        self._events = events
+        self._quieter = quieter
+        self._kicked = asyncio.Event()
+        self.resting = False
+        """Whether it has done everything and waits for a kick or a time."""
+
+    def kick(self) -> None:
+        self.resting = False
+        self._job.kicked()
+        self._kicked.set()
+
+    async def run(self) -> None:
+        delays = self._retries.delays()
+        while True:
+            self._kicked.clear()
+            try:
+                result = await self._job.work()
+            except TocsinError as error:
+                self._events.tell(AgentTrouble(self._job.name, error))
+                result = Retry()
+            match result:
+                case More(progress):
+                    delays = self._retries.delays() if progress else delays
+                case Retry():
+                    await self._clock.wait(self._retries.spread(next(delays), chance()))
+                case Idle(until):
+                    delays = self._retries.delays()
+                    await self._rest(until)
+
+    async def _rest(self, until: float | None) -> None:
+        waits: list[asyncio.Task[object]] = []
+        try:
+            if until is not None:
+                seconds = max(0.0, until - self._clock.exactly())
+                waits = [
+                    asyncio.create_task(self._kicked.wait()),
+                    asyncio.create_task(self._clock.wait(seconds)),
+                ]
+                await asyncio.sleep(0)  # both waits have begun when the worker counts as resting
+            if self._kicked.is_set():
+                return
+            self.resting = True
+            self._quieter.set()
+            if waits:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await self._kicked.wait()
+        finally:
+            self.resting = False
+            for wait in waits:
+                wait.cancel()
+            if waits:
+                await asyncio.wait(waits)  # suppressing CancelledError instead might suppress our own
+
+
+class Workers:
+    """At most one worker for each kind of job and each router, started by its first kick."""
+
+    def __init__(
+        self, tasks: BackgroundTasks, clock: WaitingClock, retries: Backoff, events: EventQueue
+    ) -> None:
+        self._tasks = tasks
+        self._clock = clock
+        self._retries = retries
+        self._events = events
+        self._workers: dict[tuple[str, RouterLocation | None], Worker] = {}
+
+    def kick(self, kind: str, router: RouterLocation | None, make_job: Callable[[], Job]) -> None:
+        worker = self._workers.get((kind, router))
+        if worker is None:
+            worker = Worker(make_job(), self._clock, self._retries, self._events, self._tasks.quieter)
+            self._workers[kind, router] = worker
+            self._tasks.start(worker.run(), kind)
+        worker.kick()
+
+    @property
+    def resting(self) -> bool:
+        return all(worker.resting for worker in self._workers.values())

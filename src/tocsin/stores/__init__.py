@@ -1,1 +1,0 @@
-"""What routers remember: records, the changes to them, and stores that keep both."""

@@ -1,1 +1,0 @@
-"""The agent's store in one SQLite file."""

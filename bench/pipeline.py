@@ -25,9 +25,9 @@ from bench.pipeline_scaling import measure_scaling
 from bench.pipeline_yardstick import measure_duckdb
 from bench.process_tree import cpu_seconds, spent
 from bench.results import Result, show
-from tocsin.pipeline.jobs.build import build
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.session import SparkSettings, spark_session
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.spark.session import SparkSettings, spark_session
+from tocsin.pipeline.update.build import build
 
 EVENTS: Final = 20_000_000
 QUICK_EVENTS: Final = 100_000

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from bench.process_tree import spent
 from bench.results import Result
-from tocsin.pipeline.jobs.ingest import Ingested, start_ingest
-from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
+from tocsin.pipeline.update.event_stream import IngestedBatch, start_ingest
 
 RATE: Final = 20_000
 OLDEST: Final = 15.0
@@ -62,7 +62,7 @@ class _Follower:
         with self._lock:
             self._waiting.append((time.monotonic() - SEGMENT_SECONDS, events))  # its first event is that old
 
-    def __call__(self, done: Ingested) -> None:
+    def __call__(self, done: IngestedBatch) -> None:
         left = done.events
         self.events += done.events
         with self._lock:

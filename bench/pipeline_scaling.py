@@ -17,8 +17,8 @@ from typing import Final
 
 from bench.pipeline_events import make_events
 from bench.results import Result, show
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.session import SparkSettings, spark_session
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.spark.session import SparkSettings, spark_session
 
 EVENTS: Final = 60_000_000
 

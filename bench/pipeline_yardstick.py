@@ -10,11 +10,11 @@ import duckdb
 from bench.process_tree import spent
 from bench.results import Result
 from tocsin.observability.delivery_events import ENDS
-from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import EVENTS_TABLE
 from tocsin.pipeline.schemas.events import HASHES
 from tocsin.pipeline.schemas.notifications import IDENTITY, STAGES, TEXTS, moment
-from tocsin.pipeline.tables import EVENTS_TABLE
-from tocsin.pipeline.transforms.legs import LEGS
+from tocsin.pipeline.transforms.latency_spans import SPANS
 
 RANKS: Final = "[0.5, 0.9, 0.99]"
 
@@ -55,7 +55,7 @@ def _merge() -> str:
 def _hours(merged: Path) -> str:
     counts = ", ".join(f"count({moment(stage)})" for stage in (*STAGES, *sorted(ENDS)))
     legs = ", ".join(
-        f"approx_quantile({moment(end)} - {moment(start)}, {RANKS})" for start, end in LEGS.values()
+        f"approx_quantile({moment(end)} - {moment(start)}, {RANKS})" for start, end in SPANS.values()
     )
     return (
         f"SELECT date_trunc('hour', first), smp_host, provider, {counts}, approx_count_distinct(token), {legs} "  # noqa: S608 - our own names

@@ -26,7 +26,7 @@ from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
 from tocsin.crypto.credentials import CertificateAlgorithm, Credentials
 from tocsin.observability import delivery_events
 from tocsin.observability.ntf_statistics import NtfStatistics
-from tocsin.pipeline import tables
+from tocsin.pipeline.lake import tables
 from tocsin.protocol import error_codes
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.routers.ntf.operator import About, NtfOperator
@@ -124,7 +124,7 @@ def _stages() -> Iterator[tuple[str, str, str]]:
 
 def tables_page() -> str:
     parts = ["# Tables of the pipeline", "", _MADE]
-    found = [each for each in vars(tables).values() if isinstance(each, tables.Table)]
+    found = [each for each in vars(tables).values() if isinstance(each, tables.TableSpec)]
     for table in found:
         parts += ["", f"## {table.name}", ""]
         parts += [

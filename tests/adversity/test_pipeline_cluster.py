@@ -35,9 +35,9 @@ from tocsin.observability.queue_exports import (
     subscribed_queue,
 )
 from tocsin.observability.repair_plans import read_plan
-from tocsin.pipeline.lake import LakeTable
-from tocsin.pipeline.query_settings import FOR_FEW_ROWS
-from tocsin.pipeline.tables import TABLES
+from tocsin.pipeline.lake.lake import LakeTable
+from tocsin.pipeline.lake.tables import TABLES
+from tocsin.pipeline.spark.query_settings import FOR_FEW_ROWS
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import running_fake_apns
 

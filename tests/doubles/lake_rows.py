@@ -7,8 +7,8 @@ from typing import Final
 
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # it has no types
 
-from tocsin.pipeline.lake import LakeTable
-from tocsin.pipeline.tables import TABLES
+from tocsin.pipeline.lake.lake import LakeTable
+from tocsin.pipeline.lake.tables import TABLES
 
 NOT_COMPARED: Final = ("sketch", "seen_at")
 """A sketch depends on the order of its values, the other on when the test runs."""

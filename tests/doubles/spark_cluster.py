@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from tocsin.pipeline.java import java_home
+from tocsin.pipeline.spark.java import java_home
 
 SPARK = Path(pyspark.__file__).parent
 CLASS = str(SPARK / "bin" / "spark-class")

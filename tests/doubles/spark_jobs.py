@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 
 from tocsin.cli.main import run as tocsin
-from tocsin.pipeline.jobs import delivering, fanning_out, reconcile
-from tocsin.pipeline.query_settings import FOR_FEW_ROWS
-from tocsin.pipeline.session import SparkSettings, spark_session
+from tocsin.pipeline.jobs import deliver, fanout, reconcile
+from tocsin.pipeline.spark.query_settings import FOR_FEW_ROWS
+from tocsin.pipeline.spark.session import SparkSettings, spark_session
 
 
 def run(master: str, options: dict[str, str], commands: list[list[str]]) -> None:
@@ -26,7 +26,7 @@ def run(master: str, options: dict[str, str], commands: list[list[str]]) -> None
         "tests", master=master, memory="700m", shuffle_partitions=2, short=True, options=few
     )
     with spark_session(settings) as spark:
-        for job in (delivering, fanning_out, reconcile):
+        for job in (deliver, fanout, reconcile):
             job.spark_session = lambda _: nullcontext(spark)  # type: ignore[attr-defined]
         for command in commands:
             code = tocsin(["pipeline", *command, "--json"])

@@ -11,7 +11,7 @@ from tocsin.cli.event_logs import SetsEventLog
 from tocsin.observability.event_log import PUBLISHED
 from tocsin.observability.pseudonyms import keys_folder
 from tocsin.observability.segments import OPEN_PREFIX
-from tocsin.pipeline.status_files import read_statuses
+from tocsin.pipeline.lake.status_files import read_statuses
 
 EVENT_LOG: Final = "event log"
 TABLES: Final = "tables"

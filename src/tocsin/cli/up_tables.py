@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tocsin.cli.up_figures import Account
-from tocsin.pipeline.table_files import sums_of
+from tocsin.pipeline.lake.table_files import sums_of
 
 
 def account_of_tables(lake: Path) -> Account:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tocsin.pipeline.kll_sketches import weighted_quantiles
-from tocsin.pipeline.table_files import rows_of_days
-from tocsin.pipeline.transforms.legs import LEGS
+from tocsin.pipeline.lake.kll_sketches import weighted_quantiles
+from tocsin.pipeline.lake.table_files import rows_of_days
+from tocsin.pipeline.transforms.latency_spans import SPANS
 from tocsin.web.operate_view import ENDS, TableReadings
 
 DAYS: Final = 7
@@ -59,7 +59,7 @@ def _legs(rows: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, int, tuple[f
     by_leg: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_leg.setdefault(row["leg"], []).append(row)
-    for leg, group in sorted(by_leg.items(), key=lambda each: list(LEGS).index(each[0])):
+    for leg, group in sorted(by_leg.items(), key=lambda each: list(SPANS).index(each[0])):
         p50, p95, p99 = (
             each / 1_000_000 for each in weighted_quantiles([row["sketch"] for row in group], RANKS)
         )

@@ -32,7 +32,7 @@ from tocsin.cli.doctor_machine import clock_findings, disk_findings
 from tocsin.cli.main import run
 from tocsin.cli.system_clock import clock_is_synchronized
 from tocsin.errors import ConfigError
-from tocsin.pipeline.status_files import write_status
+from tocsin.pipeline.lake.status_files import write_status
 
 DAY = 86_400.0
 

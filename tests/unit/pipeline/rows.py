@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 
 from tocsin.observability.delivery_events import DeliveryEvent, encode_events
 from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
+from tocsin.pipeline.lake.column_values import ColumnValues
 from tocsin.pipeline.schemas.notifications import NOTIFICATIONS, STAGES, TEXTS, moment
 from tocsin.pipeline.transforms import notifications as transform
 from tocsin.pipeline.transforms.event_lines import events_of, read_lines
-from tocsin.pipeline.transforms.ways import ways
-from tocsin.pipeline.words import Words
+from tocsin.pipeline.transforms.notification_flags import count_by_flags
 
 
 def lines(spark: SparkSession, texts: Sequence[str], segment: str = "ntf/events-1.jsonl") -> DataFrame:
@@ -33,7 +33,7 @@ def notifications(spark: SparkSession, written: Sequence[DeliveryEvent]) -> Data
 
 def notifications_of(spark: SparkSession, events: DataFrame) -> DataFrame:
     """One row for each notification of the events, as they are read from the table."""
-    words = words_of_rows(events)
+    words = column_values_of_rows(events)
     coded = transform.coded_events(events, stages=words.stages, texts=words.texts)
     return as_read(transform.decoded(transform.merged(coded), names=words.frames(spark)))
 
@@ -50,15 +50,15 @@ def as_read(rows: DataFrame) -> DataFrame:
     )
 
 
-def ways_of(spark: SparkSession, events: DataFrame) -> DataFrame:
+def flag_counts_of(spark: SparkSession, events: DataFrame) -> DataFrame:
     """As `build` counts them."""
-    return ways(notifications_of(spark, events), stages=set(STAGES))
+    return count_by_flags(notifications_of(spark, events), stages=set(STAGES))
 
 
-def words_of_rows(rows: DataFrame) -> Words:
+def column_values_of_rows(rows: DataFrame) -> ColumnValues:
     """As `words_of` reads them from files."""
     found = [row.asDict() for row in rows.collect()]
     texts = {name: frozenset(row[name] for row in found if row[name] is not None) for name in TEXTS}
     stages = frozenset(row["stage"] for row in found if "stage" in row)
     stages |= {stage for stage in STAGES if moment(stage) in rows.columns}
-    return Words(stages, {name: known for name, known in texts.items() if known})
+    return ColumnValues(stages, {name: known for name, known in texts.items() if known})

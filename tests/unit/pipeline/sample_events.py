@@ -9,9 +9,9 @@ from datetime import date
 from pyspark.sql import SparkSession
 
 from tocsin.observability.delivery_events import Stage
-from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import EVENTS_TABLE
 from tocsin.pipeline.schemas.events import EVENT_LINE
-from tocsin.pipeline.tables import EVENTS_TABLE
 from tocsin.pipeline.transforms.event_lines import as_table
 
 DAY = date(2026, 11, 15)

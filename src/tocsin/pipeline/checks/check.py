@@ -18,7 +18,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class RowCheck:
     name: str
     holds: Callable[[], Column]
     """A function, since columns can be made only while there is a session."""
@@ -27,13 +27,13 @@ class Check:
     """For an operator: what it means if it fails, and what to do."""
 
 
-def first_failed(checks: Sequence[Check]) -> Column:
+def first_failed(checks: Sequence[RowCheck]) -> Column:
     """The name of the first that a row fails, or null. A condition that is null is not fulfilled."""
     failed = [F.when(~F.coalesce(check.holds(), F.lit(False)), F.lit(check.name)) for check in checks]
     return F.coalesce(*failed)
 
 
-def count_failed(rows: DataFrame, checks: Sequence[Check]) -> DataFrame:
+def count_failed(rows: DataFrame, checks: Sequence[RowCheck]) -> DataFrame:
     """One row: for every check the number of rows that fail it."""
     return rows.agg(
         *(F.count_if(~F.coalesce(check.holds(), F.lit(False))).alias(check.name) for check in checks)

@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tocsin.observability.delivery_events import SCHEMA_VERSION, Stage
-from tocsin.pipeline.checks.check import Check
+from tocsin.pipeline.checks.check import RowCheck
 from tocsin.pipeline.schemas.events import REQUIRED
 from tocsin.pipeline.schemas.notifications import STAGES
 
@@ -32,24 +32,24 @@ def _pseudonym_if_given(name: str) -> Column:
 
 
 EVENT_CHECKS: Final = (
-    Check("not JSON", lambda: F.col(UNREADABLE).isNull() & F.col("id").isNotNull()),
-    Check(
+    RowCheck("not JSON", lambda: F.col(UNREADABLE).isNull() & F.col("id").isNotNull()),
+    RowCheck(
         f"not version {SCHEMA_VERSION}",
         lambda: F.coalesce(F.col("version"), F.lit(SCHEMA_VERSION)) == SCHEMA_VERSION,
     ),
-    *(Check(f"no {name}", partial(_given, name)) for name in REQUIRED),
-    Check("unknown stage", lambda: F.col("stage").isin([str(stage) for stage in Stage])),
-    Check("impossible time", lambda: F.col("at").between(EARLIEST, LATEST)),
-    Check("not a period", lambda: F.col("period").rlike(PERIOD)),
+    *(RowCheck(f"no {name}", partial(_given, name)) for name in REQUIRED),
+    RowCheck("unknown stage", lambda: F.col("stage").isin([str(stage) for stage in Stage])),
+    RowCheck("impossible time", lambda: F.col("at").between(EARLIEST, LATEST)),
+    RowCheck("not a period", lambda: F.col("period").rlike(PERIOD)),
     *(
-        Check(f"{name} is no pseudonym", partial(_pseudonym_if_given, name))
+        RowCheck(f"{name} is no pseudonym", partial(_pseudonym_if_given, name))
         for name in ("notification", "queue", "token")
     ),
-    Check(
+    RowCheck(
         "no notification",
         lambda: ~F.col("stage").isin([str(stage) for stage in STAGES]) | F.col("notification").isNotNull(),
     ),
-    Check(
+    RowCheck(
         "text too long",
         lambda: (
             F.greatest(

@@ -34,7 +34,7 @@ class EventRow(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StageStep:
     stage: Stage
     at: int
     """Microseconds since 1970."""
@@ -52,10 +52,10 @@ class Chain:
     queue: int | None = None
     smp_host: str = ""
     provider: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StageStep, ...] = ()
     """In the order of the way, which is that of time unless clocks disagree."""
 
-    def first(self, *stages: Stage) -> Step | None:
+    def first(self, *stages: Stage) -> StageStep | None:
         """Its first step of any of these stages."""
         return next((step for step in self.steps if step.stage in stages), None)
 
@@ -93,10 +93,10 @@ def chains_of(rows: Iterable[EventRow]) -> tuple[Chain, ...]:
 
 
 def _chain(period: str, notification: Hash, rows: list[EventRow]) -> Chain:
-    steps: dict[tuple[str, int], Step] = {}
+    steps: dict[tuple[str, int], StageStep] = {}
     for row in sorted(rows, key=lambda each: each["at"]):
         attempt = row["attempt"] if row["stage"] == Stage.ATTEMPTED else 0
-        step = Step(Stage(row["stage"]), row["at"], row["router"], row["attempt"], row["reason"])
+        step = StageStep(Stage(row["stage"]), row["at"], row["router"], row["attempt"], row["reason"])
         steps.setdefault((row["stage"], attempt), step)
     return Chain(
         period,

@@ -10,15 +10,15 @@ from typing import Final
 
 from tocsin.observability.delivery_events import ENDS, Stage
 from tocsin.observability.pseudonyms import PERIOD_SECONDS
-from tocsin.pipeline.explain.chains import Chain, StatusChange, Step
-from tocsin.pipeline.failure_reasons import advice
+from tocsin.pipeline.explain.chains import Chain, StageStep, StatusChange
+from tocsin.pipeline.report.failure_reasons import advice
 
 SECOND: Final = 1_000_000
 MIDNIGHT_SECONDS: Final = 300
 """So close to the end of a period, the next router may have used the next period's key."""
 
 
-class Verdict(StrEnum):
+class DeliveryVerdict(StrEnum):
     ARRIVED = "arrived"
     """As far as anybody knows: the provider has it, or the device."""
     REPLACED = "replaced"
@@ -29,7 +29,7 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Explanation:
     stopped_at: Stage
-    verdict: Verdict
+    verdict: DeliveryVerdict
     means: str
     to_do: str
 
@@ -54,7 +54,7 @@ def explanation(
     return found
 
 
-def _last(chain: Chain) -> Step:
+def _last(chain: Chain) -> StageStep:
     """What counts: the device's word before the NTF router's, and that before the SMP router's; an end before steps."""
     for stages in (
         (Stage.FETCHED,),
@@ -73,7 +73,9 @@ def _last(chain: Chain) -> Step:
     return chain.steps[-1]
 
 
-def _explained(chain: Chain, last: Step, newer: Chain | None, changes: Sequence[StatusChange]) -> Explanation:
+def _explained(
+    chain: Chain, last: StageStep, newer: Chain | None, changes: Sequence[StatusChange]
+) -> Explanation:
     match last.stage:
         case Stage.SUPERSEDED:
             return _superseded(newer)
@@ -92,7 +94,7 @@ def _explained(chain: Chain, last: Step, newer: Chain | None, changes: Sequence[
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    verdict: Verdict
+    verdict: DeliveryVerdict
     means: str
     to_do: str
     by_subscription: bool = False
@@ -104,57 +106,57 @@ _SUBSCRIBE: Final = "Is the NTF router connected to this SMP host? Then run `toc
 
 SAID: Final = {
     Stage.ENQUEUED: _Said(
-        Verdict.WAITING,
+        DeliveryVerdict.WAITING,
         "The SMP router has it and has not sent it: no NTF router is subscribed to its queue.",
         _SUBSCRIBE,
         by_subscription=True,
     ),
     Stage.EXPIRED: _Said(
-        Verdict.LOST,
+        DeliveryVerdict.LOST,
         "No NTF router was subscribed while the SMP router kept it.",
         _SUBSCRIBE,
         by_subscription=True,
     ),
     Stage.DROPPED: _Said(
-        Verdict.LOST,
+        DeliveryVerdict.LOST,
         "The SMP router had no room for it: too many waited for this queue, or the queue lost its notifier.",
         "Is the NTF router subscribed? While nobody takes them, only some notifications are kept.",
     ),
     Stage.UNKNOWN_QUEUE: _Said(
-        Verdict.LOST,
+        DeliveryVerdict.LOST,
         "The NTF router received it, but knows no subscription for its queue.",
         "Compare both routers with `tocsin pipeline reconcile`, then run `tocsin ntf repair`.",
         by_subscription=True,
     ),
     Stage.RECEIVED: _Said(
-        Verdict.WAITING,
+        DeliveryVerdict.WAITING,
         "The NTF router received it and has not tried to push it.",
         "If it is older than some seconds: is the router running and does it reach the provider? Notifications "
         "without an outcome past a deadline are handed back by `tocsin pipeline replay`.",
     ),
     Stage.BATCHED: _Said(
-        Verdict.WAITING,
+        DeliveryVerdict.WAITING,
         "It was handed to the delivery engine and has not been tried.",
         "Is the delivery job running? `tocsin pipeline deliver` goes on where it stopped.",
     ),
     Stage.SHED: _Said(
-        Verdict.LOST,
+        DeliveryVerdict.LOST,
         "The NTF router was overloaded and dropped it on purpose.",
         "Give the router more CPU, or another instance; the report shows at which hours it sheds.",
     ),
     Stage.ACCEPTED: _Said(
-        Verdict.ARRIVED,
+        DeliveryVerdict.ARRIVED,
         "The provider accepted the push. From there on only the device knows, and it reports nothing unless it "
         "agreed to.",
         "If the user saw nothing: notifications may be off for the app, the device off or in a saving mode; the "
         "provider keeps only the newest push for a device that is off.",
     ),
     Stage.WOKEN: _Said(
-        Verdict.ARRIVED,
+        DeliveryVerdict.ARRIVED,
         "The device woke for it, but did not report that it fetched the message.",
         "On the device: is the SMP router reachable from its network? `tocsin agent doctor` tells.",
     ),
-    Stage.FETCHED: _Said(Verdict.ARRIVED, "The device woke and fetched the message.", NOTHING),
+    Stage.FETCHED: _Said(DeliveryVerdict.ARRIVED, "The device woke and fetched the message.", NOTHING),
 }
 """Of stages that say all there is to say; the others look at the rest of the way."""
 
@@ -163,7 +165,7 @@ def _attempted(chain: Chain) -> Explanation:
     tried = "once" if chain.attempts == 1 else f"{chain.attempts} times"
     means = f"The NTF router tried to push it {tried} and has no final answer from the provider yet."
     to_do = "Wait; if it stays so, look for the provider's answers in the router's log."
-    return Explanation(Stage.ATTEMPTED, Verdict.WAITING, means, to_do)
+    return Explanation(Stage.ATTEMPTED, DeliveryVerdict.WAITING, means, to_do)
 
 
 def _superseded(newer: Chain | None) -> Explanation:
@@ -171,20 +173,22 @@ def _superseded(newer: Chain | None) -> Explanation:
     stage = Stage.SUPERSEDED
     if newer is None:
         unknown = "That one is not in the tables."
-        return Explanation(stage, Verdict.REPLACED, f"{means} {unknown}", "Read newer events, and ask again.")
+        return Explanation(
+            stage, DeliveryVerdict.REPLACED, f"{means} {unknown}", "Read newer events, and ask again."
+        )
     means += f" It was the one of {moment_text(newer.began_at)}"
     if newer.first(stage):
-        return Explanation(stage, Verdict.REPLACED, f"{means}, itself replaced.", NOTHING)
+        return Explanation(stage, DeliveryVerdict.REPLACED, f"{means}, itself replaced.", NOTHING)
     then = explanation(newer)
-    if then.verdict is Verdict.ARRIVED:
-        return Explanation(stage, Verdict.REPLACED, f"{means}, which was accepted.", NOTHING)
+    if then.verdict is DeliveryVerdict.ARRIVED:
+        return Explanation(stage, DeliveryVerdict.REPLACED, f"{means}, which was accepted.", NOTHING)
     # Its news is where that one is.
     return Explanation(
         stage, then.verdict, f"{means}, which stopped at “{then.stopped_at}”: {then.means}", then.to_do
     )
 
 
-def _failed(last: Step, changes: Sequence[StatusChange]) -> Explanation:
+def _failed(last: StageStep, changes: Sequence[StatusChange]) -> Explanation:
     known = advice(last.reason)
     named = (
         f"Given up with the reason “{last.reason}”."
@@ -196,23 +200,26 @@ def _failed(last: Step, changes: Sequence[StatusChange]) -> Explanation:
     if token and token.after.startswith(("INVALID", "EXPIRED")):
         means += f" The token became {token.after} at {moment_text(token.at)}."
     return Explanation(
-        Stage.FAILED, Verdict.LOST, means, known.to_do if last.reason else "Look into the router's log."
+        Stage.FAILED,
+        DeliveryVerdict.LOST,
+        means,
+        known.to_do if last.reason else "Look into the router's log.",
     )
 
 
-def _sent(chain: Chain, last: Step, changes: Sequence[StatusChange]) -> Explanation:
+def _sent(chain: Chain, last: StageStep, changes: Sequence[StatusChange]) -> Explanation:
     means = "The SMP router sent it, and no NTF router wrote down that it came."
     ends_at = (int(chain.period.partition("-")[0]) + 1) * PERIOD_SECONDS
     if ends_at - last.at / SECOND < MIDNIGHT_SECONDS:
         return Explanation(
             Stage.SENT,
-            Verdict.WAITING,
+            DeliveryVerdict.WAITING,
             f"{means} It was sent just before midnight UTC: its later stages may be under the next day's pseudonyms.",
             "Ask again for the next day, with the ids instead of pseudonyms.",
         )
     return Explanation(
         Stage.SENT,
-        Verdict.LOST,
+        DeliveryVerdict.LOST,
         f"{means}{_status_then(last, changes)}",
         "Was the connection lost at that time, or does the NTF router belong to somebody else, or write no events? If "
         "it is ours: are its segments ingested, and does it use the same pseudonym keys?",
@@ -224,13 +231,13 @@ def _two_ends(chain: Chain, ended: Sequence[Stage]) -> Explanation:
     arrived = Stage.ACCEPTED in ended
     return Explanation(
         ended[0],
-        Verdict.ARRIVED if arrived else Verdict.LOST,
+        DeliveryVerdict.ARRIVED if arrived else DeliveryVerdict.LOST,
         f"It has two ends, {names}: the accounting counts it as a difference. This is a bug.",
         "Report it, with the events of this notification.",
     )
 
 
-def _status_then(last: Step, changes: Sequence[StatusChange]) -> str:
+def _status_then(last: StageStep, changes: Sequence[StatusChange]) -> str:
     known = _latest(changes, Stage.SUBSCRIPTION_CHANGED, last.at)
     if known is None:
         return ""

@@ -13,17 +13,17 @@ from pyspark.sql import functions as F
 from tocsin.errors import StoreError
 from tocsin.observability.delivery_events import Stage
 from tocsin.pipeline.explain.chains import Chain, EventRow, StatusChange, chains_of, changes_of
-from tocsin.pipeline.explain.question import EPOCH, Question, Subject
-from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.explain.question import EPOCH, Question, QuestionSubject
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import EVENTS_TABLE
 from tocsin.pipeline.schemas.events import HASHES, NOTIFICATION
-from tocsin.pipeline.tables import EVENTS_TABLE
 from tocsin.pipeline.transforms.event_lines import hash_of, identity
 
 COLUMNS = tuple(EventRow.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundEvents:
     """Of one period."""
 
     period: str
@@ -34,7 +34,7 @@ class Found:
     changes: tuple[StatusChange, ...]
 
 
-def look_up(spark: SparkSession, lake: Lake, question: Question) -> Found:
+def look_up(spark: SparkSession, lake: Lake, question: Question) -> FoundEvents:
     """Raises StoreError if there is nothing, saying what may be wrong."""
     events = _events(spark, lake, question.day)
     if question.period is not None:
@@ -51,7 +51,7 @@ def look_up(spark: SparkSession, lake: Lake, question: Question) -> Found:
     named = {(row[NOTIFICATION[0]], row[NOTIFICATION[1]]) for row in seen}
     others = chains_of(rows)
     asked = tuple(chain for chain in others if _is_asked(chain, question, named))
-    return Found(periods[0], asked, others, changes_of(rows))
+    return FoundEvents(periods[0], asked, others, changes_of(rows))
 
 
 def _events(spark: SparkSession, lake: Lake, day: date | None) -> DataFrame:
@@ -71,7 +71,7 @@ def _events(spark: SparkSession, lake: Lake, day: date | None) -> DataFrame:
 def _about(question: Question) -> Column:
     """Of rows of `events`, where pseudonyms are hashes."""
     period, pseudonym = F.col("period"), F.lit(question.pseudonym)
-    if question.subject is not Subject.NOTIFICATION:
+    if question.subject is not QuestionSubject.NOTIFICATION:
         return F.col(question.subject) == hash_of(period, pseudonym)
     high, low = identity(period, pseudonym)
     return (F.col(NOTIFICATION[0]) == high) & (F.col(NOTIFICATION[1]) == low)
@@ -90,7 +90,7 @@ def _rows(events: DataFrame) -> list[EventRow]:
 
 def _is_asked(chain: Chain, question: Question, named: Set[tuple[int, int]]) -> bool:
     """Of a token also those that only an SMP router knows, by their queues."""
-    if question.subject is Subject.NOTIFICATION and chain.notification not in named:
+    if question.subject is QuestionSubject.NOTIFICATION and chain.notification not in named:
         return False
     if question.since is None or question.until is None:
         return True

@@ -21,7 +21,7 @@ FOREVER: Final = 36_500
 """Days of retention: looking for a key must not erase others."""
 
 
-class Subject(StrEnum):
+class QuestionSubject(StrEnum):
     """The column of `events` that has the pseudonym."""
 
     NOTIFICATION = "notification"
@@ -31,7 +31,7 @@ class Subject(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    subject: Subject
+    subject: QuestionSubject
     pseudonym: str
     day: date | None
     """Of the period; None: any, since a pseudonym is of one period only."""
@@ -43,7 +43,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExplainOptions:
     """The options as they were written."""
 
     notification: str | None = None
@@ -57,7 +57,7 @@ class Asked:
     hours: float | None = None
 
 
-def question(asked: Asked, *, now: datetime) -> Question:
+def question(asked: ExplainOptions, *, now: datetime) -> Question:
     """Raises ConfigError for what cannot be asked, with what can be."""
     subject, given = _subject(asked)
     if len(set(asked.days)) > 1:
@@ -77,14 +77,14 @@ def question(asked: Asked, *, now: datetime) -> Question:
     return Question(subject, _derived(asked, period), day, period.name, *_window(day, asked.hours, now))
 
 
-def _subject(asked: Asked) -> tuple[Subject, str | None]:
+def _subject(asked: ExplainOptions) -> tuple[QuestionSubject, str | None]:
     """And the pseudonym, if it is given as such."""
-    given = [(each, getattr(asked, each)) for each in Subject if getattr(asked, each) is not None]
+    given = [(each, getattr(asked, each)) for each in QuestionSubject if getattr(asked, each) is not None]
     derived = []
     if asked.notifier_id is not None:
-        derived.append(Subject.NOTIFICATION if asked.nonce is not None else Subject.QUEUE)
+        derived.append(QuestionSubject.NOTIFICATION if asked.nonce is not None else QuestionSubject.QUEUE)
     if asked.token_id is not None:
-        derived.append(Subject.TOKEN)
+        derived.append(QuestionSubject.TOKEN)
     if len(given) + len(derived) != 1:
         raise ConfigError(
             "ask about one thing: --notification, --queue or --token with a pseudonym, or --notifier-id (with --nonce "
@@ -95,7 +95,7 @@ def _subject(asked: Asked) -> tuple[Subject, str | None]:
     return given[0] if given else (derived[0], None)
 
 
-def _period(asked: Asked, day: date) -> PseudonymPeriod:
+def _period(asked: ExplainOptions, day: date) -> PseudonymPeriod:
     if asked.keys is None:
         raise ConfigError(
             "ids are looked up by their pseudonyms: name the folder of the pseudonym keys with --keys"
@@ -116,7 +116,7 @@ def _period(asked: Asked, day: date) -> PseudonymPeriod:
     return period
 
 
-def _derived(asked: Asked, period: PseudonymPeriod) -> str:
+def _derived(asked: ExplainOptions, period: PseudonymPeriod) -> str:
     if asked.token_id is not None:
         return period.token(_bytes("--token-id", asked.token_id))
     assert asked.notifier_id is not None

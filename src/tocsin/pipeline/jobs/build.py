@@ -1,82 +1,73 @@
-"""`tocsin pipeline build`: `events` → all other tables, looking only at what is new and what that touches.
-
-Every table says in its commits how much of its sources it takes into account. So a build that was killed between two
-tables goes on with the second, and one that finds nothing new does nothing.
-"""
+"""A build from the command line: session, progress, summary, and the accounting at its end."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import date, timedelta
-from typing import Final
+import time
+from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from tocsin.errors import StoreError
-from tocsin.pipeline.derived_tables import DerivedTables
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.notification_merge import merge_new_events
-from tocsin.pipeline.query_settings import FOR_MANY_GROUPS, settings
-from tocsin.pipeline.tables import EVENTS_TABLE, NOTIFICATIONS_TABLE, TABLES
+from tocsin.errors import ConfigError
+from tocsin.pipeline.jobs.options import JobOptions
+from tocsin.pipeline.jobs.progress import Shown, Summary, step
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.status_files import write_status
+from tocsin.pipeline.lake.tables import EVENTS_TABLE, FUNNEL_TABLE
+from tocsin.pipeline.spark.session import spark_session
+from tocsin.pipeline.update.build import build, expire, unbuilt
 
-SMALLEST_GROUP: Final = 10
-PARTITIONS: Final = "spark.sql.shuffle.partitions"
-EVENTS_IN_PARTITION: Final = 5_000_000
-"""Their notifications take about 200 MB while they are merged."""
-
-
-def build(
-    spark: SparkSession,
-    lake: Lake,
-    *,
-    smallest_group: int = SMALLEST_GROUP,
-    step: Callable[[str], None] = lambda _: None,
-) -> dict[str, int]:
-    """Brings all tables up to date. Returns the rows written, by table; a table without news is not among them."""
-    with _alone(lake):
-        step(NOTIFICATIONS_TABLE.name)
-        with settings(spark, {**FOR_MANY_GROUPS, PARTITIONS: _partitions(spark, lake)}):
-            merged = merge_new_events(spark, lake)
-        written = {} if merged is None else {NOTIFICATIONS_TABLE.name: merged}
-        return {**written, **dict(DerivedTables(spark, lake, smallest_group).build(step))}
+ACCOUNT = ("received", "accepted", "superseded", "failed", "shed", "pending", "difference")
 
 
-def _partitions(spark: SparkSession, lake: Lake) -> str:
-    """Enough for each to fit into memory."""
-    least = int(spark.conf.get(PARTITIONS) or 1)
-    return str(max(least, -(-unbuilt(lake)["new_events"] // EVENTS_IN_PARTITION)))
+def build_once(job: JobOptions, *, smallest_group: int) -> int:
+    """The exit code: 1 if the accounting does not add up."""
+    lake = Lake(job.lake)
+    if not lake.table(EVENTS_TABLE).snapshot().number:
+        raise ConfigError(
+            f"no events in {job.lake} yet: run tocsin pipeline ingest first, or name the lake with --lake"
+        )
+    summary = Summary("build")
+    if job.dry_run:
+        summary.add(**unbuilt(lake))
+        summary.show(as_json=job.as_json)
+        return 0
+    with spark_session(job.spark("build", many_rows=True)) as spark:
+        with step(spark, "build") as shown:
+            summary.add(**built_and_told(spark, lake, smallest_group, shown))
+        account = accounting(spark, lake)
+    summary.add(**account)
+    summary.show(
+        as_json=job.as_json, notes={"difference": "" if not account["difference"] else ACCOUNT_IS_OFF}
+    )
+    return 1 if account["difference"] else 0
 
 
-def unbuilt(lake: Lake) -> dict[str, int]:
-    """What a build would look at: new files and rows of events. Without Spark."""
-    done = lake.table(NOTIFICATIONS_TABLE).snapshot().sources.get(EVENTS_TABLE.name, 0)
-    new = lake.table(EVENTS_TABLE).changes_since(done).added
-    return {"new_files": len(new), "new_events": sum(file.rows for file in new)}
+ACCOUNT_IS_OFF = (
+    "must be 0: look for hours with a difference in funnel_hourly, then `tocsin pipeline explain`"
+)
 
 
-def expire(lake: Lake, today: date, now: float) -> dict[str, int]:
-    """Removes what is older than its table's retention, and files that belong to nothing. Returns rows, by table."""
-    gone = {}
-    for table in TABLES:
-        found = lake.table(table)
-        gone[table.name] = found.expire((today - timedelta(days=table.retention_days)).isoformat())
-        found.sweep(now)
-    return {name: rows for name, rows in gone.items() if rows}
-
-
-@contextmanager
-def _alone(lake: Lake) -> Iterator[None]:
-    """Raises StoreError if another build is running: both would do the same work."""
-    lock = os.open(lake.folder / "_build.lock", os.O_RDWR | os.O_CREAT, 0o600)
+def built_and_told(spark: SparkSession, lake: Lake, smallest_group: int, shown: Shown) -> dict[str, int]:
+    """One build; its end, good or bad, is in the status file."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(lock)
-        raise StoreError("another build of this lake is running: wait for it, or stop it") from error
-    try:
-        yield
-    finally:
-        os.close(lock)
+        rows = build(spark, lake, smallest_group=smallest_group, step=shown)
+        now = time.time()
+        expire(lake, datetime.fromtimestamp(now, UTC).date(), now)
+    except Exception as error:
+        write_status(lake.folder, "build", "failed", error=str(error).splitlines()[0][:300])
+        raise
+    write_status(lake.folder, "build", "done", dict(rows))
+    return rows
+
+
+def accounting(spark: SparkSession, lake: Lake) -> dict[str, int]:
+    """Over all hours there are."""
+    totals = (
+        lake.table(FUNNEL_TABLE)
+        .read(spark)
+        .agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in ACCOUNT))
+        .head()
+    )
+    assert totals is not None
+    return dict(zip(ACCOUNT, totals, strict=True))

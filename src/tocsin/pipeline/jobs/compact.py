@@ -12,10 +12,17 @@ from pyspark.sql import functions as F
 
 from tocsin.errors import ConfigError, StoreError
 from tocsin.observability.private_files import write_private_lines
+from tocsin.pipeline.compaction.store_logs import (
+    BROKEN,
+    SKIPPED,
+    StoreLogKind,
+    compact,
+    partitions_for,
+    read_log,
+)
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
-from tocsin.pipeline.log_compaction import BROKEN, SKIPPED, StoreLogKind, compact, partitions_for, read_log
-from tocsin.pipeline.session import spark_session
+from tocsin.pipeline.spark.session import spark_session
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tocsin.errors import ConfigError
 from tocsin.observability.repair_plans import write_plan
-from tocsin.pipeline.drift_search import Found, entries, publish, reconcile
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.queue_export_files import read_exports, reading
-from tocsin.pipeline.session import spark_session
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.reconcile.drift_search import DriftFindings, entries, publish, reconcile
+from tocsin.pipeline.reconcile.export_files import read_exports, reading
+from tocsin.pipeline.spark.session import spark_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def run_reconcile(job: JobOptions, options: ReconcileOptions) -> int:
     return 1 if found.counts else 0
 
 
-def _add_figures(summary: Summary, found: Found) -> None:
+def _add_figures(summary: Summary, found: DriftFindings) -> None:
     summary.add(
         smp_routers=len(found.servers),
         smp_routers_without_export=found.not_compared,

@@ -11,9 +11,9 @@ from tocsin.errors import ConfigError
 from tocsin.observability.replay_requests import Overdue, write_request
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
-from tocsin.pipeline.jobs.reading import existing_lake
-from tocsin.pipeline.session import spark_session
-from tocsin.pipeline.tables import NOTIFICATIONS_TABLE
+from tocsin.pipeline.lake.lake import existing_lake
+from tocsin.pipeline.lake.tables import NOTIFICATIONS_TABLE
+from tocsin.pipeline.spark.session import spark_session
 from tocsin.pipeline.transforms.overdue import newest_moment, overdue
 
 MINUTE_US = 60_000_000

@@ -10,13 +10,13 @@ from typing import Final
 from tocsin.errors import ConfigError
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
-from tocsin.pipeline.jobs.reading import existing_lake
+from tocsin.pipeline.lake.lake import existing_lake
 from tocsin.pipeline.report.collection import Collection, days_of
 from tocsin.pipeline.report.csv_files import csv_files
 from tocsin.pipeline.report.figures import Figures
 from tocsin.pipeline.report.files import write_files
 from tocsin.pipeline.report.page import report_page
-from tocsin.pipeline.session import spark_session
+from tocsin.pipeline.spark.session import spark_session
 
 PAGE: Final = "report.html"
 

@@ -15,11 +15,11 @@ from tocsin.errors import ConfigError
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.report.files import write_files
-from tocsin.pipeline.session import spark_session
-from tocsin.pipeline.simulate.demand import Demand, Sums, Way, demand
+from tocsin.pipeline.simulate.demand import Demand, PopulationSums, SimulatedProtocol, demand
 from tocsin.pipeline.simulate.page import demand_csv, simulation_page
 from tocsin.pipeline.simulate.population import Population
-from tocsin.pipeline.transforms.simulated_tokens import SUMMED, simulated_tokens, sums_of_first
+from tocsin.pipeline.simulate.simulated_tokens import SUMMED, simulated_tokens, sums_of_first
+from tocsin.pipeline.spark.session import spark_session
 
 PAGE: Final = "simulation.html"
 SIZES: Final = tuple(10**power for power in range(4, 10))
@@ -45,7 +45,10 @@ def run_simulate(options: JobOptions, population: Population, simulate: Simulate
     sizes = [population.tokens, *(max(round(size / population.queues_per_token), 1) for size in SIZES)]
     with spark_session(options.spark("simulate", short=True)) as spark, step(spark, "simulate") as shown:
         sums = simulated(spark, population, sizes, simulate.rows, shown)
-    demands = [[demand(replace(population, tokens=each.tokens), each, way) for way in Way] for each in sums]
+    demands = [
+        [demand(replace(population, tokens=each.tokens), each, protocol) for protocol in SimulatedProtocol]
+        for each in sums
+    ]
     own, scaling = demands[0], demands[1:]
     texts = {
         PAGE: simulation_page(population, own, scaling),
@@ -60,7 +63,7 @@ def run_simulate(options: JobOptions, population: Population, simulate: Simulate
     )
     summary.add(pushes_a_day=round(own[0].sums.pushes), pushes_error=f"± {own[0].sums.error:.2%}")
     for each in own:
-        name = each.way.name.lower()
+        name = each.protocol.name.lower()
         summary.add(**{f"{name}_commands_a_day": round(each.commands_a_day)})
         summary.add(**{f"{name}_commands_at_reconnect": round(each.reconnect_commands)})
     summary.add(page=str(written[0]))
@@ -74,7 +77,7 @@ def simulated(
     sizes: Sequence[int],
     rows: int,
     shown: Callable[[str], None] = lambda _: None,
-) -> list[Sums]:
+) -> list[PopulationSums]:
     """Populations of so many devices. Up to `rows` of them are drawn, and more are taken to be like these."""
     drawn = [min(size, rows) for size in sizes]
     shown(f"{max(drawn):,} devices")
@@ -83,10 +86,10 @@ def simulated(
     return [_sums(size, number, row.asDict()) for size, number in zip(sizes, drawn, strict=True)]
 
 
-def _sums(tokens: int, drawn: int, row: dict[str, float]) -> Sums:
+def _sums(tokens: int, drawn: int, row: dict[str, float]) -> PopulationSums:
     weight = tokens / drawn
     values = {name: row[f"{name}_{drawn}"] * weight for name in SUMMED}
-    return Sums(
+    return PopulationSums(
         tokens, **values, error=_error(row[f"pushes_{drawn}"], row[f"squares_{drawn}"], drawn, tokens)
     )
 

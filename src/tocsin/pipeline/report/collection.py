@@ -9,26 +9,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.errors import StoreError
-from tocsin.pipeline.derived_tables import THRESHOLD
-from tocsin.pipeline.jobs.build import SMALLEST_GROUP
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.report.figures import (
-    RANKS,
-    Accounting,
-    Days,
-    Drift,
-    Figures,
-    HostHour,
-    Hour,
-    Leg,
-    Outcome,
-    Period,
-    QuarantinedLines,
-    Server,
-    TokenDay,
-)
-from tocsin.pipeline.schemas.notifications import STAGES
-from tocsin.pipeline.tables import (
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import (
     BY_HOUR,
     DRIFT_TABLE,
     FUNNEL_TABLE,
@@ -37,13 +19,31 @@ from tocsin.pipeline.tables import (
     QUARANTINE_TABLE,
     SERVERS_TABLE,
     TOKENS_TABLE,
-    Table,
+    TableSpec,
 )
+from tocsin.pipeline.report.figures import (
+    RANKS,
+    Days,
+    DeliveryAccount,
+    Figures,
+    HostDrift,
+    HostHealth,
+    HostHour,
+    Hour,
+    OutcomeCount,
+    QuarantinedLines,
+    ReportPeriod,
+    SpanLatency,
+    TokenDay,
+)
+from tocsin.pipeline.schemas.notifications import STAGES
 from tocsin.pipeline.transforms import report_sums
 from tocsin.pipeline.transforms.latencies import quantiles
-from tocsin.pipeline.transforms.legs import LEGS
+from tocsin.pipeline.transforms.latency_spans import SPANS
+from tocsin.pipeline.update.build import SMALLEST_GROUP
+from tocsin.pipeline.update.hourly_tables import THRESHOLD
 
-ACCOUNTS: Final = tuple(Accounting.__dataclass_fields__)
+ACCOUNTS: Final = tuple(DeliveryAccount.__dataclass_fields__)
 
 
 def days_of(lake: Lake, first: date | None, last: date | None, most: int) -> Days:
@@ -97,36 +97,38 @@ class Collection:
             drift_day=drift_day,
         )
 
-    def _rows(self, table: Table, days: Days) -> DataFrame:
+    def _rows(self, table: TableSpec, days: Days) -> DataFrame:
         found = self._lake.table(table)
         wanted = [(day.isoformat(),) for day in days.each()]
         return found.read(self._spark, found.snapshot().of_partitions(wanted))
 
-    def _period(self, days: Days) -> Period:
+    def _period(self, days: Days) -> ReportPeriod:
         sums = report_sums.funnel_sums(self._rows(FUNNEL_TABLE, days), by=()).collect()[0].asDict()
         counts = {name: value or 0 for name, value in sums.items()}
         outcomes = report_sums.outcome_sums(
             self._rows(OUTCOMES_TABLE, days), smallest=self._smallest
         ).collect()
-        return Period(
+        return ReportPeriod(
             days,
             _accounting(counts),
             {stage: counts[stage] for stage in STAGES},
-            self._legs(days),
+            self._spans(days),
             tuple(
                 sorted(
-                    (Outcome(row["outcome"], row["reason"], row["n"]) for row in outcomes),
+                    (OutcomeCount(row["outcome"], row["reason"], row["n"]) for row in outcomes),
                     key=lambda each: (-each.n, each.outcome, each.reason),
                 )
             ),
         )
 
-    def _legs(self, days: Days) -> tuple[Leg, ...]:
+    def _spans(self, days: Days) -> tuple[SpanLatency, ...]:
         latencies = self._rows(LATENCY_TABLE, days)
         below = {row["leg"]: row["negative"] for row in report_sums.negatives(latencies).collect()}
         rows = {row["leg"]: row for row in quantiles(latencies, ranks=RANKS).collect()}
         return tuple(
-            Leg(name, rows[name]["n"], below[name], tuple(rows[name]["us"])) for name in LEGS if name in rows
+            SpanLatency(name, rows[name]["n"], below[name], tuple(rows[name]["us"]))
+            for name in SPANS
+            if name in rows
         )
 
     def _hours(self, days: Days) -> tuple[Hour, ...]:
@@ -147,10 +149,10 @@ class Collection:
         found = (TokenDay(row["day"], row["change"], row["reason"], row["tokens"]) for row in rows)
         return tuple(sorted(found, key=lambda each: (each.day, each.change, each.reason)))
 
-    def _servers(self, days: Days) -> tuple[Server, ...]:
+    def _servers(self, days: Days) -> tuple[HostHealth, ...]:
         health = report_sums.server_health(self._rows(SERVERS_TABLE, days))
         found = (
-            Server(host=row["smp_host"], **_without(row.asDict(), "smp_host")) for row in health.collect()
+            HostHealth(host=row["smp_host"], **_without(row.asDict(), "smp_host")) for row in health.collect()
         )
         return tuple(sorted(found, key=lambda each: (-each.received, each.host)))
 
@@ -160,7 +162,7 @@ class Collection:
         found = (QuarantinedLines(row["reason"], row["lines"], row["segments"]) for row in rows)
         return tuple(sorted(found, key=lambda each: (-each.lines, each.reason)))
 
-    def _drift(self) -> tuple[tuple[Drift, ...] | None, date | None]:
+    def _drift(self) -> tuple[tuple[HostDrift, ...] | None, date | None]:
         """As measured last, whenever that was."""
         table = self._lake.table(DRIFT_TABLE)
         snapshot = table.snapshot()
@@ -171,7 +173,7 @@ class Collection:
         newest = max(snapshot.partitions)
         rows = table.read(self._spark, snapshot.of_partitions([newest]))
         by_host = report_sums.drift_by_host(rows, smallest=self._smallest).collect()
-        found = (Drift(row["smp_host"], row["kind"], row["queues"]) for row in by_host if row["queues"])
+        found = (HostDrift(row["smp_host"], row["kind"], row["queues"]) for row in by_host if row["queues"])
         return tuple(sorted(found, key=lambda each: (-each.queues, each.host))), date.fromisoformat(newest[0])
 
     def _built_at(self) -> datetime:
@@ -179,8 +181,8 @@ class Collection:
         return datetime.fromtimestamp(max(path.stat().st_mtime for path in files.glob("*.json")), UTC)
 
 
-def _accounting(counts: Mapping[str, int]) -> Accounting:
-    return Accounting(**{name: counts[name] for name in ACCOUNTS})
+def _accounting(counts: Mapping[str, int]) -> DeliveryAccount:
+    return DeliveryAccount(**{name: counts[name] for name in ACCOUNTS})
 
 
 def _moment(day: date, hour: int) -> datetime:

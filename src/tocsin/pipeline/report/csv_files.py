@@ -7,12 +7,12 @@ import io
 from collections.abc import Iterable, Sequence
 
 from tocsin.pipeline.report.changes import changes
-from tocsin.pipeline.report.figures import RANKS, Accounting, Figures
+from tocsin.pipeline.report.figures import RANKS, DeliveryAccount, Figures
 
 
 def csv_files(figures: Figures) -> dict[str, str]:
     """File name → content. Times are microseconds unless the column says otherwise."""
-    period, accounts = figures.period, list(Accounting.__dataclass_fields__)
+    period, accounts = figures.period, list(DeliveryAccount.__dataclass_fields__)
     found = changes(period, figures.before) if figures.before else ()
     return {
         "accounting.csv": _csv(accounts, [[getattr(period.accounting, name) for name in accounts]]),
@@ -28,7 +28,7 @@ def csv_files(figures: Figures) -> dict[str, str]:
         ),
         "latency.csv": _csv(
             ["leg", "n", "negative", *(f"p{rank * 100:.0f}_us" for rank in RANKS)],
-            ((leg.name, leg.n, leg.negative, *leg.us) for leg in period.legs),
+            ((span.name, span.n, span.negative, *span.us) for span in period.spans),
         ),
         "smp_host_hours.csv": _csv(
             ["smp_host", "hour_of_day", "received", "failed_or_shed", "difference"],

@@ -40,7 +40,7 @@ class Days:
 
 
 @dataclass(frozen=True, slots=True)
-class Accounting:
+class DeliveryAccount:
     """received = accepted + superseded + failed + shed + pending + difference."""
 
     received: int = 0
@@ -62,7 +62,7 @@ class Accounting:
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class SpanLatency:
     name: str
     n: int
     negative: int
@@ -74,21 +74,21 @@ class Leg:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OutcomeCount:
     outcome: str
     reason: str
     n: int
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class ReportPeriod:
     """What is known of some days and can be compared with other days."""
 
     days: Days
-    accounting: Accounting
+    accounting: DeliveryAccount
     stages: Mapping[Stage, int]
-    legs: tuple[Leg, ...] = ()
-    outcomes: tuple[Outcome, ...] = ()
+    spans: tuple[SpanLatency, ...] = ()
+    outcomes: tuple[OutcomeCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Hour:
     """One hour of all SMP hosts."""
 
     at: datetime
-    accounting: Accounting
+    accounting: DeliveryAccount
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class TokenDay:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class HostHealth:
     """An SMP host over the range."""
 
     host: str
@@ -144,7 +144,7 @@ class QuarantinedLines:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class HostDrift:
     """Queues of an SMP host about which the two routers disagree."""
 
     host: str
@@ -154,8 +154,8 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    period: Period
-    before: Period | None
+    period: ReportPeriod
+    before: ReportPeriod | None
     """The same days of earlier weeks, if anything is known of them."""
     made_at: datetime
     built_at: datetime
@@ -164,8 +164,8 @@ class Figures:
     hours: tuple[Hour, ...] = ()
     host_hours: tuple[HostHour, ...] = ()
     tokens: tuple[TokenDay, ...] = ()
-    servers: tuple[Server, ...] = ()
+    servers: tuple[HostHealth, ...] = ()
     quarantined: tuple[QuarantinedLines, ...] = ()
-    drift: tuple[Drift, ...] | None = None
+    drift: tuple[HostDrift, ...] | None = None
     """None: never measured. Empty: measured, and there is none."""
     drift_day: date | None = None

@@ -10,7 +10,7 @@ from tocsin.pipeline.report.sections.accounting import accounting_section
 from tocsin.pipeline.report.sections.drift import drift_section
 from tocsin.pipeline.report.sections.funnel import funnel_section
 from tocsin.pipeline.report.sections.heat_maps import heat_section
-from tocsin.pipeline.report.sections.latency import WHOLE_WAY, latency_section
+from tocsin.pipeline.report.sections.latency import WHOLE_PATH, latency_section
 from tocsin.pipeline.report.sections.outcomes import outcomes_section
 from tocsin.pipeline.report.sections.quarantine import quarantine_section
 from tocsin.pipeline.report.sections.servers import servers_section
@@ -83,14 +83,14 @@ def _heading(figures: Figures) -> list[Markup]:
 
 def _tiles(figures: Figures) -> Markup:
     sums = figures.period.accounting
-    leg = next((each for name in WHOLE_WAY for each in figures.period.legs if each.name == name), None)
+    span = next((each for name in WHOLE_PATH for each in figures.period.spans if each.name == name), None)
     lost = sums.failed + sums.shed
     tiles = [
         tile("Received", short_count(sums.received), f"notifications, {short_count(sums.due)} of them due"),
         tile("Accepted", share(sums.accepted, sums.due), "of those not superseded"),
         tile("Lost", share(lost, sums.due), f"{count(sums.failed)} failed, {count(sums.shed)} shed"),
-        tile("Median", duration(leg.at(0.5)) if leg else "–", leg.name if leg else "no latencies"),
-        tile("p99", duration(leg.at(0.99)) if leg else "–", "one in a hundred takes longer"),
+        tile("Median", duration(span.at(0.5)) if span else "–", span.name if span else "no latencies"),
+        tile("p99", duration(span.at(0.99)) if span else "–", "one in a hundred takes longer"),
         tile(
             "Difference",
             count(sums.difference),

@@ -20,7 +20,7 @@ BYTES_PER_ASSOCIATION: Final = 24 + 12
 """A queue id and its place in an index: all that a router of direct notifications keeps (C8 of the proposal)."""
 
 
-class Command(StrEnum):
+class SimulatedCommand(StrEnum):
     SUBSCRIBE = "NSUB"
     SUBSCRIBE_ALL = "NSUBS or NSSUB"
     ASSOCIATE = "NSUB with service signature"
@@ -32,7 +32,7 @@ class Command(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class CommandCost:
     bytes: int
     """Of the command and its answer, in full blocks shared with others of its kind."""
     cpu_us: float
@@ -41,28 +41,30 @@ class Cost:
 
 
 COSTS: Final = {
-    Command.SUBSCRIBE: Cost(
+    SimulatedCommand.SUBSCRIBE: CommandCost(
         2 * SMP_BLOCK // 135,
         56,
         "135 in a block: smp.md 3.3; CPU: docs/ntf-router.md, a million queues subscribed again",
     ),
-    Command.SUBSCRIBE_ALL: Cost(2 * SMP_BLOCK, CHECK_CPU, "one in a block; CPU as any signed command"),
-    Command.ASSOCIATE: Cost(
+    SimulatedCommand.SUBSCRIBE_ALL: CommandCost(
+        2 * SMP_BLOCK, CHECK_CPU, "one in a block; CPU as any signed command"
+    ),
+    SimulatedCommand.ASSOCIATE: CommandCost(
         2 * SMP_BLOCK // 88, 2 * 56, "65 bytes of signature more: 88 in a block; signed twice: smp.md 5.4"
     ),
-    Command.FORWARD: Cost(
+    SimulatedCommand.FORWARD: CommandCost(
         SMP_BLOCK // 40,
         CHECK_CPU,
         "estimated: the proposal (ntf.md 7.3, C6, C7) fixes no encoding; about 400 bytes",
     ),
-    Command.NEW_SUBSCRIPTION: Cost(
+    SimulatedCommand.NEW_SUBSCRIPTION: CommandCost(
         2 * NTF_BLOCK, CHECK_CPU, "one in a block: ntf.md 1.6; CPU: one signature"
     ),
-    Command.CHECK_SUBSCRIPTION: Cost(
+    SimulatedCommand.CHECK_SUBSCRIPTION: CommandCost(
         NTF_BLOCK // 4 + NTF_BLOCK // 7, CHECK_CPU, "4 and 7 in a block: ntf.md 1.6; CPU: one signature"
     ),
-    Command.CHECK_TOKEN: Cost(2 * NTF_BLOCK, CHECK_CPU, "one in a block; CPU: one signature"),
-    Command.PUSH: Cost(
+    SimulatedCommand.CHECK_TOKEN: CommandCost(2 * NTF_BLOCK, CHECK_CPU, "one in a block; CPU: one signature"),
+    SimulatedCommand.PUSH: CommandCost(
         4_310, 118, "docs/ntf-router.md: pushes of 4.3 KB, 108 to 129 µs, with receiving its NMSG"
     ),
 }

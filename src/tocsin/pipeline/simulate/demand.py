@@ -15,14 +15,14 @@ from tocsin.pipeline.simulate.costs import (
     NOTIFICATIONS_PER_BLOCK,
     PASS_SECONDS,
     SMP_BLOCK,
-    Command,
+    SimulatedCommand,
 )
 from tocsin.pipeline.simulate.population import Population
 
 DAY: Final = 86_400.0
 
 
-class Way(StrEnum):
+class SimulatedProtocol(StrEnum):
     """How an NTF router comes to hear of messages."""
 
     NSUB = "NSUB per queue"
@@ -31,7 +31,7 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class PopulationSums:
     """Of a population: everything that depends on who its devices are."""
 
     tokens: int
@@ -51,9 +51,9 @@ class Sums:
 class Demand:
     """One population under one protocol."""
 
-    way: Way
-    sums: Sums
-    commands: Mapping[Command, float]
+    protocol: SimulatedProtocol
+    sums: PopulationSums
+    commands: Mapping[SimulatedCommand, float]
     """A day."""
     router_connections: float
     device_sessions: float
@@ -69,7 +69,9 @@ class Demand:
     @property
     def commands_a_day(self) -> float:
         """Without pushes, which are alike in all."""
-        return sum(number for command, number in self.commands.items() if command is not Command.PUSH)
+        return sum(
+            number for command, number in self.commands.items() if command is not SimulatedCommand.PUSH
+        )
 
 
 def shares(population: Population) -> list[float]:
@@ -79,43 +81,54 @@ def shares(population: Population) -> list[float]:
     return [weight / whole for weight in weights]
 
 
-def demand(population: Population, sums: Sums, way: Way) -> Demand:
+def demand(population: Population, sums: PopulationSums, protocol: SimulatedProtocol) -> Demand:
     pairs = _pairs(population, sums.subscribed)
     restarts = population.smp_restarts + population.ntf_restarts
     largest = shares(population)[0]
-    commands = _commands(population, sums, way, pairs, restarts)
-    alone = way is Way.NSUB
+    commands = _commands(population, sums, protocol, pairs, restarts)
+    alone = protocol is SimulatedProtocol.NSUB
     again = sums.subscribed * largest if alone else float(min(population.ntf_routers, pairs))
-    cost = COSTS[Command.SUBSCRIBE if alone else Command.SUBSCRIBE_ALL]
+    cost = COSTS[SimulatedCommand.SUBSCRIBE if alone else SimulatedCommand.SUBSCRIBE_ALL]
     notification_bytes = _notification_blocks(population, sums.notifications) * SMP_BLOCK
     return Demand(
-        way,
+        protocol,
         sums,
         commands,
         pairs,
-        _device_sessions(population, sums, way),
+        _device_sessions(population, sums, protocol),
         again,
         again * cost.cpu_us / 1e6,
         sum(number * COSTS[command].bytes for command, number in commands.items()) + notification_bytes,
         sum(number * COSTS[command].cpu_us for command, number in commands.items()) / 1e6,
-        sums.subscribed * (BYTES_PER_ASSOCIATION if way is Way.DIRECT else BYTES_PER_SUBSCRIPTION),
+        sums.subscribed
+        * (BYTES_PER_ASSOCIATION if protocol is SimulatedProtocol.DIRECT else BYTES_PER_SUBSCRIPTION),
     )
 
 
 def _commands(
-    population: Population, sums: Sums, way: Way, pairs: float, restarts: float
-) -> dict[Command, float]:
+    population: Population, sums: PopulationSums, protocol: SimulatedProtocol, pairs: float, restarts: float
+) -> dict[SimulatedCommand, float]:
     new = sums.subscribed * population.queue_turnover
-    same = {Command.PUSH: sums.pushes, Command.CHECK_TOKEN: sums.tokens / population.check_days}
-    if way is Way.DIRECT:  # devices tell SMP routers, which forward it: ntf.md 7.3, C5 to C8
-        return {**same, Command.SUBSCRIBE_ALL: pairs * restarts, Command.FORWARD: new}
-    device = {
-        Command.NEW_SUBSCRIPTION: new,
-        Command.CHECK_SUBSCRIPTION: sums.subscribed / population.check_days,
+    same = {
+        SimulatedCommand.PUSH: sums.pushes,
+        SimulatedCommand.CHECK_TOKEN: sums.tokens / population.check_days,
     }
-    if way is Way.NSUBS:
-        return {**same, **device, Command.SUBSCRIBE_ALL: pairs * restarts, Command.ASSOCIATE: new}
-    return {**same, **device, Command.SUBSCRIBE: sums.subscribed * restarts + new}
+    if (
+        protocol is SimulatedProtocol.DIRECT
+    ):  # devices tell SMP routers, which forward it: ntf.md 7.3, C5 to C8
+        return {**same, SimulatedCommand.SUBSCRIBE_ALL: pairs * restarts, SimulatedCommand.FORWARD: new}
+    device = {
+        SimulatedCommand.NEW_SUBSCRIPTION: new,
+        SimulatedCommand.CHECK_SUBSCRIPTION: sums.subscribed / population.check_days,
+    }
+    if protocol is SimulatedProtocol.NSUBS:
+        return {
+            **same,
+            **device,
+            SimulatedCommand.SUBSCRIBE_ALL: pairs * restarts,
+            SimulatedCommand.ASSOCIATE: new,
+        }
+    return {**same, **device, SimulatedCommand.SUBSCRIBE: sums.subscribed * restarts + new}
 
 
 def _pairs(population: Population, queues: float) -> float:
@@ -135,10 +148,10 @@ def _notification_blocks(population: Population, notifications: float) -> float:
     return whole * population.ntf_routers
 
 
-def _device_sessions(population: Population, sums: Sums, way: Way) -> float:
+def _device_sessions(population: Population, sums: PopulationSums, protocol: SimulatedProtocol) -> float:
     """At most one a day, since a device collects what is due; of direct notifications, checks of tokens only."""
     token_checks = 1 / population.check_days
-    if way is Way.DIRECT:
+    if protocol is SimulatedProtocol.DIRECT:
         return sums.tokens * min(token_checks, 1.0)
     queues = sums.subscribed / sums.tokens
     due = token_checks + queues * (1 / population.check_days + population.queue_turnover)

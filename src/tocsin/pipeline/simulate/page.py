@@ -21,17 +21,17 @@ from tocsin.pipeline.report.svg import (
     text,
 )
 from tocsin.pipeline.report.wording import count, duration, share, short_count
-from tocsin.pipeline.simulate.costs import COSTS, Command
-from tocsin.pipeline.simulate.demand import DAY, Demand, Way
+from tocsin.pipeline.simulate.costs import COSTS, SimulatedCommand
+from tocsin.pipeline.simulate.demand import DAY, Demand, SimulatedProtocol
 from tocsin.pipeline.simulate.population import Population, defaults
 
 Group = Sequence[Demand]
 """One population under every protocol."""
 
 LINES: Final = {
-    Way.NSUB: ("curve3", "failed", "dotted"),
-    Way.NSUBS: ("curve", "accepted", "solid"),
-    Way.DIRECT: ("curve2", "second", "dashed"),
+    SimulatedProtocol.NSUB: ("curve3", "failed", "dotted"),
+    SimulatedProtocol.NSUBS: ("curve", "accepted", "solid"),
+    SimulatedProtocol.DIRECT: ("curve2", "second", "dashed"),
 }
 
 
@@ -82,9 +82,10 @@ FIGURES: Final[dict[str, tuple[Callable[[Demand], float], Callable[[float], str]
 def _compared(own: Group) -> Markup:
     rows = [(name, *(words(value(each)) for each in own)) for name, (value, words) in FIGURES.items()]
     by_command = [
-        (str(command), *(short_count(each.commands.get(command, 0)) for each in own)) for command in Command
+        (str(command), *(short_count(each.commands.get(command, 0)) for each in own))
+        for command in SimulatedCommand
     ]
-    header = tuple(str(each.way) for each in own)
+    header = tuple(str(each.protocol) for each in own)
     return section(
         "compared",
         "Three protocols",
@@ -134,7 +135,7 @@ def _scaling(scaling: Sequence[Group]) -> list[Markup]:
         rows = [
             (short_count(group[0].sums.queues), *(words(value(each)) for each in group)) for group in scaling
         ]
-        header = ("queues", *(str(way) for way in Way))
+        header = ("queues", *(str(protocol) for protocol in SimulatedProtocol))
         drawn = _drawn(name, title, scaling, value, words)
         sections.append(
             section(
@@ -157,7 +158,7 @@ def _drawn(
     words: Callable[[float], str],
 ) -> Markup:
     last = scaling[-1]
-    ends = "; ".join(f"{each.way}: {words(value(each))}" for each in last)
+    ends = "; ".join(f"{each.protocol}: {words(value(each))}" for each in last)
     plot = Plot(
         f"{name}-plot", f"{title}, by queues", f"At {short_count(last[0].sums.queues)} queues: {ends}."
     )
@@ -174,12 +175,12 @@ def _drawn(
         shapes += [text(left - 8, y(mark) + 4, words(mark), anchor="end") for mark in marks[::every]]
         step = 1 if width > 500 else 2
         shapes += [text(x(each), bottom + 18, short_count(each), anchor="middle") for each in xs[::step]]
-        for number, way in enumerate(Way):
-            style, colour, _ = LINES[way]
+        for number, protocol in enumerate(SimulatedProtocol):
+            style, colour, _ = LINES[protocol]
             points = [(x(group[0].sums.queues), y(value(group[number]))) for group in scaling]
             shapes.append(polyline(points, style))
             shapes += [
-                circle(*point, 3.5, colour, hint=f"{way}: {words(value(group[number]))}")
+                circle(*point, 3.5, colour, hint=f"{protocol}: {words(value(group[number]))}")
                 for point, group in zip(points, scaling, strict=True)
             ]
         return bottom + 24, joined(shapes)
@@ -189,8 +190,8 @@ def _drawn(
 
 def _legend() -> Markup:
     items = [
-        tag("li", tag("i", style=f"--c:var(--{colour})"), f"{way} ({kind})")
-        for way, (_, colour, kind) in LINES.items()
+        tag("li", tag("i", style=f"--c:var(--{colour})"), f"{protocol} ({kind})")
+        for protocol, (_, colour, kind) in LINES.items()
     ]
     return tag("ul", *items, class_="legend")
 
@@ -255,15 +256,15 @@ def demand_csv(groups: Sequence[Group]) -> str:
         "cpu_seconds_a_day",
         "memory_bytes",
     )
-    writer.writerow(["protocol", *sums, *plain, *(str(command) for command in Command)])
+    writer.writerow(["protocol", *sums, *plain, *(str(command) for command in SimulatedCommand)])
     for group in groups:
         for each in group:
             writer.writerow(
                 [
-                    str(each.way),
+                    str(each.protocol),
                     *(_number(getattr(each.sums, name)) for name in sums),
                     *(_number(getattr(each, name)) for name in plain),
-                    *(_number(each.commands.get(command, 0)) for command in Command),
+                    *(_number(each.commands.get(command, 0)) for command in SimulatedCommand),
                 ]
             )
     return out.getvalue()

@@ -11,7 +11,7 @@ from tocsin.pipeline.schemas.queue_exports import NOTIFIERS, SUBSCRIPTIONS
 
 
 @dataclass(frozen=True, slots=True)
-class Queues:
+class SyntheticQueues:
     seed: int = 1
     servers: int = 2000
     drifting: int = 10
@@ -21,7 +21,7 @@ class Queues:
     taken_at: int = 1_794_744_000
 
 
-def subscribed_queues(numbers: DataFrame, queues: Queues) -> DataFrame:
+def subscribed_queues(numbers: DataFrame, queues: SyntheticQueues) -> DataFrame:
     """`numbers` has a column `id`, one row per queue. Rows of `tocsin ntf store export-subscriptions`."""
     columns = {
         **_shared(queues),
@@ -33,7 +33,7 @@ def subscribed_queues(numbers: DataFrame, queues: Queues) -> DataFrame:
     return numbers.select(*(columns[name].alias(name) for name in SUBSCRIPTIONS.names))
 
 
-def notifier_queues(numbers: DataFrame, queues: Queues) -> DataFrame:
+def notifier_queues(numbers: DataFrame, queues: SyntheticQueues) -> DataFrame:
     """The same queues as SMP routers export them, less those that drifted."""
     columns = _shared(queues)
     drifted = (_server(queues) < queues.drifting) & (
@@ -42,7 +42,7 @@ def notifier_queues(numbers: DataFrame, queues: Queues) -> DataFrame:
     return numbers.where(~drifted).select(*(columns[name].alias(name) for name in NOTIFIERS.names))
 
 
-def _shared(queues: Queues) -> dict[str, Column]:
+def _shared(queues: SyntheticQueues) -> dict[str, Column]:
     server = _server(queues)
     digits = F.sha2(F.concat(F.lit(f"{queues.seed} id "), F.col("id").cast("string")).cast("binary"), 256)
     return {
@@ -56,9 +56,9 @@ def _shared(queues: Queues) -> dict[str, Column]:
     }
 
 
-def _server(queues: Queues) -> Column:
+def _server(queues: SyntheticQueues) -> Column:
     return F.pmod(_draw(queues, "server"), F.lit(queues.servers).cast("long"))
 
 
-def _draw(queues: Queues, column: str) -> Column:
+def _draw(queues: SyntheticQueues, column: str) -> Column:
     return F.xxhash64(F.lit(queues.seed), F.lit(column), F.col("id"))

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from tocsin.observability.delivery_events import Stage
-from tocsin.pipeline.checks.check import Check, first_failed
+from tocsin.pipeline.checks.check import RowCheck, first_failed
 from tocsin.pipeline.checks.event_checks import UNREADABLE
 from tocsin.pipeline.schemas.events import DEFAULTS, EVENT_LINE, EVENTS, HASHES, NOTIFICATION, QUARANTINE
 
@@ -17,7 +17,7 @@ READ = "_read"
 REASON = "_reason"
 
 
-def read_lines(lines: DataFrame, *, checks: Sequence[Check]) -> DataFrame:
+def read_lines(lines: DataFrame, *, checks: Sequence[RowCheck]) -> DataFrame:
     """`value` (a line) and `segment` → the same with the event read from it and the name of the first failed check."""
     form = StructType([*EVENT_LINE.fields]).add(UNREADABLE, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE}

@@ -7,9 +7,9 @@ from pyspark.sql import functions as F
 
 from tocsin.observability.delivery_events import ENDS, Stage
 from tocsin.pipeline.schemas.hourly import FUNNEL_HOURLY, OUTCOMES_HOURLY
-from tocsin.pipeline.transforms.groups import GROUP, with_large_hosts
 from tocsin.pipeline.transforms.host_hours import COUNTS
-from tocsin.pipeline.transforms.ways import outcome
+from tocsin.pipeline.transforms.notification_flags import outcome
+from tocsin.pipeline.transforms.small_groups import GROUP, with_large_hosts
 
 SHOWN = (*COUNTS, "tokens")
 
@@ -21,10 +21,12 @@ def funnel_hourly(hours: DataFrame, sizes: DataFrame) -> DataFrame:
     return counted.withColumn("difference", _difference()).select(*FUNNEL_HOURLY.names)
 
 
-def outcomes_hourly(ways: DataFrame, sizes: DataFrame) -> DataFrame:
+def outcomes_hourly(count_by_flags: DataFrame, sizes: DataFrame) -> DataFrame:
     """Every end with its reason."""
     reason = F.when(outcome() != Stage.ACCEPTED, F.col("reason")).alias("reason")
-    ended = ways.select(*GROUP, outcome().alias("outcome"), reason, "n").where("outcome IS NOT NULL")
+    ended = count_by_flags.select(*GROUP, outcome().alias("outcome"), reason, "n").where(
+        "outcome IS NOT NULL"
+    )
     shown = with_large_hosts(ended, sizes).groupBy(*GROUP, "outcome", "reason")
     return shown.agg(F.sum("n").alias("n")).select(*OUTCOMES_HOURLY.names)
 

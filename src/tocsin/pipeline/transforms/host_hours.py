@@ -9,32 +9,32 @@ from pyspark.sql import functions as F
 
 from tocsin.observability.delivery_events import ENDS, Stage
 from tocsin.pipeline.schemas.notifications import STAGES
-from tocsin.pipeline.transforms.groups import GROUP
-from tocsin.pipeline.transforms.legs import LEGS, negative, times
-from tocsin.pipeline.transforms.ways import REDELIVERED, ends, is_so, outcome
+from tocsin.pipeline.transforms.latency_spans import SPANS, negative_column, times_column
+from tocsin.pipeline.transforms.notification_flags import REDELIVERED, ends, has_flag, outcome
+from tocsin.pipeline.transforms.small_groups import GROUP
 
 COUNTS: Final = (*STAGES, "pending", REDELIVERED, "ends_twice", "ends_unreceived")
 
 
-def host_hours(ways: DataFrame) -> DataFrame:
+def host_hours(count_by_flags: DataFrame) -> DataFrame:
     """One row per group: counts, tokens, the minutes with traffic as bits, the least time from sent to received, for
     every leg a sketch of its times and how many were negative.
     """
     counts: dict[str, Column] = {
-        **{stage: outcome() == stage if stage in ENDS else is_so(stage) for stage in STAGES},
-        "pending": is_so(Stage.RECEIVED) & (ends() == 0),
-        REDELIVERED: is_so(REDELIVERED),
-        "ends_twice": (ends() > 1) & ~is_so(REDELIVERED),
-        "ends_unreceived": (ends() > 0) & ~is_so(Stage.RECEIVED),
+        **{stage: outcome() == stage if stage in ENDS else has_flag(stage) for stage in STAGES},
+        "pending": has_flag(Stage.RECEIVED) & (ends() == 0),
+        REDELIVERED: has_flag(REDELIVERED),
+        "ends_twice": (ends() > 1) & ~has_flag(REDELIVERED),
+        "ends_unreceived": (ends() > 0) & ~has_flag(Stage.RECEIVED),
     }
-    legs = [leg for leg in LEGS if times(leg) in ways.columns]
-    return ways.groupBy(*GROUP).agg(
+    spans = [span for span in SPANS if times_column(span) in count_by_flags.columns]
+    return count_by_flags.groupBy(*GROUP).agg(
         *(_count(counts[name]).alias(name) for name in COUNTS),
         F.hll_sketch_estimate(F.hll_union_agg("tokens")).alias("tokens"),
         F.bit_or("minutes").alias("minutes"),
         F.min("skew_us").alias("skew_us"),
-        *(F.kll_merge_agg_bigint(times(leg)).alias(times(leg)) for leg in legs),
-        *(_count(is_so(negative(leg))).alias(negative(leg)) for leg in legs),
+        *(F.kll_merge_agg_bigint(times_column(span)).alias(times_column(span)) for span in spans),
+        *(_count(has_flag(negative_column(span))).alias(negative_column(span)) for span in spans),
     )
 
 

@@ -6,22 +6,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.pipeline.schemas.hourly import LATENCY_HOURLY
-from tocsin.pipeline.transforms.groups import GROUP, with_large_hosts
-from tocsin.pipeline.transforms.legs import LEGS, negative, times
+from tocsin.pipeline.transforms.latency_spans import SPANS, negative_column, times_column
+from tocsin.pipeline.transforms.small_groups import GROUP, with_large_hosts
 
 
 def latency_hourly(hours: DataFrame, sizes: DataFrame) -> DataFrame:
     """One row per hour, group and leg that anything went."""
-    legs = [
+    spans = [
         F.struct(
-            F.lit(leg).alias("leg"),
-            F.col(negative(leg)).alias("negative"),
-            F.col(times(leg)).alias("sketch"),
+            F.lit(span).alias("leg"),
+            F.col(negative_column(span)).alias("negative"),
+            F.col(times_column(span)).alias("sketch"),
         )
-        for leg in LEGS
-        if times(leg) in hours.columns
+        for span in SPANS
+        if times_column(span) in hours.columns
     ]
-    each = hours.select(*GROUP, F.inline(F.array(*legs)))
+    each = hours.select(*GROUP, F.inline(F.array(*spans)))
     gone = each.where(F.kll_sketch_get_n_bigint("sketch") > 0)
     shown = with_large_hosts(gone, sizes).groupBy(*GROUP, "leg")
     whole = shown.agg(F.sum("negative").alias("negative"), F.kll_merge_agg_bigint("sketch").alias("sketch"))

@@ -8,9 +8,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.observability.delivery_events import Stage
+from tocsin.pipeline.lake.tables import BY_HOUR
 from tocsin.pipeline.schemas.hourly import SERVERS_HOURLY
-from tocsin.pipeline.tables import BY_HOUR
-from tocsin.pipeline.transforms.groups import with_large_hosts
+from tocsin.pipeline.transforms.small_groups import with_large_hosts
 
 SUBSCRIBED: Final = "ACTIVE"
 UNSUBSCRIBED: Final = ("INACTIVE", "END", "DELETED", "SERVICE")
@@ -24,8 +24,8 @@ CHANGE_COUNTS: Final = ("subscribed", "unsubscribed", "errors", "queues_changed"
 
 def servers_hourly(events: DataFrame, hours: DataFrame, sizes: DataFrame) -> DataFrame:
     """One row per hour and SMP host that anything happened at. Of events only changes of subscriptions count."""
-    ways = with_large_hosts(hours, sizes).where("smp_host IS NOT NULL").groupBy(*HOST)
-    counted = ways.agg(
+    count_by_flags = with_large_hosts(hours, sizes).where("smp_host IS NOT NULL").groupBy(*HOST)
+    counted = count_by_flags.agg(
         *(F.sum(stage).alias(stage) for stage in STAGE_COUNTS),
         F.bit_or("minutes").alias("minutes"),
         F.min("skew_us").alias("skew_us"),

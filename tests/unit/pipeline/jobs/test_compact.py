@@ -25,9 +25,9 @@ from tests.unit.stores.ntf_samples import (
     token,
 )
 from tests.unit.stores.postgres.opened_stores import contents
-from tocsin.cli import pipeline_compact
+from tocsin.cli.pipeline import compact as compact_command
 from tocsin.errors import ConfigError, StoreError
-from tocsin.pipeline.log_compaction import first_of_groups
+from tocsin.pipeline.compaction.store_logs import first_of_groups
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.stores.memory.ntf_store_files import NtfFolderStore, open_ntf_store, read_ntf_store
@@ -61,8 +61,8 @@ def keep_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def compact(log: Path, out: Path, *more: str) -> int:
     parser = argparse.ArgumentParser()
-    pipeline_compact.add_arguments(parser)
-    return pipeline_compact.run(parser.parse_args([str(log), "--out", str(out), "--json", *more]))
+    compact_command.add_arguments(parser)
+    return compact_command.run(parser.parse_args([str(log), "--out", str(out), "--json", *more]))
 
 
 async def do_something(store: NtfFolderStore, chance: random.Random, shared: str) -> None:

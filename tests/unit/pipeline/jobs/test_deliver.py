@@ -19,13 +19,19 @@ from pyspark.sql import SparkSession
 from tests.doubles.delivery_engines import PROVIDER, Engine, Meeting, running_engine, working
 from tests.doubles.push_provider import RecordingProvider
 from tests.unit.stores.ntf_samples import filler, received
-from tocsin.cli.handover_pusher import HandoverPusher, newest_of_tokens
 from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
 from tocsin.crypto.boxes import box_key
 from tocsin.observability.handover_folders import OUTCOMES
-from tocsin.pipeline.handover_source import SCHEMA, HandoverReader
-from tocsin.pipeline.jobs import deliver as deliver_job
-from tocsin.pipeline.jobs.deliver import Answers, Delivered, publish_outcomes, pushed, start_deliver
+from tocsin.pipeline.delivery import handover_stream
+from tocsin.pipeline.delivery.handover_pusher import HandoverPusher, newest_of_tokens
+from tocsin.pipeline.delivery.handover_source import SCHEMA, HandoverReader
+from tocsin.pipeline.delivery.handover_stream import (
+    DeliveredBatch,
+    FolderAnswers,
+    publish_outcomes,
+    pushed,
+    start_deliver,
+)
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.fake.behaviours import Respond
@@ -132,7 +138,7 @@ def test_both_engines_give_the_same_pushes(spark: SparkSession, history: list[Hi
 
 def test_the_stream_pushes_what_is_handed_over_and_deletes_it(spark: SparkSession, tmp_path: Path) -> None:
     """Accepted, retried, refused for good; then a batch that was published before a crash is not pushed again."""
-    meeting, batches = Meeting(tmp_path / "handover"), list[Delivered]()
+    meeting, batches = Meeting(tmp_path / "handover"), list[DeliveredBatch]()
 
     async def run() -> int:
         async with running_fake_apns(tmp_path / "apns") as apns:
@@ -163,7 +169,7 @@ def test_the_stream_pushes_what_is_handed_over_and_deletes_it(spark: SparkSessio
     counted = {name: sum(each.counts.get(name, 0) for each in batches) for name in ("accepted", "retry")}
     assert counted == {"accepted": 7, "retry": 1}
     assert len(meeting.segments()) <= 2  # the newest, and one whose batch may not be committed
-    done = deliver_job._Batches([meeting.folder], tmp_path / "checkpoint", batches.append)
+    done = handover_stream._Batches([meeting.folder], tmp_path / "checkpoint", batches.append)
     nothing: Any = None  # a batch that is looked at again would fail
     done(nothing, batches[-1].number)
 
@@ -171,7 +177,7 @@ def test_the_stream_pushes_what_is_handed_over_and_deletes_it(spark: SparkSessio
 class _Rows:
     """What `foreachBatch` gives, already pushed."""
 
-    def __init__(self, *answers: Answers) -> None:
+    def __init__(self, *answers: FolderAnswers) -> None:
         self._answers = answers
 
     def collect(self) -> list[tuple[int, bytes, str]]:
@@ -179,21 +185,21 @@ class _Rows:
 
 
 def test_outcomes_go_to_the_router_they_belong_to(tmp_path: Path) -> None:
-    folders, told = [tmp_path / "a", tmp_path / "b"], list[Delivered]()
+    folders, told = [tmp_path / "a", tmp_path / "b"], list[DeliveredBatch]()
     for folder in folders:
         folder.mkdir()
-    batches = deliver_job._Batches(folders, tmp_path / "checkpoint", told.append)
+    batches = handover_stream._Batches(folders, tmp_path / "checkpoint", told.append)
     rows: Any = _Rows(
-        Answers(0, b"1\n", {"accepted": 1}),
-        Answers(1, b"2\n", {"retry": 1}),
-        Answers(0, b"3\n", {"accepted": 1}),
+        FolderAnswers(0, b"1\n", {"accepted": 1}),
+        FolderAnswers(1, b"2\n", {"retry": 1}),
+        FolderAnswers(0, b"3\n", {"accepted": 1}),
     )
     batches(rows, 0)
     found = [[path.read_bytes() for path in (folder / OUTCOMES).iterdir()] for folder in folders]
     assert found == [[b"1\n3\n"], [b"2\n"]]
     [path] = (folders[0] / OUTCOMES).iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
-    assert told == [Delivered(0, {"accepted": 2, "retry": 1})]
+    assert told == [DeliveredBatch(0, {"accepted": 2, "retry": 1})]
 
 
 def segment(folder: Path, number: int, size: int = 10) -> str:
@@ -222,7 +228,7 @@ def test_a_batch_has_the_same_segments_when_it_is_planned_again(tmp_path: Path) 
 
 
 def test_a_backlog_is_worked_off_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tocsin.pipeline.handover_source.BATCH_BYTES", 25)
+    monkeypatch.setattr("tocsin.pipeline.delivery.handover_source.BATCH_BYTES", 25)
     names = [segment(tmp_path / "a", number) for number in range(5)]
     reader, limit = HandoverReader([tmp_path / "a"], 1), None
     first = reader.latestOffset({}, limit)  # type: ignore[arg-type]  # the source has its own

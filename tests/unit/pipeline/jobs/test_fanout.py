@@ -15,16 +15,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.stores.ntf_samples import device_token, token
-from tocsin.cli import pipeline_fanout
-from tocsin.cli.fanout_notice import Notice
-from tocsin.cli.fanout_parts import CampaignParts, CampaignToken
-from tocsin.cli.fanout_pusher import FanoutPusher
-from tocsin.cli.fanout_tokens import TokenSource
+from tocsin.cli.pipeline import fanout as fanout_command
 from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, StoreKind
 from tocsin.errors import ConfigError
-from tocsin.pipeline.jobs.fanout import Pushed, plan_parts, push_parts
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.tables import FANOUT_TABLE
+from tocsin.pipeline.fanout.campaign_folder import CampaignFolder, CampaignToken
+from tocsin.pipeline.fanout.campaign_push import PushedToken, plan_parts, push_parts
+from tocsin.pipeline.fanout.campaign_pusher import FanoutPusher
+from tocsin.pipeline.fanout.campaign_tokens import TokenSource
+from tocsin.pipeline.fanout.notice import Notice
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import FANOUT_TABLE
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.push.fake.behaviours import Respond
@@ -36,7 +36,7 @@ from tocsin.stores.postgres.ntf_postgres_store import open_ntf_postgres_store
 TEST = PushProvider.APNS_TEST
 CAMPAIGN = "2026-11-15"
 TODAY = date(2026, 11, 15)
-Record = Callable[[str, Sequence[Pushed]], None]
+Record = Callable[[str, Sequence[PushedToken]], None]
 
 
 class Killed(Exception):
@@ -67,17 +67,17 @@ class Campaign:
             store_kind=StoreKind.URL, database_url=url, apns=ApnsSettings(endpoints={TEST.text: endpoint})
         )
         self._keys = lake.folder.with_name("lake-keys")
-        self.parts = CampaignParts(lake.folder / "_campaigns" / CAMPAIGN, handover_key(self._keys))
+        self.parts = CampaignFolder(lake.folder / "_campaigns" / CAMPAIGN, handover_key(self._keys))
 
     def run(
         self, wrapped: Callable[[Record], Record] = lambda record: record, notice: Notice | None = None
     ) -> Counter[str]:
-        wanted = pipeline_fanout.source_of(self._settings, None, notice, 2_000_000_000)
-        kind = pipeline_fanout.kind_of(notice, wanted.providers)
-        with pipeline_fanout._opened(self._settings) as store:
-            planner = pipeline_fanout.begun(self.parts, self._keys, wanted, kind)
+        wanted = fanout_command.source_of(self._settings, None, notice, 2_000_000_000)
+        kind = fanout_command.kind_of(notice, wanted.providers)
+        with fanout_command._opened(self._settings) as store:
+            planner = fanout_command.begun(self.parts, self._keys, wanted, kind)
             counts = plan_parts(self._spark, planner, shards=2) if planner else None
-            parts = pipeline_fanout.finished(self.parts, kind)(counts)
+            parts = fanout_command.finished(self.parts, kind)(counts)
             pusher = FanoutPusher(
                 self.parts.folder, self._keys, CAMPAIGN, self._settings.apns, 500.0, 4_000_000_000, notice
             )
@@ -136,7 +136,7 @@ async def test_a_run_that_is_killed_goes_on_with_the_rest(
     await fill(url, [due(f"t{number}") for number in range(7)])
 
     def killed(_record: Record) -> Record:
-        def fail(_part: str, _outcomes: Sequence[Pushed]) -> None:
+        def fail(_part: str, _outcomes: Sequence[PushedToken]) -> None:
             raise Killed
 
         return fail
@@ -199,7 +199,7 @@ async def test_shares_of_tokens_are_disjoint_and_whole(url: str, shards: int) ->
 
 
 def test_parts_hold_no_device_token_and_are_for_their_owner(tmp_path: Path) -> None:
-    parts = CampaignParts(tmp_path / "campaign", handover_key(tmp_path / "keys"))
+    parts = CampaignFolder(tmp_path / "campaign", handover_key(tmp_path / "keys"))
     owner = due("a")
     parts.begin(b"postgresql://user:password@host/")
     one = CampaignToken(owner.token_id, TEST.text, owner.device_token.token, 7)
@@ -217,7 +217,7 @@ def test_parts_hold_no_device_token_and_are_for_their_owner(tmp_path: Path) -> N
 
 
 def test_a_share_that_is_written_again_leaves_nothing_of_the_first_attempt(tmp_path: Path) -> None:
-    parts = CampaignParts(tmp_path / "campaign", handover_key(tmp_path / "keys"))
+    parts = CampaignFolder(tmp_path / "campaign", handover_key(tmp_path / "keys"))
     parts.begin(b"")
     tokens = [CampaignToken(bytes([number]), TEST.text, b"d", 0) for number in range(5)]
     assert parts.write_share(1, [tokens], part_tokens=2) == {TEST.text: 5}
@@ -229,8 +229,8 @@ def test_a_share_that_is_written_again_leaves_nothing_of_the_first_attempt(tmp_p
 
 def command(*arguments: object) -> int:
     parser = argparse.ArgumentParser()
-    pipeline_fanout.add_arguments(parser)
-    return pipeline_fanout.run(parser.parse_args([str(each) for each in arguments]))
+    fanout_command.add_arguments(parser)
+    return fanout_command.run(parser.parse_args([str(each) for each in arguments]))
 
 
 def write_ini(folder: Path, *lines: str) -> Path:

@@ -21,16 +21,16 @@ from tests.unit.stores.ntf_samples import filled, filler, queue, received, subsc
 from tocsin.cli import (
     ntf_repair,
     ntf_store_export_subscriptions,
-    pipeline_reconcile,
     smp_store_export_notifiers,
 )
+from tocsin.cli.pipeline import reconcile as reconcile_command
 from tocsin.errors import ConfigError
 from tocsin.observability.delivery_events import Stage, decode_event
 from tocsin.observability.event_log import PUBLISHED
 from tocsin.observability.queue_exports import id_text
 from tocsin.observability.repair_plans import read_plan
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.tables import DRIFT_TABLE
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import DRIFT_TABLE
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.stores.memory.ntf_store_files import open_ntf_store
@@ -124,7 +124,7 @@ async def export(folder: Path, ntf: Path, smp: Path, ending: str) -> tuple[Path,
 async def reconciled(folder: Path, exports: Sequence[Path], *more: object) -> int:
     lake, plan = folder / "lake", folder / "plan.jsonl"
     arguments = ("--ntf", exports[0], "--smp", exports[1], "--plan", plan, "--lake", lake, "--json", *more)
-    return await asyncio.to_thread(command, pipeline_reconcile, *arguments)
+    return await asyncio.to_thread(command, reconcile_command, *arguments)
 
 
 @pytest.mark.usefixtures("keep_session")

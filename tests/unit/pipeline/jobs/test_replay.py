@@ -16,15 +16,16 @@ from pyspark.sql import SparkSession
 
 from tests.unit.pipeline.rows import notifications
 from tests.unit.stores.ntf_samples import ROUTER, filled, filler, received, settled
-from tocsin.cli import ntf_replay, pipeline_replay
+from tocsin.cli import ntf_replay
 from tocsin.cli.ntf_offline_events import offline_events
+from tocsin.cli.pipeline import replay as replay_command
 from tocsin.config.ntf_ini import load_ntf_settings
 from tocsin.errors import ConfigError, StoreError
 from tocsin.observability.delivery_events import DeliveryEvent, decode_event
 from tocsin.observability.event_log import PUBLISHED
 from tocsin.observability.replay_requests import read_request
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.tables import NOTIFICATIONS_TABLE
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import NOTIFICATIONS_TABLE
 from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.routers.control_port import ControlPasswords, LinePort
 from tocsin.routers.ntf.control_port import GREETING, NtfControlSession
@@ -108,7 +109,7 @@ async def test_what_waits_is_delivered_what_ended_is_left_and_what_is_lost_is_na
         await connection.close()
 
         asked = ("--lake", lake.folder, "--out", request, "--older-than", 0, "--json")
-        assert await asyncio.to_thread(command, pipeline_replay, *asked) == 0
+        assert await asyncio.to_thread(command, replay_command, *asked) == 0
         assert json.loads(capsys.readouterr().out)["without_an_end"] == 3
         assert len(read_request(request).overdue) == 3
         assert await asyncio.to_thread(command, ntf_replay, request, "--config", ini, "--dry-run") == 1
@@ -140,6 +141,6 @@ def test_a_request_that_was_cut_is_refused(tmp_path: Path) -> None:
 
 def test_without_tables_the_next_step_is_named(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ingest and build first"):
-        command(pipeline_replay, "--lake", lake.folder)
+        command(replay_command, "--lake", lake.folder)
     with pytest.raises(StoreError, match="there is no lake"):
-        command(pipeline_replay, "--lake", tmp_path / "mistyped")
+        command(replay_command, "--lake", tmp_path / "mistyped")

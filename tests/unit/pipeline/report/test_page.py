@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.unit.pipeline.report.sample_figures import DAYS, EMPTY, FIGURES, LEG, PERIOD, SUMS, server
-from tocsin.pipeline.report.figures import Days, Drift, Figures, HostHour, Outcome, Server
+from tocsin.pipeline.report.figures import Days, Figures, HostDrift, HostHealth, HostHour, OutcomeCount
 from tocsin.pipeline.report.page import SECTIONS, report_page
 from tocsin.pipeline.report.sections.heat_maps import MOST_HOSTS, OTHERS, by_host
 from tocsin.pipeline.report.sections.servers import troubles
@@ -132,11 +132,11 @@ def test_names_chosen_by_strangers_are_escaped_everywhere() -> None:
     figures = replace(
         FIGURES,
         period=replace(
-            PERIOD, outcomes=(Outcome("failed", HOSTILE, 20),), legs=(replace(LEG, name=HOSTILE),)
+            PERIOD, outcomes=(OutcomeCount("failed", HOSTILE, 20),), spans=(replace(LEG, name=HOSTILE),)
         ),
         host_hours=(HostHour(HOSTILE, 3, 5, 1, 2),),
         servers=(server(HOSTILE, storm_hours=1),),
-        drift=(Drift(HOSTILE, HOSTILE, 30),),
+        drift=(HostDrift(HOSTILE, HOSTILE, 30),),
     )
     page = report_page(figures)
     assert "<img" not in page
@@ -205,7 +205,7 @@ def test_heat_map_shows_the_busiest_hosts_and_adds_up_the_others() -> None:
         (server(SMALL_GROUPS, silent_hours=3), None),
     ],
 )
-def test_troubles_of_a_host_are_named(found: Server, trouble: str | None) -> None:
+def test_troubles_of_a_host_are_named(found: HostHealth, trouble: str | None) -> None:
     said = list(troubles(found))
     assert len(said) == (trouble is not None)
     assert trouble is None or trouble in said[0]

@@ -8,13 +8,13 @@ from dataclasses import replace
 from tests.unit.pipeline.report.test_page import Elements, words
 from tests.unit.pipeline.simulate.test_demand import POPULATION, SUMS
 from tocsin.pipeline.simulate.costs import COSTS
-from tocsin.pipeline.simulate.demand import Demand, Way, demand
+from tocsin.pipeline.simulate.demand import Demand, SimulatedProtocol, demand
 from tocsin.pipeline.simulate.page import demand_csv, simulation_page
 
 
 def group(tokens: int, error: float = 0.0) -> list[Demand]:
     sums = replace(SUMS, tokens=tokens, queues=50.0 * tokens, subscribed=40.0 * tokens, error=error)
-    return [demand(POPULATION, sums, way) for way in Way]
+    return [demand(POPULATION, sums, protocol) for protocol in SimulatedProtocol]
 
 
 OWN = group(1_000)
@@ -49,6 +49,6 @@ def test_sampling_error_is_shown_if_there_is_one() -> None:
 def test_csv_has_a_row_for_each_population_and_protocol() -> None:
     rows = list(csv.DictReader(io.StringIO(demand_csv([OWN, *SCALING]))))
     assert len(rows) == 3 * (1 + len(SCALING))
-    assert [row["protocol"] for row in rows[:3]] == [str(way) for way in Way]
+    assert [row["protocol"] for row in rows[:3]] == [str(protocol) for protocol in SimulatedProtocol]
     assert float(rows[0]["queues"]) == 50_000
     assert float(rows[-3]["reconnect_commands"]) == 80_000_000

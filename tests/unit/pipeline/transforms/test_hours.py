@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from tests.doubles.delivery_lines import NOON, SECOND, event, subscription_change
-from tests.unit.pipeline.rows import events, notifications, ways_of
+from tests.unit.pipeline.rows import events, flag_counts_of, notifications
 from tocsin.observability.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.schemas.hourly import (
     FUNNEL_HOURLY,
@@ -19,18 +19,18 @@ from tocsin.pipeline.schemas.hourly import (
 )
 from tocsin.pipeline.schemas.notifications import STAGES
 from tocsin.pipeline.transforms.funnel import funnel_hourly, outcomes_hourly
-from tocsin.pipeline.transforms.groups import large_hosts
 from tocsin.pipeline.transforms.host_hours import host_hours
 from tocsin.pipeline.transforms.latencies import latency_hourly, quantiles
-from tocsin.pipeline.transforms.legs import LEGS, times
+from tocsin.pipeline.transforms.latency_spans import SPANS, times_column
+from tocsin.pipeline.transforms.notification_flags import count_by_flags
 from tocsin.pipeline.transforms.servers import servers_hourly
-from tocsin.pipeline.transforms.ways import ways
+from tocsin.pipeline.transforms.small_groups import large_hosts
 
 
 def hours_of(
     spark: SparkSession, written: Sequence[DeliveryEvent], smallest: int = 1
 ) -> tuple[DataFrame, DataFrame]:
-    hours = host_hours(ways_of(spark, events(spark, written)))
+    hours = host_hours(flag_counts_of(spark, events(spark, written)))
     return hours, large_hosts(hours, smallest=smallest)
 
 
@@ -81,8 +81,8 @@ def test_hosts_of_few_tokens_are_counted_together(spark: SparkSession) -> None:
     hours, sizes = hours_of(spark, written, smallest=3)
     counted = {row.smp_host: row.received for row in funnel_hourly(hours, sizes).collect()}
     assert counted == {"large.example": 3, SMALL_GROUPS: 2}
-    legs = latency_hourly(hours, sizes).collect()
-    assert {row.smp_host for row in legs} <= {"large.example", SMALL_GROUPS}
+    spans = latency_hourly(hours, sizes).collect()
+    assert {row.smp_host for row in spans} <= {"large.example", SMALL_GROUPS}
 
 
 def test_outcomes_have_their_reasons(spark: SparkSession) -> None:
@@ -96,7 +96,7 @@ def test_outcomes_have_their_reasons(spark: SparkSession) -> None:
         event(Stage.RECEIVED, 4),
     ]
     _, sizes = hours_of(spark, written)
-    rows = outcomes_hourly(ways_of(spark, events(spark, written)), sizes)
+    rows = outcomes_hourly(flag_counts_of(spark, events(spark, written)), sizes)
     assert rows.columns == OUTCOMES_HOURLY.names
     assert {(row.outcome, row.reason, row.n) for row in rows.collect()} == {
         ("failed", "410", 1),
@@ -116,24 +116,24 @@ def test_latencies_merge_over_hours(spark: SparkSession) -> None:
     rows = latency_hourly(*hours_of(spark, written))
     assert rows.columns == LATENCY_HOURLY.names
     assert sorted(row.n for row in rows.collect()) == [50, 50]
-    [leg] = quantiles(rows, ranks=(0.0, 0.5, 1.0)).collect()
-    assert leg.leg == "NTF router and provider"
-    assert (leg.us[0], leg.us[2]) == (1000, 100_000)
-    assert 45_000 <= leg.us[1] <= 55_000
+    [span] = quantiles(rows, ranks=(0.0, 0.5, 1.0)).collect()
+    assert span.leg == "NTF router and provider"
+    assert (span.us[0], span.us[2]) == (1000, 100_000)
+    assert 45_000 <= span.us[1] <= 55_000
 
 
 def test_clocks_that_disagree_are_counted(spark: SparkSession) -> None:
     written = [event(Stage.SENT, at=NOON + 500), event(Stage.RECEIVED, at=NOON)]
-    [leg] = latency_hourly(*hours_of(spark, written)).collect()
-    assert (leg.leg, leg.n, leg.negative) == ("between routers", 1, 1)
+    [span] = latency_hourly(*hours_of(spark, written)).collect()
+    assert (span.leg, span.n, span.negative) == ("between routers", 1, 1)
 
 
 def test_stages_where_no_notification_was_need_not_be_looked_at(spark: SparkSession) -> None:
     written = [event(Stage.SENT), event(Stage.RECEIVED), event(Stage.ACCEPTED), event(Stage.RECEIVED, 2)]
     rows = notifications(spark, written)
     here = {Stage.SENT, Stage.RECEIVED, Stage.ACCEPTED}
-    few, all_of_them = (host_hours(ways(rows, stages=stages)) for stages in (here, set(STAGES)))
-    assert [leg for leg in LEGS if times(leg) in few.columns] == [
+    few, all_of_them = (host_hours(count_by_flags(rows, stages=stages)) for stages in (here, set(STAGES)))
+    assert [span for span in SPANS if times_column(span) in few.columns] == [
         "between routers",
         "NTF router and provider",
     ]

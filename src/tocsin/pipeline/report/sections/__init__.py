@@ -1,1 +1,1 @@
-"""One part of the report each: figures in, HTML out."""
+"""Sections of the report page: each module turns figures into HTML. Nothing here reads tables."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from tocsin.pipeline.report.figures import Accounting, Figures, Hour
+from tocsin.pipeline.report.figures import DeliveryAccount, Figures, Hour
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
 from tocsin.pipeline.report.svg import Plot, Scale, line, linear, rect, responsive, text, ticks
 from tocsin.pipeline.report.wording import count, day_text, share, short_count
@@ -43,7 +43,7 @@ def accounting_section(figures: Figures) -> Markup:
     )
 
 
-def _equation(sums: Accounting) -> Markup:
+def _equation(sums: DeliveryAccount) -> Markup:
     first = tag("li", _term("received", sums.received, ""))
     rest = [
         tag(
@@ -63,7 +63,7 @@ def _term(name: str, number: int, colour: str, extra: str = "") -> Markup:
     return tag("div", tag("b", count(number)), tag("span", name), class_=f"term{extra}", style=style)
 
 
-def _verdict(sums: Accounting, figures: Figures) -> Markup:
+def _verdict(sums: DeliveryAccount, figures: Figures) -> Markup:
     if not sums.difference and not sums.ends_twice and not sums.ends_unreceived:
         return tag("p", tag("span", "adds up", class_="badge good"), " Nothing is unaccounted for.")
     hosts = sorted({each.host for each in figures.host_hours if each.difference})
@@ -77,7 +77,7 @@ def _verdict(sums: Accounting, figures: Figures) -> Markup:
     )
 
 
-def _whole(sums: Accounting) -> Markup:
+def _whole(sums: DeliveryAccount) -> Markup:
     parts = [(name, getattr(sums, name)) for name in TERMS]
     parts.append(("difference", max(sums.difference, 0)))
     whole = sum(number for _, number in parts) or 1
@@ -160,15 +160,15 @@ def _bars(figures: Figures) -> tuple[list[Hour], str]:
     if days.number * 24 <= HOURS_OF_BARS:
         known = {each.at: each for each in figures.hours}
         times = [start + timedelta(hours=number) for number in range(days.number * 24)]
-        return [known.get(at, Hour(at, Accounting())) for at in times], "hour"
-    sums: dict[datetime, Accounting] = {
-        start + timedelta(days=number): Accounting() for number in range(days.number)
+        return [known.get(at, Hour(at, DeliveryAccount())) for at in times], "hour"
+    sums: dict[datetime, DeliveryAccount] = {
+        start + timedelta(days=number): DeliveryAccount() for number in range(days.number)
     }
     for hour in figures.hours:
         day = hour.at.replace(hour=0)
         old, new = sums[day], hour.accounting
-        sums[day] = Accounting(
-            **{name: getattr(old, name) + getattr(new, name) for name in Accounting.__dataclass_fields__}
+        sums[day] = DeliveryAccount(
+            **{name: getattr(old, name) + getattr(new, name) for name in DeliveryAccount.__dataclass_fields__}
         )
     return [Hour(at, each) for at, each in sums.items()], "day"
 

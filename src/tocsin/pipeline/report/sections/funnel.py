@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.observability.delivery_events import Stage
-from tocsin.pipeline.report.figures import Figures, Period
+from tocsin.pipeline.report.figures import Figures, ReportPeriod
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
 from tocsin.pipeline.report.svg import Plot, polygon, rect, responsive, text
 from tocsin.pipeline.report.wording import count, share
 
-WAY: Final = (
+PATH: Final = (
     (Stage.ENQUEUED, "SMP router has it"),
     (Stage.SENT, "SMP router sent it"),
     (Stage.RECEIVED, "NTF router received it"),
@@ -20,7 +20,7 @@ WAY: Final = (
     (Stage.WOKEN, "the device woke"),
     (Stage.FETCHED, "the message was fetched"),
 )
-SIDE_WAYS: Final = {
+EXITS: Final = {
     Stage.EXPIRED: "no NTF router took it in time",
     Stage.DROPPED: "the SMP router had no room for it",
     Stage.UNKNOWN_QUEUE: "the NTF router knows no such queue",
@@ -35,12 +35,12 @@ BAR: Final = 26
 
 def funnel_section(figures: Figures) -> Markup:
     period = figures.period
-    first = next((period.stages[stage] for stage, _ in WAY if period.stages[stage]), 0)
+    first = next((period.stages[stage] for stage, _ in PATH if period.stages[stage]), 0)
     rows = [
         (str(stage), count(period.stages[stage]), share(period.stages[stage], first), words)
-        for stage, words in WAY
+        for stage, words in PATH
     ]
-    side = [(str(stage), count(period.stages[stage]), words) for stage, words in SIDE_WAYS.items()]
+    side = [(str(stage), count(period.stages[stage]), words) for stage, words in EXITS.items()]
     return section(
         "funnel",
         "Delivery funnel",
@@ -69,7 +69,7 @@ def funnel_section(figures: Figures) -> Markup:
     )
 
 
-def _redelivered(period: Period) -> Markup:
+def _redelivered(period: ReportPeriod) -> Markup:
     sums = period.accounting
     if not sums.redelivered:
         return tag("p", "Redelivered: none. Every notification was received once.")
@@ -91,22 +91,22 @@ class _Bar:
     """Of the stage before; devices that woke are those that agreed to say so."""
 
 
-def shown(period: Period) -> list[_Bar]:
+def shown(period: ReportPeriod) -> list[_Bar]:
     """Stages that nobody writes down (another operator's SMP routers, silent devices) are left out."""
     bars: list[_Bar] = []
-    for stage, words in WAY:
+    for stage, words in PATH:
         if number := period.stages[stage]:
             kept = share(number, bars[-1].number) if bars else ""
             bars.append(_Bar(stage, words, number, "opted in" if stage is Stage.WOKEN else kept))
     return bars
 
 
-def _plot(period: Period) -> Plot:
+def _plot(period: ReportPeriod) -> Plot:
     stages = [f"{bar.stage} {count(bar.number)}" for bar in shown(period)]
     return Plot("funnel-plot", "Notifications by stage", ", then ".join(stages) or "none")
 
 
-def _draw(period: Period, width: int) -> tuple[float, Markup]:
+def _draw(period: ReportPeriod, width: int) -> tuple[float, Markup]:
     bars = shown(period)
     most = max((bar.number for bar in bars), default=1)
     wide = width > 500

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.observability.delivery_events import Stage
-from tocsin.pipeline.failure_reasons import advice_for
-from tocsin.pipeline.report.figures import Figures, Outcome
+from tocsin.pipeline.report.failure_reasons import advice_for
+from tocsin.pipeline.report.figures import Figures, OutcomeCount
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
 from tocsin.pipeline.report.svg import Plot, rect, responsive, text
 from tocsin.pipeline.report.wording import count, share
@@ -44,12 +44,12 @@ def outcomes_section(figures: Figures) -> Markup:
     )
 
 
-def _plot(ends: list[Outcome], due: int) -> Plot:
+def _plot(ends: list[OutcomeCount], due: int) -> Plot:
     words = "; ".join(f"{_name(each)}: {count(each.n)} ({share(each.n, due)})" for each in ends[:MOST])
     return Plot("reasons", "Failed and shed notifications by reason", words)
 
 
-def _draw(ends: list[Outcome], due: int, width: int) -> tuple[float, Markup]:
+def _draw(ends: list[OutcomeCount], due: int, width: int) -> tuple[float, Markup]:
     most = max(each.n for each in ends)
     wide = width > 500
     left, right, row = (190, 130, ROW) if wide else (0, 0, ROW + 16)
@@ -68,11 +68,11 @@ def _draw(ends: list[Outcome], due: int, width: int) -> tuple[float, Markup]:
     return len(ends) * row, joined(shapes)
 
 
-def _name(each: Outcome) -> str:
+def _name(each: OutcomeCount) -> str:
     return f"{each.outcome}: {each.reason}" if each.reason else str(each.outcome)
 
 
-def _advice(each: Outcome) -> str:
+def _advice(each: OutcomeCount) -> str:
     if each.outcome == Stage.SHED:
         return "The router was overloaded: give it more CPU, or another instance."
     return "Rare reasons, counted together." if each.reason == SMALL_GROUPS else advice_for(each.reason)

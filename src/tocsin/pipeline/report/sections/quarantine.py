@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tocsin.pipeline.lake.tables import QUARANTINE_TABLE
 from tocsin.pipeline.report.figures import Figures
 from tocsin.pipeline.report.markup import Markup, section, table, tag
 from tocsin.pipeline.report.wording import count
-from tocsin.pipeline.tables import QUARANTINE_TABLE
 
 
 def quarantine_section(figures: Figures) -> Markup:

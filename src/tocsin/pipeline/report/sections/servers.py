@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tocsin.pipeline.report.figures import Figures, Server
+from tocsin.pipeline.report.figures import Figures, HostHealth
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
 from tocsin.pipeline.report.wording import count, duration, plural
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
@@ -56,7 +56,7 @@ HEADER: Final = (
 )
 
 
-def _tables(servers: Sequence[Server]) -> Markup:
+def _tables(servers: Sequence[HostHealth]) -> Markup:
     rows = [_row(server) for server in servers]
     first = table(HEADER, rows[:MOST], caption="Busiest first")
     if len(rows) <= MOST:
@@ -65,7 +65,7 @@ def _tables(servers: Sequence[Server]) -> Markup:
     return joined([first, details(f"{count(len(rows) - MOST)} more", rest)])
 
 
-def troubles(server: Server) -> Iterator[str]:
+def troubles(server: HostHealth) -> Iterator[str]:
     """What an operator should look at, in words."""
     if server.storm_hours:
         yield f"subscribed again and again in {plural(server.storm_hours, 'hour')}"
@@ -79,7 +79,7 @@ def troubles(server: Server) -> Iterator[str]:
         yield f"{count(server.errors)} subscriptions refused, {count(server.subscribed)} accepted"
 
 
-def _row(server: Server) -> tuple[str, ...]:
+def _row(server: HostHealth) -> tuple[str, ...]:
     return (
         server.host,
         count(server.received),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.pipeline.report.changes import Change, changes
+from tocsin.pipeline.report.changes import ReportedChange, changes
 from tocsin.pipeline.report.figures import Days, Figures
 from tocsin.pipeline.report.markup import Markup, section, tag
 from tocsin.pipeline.report.wording import day_text
@@ -30,7 +30,7 @@ def week_section(figures: Figures) -> Markup:
     )
 
 
-def _item(change: Change) -> Markup:
+def _item(change: ReportedChange) -> Markup:
     word, kind = {True: ("better", "good"), False: ("worse", "bad"), None: ("other", "plain")}[change.better]
     return tag("li", tag("span", word, class_=f"badge {kind}"), f" {change.text}")
 

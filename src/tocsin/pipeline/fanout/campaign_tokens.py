@@ -1,0 +1,101 @@
+"""The tokens of a campaign, read from the router's PostgreSQL: all of them counted, or one share of their ids."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tocsin.pipeline.fanout.campaign_folder import CampaignFolder, CampaignToken
+from tocsin.routers.ntf.handover_key import read_handover_key
+
+if TYPE_CHECKING:
+    from tocsin.stores.postgres.ntf_pools import NtfPool
+
+PAGE: Final = 10_000
+PREFIXES: Final = 1 << 16
+"""Ids of tokens are random: shares of their first two bytes are of one size."""
+
+_WANTED: Final = """
+    t.status = 'ACTIVE' AND t.push_provider = ANY($1::text[])
+    AND ($2::bigint IS NULL
+        OR (t.cron_interval > 0 AND coalesce(t.cron_sent_at, 0) + t.cron_interval * 60 < $2))
+"""
+_COUNT: Final = f"SELECT t.push_provider, count(*) FROM tokens t WHERE {_WANTED} GROUP BY 1"  # noqa: S608
+_PAGE: Final = f"""
+    SELECT t.token_id, t.push_provider, t.push_provider_token, coalesce(r.registered_at, 0) AS registered_at
+    FROM tokens t LEFT JOIN token_registrations r ON r.token_id = t.token_id
+    WHERE {_WANTED} AND t.token_id >= $3 AND ($4::bytea IS NULL OR t.token_id < $4) AND t.token_id > $5
+    ORDER BY t.token_id LIMIT $6
+"""  # noqa: S608
+
+
+class TokenSource(msgspec.Struct, frozen=True, array_like=True):
+    """Where they are, and which ones. It may hold a password, so it is sealed when it leaves the process."""
+
+    url: str
+    schema: str
+    providers: tuple[str, ...]
+    due_at: int | None
+    """Only those whose periodic push is due then, seconds since 1970; None: all that are ACTIVE."""
+
+    def __repr__(self) -> str:
+        """Without the address."""
+        return f"TokenSource({self.providers}, {self.due_at})"
+
+    async def counts(self) -> dict[str, int]:
+        """By provider. Raises StoreError."""
+        pool = await self._pool()
+        try:
+            return {row[0]: row[1] for row in await pool.fetch(_COUNT, list(self.providers), self.due_at)}
+        finally:
+            await pool.close()
+
+    async def pages(self, shard: int, shards: int) -> AsyncIterator[Sequence[CampaignToken]]:
+        """The shard's share, by id. Raises StoreError."""
+        low, high = _bound(shard, shards), _bound(shard + 1, shards) if shard + 1 < shards else None
+        pool = await self._pool()
+        try:
+            after = b""
+            while rows := await pool.fetch(_PAGE, list(self.providers), self.due_at, low, high, after, PAGE):
+                yield [CampaignToken(*row) for row in rows]
+                after = rows[-1]["token_id"]
+        finally:
+            await pool.close()
+
+    async def _pool(self) -> NtfPool:
+        from tocsin.stores.postgres.ntf_pools import BACKGROUND_TIMEOUT, NtfPool  # needs asyncpg
+
+        return await NtfPool.open(self.url, self.schema, 1, BACKGROUND_TIMEOUT)
+
+
+def _bound(shard: int, shards: int) -> bytes:
+    return (PREFIXES * shard // shards).to_bytes(2, "big") if shard else b""
+
+
+@dataclass(frozen=True, slots=True)
+class FanoutPlanner:
+    """Implements `pipeline.jobs.fanout.SharePlanner`."""
+
+    folder: Path
+    keys: Path
+
+    def __call__(self, shard: int, shards: int) -> dict[str, int]:
+        parts = CampaignFolder(self.folder, read_handover_key(self.keys))
+        source = msgspec.msgpack.decode(parts.opened_source(), type=TokenSource)
+        with asyncio.Runner() as runner:
+            return parts.write_share(shard, _waited_for(runner, source.pages(shard, shards)))
+
+
+def _waited_for(
+    runner: asyncio.Runner, pages: AsyncIterator[Sequence[CampaignToken]]
+) -> Iterator[Sequence[CampaignToken]]:
+    async def following() -> Sequence[CampaignToken] | None:
+        return await anext(pages, None)
+
+    while page := runner.run(following()):
+        yield page

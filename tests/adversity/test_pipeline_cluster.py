@@ -24,7 +24,7 @@ from tests.doubles.postgres_server import new_database
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.spark_cluster import QUICK_JAVA, SparkCluster, spark_cluster
 from tests.doubles.spark_jobs import spark_jobs
-from tests.unit.pipeline.jobs.test_deliver import deliver
+from tests.unit.pipeline.delivery.test_handover_stream import deliver
 from tests.unit.pipeline.jobs.test_fanout import fill
 from tests.unit.stores.ntf_samples import device_token, token
 from tocsin.observability.delivery_events import DeliveryEvent, Stage
@@ -37,7 +37,7 @@ from tocsin.observability.queue_exports import (
 from tocsin.observability.repair_plans import read_plan
 from tocsin.pipeline.lake.lake import LakeTable
 from tocsin.pipeline.lake.tables import TABLES
-from tocsin.pipeline.spark.query_settings import FOR_FEW_ROWS
+from tocsin.pipeline.spark.session import FOR_FEW_ROWS
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import running_fake_apns
 

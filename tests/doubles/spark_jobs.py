@@ -16,8 +16,7 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 
 from tocsin.cli.main import run as tocsin
 from tocsin.pipeline.jobs import deliver, fanout, reconcile
-from tocsin.pipeline.spark.query_settings import FOR_FEW_ROWS
-from tocsin.pipeline.spark.session import SparkSettings, spark_session
+from tocsin.pipeline.spark.session import FOR_FEW_ROWS, SparkSettings, spark_session
 
 
 def run(master: str, options: dict[str, str], commands: list[list[str]]) -> None:

@@ -11,9 +11,9 @@ import msgspec
 
 from tocsin.cli import ntf_files, smp_files
 from tocsin.cli.config_files import found_file
-from tocsin.cli.pipeline.job_options import DEFAULT_LAKE
 from tocsin.config import ntf_ini, smp_ini
 from tocsin.errors import ConfigError
+from tocsin.pipeline.lake.status_files import DEFAULT_LAKE
 from tocsin.push.fake.server import CERTIFICATE_FILE
 
 Kind = Literal["smp", "ntf"]

@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tocsin.pipeline.lake.lake import Lake
-from tocsin.pipeline.spark.query_settings import FOR_FEW_ROWS
-from tocsin.pipeline.spark.session import SparkSettings, spark_session
+from tocsin.pipeline.spark.session import FOR_FEW_ROWS, SparkSettings, spark_session
 
 HERE = Path(__file__).parent
 

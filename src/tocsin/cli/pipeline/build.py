@@ -9,9 +9,9 @@ from tocsin.cli.pipeline.job_options import add_job_options, job_options
 NAME = "build"
 SUMMARY = "bring all tables up to date with the events"
 DESCRIPTION = (
-    "Makes of the table `events`: one row per notification, the hourly funnel with its accounting, outcomes, "
-    "latencies, tokens by day and the health of SMP hosts. Looks only at what is new and what that touches. Run "
-    "twice, it does nothing the second time."
+    "Computes from the table `events`: one row per notification, the hourly funnel with its accounting, outcomes, "
+    "latencies, tokens by day and the health of SMP hosts. Reads only new events and the partitions they touch; a "
+    "second run does nothing."
 )
 EXAMPLE = "tocsin pipeline build --lake /var/lib/tocsin/lake"
 
@@ -22,13 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=10,
         metavar="TOKENS",
-        help="SMP hosts of fewer tokens are counted together (default: %(default)s)",
+        help="count SMP hosts with fewer tokens together (default: %(default)s)",
     )
     add_job_options(parser, dry_run=True)
 
 
 def run(options: argparse.Namespace) -> int:
     job = job_options(options)
-    from tocsin.pipeline.jobs.build import build_once
+    from tocsin.pipeline.jobs.build import run_build
 
-    return build_once(job, smallest_group=options.smallest_group)
+    return run_build(job, smallest_group=options.smallest_group)

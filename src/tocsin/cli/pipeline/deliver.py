@@ -14,18 +14,18 @@ from tocsin.errors import ConfigError
 from tocsin.routers.ntf.handover_key import read_handover_key
 
 NAME = "deliver"
-SUMMARY = "push what NTF routers hand over"
+SUMMARY = "push the notifications that NTF routers hand over"
 DESCRIPTION = (
-    "The delivery engine of NTF routers with `delivery_engine: spark`: takes the notifications that any number of them "
-    "hand over, pushes them from Spark's executors and returns the outcomes. Endpoints and key of the push service "
-    "come from a router's settings. Killed, it goes on where it was; a push that is repeated has the same id."
+    "The delivery engine of NTF routers with `delivery_engine: spark`: takes the notifications that any number of "
+    "routers hand over, pushes them from Spark executors and returns the outcomes. Endpoints and key of the push "
+    "service come from a router's settings. Continues after a kill; a repeated push has the same id."
 )
 EXAMPLE = (
     "tocsin pipeline deliver --config /etc/opt/simplex-notifications/ntf-server.ini --handover /srv/handover"
 )
 
 PATIENCE: Final = 3.0
-"""Seconds for the answers of a batch: longer than providers take, short enough for the batch behind it."""
+"""Seconds to wait for the answers of a batch: longer than providers take, but the next batch waits for it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,33 +35,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         metavar="DIR",
-        help="a router's delivery_handover folder; may be repeated (default: that of the settings)",
+        help="a router's delivery_handover folder; may be repeated (default: from the settings)",
     )
     parser.add_argument(
         "--handover-keys",
         type=Path,
         metavar="DIR",
-        help="folder of the key that all of them share (default: beside each folder, with -keys after its name)",
+        help="folder of the key that all routers share (default: for each folder, its name with -keys)",
     )
     parser.add_argument(
         "--interval",
         type=float,
         default=0.1,
         metavar="SECONDS",
-        help="how often to look for new ones (default: %(default)s)",
+        help="how often to look for new segments (default: %(default)s)",
     )
     parser.add_argument(
         "--patience",
         type=float,
         default=PATIENCE,
         metavar="SECONDS",
-        help="pushes without an answer for so long are tried again (default: %(default)s)",
+        help="retry pushes that have no answer after this time (default: %(default)s)",
     )
     parser.add_argument(
         "--shards",
         type=int,
         metavar="N",
-        help="parts that a batch is split into by token (default: as many as Spark has cores)",
+        help="number of parts to split a batch into, by token (default: the number of Spark's cores)",
     )
     add_job_options(parser, dry_run=True)
 
@@ -70,23 +70,25 @@ def run(options: argparse.Namespace) -> int:
     job = job_options(options)
     for name in ("interval", "patience"):
         if not getattr(options, name) > 0:
-            raise ConfigError(f"--{name} {getattr(options, name)}: it must be more than 0 seconds")
+            raise ConfigError(f"--{name} {getattr(options, name)}: must be more than 0 seconds")
     if options.shards is not None and options.shards < 1:
-        raise ConfigError(f"--shards {options.shards}: at least 1")
+        raise ConfigError(f"--shards {options.shards}: must be at least 1")
     settings, _ = served_settings(settings_of(options))
     folders = options.handover or [folder for folder in [settings.delivery.handover] if folder is not None]
     if not folders:
-        raise ConfigError("no folder to take notifications from: set delivery_handover, or give --handover")
+        raise ConfigError("no hand-over folder: set delivery_handover in the settings, or give --handover")
     keys = []
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigError(f"no hand-over folder at {folder}: name the delivery_handover of a router")
+            raise ConfigError(
+                f"no hand-over folder at {folder}: name a router's delivery_handover with --handover"
+            )
         chosen = options.handover_keys or (settings.delivery.handover_keys if not options.handover else None)
         keys.append(handover_keys(folder, chosen).resolve())
         read_handover_key(keys[-1])
     from tocsin.pipeline.delivery.handover_pusher import HandoverPusher
-    from tocsin.pipeline.jobs.deliver import deliver
+    from tocsin.pipeline.jobs.deliver import run_deliver
 
     resolved = tuple(folder.resolve() for folder in folders)
     pusher = HandoverPusher(resolved, tuple(keys), settings.apns, options.patience)
-    return deliver(job, resolved, pusher, interval=options.interval, shards=options.shards)
+    return run_deliver(job, resolved, pusher, interval=options.interval, shards=options.shards)

@@ -11,8 +11,8 @@ from tocsin.errors import ConfigError
 NAME = "ingest"
 SUMMARY = "read the routers' event logs into the table events"
 DESCRIPTION = (
-    "Follows the event logs of any number of routers and adds every segment to the table `events`, exactly once; lines "
-    "that are no events are counted and named in the table `quarantine`. Goes on where it stopped, also after a kill."
+    "Follows the event logs of any number of routers and adds every segment to the table `events`, exactly once. Lines "
+    "that are not valid events are listed in the table `quarantine`. Continues where it stopped, also after a kill."
 )
 EXAMPLE = "tocsin pipeline ingest --events smp-events --events ntf-events --build"
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--available-now",
         action="store_true",
-        help="read what is there, then stop (default: go on until stopped)",
+        help="read the existing segments, then end (default: run until stopped)",
     )
     parser.add_argument(
         "--interval",
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=10,
         metavar="TOKENS",
-        help="with --build: SMP hosts of fewer tokens are counted together (default: %(default)s)",
+        help="with --build: count SMP hosts with fewer tokens together (default: %(default)s)",
     )
     add_job_options(parser, dry_run=True)
 
@@ -54,10 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     job = job_options(options)
     if not options.interval > 0:
-        raise ConfigError(f"--interval {options.interval}: it must be more than 0 seconds")
-    from tocsin.pipeline.jobs.ingest import follow
+        raise ConfigError(f"--interval {options.interval}: must be more than 0 seconds")
+    from tocsin.pipeline.jobs.ingest import run_ingest
 
-    return follow(
+    return run_ingest(
         job,
         options.events,
         interval=None if options.available_now else options.interval,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tocsin.errors import ConfigError
+from tocsin.pipeline.lake.status_files import DEFAULT_LAKE
 
 if TYPE_CHECKING:
     from tocsin.pipeline.jobs.options import JobOptions
-
-DEFAULT_LAKE: Final = Path("tocsin-lake")
 
 
 def add_job_options(parser: argparse.ArgumentParser, *, dry_run: bool = False) -> None:
@@ -37,26 +37,26 @@ def add_job_options(parser: argparse.ArgumentParser, *, dry_run: bool = False) -
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of Spark; may be repeated",
+        help="a Spark setting; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     if dry_run:
         parser.add_argument(
-            "--dry-run", action="store_true", help="say what would be done and change nothing"
+            "--dry-run", action="store_true", help="show what would be done, without doing it"
         )
 
 
 def job_options(options: argparse.Namespace) -> JobOptions:
-    """Raises ConfigError for a setting that is none, or if Spark is not installed."""
+    """Raises ConfigError for an invalid --conf, or if Spark is not installed."""
     if find_spec("pyspark") is None:
-        raise ConfigError("the pipeline needs Spark: install the extra tocsin[pipeline]")
+        raise ConfigError("the pipeline needs Spark: install it with pip install 'tocsin[pipeline]'")
     from tocsin.pipeline.jobs.options import JobOptions
 
     spark_options = {}
     for each in options.conf:
         name, equals, value = each.partition("=")
         if not equals or not name.startswith("spark."):
-            raise ConfigError(f"--conf {each}: write a setting of Spark as spark.NAME=VALUE")
+            raise ConfigError(f"--conf {each}: write a Spark setting as spark.NAME=VALUE")
         spark_options[name] = value
     return JobOptions(
         lake=options.lake,
@@ -66,3 +66,10 @@ def job_options(options: argparse.Namespace) -> JobOptions:
         dry_run=getattr(options, "dry_run", False),
         as_json=options.json,
     )
+
+
+def day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not a day: write it like 2026-11-15") from None

@@ -11,9 +11,9 @@ from tocsin.cli.pipeline.job_options import add_job_options, job_options
 NAME = "reconcile"
 SUMMARY = "find queues about which the NTF router and SMP routers disagree"
 DESCRIPTION = (
-    "Compares the subscriptions of an NTF router with the notifiers of SMP routers, from exports of both. Numbers of "
-    "queues that differ go to the table `drift`, by SMP host; a plan for `tocsin ntf repair` names them. Take the NTF "
-    "export first. Run twice on a day, the second replaces the first. Exit code 1: they disagree."
+    "Compares the subscriptions of an NTF router with the notifiers of SMP routers, from exports of both. Writes the "
+    "number of differing queues by SMP host to the table `drift`, and a plan that names them for `tocsin ntf repair`. "
+    "Take the NTF export first. A second run on a day replaces the first. Exit code 1: the routers disagree."
 )
 EXAMPLE = (
     "tocsin pipeline reconcile --ntf subscriptions.parquet --smp notifiers-smp1.parquet "
@@ -25,7 +25,11 @@ DEFAULT_PLAN: Final = Path("tocsin-repair.jsonl")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--ntf", type=Path, required=True, metavar="FILE", help="of tocsin ntf store export-subscriptions"
+        "--ntf",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="export of tocsin ntf store export-subscriptions",
     )
     parser.add_argument(
         "--smp",
@@ -33,27 +37,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="FILE",
-        help="of tocsin smp store export-notifiers; one for each SMP router",
+        help="export of tocsin smp store export-notifiers; repeat it for each SMP router",
     )
     parser.add_argument(
         "--plan",
         type=Path,
         default=DEFAULT_PLAN,
         metavar="FILE",
-        help="what to repair; it names queues, so only its owner may read it (default: %(default)s)",
+        help="the repair plan; it names queues, so only its owner may read it (default: %(default)s)",
     )
     parser.add_argument(
         "--smallest-group",
         type=int,
         default=10,
         metavar="QUEUES",
-        help="SMP hosts of fewer subscriptions are counted together (default: %(default)s)",
+        help="count SMP hosts with fewer subscriptions together (default: %(default)s)",
     )
     add_job_options(parser, dry_run=True)
 
 
 def run(options: argparse.Namespace) -> int:
-    """1 if they disagree."""
+    """1 if the routers disagree."""
     job = job_options(options)
     from tocsin.pipeline.jobs.reconcile import ReconcileOptions, run_reconcile
 

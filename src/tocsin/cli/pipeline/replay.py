@@ -9,11 +9,11 @@ from typing import Final
 from tocsin.cli.pipeline.job_options import add_job_options, job_options
 
 NAME = "replay"
-SUMMARY = "find notifications that came to no end, for `tocsin ntf replay`"
+SUMMARY = "find notifications without an outcome, for `tocsin ntf replay`"
 DESCRIPTION = (
     "Looks in the table `notifications` for those that an NTF router received long ago and that were neither accepted "
-    "nor failed nor replaced, and writes a request with their hashes. `tocsin ntf replay` at the router finds out "
-    "which of them wait in its store, delivers these, and names those that are lost."
+    "nor failed nor replaced, and writes a request with their hashes. `tocsin ntf replay` at the router delivers those "
+    "that wait in its store, and lists those that are lost."
 )
 EXAMPLE = "tocsin pipeline replay --older-than 60 --out replay.jsonl && tocsin ntf replay replay.jsonl"
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=60.0,
         metavar="MINUTES",
-        help="without an end for so long, before the newest event there is (default: %(default)s)",
+        help="received this long before the newest event (default: %(default)s)",
     )
     parser.add_argument(
         "--out", type=Path, default=DEFAULT_OUT, metavar="FILE", help="the request (default: %(default)s)"

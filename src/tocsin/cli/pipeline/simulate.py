@@ -1,4 +1,4 @@
-"""`tocsin pipeline simulate`: what a population would ask of routers."""
+"""`tocsin pipeline simulate`."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Final
 from tocsin.cli.pipeline.job_options import add_job_options, job_options
 
 NAME = "simulate"
-SUMMARY = "compute the load of a population under three protocols"
+SUMMARY = "estimate the load of a population under three protocols"
 DESCRIPTION = (
-    "Computes what a population of devices asks of routers, up to a billion queues: messages, notifications, pushes, "
-    "connections, commands, bytes and CPU with a subscription per queue (NSUB), with services (NSUBS) and with direct "
-    "notifications. Writes a page with plots, and CSV. The tables are not read: a lake is not needed. Parameters not "
-    "named here (see the documentation) come from the file of --population."
+    "Estimates the load that a population of devices puts on routers, up to a billion queues: messages, notifications, "
+    "pushes, connections, commands, bytes and CPU with a subscription per queue (NSUB), with services (NSUBS) and with "
+    "direct notifications. Writes a page with plots, and CSV. It needs no lake. The file of --population can set "
+    "further parameters (see the documentation)."
 )
 EXAMPLE = "tocsin pipeline simulate --tokens 1000000 --group-size 50 --out simulation"
 
 DEFAULT_FOLDER: Final = Path("tocsin-simulation")
 PARAMETERS: Final[dict[str, tuple[type[int] | type[float], str]]] = {
-    "seed": (int, "the same number gives the same population"),
+    "seed": (int, "seed: the same number gives the same population"),
     "tokens": (int, "devices"),
-    "contacts-per-token": (float, "conversations with one other, on average"),
-    "groups-per-token": (float, "groups that a device is in, on average"),
+    "contacts-per-token": (float, "direct conversations of a device, on average"),
+    "groups-per-token": (float, "groups of a device, on average"),
     "group-size": (float, "members of a group, on average"),
     "muted": (float, "share of conversations without notifications, 0 to 1"),
     "smp-routers": (int, "SMP routers"),
     "ntf-routers": (int, "NTF routers"),
-    "smp-restarts": (float, "of an SMP router, in a day"),
-    "ntf-restarts": (float, "of an NTF router, in a day"),
+    "smp-restarts": (float, "restarts of an SMP router per day"),
+    "ntf-restarts": (float, "restarts of an NTF router per day"),
 }
 
 
@@ -42,13 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of the files (default: %(default)s)",
     )
-    parser.add_argument("--population", type=Path, metavar="FILE", help="TOML or JSON with any parameters")
+    parser.add_argument(
+        "--population", type=Path, metavar="FILE", help="TOML or JSON file with any parameters"
+    )
     parser.add_argument(
         "--rows",
         type=int,
         default=200_000,
         metavar="N",
-        help="devices that are drawn one by one (default: %(default)s); more than these are taken to be like them",
+        help="devices to simulate one by one; larger populations are scaled up from them (default: %(default)s)",
     )
     for name, (kind, about) in PARAMETERS.items():
         parser.add_argument(f"--{name}", type=kind, metavar="N", help=about)

@@ -1,7 +1,9 @@
-"""What makes a line an event."""
+"""The checks that a line must pass to be an event."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -9,18 +11,31 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tocsin.observability.delivery_events import SCHEMA_VERSION, Stage
-from tocsin.pipeline.checks.check import RowCheck
 from tocsin.pipeline.schemas.events import REQUIRED
 from tocsin.pipeline.schemas.notifications import STAGES
 
 UNREADABLE: Final = "_unreadable"
-"""Column with the line, if it did not read."""
+"""Column with the line if it is not valid JSON."""
 PSEUDONYM: Final = r"^[A-Za-z0-9_-]{22}$"
 PERIOD: Final = r"^[0-9]{1,6}-[0-9a-f]{8}$"
 EARLIEST: Final = 1_577_836_800_000_000
 LATEST: Final = 4_102_444_800_000_000
-"""2020 and 2100, in microseconds: outside of them a clock or a writer is broken."""
+"""2020 and 2100 in microseconds: a time outside means a broken clock or writer."""
 LONGEST_TEXT: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class RowCheck:
+    """A condition that every good row meets. The condition is a function, since columns need a running session."""
+
+    name: str
+    holds: Callable[[], Column]
+
+
+def first_failed(checks: Sequence[RowCheck]) -> Column:
+    """The name of the first check that a row fails, or null. A null condition counts as failed."""
+    failed = [F.when(~F.coalesce(check.holds(), F.lit(False)), F.lit(check.name)) for check in checks]
+    return F.coalesce(*failed)
 
 
 def _given(name: str) -> Column:
@@ -62,4 +77,4 @@ EVENT_CHECKS: Final = (
         ),
     ),
 )
-"""In this order: the first that fails is the reason in `quarantine`."""
+"""In order: the first check that fails is the reason in `quarantine`."""

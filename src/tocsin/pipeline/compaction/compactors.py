@@ -1,4 +1,4 @@
-"""Both routers' readers of store logs, for `tocsin pipeline compact` to use on parts of a log."""
+"""Runs both routers' own store log readers on some lines of a log, and yields compact lines."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ NTF_SECTIONS: Final = ("tokens", "subscriptions", "services")
 SMP_SECTIONS: Final = ("services", "queues")
 _NTF_TAGS: Final = (TokenAdded.tag, SubscriptionAdded.tag, ServiceSet.tag)
 _SMP_TAGS: Final = (AddService.tag, CreateQueue.tag)
-# As in `pipeline.log_compaction`, which only exists where Spark is installed.
-_BROKEN: Final = -1
-_SKIPPED: Final = -2
+BROKEN: Final = -1
+"""In place of a section number: the line is the reason why a line cannot be read."""
+SKIPPED: Final = -2
+"""In place of a section number: the line is the number of lines about things that do not exist, in decimal."""
 
 
-def compacted_ntf(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+def compact_ntf(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     tables = NtfTables()
     restorer = NtfRestorer(tables)
     skipped = 0
@@ -36,22 +37,22 @@ def compacted_ntf(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         try:
             skipped += not restorer.store_change(decode_ntf_store_line(line))
         except BadLogLine as error:
-            yield _BROKEN, error.reason.encode()
+            yield BROKEN, error.reason.encode()
     if skipped:
-        yield _SKIPPED, b"%d" % skipped
+        yield SKIPPED, b"%d" % skipped
     for line in compact_ntf_lines(tables):
         yield _NTF_TAGS.index(line.partition(b" ")[0]), line
 
 
-def compacted_smp(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+def compact_smp(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     store = SmpMemoryStore()
     skipped = 0
     for line in lines:
         try:
             skipped += not store.restore(decode_store_log_line(line))
         except BadLogLine as error:
-            yield _BROKEN, error.reason.encode()
+            yield BROKEN, error.reason.encode()
     if skipped:
-        yield _SKIPPED, b"%d" % skipped
+        yield SKIPPED, b"%d" % skipped
     for line in compact_smp_lines(store):
         yield _SMP_TAGS.index(line.partition(b" ")[0]), line

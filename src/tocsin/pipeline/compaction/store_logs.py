@@ -1,13 +1,14 @@
-"""A router's store log, of any size, made compact: each group of lines by the router's own reader, side by side.
+"""Compacts a router's store log of any size: the router's own reader runs on independent groups of lines in parallel.
 
 Theory of operation. Lines are put into groups that cannot concern each other (`transforms.log_lines`). Groups are
-spread over partitions, and the lines of a partition are read in the order of the log by the reader that the router
-itself uses, which is handed in. So the result is what the router would have made of the whole log.
+spread over partitions, and the router's own log reader reads the lines of a partition in the order of the log. So the
+result equals what the router would make of the whole log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,39 +18,51 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.errors import ConfigError
-from tocsin.pipeline.transforms.log_lines import ORDER, grouped_lines, linked_entities
-from tocsin.pipeline.update.event_stream import NOT_IN_PATHS
+from tocsin.pipeline.compaction.compactors import NTF_SECTIONS, SMP_SECTIONS, compact_ntf, compact_smp
+from tocsin.pipeline.spark.input_paths import require_plain_path
+from tocsin.pipeline.transforms.log_lines import (
+    ORDER,
+    grouped_lines,
+    linked_entities,
+    ntf_line_keys,
+    smp_line_keys,
+)
+from tocsin.stores.memory import ntf_store_folder, store_folder
+from tocsin.stores.memory.log_files import FolderLock
 
-BROKEN: Final = -1
-"""In place of the number of a section: a line that is none, with the reason."""
-SKIPPED: Final = -2
-"""How many lines were about nothing that exists, as a number in decimal."""
 BYTES_PER_PARTITION: Final = 64 << 20
 ROWS_PER_BATCH: Final = 10_000
 RESULT: Final = "section int, line binary"
 
 Compacted = Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]
-"""Lines in their order → compact ones, each with the number of its section of the log."""
+"""Lines in log order → compact lines, each with the number of its section of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLogKind:
-    """What there is to know of one router's log."""
+    """How to group and compact the log of one kind of router."""
 
-    parts: Callable[[DataFrame], DataFrame]
+    line_keys: Callable[[DataFrame], DataFrame]
     compacted: Compacted
     sections: Sequence[str]
-    """What their lines are about, in the order of the log."""
+    """Names of the sections, in the order of the log."""
+    lock: str
+    """File that the router locks in the log's folder while it runs."""
+
+
+KINDS: Final = {
+    "ntf": StoreLogKind(ntf_line_keys, compact_ntf, NTF_SECTIONS, ntf_store_folder.LOCK),
+    "smp": StoreLogKind(smp_line_keys, compact_smp, SMP_SECTIONS, store_folder.LOCK),
+}
 
 
 def read_log(spark: SparkSession, path: Path) -> DataFrame:
-    """`value`, and the place of each line. Without a last line whose writing was interrupted. Raises ConfigError."""
+    """`value` and the place of each line, without an incomplete last line. Raises ConfigError."""
     if not path.is_file():
-        raise ConfigError(f"no store log at {path}")
-    if NOT_IN_PATHS & set(str(path)):
-        raise ConfigError(f"Spark takes signs in {path} for a pattern: give it a plain name")
+        raise ConfigError(f"no store log at {path}: name ntf-server-store.log or smp-server-store.log")
+    require_plain_path(path)
     lines = spark.read.option("lineSep", "\n").text(str(path.resolve()))
-    # Within a block lines come in their order, and so do their ids; blocks come in any order.
+    # Within a block, lines and their ids are in order. Blocks arrive in any order.
     placed = lines.select(
         F.col("value").cast("binary").alias("value"),
         F.col("_metadata.file_block_start").alias("block"),
@@ -64,16 +77,16 @@ def read_log(spark: SparkSession, path: Path) -> DataFrame:
 
 
 def compact(spark: SparkSession, lines: DataFrame, kind: StoreLogKind, partitions: int) -> DataFrame:
-    """`section`, `line`; also BROKEN and SKIPPED ones."""
-    parts = kind.parts(lines)
-    pairs = [(row["entity"], row["other"]) for row in linked_entities(parts).collect()]
+    """`section` and `line`, including BROKEN and SKIPPED lines."""
+    keyed = kind.line_keys(lines)
+    pairs = [(row["entity"], row["other"]) for row in linked_entities(keyed).collect()]
     groups = spark.createDataFrame(list(first_of_groups(pairs).items()), "entity long, first long")
-    together = grouped_lines(parts, groups).repartition(partitions, "group").sortWithinPartitions(*ORDER)
+    together = grouped_lines(keyed, groups).repartition(partitions, "group").sortWithinPartitions(*ORDER)
     return together.select("value").mapInArrow(_reading(kind.compacted), RESULT)
 
 
 def first_of_groups(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """For each of those in pairs, the same one of all that hang together."""
+    """Maps each entity in the pairs to one representative of its group."""
     parent: dict[int, int] = {}
 
     def root(each: int) -> int:
@@ -121,3 +134,14 @@ def _is_torn(path: Path) -> bool:
             return False
         file.seek(-1, 2)
         return file.read() != b"\n"
+
+
+@contextmanager
+def stopped_router(lock: Path) -> Iterator[None]:
+    """Holds the router's lock. Raises StoreError if the router runs, since it would keep writing to its log."""
+    held = FolderLock(lock) if lock.exists() else None
+    try:
+        yield
+    finally:
+        if held is not None:
+            held.release()

@@ -1,16 +1,17 @@
-"""What the `deliver` job does on an executor: segments of hand-overs → pushes → outcomes."""
+"""Runs on executors for `deliver`: reads hand-over segments, sends the pushes, and returns outcomes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from tocsin.config.ntf_settings import ApnsSettings
 from tocsin.crypto.boxes import BoxKey
 from tocsin.errors import BadBox, DecodeError
-from tocsin.pipeline.delivery.push_sender import Push, counted, sender_of
+from tocsin.pipeline.delivery.push_sender import Push, sender_of
 from tocsin.push.provider import PushOutcome, Refused, RetryLater, RetryScope
 from tocsin.routers.ntf.handover_key import read_handover_key
 from tocsin.routers.ntf.handover_lines import (
@@ -25,26 +26,31 @@ from tocsin.routers.ntf.handover_lines import (
     returned,
 )
 
-if TYPE_CHECKING:
-    from tocsin.pipeline.delivery.handover_stream import FolderAnswers
-
 UNREADABLE = RetryLater("unreadable", RetryScope.PROVIDER)
+
+
+class FolderAnswers(NamedTuple):
+    """Answers to the pushes of one folder."""
+
+    folder: int
+    lines: bytes
+    """Outcomes as the router reads them."""
+    counts: Mapping[str, int]
+    """Pushes by outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverPusher:
-    """Implements `pipeline.jobs.deliver.SegmentPusher`. Holds where keys are, not keys: it travels through Spark."""
+    """Implements `SegmentPusher`. It travels through Spark, so it holds the folders of keys instead of keys."""
 
     folders: tuple[Path, ...]
     keys: tuple[Path, ...]
-    """Of each folder."""
+    """The key folder of each folder."""
     apns: ApnsSettings
     patience: float
-    """Seconds for the answers of a batch."""
+    """Seconds to wait for the answers of a batch."""
 
     def __call__(self, segments: Sequence[tuple[int, str]], shard: int, shards: int) -> list[FolderAnswers]:
-        from tocsin.pipeline.delivery.handover_stream import FolderAnswers
-
         lines = [
             (folder, line)
             for folder, name in segments
@@ -56,13 +62,13 @@ class HandoverPusher:
         for folder, answer in batch.answers(outcomes):
             answers.setdefault(folder, []).append(answer)
         return [
-            FolderAnswers(folder, encode_returned(each), counted([answer.outcome for answer in each]))
+            FolderAnswers(folder, encode_returned(each), dict(Counter(answer.outcome for answer in each)))
             for folder, each in answers.items()
         ]
 
 
 def _lines(path: Path, shard: int, shards: int) -> Iterator[HandedLine]:
-    """The shard's. A segment that is gone was cleared by its router, which hands everything over again."""
+    """The shard's lines. A missing segment was cleared by its router, which hands everything over again."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -72,13 +78,13 @@ def _lines(path: Path, shard: int, shards: int) -> Iterator[HandedLine]:
             line = read_line(each)
             mine = line.shard(shards) == shard
         except (DecodeError, ValueError):
-            continue  # torn by a crash of the machine: its router starts too, and hands over again
+            continue  # torn by a crash of the machine: its router restarts and hands over again
         if mine:
             yield line
 
 
 def newest_of_tokens(lines: Sequence[tuple[int, HandedLine]]) -> list[tuple[int, HandedLine]]:
-    """A router that started anew hands over again what was waiting: the last line of a token holds all there is."""
+    """The last line of each token. It holds everything: a restarted router hands waiting notifications over again."""
     newest = {(folder, line.token): line for folder, line in lines}
     if len(newest) == len(lines):
         return list(lines)
@@ -92,7 +98,7 @@ class _Batch:
         self._composed: list[Composed | None] = []
 
     def pushes(self) -> Iterator[Push | None]:
-        """One for each line, in order; None for those that are not to be sent."""
+        """One per line, in order; None for lines that are not to be sent."""
         for folder, line in self._lines:
             try:
                 composed = compose(opened(line, self._keys[folder]))

@@ -1,9 +1,8 @@
-"""Segments of hand-overs as a stream: rows that say which segments to read, one partition for each shard of tokens.
+"""A Spark streaming source over hand-over folders: its rows say which segments to read, one partition per shard.
 
-The rows hold no notifications: executors read the segments themselves, so that what is to be pushed does not travel
-through Spark; the folders must be on a file system that they share. How far the stream is, is the name of the last
-segment of each folder; names rise. A segment is deleted when its batch is committed, but for the newest, by which its
-router knows which names were used.
+The rows hold no notifications. Executors read the segments themselves, so pushes do not pass through Spark; the folders
+must be on a shared file system. The offset is the name of the last segment of each folder; names increase. A segment is
+deleted when its batch is committed, except the newest one, which tells its router which names have been used.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from tocsin.observability.handover_folders import SEGMENTS
 FORMAT: Final = "tocsin_handover"
 SCHEMA: Final = "folder int, segment string, shard int, shards int"
 BATCH_BYTES: Final = 16 << 20
-"""About 8,000 pushes: a backlog is worked off in batches that take less than a second."""
+"""About 8,000 pushes, so that each batch of a backlog takes less than a second."""
 
 Offset: TypeAlias = dict[str, str]
-"""Folder → name of the last segment."""
+"""Folder → name of its last segment."""
 
 
 class HandoverSource(DataSource):
-    """Options: `folders`, a JSON list; `shards`."""
+    """Options: `folders`, a JSON list, and `shards`."""
 
     @classmethod
     def name(cls) -> str:
@@ -48,10 +47,10 @@ class HandoverSource(DataSource):
 
 @dataclass
 class SegmentsOfShard(InputPartition):
-    """One shard's look at all new segments."""
+    """All new segments, to be read by one shard."""
 
     segments: tuple[tuple[int, str], ...]
-    """Number of the folder, name."""
+    """Pairs of folder number and name."""
     shard: int
 
 
@@ -64,7 +63,7 @@ class HandoverReader(DataSourceStreamReader):
         return {}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """As far as `BATCH_BYTES`, the folders in turn."""
+        """Takes segments from the folders in turn, up to `BATCH_BYTES`."""
         end, room = dict(start), BATCH_BYTES
         waiting = [iter(self._new(folder, start)) for folder in self._folders]
         while waiting and room > 0:
@@ -74,7 +73,7 @@ class HandoverReader(DataSourceStreamReader):
                     waiting.remove(segments)
                     continue
                 end[str(path.parent)] = path.name
-                with suppress(FileNotFoundError):  # its router has started anew
+                with suppress(FileNotFoundError):  # its router has restarted
                     room -= path.stat().st_size
         return end
 

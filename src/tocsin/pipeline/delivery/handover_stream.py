@@ -1,9 +1,8 @@
-"""`tocsin pipeline deliver`: due pushes that NTF routers hand over → pushed from executors → outcomes for the routers.
+"""The stream of `deliver`: hand-over segments → pushes from executors → outcomes for the routers.
 
-Theory of operation. A batch is a number of segments. Each executor reads them and pushes for its share of the tokens;
-what the providers answer comes back to the driver, which publishes it in the folders of the routers before the batch
-is committed. Killed in between, the batch is pushed again, with the same push ids; once its outcomes are published it
-is not.
+Theory of operation. A batch is a set of segments. Each executor reads them and pushes for its share of the tokens. The
+providers' answers return to the driver, which publishes them in the routers' folders before the batch is committed. A
+batch killed before that is pushed again with the same push ids; a batch whose outcomes are published is not.
 """
 
 from __future__ import annotations
@@ -14,15 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.observability.handover_folders import OUTCOMES
+from tocsin.pipeline.delivery.handover_pusher import FolderAnswers
 from tocsin.pipeline.delivery.handover_source import FORMAT, HandoverSource
-from tocsin.pipeline.update.event_stream import stream_id
+from tocsin.pipeline.spark.streams import stream_id
 
 STREAM: Final = "deliver"
 DONE: Final = "tocsin-done"
@@ -30,31 +30,20 @@ ANSWERS: Final = "folder int, lines binary, counts string"
 _ARROW: Final = pa.schema([("folder", pa.int32()), ("lines", pa.binary()), ("counts", pa.string())])
 
 
-class FolderAnswers(NamedTuple):
-    """Of one folder's pushes."""
-
-    folder: int
-    lines: bytes
-    """Outcomes, as the router reads them."""
-    counts: Mapping[str, int]
-    """By outcome."""
-
-
 class SegmentPusher(Protocol):
-    """Pushes from an executor; pickled to get there."""
+    """Pushes from an executor. It is pickled to get there."""
 
     def __call__(
         self, segments: Sequence[tuple[int, str]], shard: int, shards: int
     ) -> Iterable[FolderAnswers]:
-        """What the segments (number of the folder, name) hold for the shard. Returns when all is answered."""
+        """Pushes the shard's lines of the segments (folder number, name). Returns when all are answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveredBatch:
-    """One batch."""
-
     number: int
     counts: Mapping[str, int]
+    """Pushes by outcome."""
 
 
 def start_deliver(
@@ -67,11 +56,11 @@ def start_deliver(
     shards: int,
     delivered: Callable[[DeliveredBatch], None],
 ) -> StreamingQuery:
-    """Pushes what is handed over in the folders until it is stopped. `delivered` is called after each batch."""
+    """Pushes everything handed over in the folders until it is stopped. Calls `delivered` after each batch."""
     spark.dataSource.register(HandoverSource)
     options = {"folders": json.dumps([str(each) for each in folders]), "shards": str(shards)}
-    # Planned here once, not in each batch; it is carried out when the batch is collected.
-    stream = pushed(spark.readStream.format(FORMAT).options(**options).load(), pusher)
+    # Planned once here instead of in each batch. It runs when the batch is collected.
+    stream = push_segments(spark.readStream.format(FORMAT).options(**options).load(), pusher)
     batches = _Batches(folders, checkpoint, delivered)
     return (
         stream.writeStream.option("checkpointLocation", str(checkpoint))
@@ -101,18 +90,18 @@ class _Batches:
         for folder, returned, counted in answers.collect():
             lines.setdefault(folder, []).append(bytes(returned))
             counts.update(json.loads(counted))
-        for folder, parts in lines.items():
-            publish_outcomes(self._folders[folder], f"{self._stream}-{number:012d}", b"".join(parts))
+        for folder, own in lines.items():
+            publish_outcomes(self._folders[folder], f"{self._stream}-{number:012d}", b"".join(own))
         _replace(self._done, str(number).encode())
         self._delivered(DeliveredBatch(number, counts))
 
     def _is_done(self, number: int) -> bool:
-        """Its outcomes were published before a crash, but it was not committed."""
+        """True if a crash came between publishing the outcomes and committing the batch."""
         return self._done.exists() and number <= int(self._done.read_text())
 
 
-def pushed(segments: DataFrame, pusher: SegmentPusher) -> DataFrame:
-    """One row for each folder and shard: what became of its pushes."""
+def push_segments(segments: DataFrame, pusher: SegmentPusher) -> DataFrame:
+    """One row per folder and shard with the outcomes of its pushes."""
 
     def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         shards: dict[tuple[int, int], list[tuple[int, str]]] = {}
@@ -134,14 +123,14 @@ def pushed(segments: DataFrame, pusher: SegmentPusher) -> DataFrame:
 
 
 def publish_outcomes(folder: Path, key: str, lines: bytes) -> None:
-    """The router sees them whole or not at all."""
+    """Writes a file that the router sees whole or not at all."""
     outcomes = folder / OUTCOMES
     outcomes.mkdir(mode=0o700, exist_ok=True)
     _replace(outcomes / f"{OUTCOMES}-{key}.jsonl", lines)
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Not synced: after a crash of the machine the router hands over again what has no outcome."""
+    """Does not sync: after a crash of the machine, the router hands over again everything without an outcome."""
     draft = path.with_name(f".draft-{path.name}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -1,10 +1,10 @@
-"""Pushes from executors of Spark: providers that stay connected from batch to batch, in a thread of the process."""
+"""Sends pushes from Spark executors: providers stay connected between batches, in a thread of the process."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -16,7 +16,7 @@ from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.provider import Provider, PushOutcome, PushRequest, RetryLater, RetryScope
 
 AT_ONCE: Final = 64
-"""Pushes between two looks at what providers have answered."""
+"""Pushes between two turns of the event loop, in which providers' answers are read."""
 NOT_SERVED: Final = RetryLater("not_served", RetryScope.PROVIDER)
 TOO_SLOW: Final = RetryLater("timeout", RetryScope.TOKEN)
 
@@ -24,10 +24,10 @@ Push = tuple[PushProvider, PushRequest]
 
 
 class PushSender:
-    """The providers of some settings. Its thread ends with the process."""
+    """The providers of one configuration. Its thread ends with the process."""
 
     def __init__(self, apns: ApnsSettings) -> None:
-        """Raises ConfigError for a key or certificate that cannot be used."""
+        """Raises ConfigError for an unusable key or certificate."""
         self.apns = apns
         self._loop = asyncio.new_event_loop()
         self._providers: Mapping[PushProvider, Provider] = {}
@@ -50,11 +50,10 @@ class PushSender:
     def send(
         self, pushes: Iterator[Push | None], patience: float, rate: float | None = None
     ) -> list[PushOutcome | None]:
-        """One outcome for each push, None for None. Those without an answer after so many seconds are `TOO_SLOW`.
+        """One outcome per push, None for None. Pushes without an answer after `patience` seconds are `TOO_SLOW`.
 
-        `rate`: most pushes a second to each provider.
-
-        They are made as they are sent, so that the first are on their way before the last are made.
+        `rate` limits the pushes per second to each provider. The iterator is consumed while sending, so the first
+        pushes are under way before the last are composed.
         """
         return asyncio.run_coroutine_threadsafe(self._send(pushes, patience, rate), self._loop).result()
 
@@ -67,7 +66,7 @@ class PushSender:
             async with asyncio.timeout(patience):
                 await self._submit(pushes, answered, _Pace(rate))
                 await answered.all()
-        # Those that had no turn, for want of room.
+        # Pushes that were not submitted because providers had no room.
         outcomes += [None if push is None else TOO_SLOW for push in pushes]
         return [TOO_SLOW if index in answered.missing else each for index, each in enumerate(outcomes)]
 
@@ -81,7 +80,7 @@ class PushSender:
                 answered.outcomes.append(NOT_SERVED)
                 continue
             call = answered.expect()
-            await pace.turn_of(push[0])
+            await pace.wait_turn(push[0])
             if provider.room <= 0:
                 await provider.wait_for_room()
             provider.submit(push[1], call)
@@ -90,14 +89,14 @@ class PushSender:
 
 
 class _Pace:
-    """Pushes to each provider, spread evenly."""
+    """Spreads pushes to each provider evenly over time."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
         self._began = asyncio.get_running_loop().time()
         self._sent: dict[PushProvider, int] = {}
 
-    async def turn_of(self, provider: PushProvider) -> None:
+    async def wait_turn(self, provider: PushProvider) -> None:
         if self._rate is None:
             return
         sent = self._sent.get(provider, 0)
@@ -108,7 +107,7 @@ class _Pace:
 
 
 class _Answers:
-    """Outcomes that are there, and which are not."""
+    """The outcomes so far, and the indexes of those still missing."""
 
     def __init__(self, outcomes: list[PushOutcome | None]) -> None:
         self.outcomes = outcomes
@@ -116,7 +115,7 @@ class _Answers:
         self._complete = asyncio.Event()
 
     def expect(self) -> partial[None]:
-        """For the next push: what its provider calls."""
+        """Reserves the next outcome. Returns the callback for the provider."""
         index = len(self.outcomes)
         self.outcomes.append(None)
         self.missing.add(index)
@@ -135,17 +134,13 @@ class _Answers:
 
 
 _senders: Final[list[PushSender]] = []
-"""Of this process; one, unless settings change."""
+"""The senders of this process: one, unless the settings change."""
 
 
 def sender_of(apns: ApnsSettings) -> PushSender:
-    """The process's own; made at the first call."""
+    """The process's sender for these settings, created at the first call."""
     for known in _senders:
         if known.apns == apns:
             return known
     _senders.append(PushSender(apns))
     return _senders[-1]
-
-
-def counted(outcomes: Sequence[str]) -> dict[str, int]:
-    return {name: outcomes.count(name) for name in sorted(set(outcomes))}

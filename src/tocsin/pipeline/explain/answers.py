@@ -1,4 +1,4 @@
-"""An answer for people, and for programs. Pseudonyms are not repeated: whoever asks has the one that was asked for."""
+"""Answers as text and as JSON. They do not repeat pseudonyms, which the operator already has."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ STYLES: Final[Mapping[DeliveryVerdict, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ExplainedNotification:
-    """A notification and what became of it."""
+    """A notification and its explanation."""
 
     chain: Chain
     explanation: Explanation
 
 
 def explain_found(found: FoundEvents) -> tuple[ExplainedNotification, ...]:
-    """Every notification that was asked for, oldest first."""
+    """Explains every notification that was asked for, oldest first."""
     answers = []
     for chain in found.asked:
         own = [each for each in found.changes if each.of is Stage.TOKEN_CHANGED or each.queue == chain.queue]
@@ -46,7 +46,7 @@ def explain_found(found: FoundEvents) -> tuple[ExplainedNotification, ...]:
 
 
 def next_of(chain: Chain, others: Sequence[Chain]) -> Chain | None:
-    """The next one of the same queue that the NTF router received; the last of a row that replaced each other."""
+    """The next notification of the same queue that the NTF router received and that was not replaced, or the last."""
     own = chain.first(Stage.RECEIVED)
     if own is None:
         return None
@@ -105,9 +105,9 @@ def _json_of(each: ExplainedNotification) -> dict[str, Any]:
 
 
 def show(console: Console, found: FoundEvents, answers: Sequence[ExplainedNotification], most: int) -> None:
-    """The whole way of one; of several a list, and the way of the last that did not arrive."""
+    """Prints the path of one notification, or a list of several and the path of the last that did not arrive."""
     if len(answers) == 1:
-        console.print(_way(answers[0]), _reading(answers[0].explanation))
+        console.print(_path(answers[0]), _reading(answers[0].explanation))
         return
     console.print(_list(answers[-most:], len(answers)))
     for change in found.changes[-most:]:
@@ -119,10 +119,10 @@ def show(console: Console, found: FoundEvents, answers: Sequence[ExplainedNotifi
     ]
     if stuck:
         console.print("\nThe last one that did not arrive:", style="bold")
-        console.print(_way(stuck[-1]), _reading(stuck[-1].explanation))
+        console.print(_path(stuck[-1]), _reading(stuck[-1].explanation))
 
 
-def _way(each: ExplainedNotification) -> Table:
+def _path(each: ExplainedNotification) -> Table:
     chain = each.chain
     host = f", SMP host {chain.smp_host}" if chain.smp_host else ""
     day = datetime.fromtimestamp(chain.began_at / SECOND, UTC)

@@ -1,4 +1,4 @@
-"""A notification's way as its events tell it, and changes of its subscription and token."""
+"""A notification's path reconstructed from its events, and changes of its subscription and token."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tocsin.observability.delivery_events import Stage
 from tocsin.pipeline.schemas.notifications import STAGES
 
 Hash = tuple[int, int]
-"""A notification's pseudonym, as the tables have it."""
+"""A notification's pseudonym as stored in tables."""
 ORDER: Final = {stage: number for number, stage in enumerate(STAGES)}
 
 
 class EventRow(TypedDict):
-    """The columns of `events` that an explanation needs. What does not apply is empty or None."""
+    """The columns of `events` that an explanation needs. Fields that do not apply are empty or None."""
 
     period: str
     stage: str
@@ -53,10 +53,10 @@ class Chain:
     smp_host: str = ""
     provider: str = ""
     steps: tuple[StageStep, ...] = ()
-    """In the order of the way, which is that of time unless clocks disagree."""
+    """In the order of the path, which is that of time unless clocks disagree."""
 
     def first(self, *stages: Stage) -> StageStep | None:
-        """Its first step of any of these stages."""
+        """The first step of any of these stages."""
         return next((step for step in self.steps if step.stage in stages), None)
 
     @property
@@ -70,7 +70,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """Of a subscription or a token."""
+    """A change of a subscription or a token."""
 
     of: Stage
     at: int
@@ -82,7 +82,7 @@ class StatusChange:
 
 
 def chains_of(rows: Iterable[EventRow]) -> tuple[Chain, ...]:
-    """Oldest first. Repeated events are one step, at the first of their times."""
+    """Chains, oldest first. Repeated events become one step, at the earliest time."""
     found: dict[tuple[str, Hash], list[EventRow]] = {}
     for row in rows:
         high, low = row["notification_high"], row["notification_low"]
@@ -109,7 +109,7 @@ def _chain(period: str, notification: Hash, rows: list[EventRow]) -> Chain:
 
 
 def changes_of(rows: Iterable[EventRow]) -> tuple[StatusChange, ...]:
-    """Of subscriptions and tokens, oldest first."""
+    """Changes of subscriptions and tokens, oldest first."""
     kinds = (Stage.SUBSCRIPTION_CHANGED, Stage.TOKEN_CHANGED)
     found = {
         StatusChange(

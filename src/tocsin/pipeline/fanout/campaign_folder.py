@@ -1,6 +1,6 @@
-"""The tokens of a campaign on disk, in parts: written before the first push, deleted when their outcomes are recorded.
+"""A campaign's tokens on disk, in parts: written before the first push, deleted once their outcomes are recorded.
 
-Lines are sealed as hand-overs are: whoever copies the lake gets keyed hashes of tokens, and no device token.
+Lines are sealed like hand-overs: a copy of the lake reveals keyed hashes of tokens, but no device token.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ PART_TOKENS: Final = 20_000
 
 
 class CampaignPlan(msgspec.Struct, frozen=True):
-    """What a campaign is: to whom, and what is said to them."""
+    """What a campaign pushes, and to how many tokens."""
 
     counts: dict[str, int]
     """Tokens by provider."""
     kind: str
-    """`reminder`, or `notice` with the hash of what it says: another text is another campaign."""
+    """`reminder`, or `notice` with a hash of its text, and the providers. Another kind is another campaign."""
 
 
 class CampaignToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -40,7 +40,7 @@ class CampaignToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     registered_at: int
 
     def __repr__(self) -> str:
-        """Without ids."""
+        """Shows no id."""
         return f"CampaignToken({self.provider})"
 
 
@@ -51,22 +51,22 @@ class CampaignFolder:
 
     @property
     def planned(self) -> CampaignPlan | None:
-        """None if it is not written to the end. Raises StoreError for one of another version."""
+        """None until all tokens are written. Raises StoreError for a plan of another version."""
         try:
             return msgspec.json.decode((self.folder / PLANNED).read_bytes(), type=CampaignPlan)
         except FileNotFoundError:
             return None
         except msgspec.MsgspecError as error:
             raise StoreError(
-                f"{self.folder / PLANNED} is of another version: begin another campaign"
+                f"{self.folder / PLANNED} has another format: start a campaign with another name"
             ) from error
 
     def names(self) -> list[str]:
-        """Of parts whose outcomes are not recorded."""
+        """Names of the parts whose outcomes are not recorded yet."""
         return sorted(path.name for path in self.folder.glob("part-*.jsonl"))
 
     def begin(self, source: bytes) -> None:
-        """Removes what an interrupted attempt left. `source`: what `opened_source` returns, also on executors."""
+        """Clears the folder and seals `source` in it, which executors read with `opened_source`."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(mode=0o700, parents=True)
         _write(self.folder / SOURCE, self._sealed(source))
@@ -79,9 +79,7 @@ class CampaignFolder:
     def write_share(
         self, share: int, pages: Iterable[Iterable[CampaignToken]], part_tokens: int = PART_TOKENS
     ) -> dict[str, int]:
-        """The parts of one share of the tokens; what an earlier attempt at it left is removed. Returns counts by
-        provider.
-        """
+        """Writes a share of the tokens in parts, replacing an earlier attempt. Returns counts by provider."""
         for left in self.folder.glob(f"part-{share:04d}-*.jsonl"):
             left.unlink()
         counts: dict[str, int] = {}
@@ -98,7 +96,7 @@ class CampaignFolder:
         return counts
 
     def finish(self, counts: Mapping[str, int], kind: str) -> None:
-        """All shares are written: from now on the campaign goes on with what is left of them."""
+        """Records that all shares are written: later runs continue with the parts that are left."""
         (self.folder / SOURCE).unlink(missing_ok=True)
         _write(self.folder / PLANNED, msgspec.json.encode(CampaignPlan(dict(counts), kind)))
 
@@ -110,7 +108,7 @@ class CampaignFolder:
             try:
                 yield line, msgspec.msgpack.decode(packed, type=CampaignToken)
             except msgspec.MsgspecError as error:
-                raise StoreError(f"{name} is of another version: begin another campaign") from error
+                raise StoreError(f"{name} has another format: start a campaign with another name") from error
 
     def done(self, name: str) -> None:
         (self.folder / name).unlink()

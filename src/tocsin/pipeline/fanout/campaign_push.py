@@ -1,8 +1,8 @@
-"""`tocsin pipeline fanout`: the tokens of a campaign, part by part → pushed from executors → table `fanout`.
+"""Pushes a campaign from executors, part by part, and writes the outcomes to the table `fanout`.
 
-First every executor reads a share of the tokens and writes it down in parts. A part is pushed and its outcomes appear
-in the table in one commit; then they are recorded in the store and the part is deleted. Killed before the commit, a
-part is pushed again with the same push ids; killed after it, only recorded.
+First, every executor reads a share of the tokens and writes it to disk in parts. Each part is then pushed, and its
+outcomes appear in the table in one commit. Afterwards they are recorded in the router's store, and the part is deleted.
+A part killed before the commit is pushed again with the same push ids; after the commit it is only recorded.
 """
 
 from __future__ import annotations
@@ -10,41 +10,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tocsin.pipeline.lake.lake import DataFile, Lake, LakeTable
+from tocsin.pipeline.fanout.campaign_pusher import PushedToken
+from tocsin.pipeline.lake.commits import DataFile
+from tocsin.pipeline.lake.lake import Lake, LakeTable
 from tocsin.pipeline.lake.tables import FANOUT_TABLE
 
 
-class PushedToken(NamedTuple):
-    """One token's push. The token is a keyed hash."""
-
-    token: str
-    provider: str
-    outcome: str
-    reason: str
-
-
 class PartPusher(Protocol):
-    """Pushes from an executor; pickled to get there."""
+    """Pushes from an executor. It is pickled to get there."""
 
     def __call__(self, part: str, shard: int, shards: int) -> Sequence[PushedToken]:
-        """The shard's tokens of a part. Returns when all are answered."""
+        """Pushes to the shard's tokens of a part. Returns when all are answered."""
 
 
 class SharePlanner(Protocol):
-    """Reads tokens on an executor and writes them down in parts; pickled to get there."""
+    """Reads tokens on an executor and writes them to disk in parts. It is pickled to get there."""
 
     def __call__(self, shard: int, shards: int) -> Mapping[str, int]:
-        """The shard's share; called again after a failure. Returns how many tokens, by provider."""
+        """Writes the shard's share, and is called again after a failure. Returns the number of tokens by provider."""
 
 
 def plan_parts(spark: SparkSession, planner: SharePlanner, *, shards: int) -> Counter[str]:
-    """By provider: how many tokens all shares have."""
+    """Runs the planner on executors. Returns the number of tokens by provider."""
 
     def plan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -71,11 +64,11 @@ def push_parts(
     today: date,
     record: Callable[[str, Sequence[PushedToken]], None],
 ) -> Counter[str]:
-    """By outcome. `record` is called with each part and its outcomes when those are in the table."""
+    """Returns the pushes by outcome. Calls `record` with each part and its outcomes once they are in the table."""
     table, counts = lake.table(FANOUT_TABLE), Counter[str]()
     for part in parts:
         key = f"{campaign}-{part}"
-        rows = pushed(spark, part, pusher, shards=shards)
+        rows = push_part(spark, part, pusher, shards=shards)
         commit = table.publish(as_table(rows, campaign=campaign, part=part, today=today), key=key)
         found = _rows(spark, table, part, None if commit is None else commit.adds, campaign)
         record(part, found)
@@ -83,8 +76,8 @@ def push_parts(
     return counts
 
 
-def pushed(spark: SparkSession, part: str, pusher: PartPusher, *, shards: int) -> DataFrame:
-    """One row for each token of the part."""
+def push_part(spark: SparkSession, part: str, pusher: PartPusher, *, shards: int) -> DataFrame:
+    """One row per token of the part."""
 
     def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -112,7 +105,7 @@ def as_table(rows: DataFrame, *, campaign: str, part: str, today: date) -> DataF
 def _rows(
     spark: SparkSession, table: LakeTable, part: str, files: Iterable[DataFile] | None, campaign: str
 ) -> list[PushedToken]:
-    """From the table: what was committed counts, also if an earlier run did it."""
+    """Reads the committed outcomes, also if an earlier run committed them."""
     of_part = (F.col("campaign") == campaign) & (F.col("part") == part)
     return [
         PushedToken(*row)

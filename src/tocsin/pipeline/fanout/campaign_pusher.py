@@ -1,11 +1,11 @@
-"""What the `fanout` job does on an executor: its share of a part's tokens → pushes, at a pace → outcomes."""
+"""Runs on executors for `fanout`: pushes to a share of a part's tokens at a given rate, and returns outcomes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from tocsin.config.ntf_settings import ApnsSettings
 from tocsin.pipeline.delivery.push_sender import Push, sender_of
@@ -17,29 +17,33 @@ from tocsin.routers.ntf.handover_key import read_handover_key
 from tocsin.routers.ntf.handover_lines import Returned, returned
 from tocsin.routers.ntf.push_requests import campaign_request
 
-if TYPE_CHECKING:
-    from tocsin.pipeline.fanout.campaign_push import PushedToken
+
+class PushedToken(NamedTuple):
+    """The outcome of one token's push. The token is a keyed hash."""
+
+    token: str
+    provider: str
+    outcome: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class FanoutPusher:
-    """Implements `pipeline.jobs.fanout.PartPusher`."""
+    """Implements `PartPusher`. It travels through Spark, so it holds the folder of the key instead of the key."""
 
     folder: Path
     keys: Path
     campaign: str
     apns: ApnsSettings
     rate: float
-    """Pushes a second to each provider, by all executors together."""
+    """Pushes per second to each provider, by all executors together."""
     expires_at: int
     notice: Notice | None = None
-    """Shown to people; without one the app is reminded to look for messages."""
+    """The notice to show. Without one, the push reminds the app to look for messages."""
 
     def __call__(self, part: str, shard: int, shards: int) -> list[PushedToken]:
-        from tocsin.pipeline.fanout.campaign_push import PushedToken
-
-        parts = CampaignFolder(self.folder, read_handover_key(self.keys))
-        mine = [(line, token) for line, token in parts.tokens(part) if line.shard(shards) == shard]
+        campaign = CampaignFolder(self.folder, read_handover_key(self.keys))
+        mine = [(line, token) for line, token in campaign.tokens(part) if line.shard(shards) == shard]
         rate = self.rate / shards
         patience = len(mine) / rate + self.apns.request_timeout
         outcomes = sender_of(self.apns).send(self._pushes([token for _, token in mine]), patience, rate)
@@ -57,7 +61,7 @@ class FanoutPusher:
 
 
 def _answer(token: CampaignToken, outcome: PushOutcome | None) -> Returned:
-    """A refusal from before the device token was registered anew is not about it."""
+    """A refusal that predates the registration of the device token does not concern it."""
     assert outcome is not None
     answer = returned("", None, outcome)
     if isinstance(outcome, TokenInvalid) and not outcome.concerns(token.registered_at):

@@ -1,4 +1,4 @@
-"""The tokens of a campaign, read from the router's PostgreSQL: all of them counted, or one share of their ids."""
+"""Reads a campaign's tokens from the router's PostgreSQL: their number, or one share of them on an executor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = 10_000
 PREFIXES: Final = 1 << 16
-"""Ids of tokens are random: shares of their first two bytes are of one size."""
+"""Token ids are random, so equal ranges of their first two bytes hold about as many tokens."""
 
 _WANTED: Final = """
     t.status = 'ACTIVE' AND t.push_provider = ANY($1::text[])
@@ -35,20 +35,20 @@ _PAGE: Final = f"""
 
 
 class TokenSource(msgspec.Struct, frozen=True, array_like=True):
-    """Where they are, and which ones. It may hold a password, so it is sealed when it leaves the process."""
+    """The database, and which tokens to read. The URL may hold a password, so it is sealed to leave the process."""
 
     url: str
     schema: str
     providers: tuple[str, ...]
     due_at: int | None
-    """Only those whose periodic push is due then, seconds since 1970; None: all that are ACTIVE."""
+    """Selects tokens whose periodic push is due at this time, in seconds since 1970. None selects all ACTIVE tokens."""
 
     def __repr__(self) -> str:
-        """Without the address."""
+        """Does not show the URL."""
         return f"TokenSource({self.providers}, {self.due_at})"
 
     async def counts(self) -> dict[str, int]:
-        """By provider. Raises StoreError."""
+        """Number of tokens by provider. Raises StoreError."""
         pool = await self._pool()
         try:
             return {row[0]: row[1] for row in await pool.fetch(_COUNT, list(self.providers), self.due_at)}
@@ -56,7 +56,7 @@ class TokenSource(msgspec.Struct, frozen=True, array_like=True):
             await pool.close()
 
     async def pages(self, shard: int, shards: int) -> AsyncIterator[Sequence[CampaignToken]]:
-        """The shard's share, by id. Raises StoreError."""
+        """The shard's tokens, ordered by id. Raises StoreError."""
         low, high = _bound(shard, shards), _bound(shard + 1, shards) if shard + 1 < shards else None
         pool = await self._pool()
         try:
@@ -79,23 +79,23 @@ def _bound(shard: int, shards: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class FanoutPlanner:
-    """Implements `pipeline.jobs.fanout.SharePlanner`."""
+    """Implements `SharePlanner`: writes a share of the tokens to the campaign's folder."""
 
     folder: Path
     keys: Path
 
     def __call__(self, shard: int, shards: int) -> dict[str, int]:
-        parts = CampaignFolder(self.folder, read_handover_key(self.keys))
-        source = msgspec.msgpack.decode(parts.opened_source(), type=TokenSource)
+        campaign = CampaignFolder(self.folder, read_handover_key(self.keys))
+        source = msgspec.msgpack.decode(campaign.opened_source(), type=TokenSource)
         with asyncio.Runner() as runner:
-            return parts.write_share(shard, _waited_for(runner, source.pages(shard, shards)))
+            return campaign.write_share(shard, _synchronous(runner, source.pages(shard, shards)))
 
 
-def _waited_for(
+def _synchronous(
     runner: asyncio.Runner, pages: AsyncIterator[Sequence[CampaignToken]]
 ) -> Iterator[Sequence[CampaignToken]]:
-    async def following() -> Sequence[CampaignToken] | None:
+    async def next_page() -> Sequence[CampaignToken] | None:
         return await anext(pages, None)
 
-    while page := runner.run(following()):
+    while page := runner.run(next_page()):
         yield page

@@ -1,7 +1,7 @@
-"""An operator's notice: a text that the push service shows on devices as it is.
+"""An operator's notice: a text that devices show as it is.
 
-Reference: the plain-alert variant of `APNSNotificationBody` (ntf.md 3.2), which the reference program has and does not
-send. Nothing in it is for the app: there is no `mutable-content`, so the device's system shows the text by itself.
+Reference: the plain-alert variant of `APNSNotificationBody` (ntf.md 3.2), which the reference program defines but does
+not send. It has no `mutable-content`, so the operating system shows the text without the app.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tocsin.errors import ConfigError
 from tocsin.push.provider import PushRequest, Urgency
 
 LARGEST: Final = 4096
-"""Bytes of a payload that Apple takes."""
+"""Bytes of the largest payload that Apple accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,11 @@ class Notice:
 
     def __post_init__(self) -> None:
         if not self.text.strip():
-            raise ConfigError("--notice is empty: say something")
+            raise ConfigError("--notice is empty: give the text to show")
         if (size := len(self.payload())) > LARGEST:
-            raise ConfigError(f"--notice is too long: {size} bytes as a push, at most {LARGEST} are taken")
+            raise ConfigError(
+                f"--notice is too long: {size} bytes as a push, but the limit is {LARGEST}. Shorten it"
+            )
 
     def payload(self) -> bytes:
         alert = {"title": self.title, "body": self.text} if self.title else self.text
@@ -38,7 +40,7 @@ class Notice:
         return hashlib.sha256(self.payload()).hexdigest()
 
     def request(self, device_token: bytes, campaign: str, expires_at: int) -> PushRequest:
-        """The same id for the same campaign and device, however often it is run."""
+        """The push id is the same for the same campaign and device in every run."""
         named = b"tocsin notice push\0" + campaign.encode() + b"\0" + device_token
         push_id = str(uuid.UUID(bytes=hashlib.sha256(named).digest()[:16], version=4))
         return PushRequest(device_token, self.payload(), Urgency.ALERT, push_id, expires_at)

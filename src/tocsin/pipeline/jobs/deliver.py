@@ -1,4 +1,4 @@
-"""`deliver` from the command line: runs until it is stopped, says how far it is, and what became of the pushes."""
+"""`tocsin pipeline deliver`: pushes what NTF routers hand over until it is stopped."""
 
 from __future__ import annotations
 
@@ -23,30 +23,29 @@ from tocsin.pipeline.spark.streams import stop_signals, wait_for_stream
 
 STATUS_SECONDS: Final = 1.0
 OPTIONS: Final = {
-    # A batch ten times a second: what is kept of old ones should stay small, and its end be seen at once.
+    # Ten batches per second: keep little of old batches, and notice the end of one at once.
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.pollingDelay": "10ms",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
-    # A few rows: planning anew after each stage and compiling code cost more than they save.
+    # For a few rows, replanning after each stage and compiling code cost more than they save.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
 }
 
 
-def deliver(
+def run_deliver(
     job: JobOptions, folders: Sequence[Path], pusher: SegmentPusher, *, interval: float, shards: int | None
 ) -> int:
-    """The exit code. `shards`: into how many parts a batch is split; as many as Spark has cores if not given."""
+    """Returns the exit code. `shards` is the number of parts of a batch; by default, the number of Spark's cores."""
     summary = Summary(STREAM)
     if job.dry_run:
-        waiting = {str(folder): _lines(folder) for folder in folders}
-        summary.add(handed_over=sum(waiting.values()), folders=len(folders))
+        summary.add(handed_over=sum(map(_lines, folders)), folders=len(folders))
         summary.show(as_json=job.as_json)
         return 0
     settings = job.spark(STREAM)
     with spark_session(replace(settings, options={**OPTIONS, **settings.options})) as spark:
         lake = Lake(job.lake)
-        told = _Telling(lake)
+        totals = _Totals(lake)
         with stop_signals() as stop:
             query = start_deliver(
                 spark,
@@ -55,16 +54,16 @@ def deliver(
                 checkpoint=lake.checkpoint(STREAM),
                 interval=interval,
                 shards=shards or spark.sparkContext.defaultParallelism,
-                delivered=told,
+                delivered=totals,
             )
-            Console(stderr=True).print(f"deliver: pushing what {len(folders)} routers hand over")
+            Console(stderr=True).print(f"deliver: pushing for {len(folders)} routers")
             try:
                 wait_for_stream(query, stop)
             except StoreError as error:
-                write_status(lake.folder, STREAM, "failed", told.figures(), str(error))
+                write_status(lake.folder, STREAM, "failed", totals.figures(), str(error))
                 raise
-        write_status(lake.folder, STREAM, "done", told.figures())
-    summary.add(**told.figures())
+        write_status(lake.folder, STREAM, "done", totals.figures())
+    summary.add(**totals.figures())
     summary.show(as_json=job.as_json)
     return 0
 
@@ -73,20 +72,20 @@ def _lines(folder: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in folder.glob(SEGMENTS))
 
 
-class _Telling:
-    """After every batch."""
+class _Totals:
+    """Counts outcomes after every batch, and keeps the status file fresh."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._counts: Counter[str] = Counter()
         self._batches = 0
-        self._told_at = 0.0
+        self._written_at = 0.0
 
     def __call__(self, done: DeliveredBatch) -> None:
         self._batches += 1
         self._counts.update(done.counts)
-        if time.monotonic() - self._told_at >= STATUS_SECONDS:
-            self._told_at = time.monotonic()
+        if time.monotonic() - self._written_at >= STATUS_SECONDS:
+            self._written_at = time.monotonic()
             write_status(self._lake.folder, STREAM, "running", self.figures())
 
     def figures(self) -> dict[str, int | float | str]:

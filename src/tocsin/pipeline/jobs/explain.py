@@ -1,4 +1,4 @@
-"""`tocsin pipeline explain`: what happened to a notification, a queue's or a token's notifications."""
+"""`tocsin pipeline explain`: the path of a notification, or of the notifications of a queue or token."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from tocsin.pipeline.lake.lake import existing_lake
 from tocsin.pipeline.spark.session import spark_session
 
 
-def run_explain(options: JobOptions, asked: ExplainOptions, *, most: int) -> Sequence[ExplainedNotification]:
-    """Raises ConfigError for what cannot be asked, StoreError if nothing is known of it."""
+def run_explain(
+    options: JobOptions, question_options: ExplainOptions, *, most: int
+) -> Sequence[ExplainedNotification]:
+    """Raises ConfigError for an invalid question, StoreError if the lake has no such events."""
     if most < 1:
-        raise ConfigError(f"--last {most}: at least 1")
-    wanted = question(asked, now=datetime.now(UTC))
+        raise ConfigError(f"--last {most}: must be at least 1")
+    wanted = question(question_options, now=datetime.now(UTC))
     lake = existing_lake(options.lake)
-    with spark_session(options.spark("explain", short=True)) as spark, step(spark, "looking it up"):
+    with spark_session(options.spark("explain", short=True)) as spark, step(spark, "looking up events"):
         found = look_up(spark, lake, wanted)
     answers = explain_found(found)
     if options.as_json:

@@ -1,68 +1,83 @@
-"""`fanout` from the command line."""
+"""`tocsin pipeline fanout`: pushes a reminder or a notice to all tokens of a router that it is for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from rich.console import Console
 
-from tocsin.pipeline.fanout.campaign_push import PartPusher, PushedToken, SharePlanner, plan_parts, push_parts
+from tocsin.config.ntf_settings import NtfSettings
+from tocsin.observability.pseudonyms import keys_folder
+from tocsin.pipeline.fanout.campaign import Campaign, CampaignStore, FanoutOptions, campaign_store
+from tocsin.pipeline.fanout.campaign_push import plan_parts, push_parts
+from tocsin.pipeline.fanout.campaign_pusher import FanoutPusher, PushedToken
+from tocsin.pipeline.fanout.campaign_tokens import TokenSource
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.spark.session import spark_session
 
 MOST_READERS: Final = 16
-"""Each has a connection to the database of a router that is busy."""
+"""Each opens a connection to the database of a busy router."""
 
 
-def fan_out(
-    job: JobOptions,
-    campaign: str,
-    planner: SharePlanner | None,
-    planned: Callable[[Mapping[str, int] | None], Sequence[str]],
-    pusher: PartPusher,
-    record: Callable[[str, Sequence[PushedToken]], None],
-) -> int:
-    """The exit code. `planner`: None if the campaign is written down. `planned` is told of it and returns its parts."""
-    summary, console, done = Summary("fanout"), Console(stderr=True), 0
+def run_fanout(job: JobOptions, options: FanoutOptions, settings: NtfSettings) -> int:
+    """Returns the exit code. Raises ConfigError for settings without PostgreSQL, or a campaign of another kind."""
+    summary = Summary("fanout")
+    source = options.source(settings, int(time.time()))
+    with campaign_store(settings) as store:
+        if job.dry_run:
+            counts = asyncio.run(source.counts())
+            summary.add(
+                campaign=options.campaign, tokens=sum(counts.values()), **dict(sorted(counts.items()))
+            )
+        else:
+            outcomes = _push(job, options, settings, source, store)
+            summary.add(
+                campaign=options.campaign, pushes=sum(outcomes.values()), **dict(sorted(outcomes.items()))
+            )
+    summary.show(as_json=job.as_json)
+    return 0
 
-    with spark_session(job.spark("fanout")) as spark, step(spark, campaign) as shown:
+
+def _push(
+    job: JobOptions, options: FanoutOptions, settings: NtfSettings, source: TokenSource, store: CampaignStore
+) -> dict[str, int]:
+    keys = keys_folder(job.lake, None).resolve()
+    campaign = Campaign(job.lake.resolve() / "_campaigns" / options.campaign, keys, options.kind)
+    planner = campaign.begin(source)
+    expires_at = options.expires_at(int(time.time()))
+    pusher = FanoutPusher(
+        campaign.folder.folder,
+        keys,
+        options.campaign,
+        settings.apns,
+        options.rate,
+        expires_at,
+        options.notice,
+    )
+    console, done = Console(stderr=True), 0
+    with spark_session(job.spark("fanout")) as spark, step(spark, options.campaign) as shown:
+        cores = spark.sparkContext.defaultParallelism
         counted = None
         if planner is not None:
             shown("reading tokens")
-            readers = min(spark.sparkContext.defaultParallelism, MOST_READERS)
-            counted = plan_parts(spark, planner, shards=readers)
-        parts = planned(counted)
+            counted = plan_parts(spark, planner, shards=min(cores, MOST_READERS))
+        parts = campaign.planned(counted)
 
-        def told(part: str, outcomes: Sequence[PushedToken]) -> None:
+        def record(part: str, outcomes: Sequence[PushedToken]) -> None:
             nonlocal done
-            record(part, outcomes)
+            store.record(campaign.folder, part, outcomes, reminders=options.notice is None)
             done += 1
             shown(f"{done} of {len(parts)} parts")
             if not console.is_terminal:
                 console.print(f"fanout: {done} of {len(parts)} parts")
 
-        counts = push_parts(
-            spark,
-            Lake(job.lake),
-            campaign,
-            parts,
-            pusher,
-            shards=spark.sparkContext.defaultParallelism,
-            today=datetime.now(UTC).date(),
-            record=told,
+        today, lake = datetime.now(UTC).date(), Lake(job.lake)
+        return push_parts(
+            spark, lake, options.campaign, parts, pusher, shards=cores, today=today, record=record
         )
-    summary.add(campaign=campaign, pushes=counts.total(), **dict(sorted(counts.items())))
-    summary.show(as_json=job.as_json)
-    return 0
-
-
-def plan_told(job: JobOptions, campaign: str, counts: dict[str, int]) -> int:
-    """A dry run: how many tokens of each provider would be pushed to."""
-    summary = Summary("fanout")
-    summary.add(campaign=campaign, tokens=sum(counts.values()), **dict(sorted(counts.items())))
-    summary.show(as_json=job.as_json)
-    return 0

@@ -1,4 +1,4 @@
-"""What all jobs are told."""
+"""The options that all jobs share."""
 
 from __future__ import annotations
 

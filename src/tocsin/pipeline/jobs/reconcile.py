@@ -1,4 +1,4 @@
-"""`tocsin pipeline reconcile`: exports of an NTF router and of SMP routers → `drift`, and a plan for repair."""
+"""`tocsin pipeline reconcile`: exports of an NTF router and of SMP routers → the table `drift` and a repair plan."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ReconcileOptions:
 
     def __post_init__(self) -> None:
         if not self.smp:
-            raise ConfigError("there is nothing to compare with: name the exports of SMP routers with --smp")
+            raise ConfigError("nothing to compare with: name exports of SMP routers with --smp")
 
 
 def run_reconcile(job: JobOptions, options: ReconcileOptions) -> int:
-    """The exit code: 1 if the routers disagree. Raises ConfigError for exports that cannot be compared."""
+    """Returns the exit code: 1 if the routers disagree. Raises ConfigError for exports that cannot be compared."""
     now, summary = datetime.now(UTC), Summary("reconcile")
     with (
         spark_session(job.spark("reconcile", shuffle_partitions=8)) as spark,
@@ -40,9 +40,9 @@ def run_reconcile(job: JobOptions, options: ReconcileOptions) -> int:
         exports = read_exports(spark, options.ntf, options.smp)
         found = reconcile(spark, exports, shown)
         if not job.dry_run:
-            shown("plan")
+            shown("writing the plan")
             write_plan(options.plan, int(now.timestamp()), found.queues, entries(found))
-            shown("drift")
+            shown("writing the table drift")
             publish(spark, Lake(job.lake), exports, found, now, options.smallest_group)
     _add_figures(summary, found)
     if not job.dry_run:

@@ -12,9 +12,8 @@ from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.lake.lake import existing_lake
 from tocsin.pipeline.report.collection import Collection, days_of
-from tocsin.pipeline.report.csv_files import csv_files
 from tocsin.pipeline.report.figures import Figures
-from tocsin.pipeline.report.files import write_files
+from tocsin.pipeline.report.files import csv_files, write_files
 from tocsin.pipeline.report.page import report_page
 from tocsin.pipeline.spark.session import spark_session
 
@@ -27,17 +26,17 @@ class ReportOptions:
     first: date | None = None
     last: date | None = None
     days: int = 7
-    """How many, if no first day is given."""
+    """Number of days if no first day is given."""
 
     def __post_init__(self) -> None:
         if self.days < 1:
-            raise ConfigError(f"--days {self.days}: a report has at least one day")
+            raise ConfigError(f"--days {self.days}: must be at least 1")
         if self.first and self.last and self.last < self.first:
-            raise ConfigError(f"--from {self.first} is after --to {self.last}: exchange them")
+            raise ConfigError(f"--from {self.first} is after --to {self.last}: swap them")
 
 
 def run_report(options: JobOptions, report: ReportOptions) -> Figures:
-    """Raises StoreError if the tables have nothing of these days, or the files cannot be written."""
+    """Raises StoreError if the tables have no rows of these days, or the files cannot be written."""
     summary = Summary("report")
     lake = existing_lake(options.lake)
     days = days_of(lake, report.first, report.last, report.days)

@@ -1,4 +1,4 @@
-"""`tocsin pipeline simulate`: a population → what it asks of routers, under three protocols, at many sizes."""
+"""`tocsin pipeline simulate`: the load of a population on routers, under three protocols and at many sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tocsin.pipeline.spark.session import spark_session
 
 PAGE: Final = "simulation.html"
 SIZES: Final = tuple(10**power for power in range(4, 10))
-"""Queues of the populations that are compared."""
+"""Numbers of queues of the populations that are compared."""
 LEAST_ROWS: Final = 100
 Z95: Final = 1.96
 
@@ -32,15 +32,17 @@ Z95: Final = 1.96
 class SimulateOptions:
     folder: Path
     rows: int = 200_000
-    """Devices that are simulated one by one; larger populations are taken to be as many times these."""
+    """Devices that are simulated one by one. Sums of larger populations are scaled up from these."""
 
     def __post_init__(self) -> None:
         if self.rows < LEAST_ROWS:
-            raise ConfigError(f"--rows {self.rows}: at least {LEAST_ROWS}, or the figures are chance")
+            raise ConfigError(
+                f"--rows {self.rows}: must be at least {LEAST_ROWS}, since fewer rows give random figures"
+            )
 
 
 def run_simulate(options: JobOptions, population: Population, simulate: SimulateOptions) -> Sequence[Demand]:
-    """The demands of this population. Raises StoreError if the files cannot be written."""
+    """Returns the demands of this population. Raises StoreError if the files cannot be written."""
     summary = Summary("simulate")
     sizes = [population.tokens, *(max(round(size / population.queues_per_token), 1) for size in SIZES)]
     with spark_session(options.spark("simulate", short=True)) as spark, step(spark, "simulate") as shown:
@@ -78,9 +80,9 @@ def simulated(
     rows: int,
     shown: Callable[[str], None] = lambda _: None,
 ) -> list[PopulationSums]:
-    """Populations of so many devices. Up to `rows` of them are drawn, and more are taken to be like these."""
+    """Sums for populations of these sizes. At most `rows` devices are drawn; larger sums are scaled up."""
     drawn = [min(size, rows) for size in sizes]
-    shown(f"{max(drawn):,} devices")
+    shown(f"drawing {max(drawn):,} devices")
     tokens = simulated_tokens(spark.range(max(drawn)), population)
     row = sums_of_first(tokens, numbers=sorted(set(drawn))).collect()[0]
     return [_sums(size, number, row.asDict()) for size, number in zip(sizes, drawn, strict=True)]
@@ -95,7 +97,7 @@ def _sums(tokens: int, drawn: int, row: dict[str, float]) -> PopulationSums:
 
 
 def _error(total: float, squares: float, drawn: int, tokens: int) -> float:
-    """Of a sum that is `tokens / drawn` times that of a sample, as a share of it: 0 if all were drawn."""
+    """Half the 95 % interval of a sum scaled up from a sample, as a share of the sum. 0 if all devices were drawn."""
     if drawn == tokens or not total:
         return 0.0
     mean = total / drawn

@@ -1,7 +1,7 @@
-"""The stages and texts that occur in files of a table.
+"""The stages and texts that occur in a table's files.
 
-Theory of operation. Such columns have few different values, which Parquet files hold as dictionaries: reading these
-costs a fraction of looking at every row with Spark, so little that the driver does it for all executors.
+Theory of operation. These columns have few distinct values, which Parquet files store as dictionaries. Reading the
+dictionaries costs a fraction of scanning every row with Spark, so the driver does it for all executors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STAGE = "stage"
 class ColumnValues:
     stages: frozenset[str] = frozenset()
     texts: dict[str, frozenset[str]] = field(default_factory=dict)
-    """By column; a column without any is left out."""
+    """By column, without columns that have none."""
 
     def __or__(self, other: ColumnValues) -> ColumnValues:
         texts: dict[str, frozenset[str]] = {
@@ -34,9 +34,9 @@ class ColumnValues:
         return ColumnValues(self.stages | other.stages, texts)
 
     def frames(self, spark: SparkSession, columns: Collection[str] | None = None) -> dict[str, DataFrame]:
-        """The texts by column: of all that have any, or of these.
+        """The texts of all columns that have any, or of the columns named.
 
-        From Arrow: the rows are in the plan, and no Python process is started to hand them over.
+        Made from Arrow: the rows become part of the plan, and no Python process starts to hand them over.
         """
         return {
             name: spark.createDataFrame(
@@ -47,11 +47,12 @@ class ColumnValues:
 
 
 def column_values_of(paths: Iterable[Path], *, texts: Collection[str] = TEXTS) -> ColumnValues:
-    """Of files of `events` or `notifications`."""
+    """Reads files of `events` or `notifications`."""
     found: dict[str, set[str]] = {STAGE: set()}
     for path in paths:
         names = read_schema(path).names
-        found[STAGE].update(_stages_among(names))
+        # A file of notifications has a stage's column only if a notification reached that stage.
+        found[STAGE].update(stage for stage in STAGES if moment(stage) in names)
         columns = [name for name in (STAGE, *texts) if name in names]
         with ParquetFile(path, read_dictionary=columns) as file:
             for batch in file.iter_batches(batch_size=1 << 20, columns=columns):
@@ -60,8 +61,3 @@ def column_values_of(paths: Iterable[Path], *, texts: Collection[str] = TEXTS) -
                     known.update(text for text in column.dictionary.to_pylist() if text is not None)
     known_texts = {name: frozenset(found[name]) for name in TEXTS if found.get(name)}
     return ColumnValues(frozenset(found[STAGE]), known_texts)
-
-
-def _stages_among(columns: Collection[str]) -> list[str]:
-    """Rows of notifications have a column for a stage only if one of them was there."""
-    return [stage for stage in STAGES if moment(stage) in columns]

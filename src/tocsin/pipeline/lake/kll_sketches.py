@@ -1,7 +1,7 @@
-"""Quantiles of KLL sketches without Spark: of those with 64-bit numbers, as `latency_hourly` holds them.
+"""Quantiles of KLL sketches of 64-bit numbers, as `latency_hourly` holds them, without Spark.
 
-A sketch keeps some of the values it was given, each standing for a power of two of them: merging is to take the values
-of all. Format: Apache DataSketches, `KllLongsSketch`, compact serialization (`KllPreambleUtil`), little-endian.
+A sketch keeps some of the values it was given; each stands for a power of two of them. Merging sketches means joining
+their values. Format: Apache DataSketches, `KllLongsSketch`, compact serialization (`KllPreambleUtil`), little-endian.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _COMPACT_VERSIONS: Final = (1, 2)
 
 
 def weighted_values(sketch: bytes) -> list[tuple[int, int]]:
-    """Values and how many each stands for. Raises ValueError for what is no such sketch."""
+    """Pairs of a value and the number it stands for. Raises ValueError if the bytes are not such a sketch."""
     try:
         return _values(sketch)
     except struct.error as error:
-        raise ValueError("a sketch that ends too early") from error
+        raise ValueError("the sketch is truncated") from error
 
 
 def _values(sketch: bytes) -> list[tuple[int, int]]:
@@ -38,7 +38,7 @@ def _values(sketch: bytes) -> list[tuple[int, int]]:
     n, _, levels, _ = _FULL.unpack_from(sketch, _HEAD.size)
     starts_at = _HEAD.size + _FULL.size
     starts = struct.unpack_from(f"<{levels}i", sketch, starts_at)
-    values_at = starts_at + 4 * levels + 16  # after the least and the greatest
+    values_at = starts_at + 4 * levels + 16  # after minimum and maximum
     count = (len(sketch) - values_at) // 8
     values = struct.unpack_from(f"<{count}q", sketch, values_at)
     ends = [*(start - starts[0] for start in starts[1:]), count]
@@ -48,12 +48,12 @@ def _values(sketch: bytes) -> list[tuple[int, int]]:
         found += [(value, 1 << level) for value in values[begin:end]]
         begin = end
     if sum(weight for _, weight in found) != n:
-        raise ValueError(f"a sketch of {n} values that holds another number (k = {k})")
+        raise ValueError(f"the sketch says {n} values but its weights add up to another number (k = {k})")
     return found
 
 
 def weighted_quantiles(sketches: Iterable[bytes], ranks: Sequence[float]) -> list[int]:
-    """Of all sketches together: the least value with at least that share of all at or below it; 0 if all are empty."""
+    """For each rank, the least value with at least that share of all values at or below it; 0 if all are empty."""
     values = sorted(each for sketch in sketches for each in weighted_values(sketch))
     whole = sum(weight for _, weight in values)
     found = []

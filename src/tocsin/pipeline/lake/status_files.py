@@ -1,13 +1,15 @@
-"""How far each job is, for those who look without Spark: `tocsin doctor`, the page, an operator."""
+"""Progress of each job, in files that `tocsin doctor`, the page and operators read without Spark."""
 
 from __future__ import annotations
 
 import os
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
+
+DEFAULT_LAKE: Final = Path("tocsin-lake")
 
 JobState = Literal["running", "done", "failed"]
 
@@ -28,7 +30,7 @@ def write_status(
     figures: dict[str, int | float | str] | None = None,
     error: str = "",
 ) -> None:
-    """Replaces what the job said before."""
+    """Replaces the job's previous status."""
     folder = lake / "_status"
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f".{job}-{os.getpid()}"
@@ -37,7 +39,7 @@ def write_status(
 
 
 def read_statuses(lake: Path) -> dict[str, JobStatus]:
-    """Of every job that ever ran; what does not read is left out."""
+    """The last status of every job that ever ran, without files that cannot be read."""
     found = {}
     for path in sorted((lake / "_status").glob("*.json")):
         try:

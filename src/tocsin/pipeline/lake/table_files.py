@@ -1,4 +1,4 @@
-"""Small tables read without Spark, for pages and commands that must answer at once."""
+"""Reads small tables without Spark, for pages and commands that must answer at once."""
 
 from __future__ import annotations
 
@@ -9,44 +9,31 @@ from typing import Any
 from pyarrow.compute import sum as column_sum  # type: ignore[import-untyped]  # it has no types
 from pyarrow.parquet import read_table  # type: ignore[import-untyped]  # it has no types
 
-from tocsin.pipeline.lake.lake import LakeTable, partition_of
+from tocsin.pipeline.lake.commits import partition_of
+from tocsin.pipeline.lake.lake import LakeTable
 from tocsin.pipeline.lake.tables import TABLES
 
 
-def rows_of(lake: Path, name: str, columns: Iterable[str] | None = None) -> list[dict[str, Any]]:
-    """Every row of a table; columns of its partitions are not among them."""
-    wanted = None if columns is None else list(columns)
-    rows: list[dict[str, Any]] = []
-    for path in _files(lake, name):
-        rows += read_table(path, columns=wanted, partitioning=None).to_pylist()
-    return rows
-
-
 def rows_of_days(lake: Path, name: str, days: int) -> list[dict[str, Any]]:
-    """Every row of the newest days a table has, with the columns of its partitions as texts."""
+    """The rows of a table's newest days, with its partition columns as text."""
     [table] = [table for table in TABLES if table.name == name]
-    paths = {path: partition_of(path) for path in LakeTable(lake, table).snapshot().files}
-    newest = sorted({partition[0] for partition in paths.values()})[-days:]
+    partitions = {path: partition_of(path) for path in LakeTable(lake, table).snapshot().files}
+    newest = sorted({partition[0] for partition in partitions.values()})[-days:]
     rows: list[dict[str, Any]] = []
-    for path, partition in paths.items():
+    for path, partition in partitions.items():
         if partition[0] in newest:
             place = dict(zip(table.partitioned_by, partition, strict=True))
-            rows += [
-                {**row, **place} for row in read_table(lake / name / path, partitioning=None).to_pylist()
-            ]
+            read = read_table(lake / name / path, partitioning=None).to_pylist()
+            rows += [{**row, **place} for row in read]
     return rows
 
 
 def sums_of(lake: Path, name: str, columns: Iterable[str]) -> dict[str, int]:
-    """Of columns with numbers."""
-    totals = dict.fromkeys(columns, 0)
-    for path in _files(lake, name):
-        part = read_table(path, columns=list(totals), partitioning=None)
-        for column in totals:
-            totals[column] += column_sum(part[column]).as_py() or 0
-    return totals
-
-
-def _files(lake: Path, name: str) -> list[Path]:
+    """The sum of each of these numeric columns."""
     [table] = [table for table in TABLES if table.name == name]
-    return [lake / name / path for path in LakeTable(lake, table).snapshot().files]
+    totals = dict.fromkeys(columns, 0)
+    for path in LakeTable(lake, table).snapshot().files:
+        rows = read_table(lake / name / path, columns=list(totals), partitioning=None)
+        for column in totals:
+            totals[column] += column_sum(rows[column]).as_py() or 0
+    return totals

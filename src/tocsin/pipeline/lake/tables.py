@@ -1,4 +1,4 @@
-"""The tables of the lake: what each is called, holds, is partitioned by, and how long it is kept."""
+"""The tables of the lake: name, columns, partitions and retention of each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Final
 
 from pyspark.sql.types import LongType, StructType
 
-from tocsin.pipeline.schemas.drift import DRIFT
-from tocsin.pipeline.schemas.events import EVENTS, QUARANTINE
+from tocsin.pipeline.schemas.events import BY_DAY, BY_HOUR, EVENTS, QUARANTINE
 from tocsin.pipeline.schemas.fanout import FANOUT
 from tocsin.pipeline.schemas.hourly import (
     FUNNEL_HOURLY,
@@ -18,6 +17,7 @@ from tocsin.pipeline.schemas.hourly import (
     TOKENS_DAILY,
 )
 from tocsin.pipeline.schemas.notifications import NOTIFICATIONS
+from tocsin.pipeline.schemas.queue_exports import DRIFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class TableSpec:
     partitioned_by: tuple[str, ...]
     retention_days: int
     per_notification: bool = False
-    """Its rows are about one notification, so they go with the keys of their pseudonyms; others are counts."""
+    """Each row is about one notification, so rows are deleted with the keys of their pseudonyms. Others are counts."""
 
     @property
     def plain(self) -> tuple[str, ...]:
-        """Columns whose values hardly repeat: to look for repetitions when they are written is wasted time."""
+        """Columns whose values hardly repeat, so that building a dictionary while writing is wasted time."""
         if not self.per_notification:
             return ()
         return tuple(
@@ -42,8 +42,6 @@ class TableSpec:
 
 
 FEW_VALUES: Final = frozenset({"version", "attempt"})
-BY_HOUR: Final = ("day", "hour")
-BY_DAY: Final = ("day",)
 ROW_DAYS: Final = 30
 COUNT_DAYS: Final = 400
 

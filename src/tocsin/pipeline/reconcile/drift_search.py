@@ -1,9 +1,9 @@
-"""Finds the queues about which routers disagree, and tells it: to the table `drift` in numbers, to a plan by name."""
+"""Finds the queues about which routers disagree: numbers for the table `drift`, names for a repair plan."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.observability.repair_plans import DriftKind, RepairAction, RepairEntry
-from tocsin.pipeline.jobs.progress import Shown
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import DRIFT_TABLE
 from tocsin.pipeline.reconcile.export_files import Exports, host_of
@@ -26,9 +25,9 @@ HOSTS = "server long, smp_host string, subscribed long"
 @dataclass(frozen=True, slots=True)
 class DriftFindings:
     servers: dict[int, ServerSums]
-    """That were compared."""
+    """The SMP routers that were compared."""
     not_compared: int
-    """SMP routers with subscriptions, of which there is no export."""
+    """Number of SMP routers with subscriptions but without an export."""
     differing: frozenset[int] = frozenset()
     counts: list[tuple[int, str, str, int]] = field(default_factory=list)
     """Server, kind, action, queues."""
@@ -39,19 +38,22 @@ class DriftFindings:
         return sum(row[3] for row in self.counts)
 
     def by(self, place: int) -> Counter[str]:
+        """Queues by one of the other fields of `counts`."""
         counted: Counter[str] = Counter()
         for row in self.counts:
             counted[str(row[place])] += row[3]
         return counted
 
 
-def reconcile(spark: SparkSession, exports: Exports, shown: Shown = lambda _: None) -> DriftFindings:
-    """Queues are compared one by one only of the routers whose sums differ."""
-    shown("sums of the SMP routers")
+def reconcile(
+    spark: SparkSession, exports: Exports, shown: Callable[[str], None] = lambda _: None
+) -> DriftFindings:
+    """Compares queues one by one only for routers whose sums differ."""
+    shown("summing notifiers of SMP routers")
     notifiers = [
         (row["server"], row["service"], _sum(row)) for row in notifier_sums(exports.notifiers).collect()
     ]
-    shown("sums of the subscriptions")
+    shown("summing subscriptions")
     subscribed = [
         (row["server"], row["service"], row["wanted"], row["associated"], _sum(row))
         for row in subscribed_sums(exports.subscriptions).collect()
@@ -62,13 +64,13 @@ def reconcile(spark: SparkSession, exports: Exports, shown: Shown = lambda _: No
     differing = frozenset(server for server, each in compared.items() if each.differs)
     if not differing:
         return DriftFindings(compared, not_compared)
-    shown(f"queues of {len(differing)} SMP routers that differ")
-    of_these = F.col("server").isin(*differing)
+    shown(f"comparing queues of {len(differing)} SMP routers")
+    is_differing = F.col("server").isin(*differing)
     services = spark.createDataFrame(
         [(server, compared[server].service) for server in differing], "server long, ours long"
     )
     drifted = drifted_queues(
-        exports.subscriptions.where(of_these), exports.notifiers.where(of_these), services
+        exports.subscriptions.where(is_differing), exports.notifiers.where(is_differing), services
     ).persist()
     counts = [
         (row["server"], row["kind"], row["action"], row["queues"]) for row in drift_counts(drifted).collect()
@@ -98,7 +100,7 @@ def publish(
     now: datetime,
     smallest_group: int,
 ) -> None:
-    """In place of what was found earlier on the same day."""
+    """Replaces the findings of an earlier run on the same day."""
     hosts = [
         (server, host_of(exports.routers[server]), sums.subscribed) for server, sums in found.servers.items()
     ]

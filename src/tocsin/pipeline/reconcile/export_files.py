@@ -1,4 +1,4 @@
-"""Reading the routers' exports of their queues."""
+"""Reads the routers' exports of their queues."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from pyspark.sql.types import StructType
 
 from tocsin.errors import ConfigError
 from tocsin.pipeline.schemas.queue_exports import NOTIFIERS, SUBSCRIPTIONS
+from tocsin.pipeline.spark.input_paths import require_plain_path
 from tocsin.pipeline.transforms.queue_sums import first_rows
-from tocsin.pipeline.update.event_stream import NOT_IN_PATHS
 
 PARQUET: Final = ".parquet"
 JSON_LINES: Final = ".jsonl"
 BROKEN: Final = ("MALFORMED_RECORD", "FAILED_READ_FILE", "CANNOT_READ")
 KINDS: Final = (PARQUET, JSON_LINES)
+HOW_TO_EXPORT: Final = (
+    "create it with tocsin ntf store export-subscriptions or tocsin smp store export-notifiers"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Exports:
-    """Of one NTF router and of SMP routers."""
+    """Exports of one NTF router and of SMP routers."""
 
     subscriptions: DataFrame
     notifiers: DataFrame
@@ -33,7 +36,7 @@ class Exports:
 
 
 def read_exports(spark: SparkSession, ntf: Path, smp: Sequence[Path]) -> Exports:
-    """Raises ConfigError, saying which file is no export or what does not fit."""
+    """Raises ConfigError that names the file and says what is wrong with it."""
     for path in (ntf, *smp):
         _require_file(path)
     subscriptions = _read(spark, [ntf], SUBSCRIPTIONS)
@@ -42,10 +45,10 @@ def read_exports(spark: SparkSession, ntf: Path, smp: Sequence[Path]) -> Exports
     for path in smp:
         server, router, at = _first_row(_read(spark, [path], NOTIFIERS), path)
         if server in routers:
-            raise ConfigError(f"{path} is a second export of {router}: name one of each router")
+            raise ConfigError(f"{path} is a second export of {router}: name one export per router")
         if at < taken_at:
             raise ConfigError(
-                f"{path} was taken before {ntf}: what was subscribed meanwhile would look lost. "
+                f"{path} was taken before {ntf}: queues subscribed in between would look lost. "
                 "Export the subscriptions first, then the notifiers"
             )
         routers[server] = router
@@ -54,32 +57,31 @@ def read_exports(spark: SparkSession, ntf: Path, smp: Sequence[Path]) -> Exports
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """What Spark says of a broken file in our words. Raises ConfigError."""
+    """Translates Spark's errors about broken files into ConfigError."""
     try:
         yield
-    except Exception as error:  # of Spark or, while a task reads, of its bridge to Java
+    except Exception as error:  # raised by Spark or, while a task reads, by its bridge to Java
         if not any(sign in str(error) for sign in BROKEN):
             raise
-        raise ConfigError(f"{what} cannot be read, is it whole? Take the export again") from error
+        raise ConfigError(f"{what} cannot be read and may be incomplete: take the export again") from error
 
 
 def host_of(router: str) -> str:
-    """The first host of an address, as events name it."""
+    """The first host of an address, as in events."""
     where = router.partition("@")[2].partition(",")[0]
     return where if where.endswith("]") or where.count(":") > 1 else where.partition(":")[0]
 
 
 def _require_file(path: Path) -> None:
     if not path.is_file():
-        raise ConfigError(f"no export at {path}: make it with tocsin ntf|smp store export-…")
+        raise ConfigError(f"no export at {path}: {HOW_TO_EXPORT}")
     if path.suffix not in KINDS:
-        raise ConfigError(f"{path} is named neither {' nor '.join(KINDS)}: is it an export?")
-    if NOT_IN_PATHS & set(str(path)):
-        raise ConfigError(f"Spark takes signs in {path} for a pattern: give it a plain name")
+        raise ConfigError(f"{path} ends in neither {' nor '.join(KINDS)}: name an export")
+    require_plain_path(path)
 
 
 def _read(spark: SparkSession, paths: Sequence[Path], schema: StructType) -> DataFrame:
-    """Both kinds may be mixed."""
+    """Reads Parquet and JSON files, also mixed."""
     frames = []
     reader = spark.read.schema(schema).option("mode", "FAILFAST")
     of_kind = {kind: [str(path.resolve()) for path in paths if path.suffix == kind] for kind in KINDS}
@@ -97,6 +99,6 @@ def _first_row(export: DataFrame, path: Path) -> tuple[int, str, int]:
     with reading(str(path)):
         rows = first_rows(export).collect()
     if len(rows) != 1:
-        raise ConfigError(f"{path} is no export of this kind: make it with tocsin ntf|smp store export-…")
+        raise ConfigError(f"{path} is not an export of this kind: {HOW_TO_EXPORT}")
     [row] = rows
     return row["server"], row["router"], row["taken_at"]

@@ -1,9 +1,9 @@
-"""Which SMP routers an NTF router disagrees with, decided from the sums of both sides.
+"""Decides from the sums of both sides which SMP routers disagree with an NTF router.
 
-Theory of operation. Queues that are associated with the NTF router's service must be the same on both sides, so their
-number and the XOR of their hashes are compared. Queues that are subscribed one by one are not marked at the SMP router,
-and other NTF routers may have some there: if number and XOR are not those of all its unassociated notifiers, only the
-queues themselves can tell.
+Theory of operation. Queues associated with the NTF router's service must be equal on both sides, so their number and
+the XOR of their hashes are compared. The SMP router does not mark queues that are subscribed one by one, and other NTF
+routers may have some there. If their number and XOR differ from those of all unassociated notifiers, the queues must be
+compared one by one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tocsin.observability.queue_exports import NO_SERVICE
 
 @dataclass(frozen=True, slots=True)
 class QueueSum:
-    """Of a set of queues."""
+    """Number and XOR of a set of queues."""
 
     queues: int = 0
     xor_high: int = 0
@@ -31,14 +31,14 @@ class QueueSum:
 
 @dataclass(slots=True)
 class ServerSums:
-    """One SMP router, as the NTF router sees it and as it sees itself."""
+    """One SMP router as the NTF router sees it, and as it sees itself."""
 
     service: int = NO_SERVICE
     associated: QueueSum = field(default_factory=QueueSum)
     individual: QueueSum = field(default_factory=QueueSum)
     ended: QueueSum = field(default_factory=QueueSum)
     by_service: dict[int, QueueSum] = field(default_factory=dict)
-    """What the SMP router says."""
+    """As the SMP router exported them."""
 
     @property
     def subscribed(self) -> int:
@@ -57,11 +57,11 @@ def sums_of_servers(
     subscribed: Iterable[tuple[int, int, bool, bool, QueueSum]],
     notifiers: Iterable[tuple[int, int, QueueSum]],
 ) -> dict[int, ServerSums]:
-    """By server. Of subscriptions: server, service, wanted, associated; of notifiers: server, service."""
+    """Sums by server. `subscribed`: server, service, wanted, associated, sum. `notifiers`: server, service, sum."""
     found: dict[int, ServerSums] = defaultdict(ServerSums)
     for server, service, wanted, associated, queues in subscribed:
         sums = found[server]
-        sums.service = sums.service or service  # of two addresses of one router, the one that has a service
+        sums.service = sums.service or service  # of two addresses of one router, one may lack a service
         if not wanted:
             sums.ended = sums.ended.with_more(queues)
         elif associated:

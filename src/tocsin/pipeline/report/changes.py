@@ -1,4 +1,4 @@
-"""What changed since the weeks before, in sentences: only what chance does not explain and somebody might act on."""
+"""Changes since the weeks before, as sentences: only those that chance does not explain and that matter."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
 
 VOLUME: Final = 0.10
 SHARE_POINTS: Final = 0.001
-"""Smaller differences of shares are left out, however certain."""
+"""Smaller differences between shares are omitted, however certain."""
 CERTAIN: Final = 4.0
-"""Standard errors between two shares: by chance this happens once in 16,000 comparisons."""
+"""Standard errors between two shares. Chance exceeds this once in 16,000 comparisons."""
 SLOWER: Final = 0.20
 LEAST_US: Final = 1_000
 FEW: Final = 100
@@ -28,11 +28,11 @@ GROWN: Final = 1.5
 class ReportedChange:
     text: str
     better: bool | None
-    """None: neither good nor bad by itself."""
+    """None if it is neither good nor bad."""
 
 
 def changes(now: ReportPeriod, before: ReportPeriod) -> tuple[ReportedChange, ...]:
-    """Worse ones first."""
+    """Changes for the worse first."""
     found = [
         *_volume(now.accounting, before.accounting),
         *_shares(now.accounting, before.accounting),
@@ -50,16 +50,16 @@ def _volume(now: DeliveryAccount, before: DeliveryAccount) -> Iterator[ReportedC
     if abs(grown) >= VOLUME:
         word = "more" if grown > 0 else "fewer"
         yield ReportedChange(
-            f"{abs(grown):.0%} {word} notifications were received: {count(now.received)} after "
+            f"{abs(grown):.0%} {word} notifications were received: {count(now.received)}, was "
             f"{count(before.received)}.",
             None,
         )
 
 
 _SHARES: Final = (
-    ("accepted", "The share that a provider accepted, of those not superseded,", True),
+    ("accepted", "The share accepted by providers, of those not superseded,", True),
     ("failed", "The share that failed", False),
-    ("shed", "The share that was shed under load", False),
+    ("shed", "The share shed under load", False),
     ("pending", "The share without an outcome", False),
 )
 
@@ -75,7 +75,9 @@ def _shares(now: DeliveryAccount, before: DeliveryAccount) -> Iterator[ReportedC
     if differs(now.superseded, now.received, before.superseded, before.received):
         rose = now.superseded / now.received > before.superseded / before.received
         old_text, new_text = share(before.superseded, before.received), share(now.superseded, now.received)
-        yield ReportedChange(_moved("The share superseded by a newer one", rose, old_text, new_text), None)
+        yield ReportedChange(
+            _moved("The share superseded by a newer notification", rose, old_text, new_text), None
+        )
     if now.difference and not before.difference:
         yield ReportedChange(f"The accounting no longer adds up: difference {count(now.difference)}.", False)
     elif before.difference and not now.difference:
@@ -83,7 +85,7 @@ def _shares(now: DeliveryAccount, before: DeliveryAccount) -> Iterator[ReportedC
 
 
 def _never_received(now: ReportPeriod, before: ReportPeriod) -> Iterator[ReportedChange]:
-    """Between the routers, where both write events."""
+    """Losses between routers, where both write events."""
     new_sent, old_sent = now.stages[Stage.SENT], before.stages[Stage.SENT]
     new_lost, old_lost = (
         max(period.stages[Stage.SENT] - period.stages[Stage.RECEIVED] - period.stages[Stage.UNKNOWN_QUEUE], 0)
@@ -91,14 +93,14 @@ def _never_received(now: ReportPeriod, before: ReportPeriod) -> Iterator[Reporte
     )
     if differs(new_lost, new_sent, old_lost, old_sent):
         rose = new_lost / new_sent > old_lost / old_sent
-        words = "The share sent by SMP routers and never received"
+        words = "The share sent by SMP routers but never received"
         yield ReportedChange(
             _moved(words, rose, share(old_lost, old_sent), share(new_lost, new_sent)), not rose
         )
 
 
 def _latencies(now: ReportPeriod, before: ReportPeriod) -> Iterator[ReportedChange]:
-    """One sentence for all that became slower, one for all that became faster."""
+    """One sentence for all spans that became slower, one for those that became faster."""
     earlier = {span.name: span for span in before.spans}
     slower: list[str] = []
     faster: list[str] = []
@@ -109,7 +111,7 @@ def _latencies(now: ReportPeriod, before: ReportPeriod) -> Iterator[ReportedChan
         for rank, name in ((0.5, "median"), (0.99, "p99")):
             new_us, old_us = span.at(rank), old.at(rank)
             if abs(new_us - old_us) >= max(LEAST_US, SLOWER * old_us):
-                text = f"“{span.name}”, {name} {duration(new_us)} after {duration(old_us)}"
+                text = f"“{span.name}”, {name} {duration(new_us)}, was {duration(old_us)}"
                 (slower if new_us > old_us else faster).append(text)
     if slower:
         yield ReportedChange(f"Slower: {'; '.join(slower)}.", False)
@@ -118,7 +120,7 @@ def _latencies(now: ReportPeriod, before: ReportPeriod) -> Iterator[ReportedChan
 
 
 def _reasons(now: ReportPeriod, before: ReportPeriod) -> Iterator[ReportedChange]:
-    """One sentence for all that are new or more frequent, one for all that are rarer."""
+    """One sentence for reasons that are new or more frequent, one for rarer ones."""
     new, old = _failures(now), _failures(before)
     more: list[str] = []
     fewer: list[str] = []
@@ -131,7 +133,7 @@ def _reasons(now: ReportPeriod, before: ReportPeriod) -> Iterator[ReportedChange
             times = "new" if ratio == math.inf else f"{ratio:.1f} times as often"
             more.append(f"{reason} ({count(n)}, {times})")
         elif ratio <= 1 / GROWN:
-            fewer.append(f"{reason} ({count(n)} after {count(earlier)})")
+            fewer.append(f"{reason} ({count(n)}, was {count(earlier)})")
     if more:
         yield ReportedChange(f"More failures with reason {', '.join(more)}.", False)
     if fewer:
@@ -144,7 +146,7 @@ def _failures(period: ReportPeriod) -> dict[str, int]:
 
 
 def differs(new: int, new_of: int, old: int, old_of: int) -> bool:
-    """Whether two shares differ by more than chance, and by enough to matter."""
+    """Whether two shares differ by more than chance, and enough to matter."""
     if not new_of or not old_of:
         return False
     together = (new + old) / (new_of + old_of)

@@ -1,4 +1,4 @@
-"""Tables → figures: the only part of the report that asks Spark."""
+"""Collects the report's figures from tables: the only part of the report that uses Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from tocsin.errors import StoreError
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import (
-    BY_HOUR,
     DRIFT_TABLE,
     FUNNEL_TABLE,
     LATENCY_TABLE,
@@ -36,39 +35,37 @@ from tocsin.pipeline.report.figures import (
     SpanLatency,
     TokenDay,
 )
+from tocsin.pipeline.schemas.events import BY_HOUR
 from tocsin.pipeline.schemas.notifications import STAGES
 from tocsin.pipeline.transforms import report_sums
-from tocsin.pipeline.transforms.latencies import quantiles
-from tocsin.pipeline.transforms.latency_spans import SPANS
-from tocsin.pipeline.update.build import SMALLEST_GROUP
-from tocsin.pipeline.update.hourly_tables import THRESHOLD
+from tocsin.pipeline.transforms.latency_spans import SPANS, quantiles
+from tocsin.pipeline.update.hourly_tables import SMALLEST_GROUP, THRESHOLD
 
 ACCOUNTS: Final = tuple(DeliveryAccount.__dataclass_fields__)
 
 
 def days_of(lake: Lake, first: date | None, last: date | None, most: int) -> Days:
-    """The days asked for; without a last one to the newest there is, without a first one `most` of them.
+    """The days from `first` to `last`. By default, the last is the newest day and the first makes `most` days.
 
-    Raises StoreError if the tables have nothing of them.
+    Raises StoreError if the tables have no rows of these days.
     """
     known = sorted({date.fromisoformat(each[0]) for each in lake.table(FUNNEL_TABLE).snapshot().partitions})
     if not known:
         raise StoreError(
-            f"there is nothing to report in {lake.folder}: read events with `tocsin pipeline ingest`, "
-            "then make the tables with `tocsin pipeline build`"
+            f"nothing to report in {lake.folder}: run `tocsin pipeline ingest`, then `tocsin pipeline build`"
         )
     end = last or max(known[-1], first or known[-1])
     begin = first or max(date.fromordinal(end.toordinal() - most + 1), min(known[0], end))
     if not any(begin <= each <= end for each in known):
         raise StoreError(
-            f"the tables have nothing from {begin} to {end}: they reach from {known[0]} to {known[-1]}. "
-            "Choose days among these, or read newer events with `tocsin pipeline ingest` and `build`"
+            f"the tables have no rows from {begin} to {end}, only from {known[0]} to {known[-1]}: choose other days "
+            "with --from and --to, or run `tocsin pipeline ingest` and `tocsin pipeline build`"
         )
     return Days(begin, end)
 
 
 class Collection:
-    """Reads only the partitions of the days asked for."""
+    """Reads only the partitions of the days that the report covers."""
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self._spark = spark
@@ -76,11 +73,11 @@ class Collection:
         self._smallest = lake.table(FUNNEL_TABLE).snapshot().sources.get(THRESHOLD, SMALLEST_GROUP)
 
     def figures(self, days: Days, *, now: datetime, step: Callable[[str], None] = lambda _: None) -> Figures:
-        step("the funnel and latencies")
+        step("reading the funnel and latencies")
         period = self._period(days)
-        step("the weeks before")
+        step("reading the weeks before")
         before = self._period(days.before())
-        step("hours, tokens and SMP hosts")
+        step("reading hours, tokens and SMP hosts")
         drift, drift_day = self._drift()
         return Figures(
             period=period,
@@ -157,13 +154,13 @@ class Collection:
         return tuple(sorted(found, key=lambda each: (-each.received, each.host)))
 
     def _quarantined(self) -> tuple[QuarantinedLines, ...]:
-        """All that are kept: a line that does not read has no day but the one on which it was read."""
+        """All lines in quarantine: an invalid line has no day of its own."""
         rows = report_sums.quarantine_reasons(self._lake.table(QUARANTINE_TABLE).read(self._spark)).collect()
         found = (QuarantinedLines(row["reason"], row["lines"], row["segments"]) for row in rows)
         return tuple(sorted(found, key=lambda each: (-each.lines, each.reason)))
 
     def _drift(self) -> tuple[tuple[HostDrift, ...] | None, date | None]:
-        """As measured last, whenever that was."""
+        """The latest measurement, however old."""
         table = self._lake.table(DRIFT_TABLE)
         snapshot = table.snapshot()
         if not snapshot.number:

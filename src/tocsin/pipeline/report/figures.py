@@ -1,4 +1,4 @@
-"""What the report is about, as plain values: everything that is shown was one of these first."""
+"""The figures of a report as plain values. Pages and CSV files show nothing else."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tocsin.observability.delivery_events import Stage
 
 WEEK: Final = 7
 RANKS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-"""Of which every leg has a latency."""
+"""Ranks for which every span has a latency."""
 MEDIAN: Final = RANKS.index(0.5)
 
 
 @dataclass(frozen=True, slots=True)
 class Days:
-    """From one day to another, both included, UTC."""
+    """A range of days in UTC, both ends included."""
 
     first: date
     last: date
@@ -31,7 +31,7 @@ class Days:
         return (self.last - self.first).days + 1
 
     def before(self) -> Days:
-        """As many days, whole weeks earlier: the same days of the week, and none of these."""
+        """The same weekdays, whole weeks earlier, without overlap."""
         back = timedelta(days=-(-self.number // WEEK) * WEEK)
         return Days(self.first - back, self.last - back)
 
@@ -53,11 +53,11 @@ class DeliveryAccount:
     ends_twice: int = 0
     ends_unreceived: int = 0
     redelivered: int = 0
-    """Of the received: those that came more than once. They are among the terms above once."""
+    """Received notifications that came more than once. Each is counted once in the terms above."""
 
     @property
     def due(self) -> int:
-        """Those that a device had to hear of: a superseded one's news came with the newer one."""
+        """Notifications to deliver: a superseded one is covered by the newer one."""
         return self.received - self.superseded
 
 
@@ -67,7 +67,7 @@ class SpanLatency:
     n: int
     negative: int
     us: tuple[int, ...]
-    """One latency for each of RANKS."""
+    """One latency per rank in RANKS."""
 
     def at(self, rank: float) -> int:
         return self.us[RANKS.index(rank)]
@@ -82,7 +82,7 @@ class OutcomeCount:
 
 @dataclass(frozen=True, slots=True)
 class ReportPeriod:
-    """What is known of some days and can be compared with other days."""
+    """Figures of some days that can be compared with those of other days."""
 
     days: Days
     accounting: DeliveryAccount
@@ -93,7 +93,7 @@ class ReportPeriod:
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """One hour of all SMP hosts."""
+    """One hour over all SMP hosts."""
 
     at: datetime
     accounting: DeliveryAccount
@@ -101,7 +101,7 @@ class Hour:
 
 @dataclass(frozen=True, slots=True)
 class HostHour:
-    """An hour of the day at an SMP host, over all days of the range."""
+    """An hour of the day at one SMP host, over all days of the range."""
 
     host: str
     hour: int
@@ -120,7 +120,7 @@ class TokenDay:
 
 @dataclass(frozen=True, slots=True)
 class HostHealth:
-    """An SMP host over the range."""
+    """The health of an SMP host over the range."""
 
     host: str
     received: int
@@ -130,9 +130,9 @@ class HostHealth:
     errors: int
     storm_hours: int
     longest_gap_seconds: int
-    """Within an hour."""
+    """Longest gap within an hour."""
     silent_hours: int
-    """Without any, or nearly, that are busy on other days."""
+    """Hours with no or few notifications that are busy on other days."""
     skew_us: int | None
 
 
@@ -145,7 +145,7 @@ class QuarantinedLines:
 
 @dataclass(frozen=True, slots=True)
 class HostDrift:
-    """Queues of an SMP host about which the two routers disagree."""
+    """Queues of an SMP host about which the routers disagree."""
 
     host: str
     kind: str
@@ -156,10 +156,10 @@ class HostDrift:
 class Figures:
     period: ReportPeriod
     before: ReportPeriod | None
-    """The same days of earlier weeks, if anything is known of them."""
+    """The same weekdays of earlier weeks, if there are any rows of them."""
     made_at: datetime
     built_at: datetime
-    """When the tables were brought up to date last."""
+    """Time of the last build."""
     smallest_group: int
     hours: tuple[Hour, ...] = ()
     host_hours: tuple[HostHour, ...] = ()
@@ -167,5 +167,5 @@ class Figures:
     servers: tuple[HostHealth, ...] = ()
     quarantined: tuple[QuarantinedLines, ...] = ()
     drift: tuple[HostDrift, ...] | None = None
-    """None: never measured. Empty: measured, and there is none."""
+    """None if never measured, empty if the routers agree."""
     drift_day: date | None = None

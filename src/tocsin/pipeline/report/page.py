@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else."""
+"""The report as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tocsin.pipeline.report.sections.week import range_text, week_section
 from tocsin.pipeline.report.style import STYLE
 from tocsin.pipeline.report.wording import count, duration, plural, share, short_count
 
-# Nothing may be loaded or run: neither by mistake of ours nor by a name that somebody chose for a host.
+# Nothing may be loaded or run, neither through a mistake of ours nor through a hostile host name.
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 SECTIONS: Final = {
@@ -38,7 +38,7 @@ SECTIONS: Final = {
 
 def report_page(figures: Figures) -> str:
     links = [tag("li", tag("a", name, href=f"#{key}")) for key, (name, _) in SECTIONS.items()]
-    navigation = tag("nav", tag("ul", *links), aria_label="Parts of the report")
+    navigation = tag("nav", tag("ul", *links), aria_label="Sections of the report")
     sections = [render(figures) for _, render in SECTIONS.values()]
     return document(
         f"Delivery report, {range_text(figures.period.days)}",
@@ -49,7 +49,7 @@ def report_page(figures: Figures) -> str:
 
 
 def document(title: str, *content: Markup) -> str:
-    """A whole HTML file."""
+    """A complete HTML file."""
     head = joined(
         [
             Markup('<meta charset="utf-8">'),
@@ -77,7 +77,7 @@ def _heading(figures: Figures) -> list[Markup]:
     return [
         tag("h1", "Delivery report"),
         tag("p", tag("strong", range_text(days)), f" · {length}, UTC", class_="when"),
-        tag("p", f"Made {made} from tables of {built}", class_="when"),
+        tag("p", f"Created {made} from tables built {built}", class_="when"),
     ]
 
 
@@ -86,7 +86,7 @@ def _tiles(figures: Figures) -> Markup:
     span = next((each for name in WHOLE_PATH for each in figures.period.spans if each.name == name), None)
     lost = sums.failed + sums.shed
     tiles = [
-        tile("Received", short_count(sums.received), f"notifications, {short_count(sums.due)} of them due"),
+        tile("Received", short_count(sums.received), f"notifications, {short_count(sums.due)} to deliver"),
         tile("Accepted", share(sums.accepted, sums.due), "of those not superseded"),
         tile("Lost", share(lost, sums.due), f"{count(sums.failed)} failed, {count(sums.shed)} shed"),
         tile("Median", duration(span.at(0.5)) if span else "–", span.name if span else "no latencies"),
@@ -94,7 +94,7 @@ def _tiles(figures: Figures) -> Markup:
         tile(
             "Difference",
             count(sums.difference),
-            "does not add up: see accounting" if sums.difference else "the accounting adds up",
+            "does not add up: see Accounting" if sums.difference else "the accounting adds up",
             alarm=bool(sums.difference),
         ),
     ]
@@ -108,13 +108,13 @@ def _footer(figures: Figures) -> Markup:
         "footer",
         tag(
             "p",
-            "Made again by ",
+            "Create it again with ",
             tag("code", command),
-            ". The same figures are in the CSV files beside this page.",
+            ". The CSV files beside this page have the same figures.",
         ),
         tag(
             "p",
-            "Contains counts only: no identifiers, no pseudonyms, and no SMP host by name for an hour in which fewer "
-            f"than {figures.smallest_group} devices used it.",
+            "This page contains only counts: no identifiers, no pseudonyms, and no name of an SMP host for hours in "
+            f"which fewer than {figures.smallest_group} devices used it.",
         ),
     )

@@ -1,6 +1,6 @@
-"""The routers' exports of their queues: the fields of `observability.queue_exports`, whatever these are.
+"""The routers' exports of their queues, and `drift`, the table that `reconcile` derives from them.
 
-They are read and never written: no table of the lake has an id in clear.
+The fields of exports are taken from `queue_exports`. Exports are only read: no table of the lake holds an id in clear.
 """
 
 from __future__ import annotations
@@ -8,7 +8,15 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from tocsin.observability.queue_exports import NotifierQueue, SubscribedQueue
 
@@ -21,3 +29,13 @@ def _schema(kind: type[msgspec.Struct]) -> StructType:
 
 SUBSCRIPTIONS: Final = _schema(SubscribedQueue)
 NOTIFIERS: Final = _schema(NotifierQueue)
+
+DRIFT: Final = StructType(
+    [
+        StructField("smp_host", StringType()),
+        StructField("kind", StringType()),
+        StructField("queues", LongType()),
+        StructField("day", DateType()),
+    ]
+)
+"""Number of queues per SMP host and kind of disagreement, on the day of the comparison."""

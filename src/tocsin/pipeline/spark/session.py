@@ -1,4 +1,4 @@
-"""The Spark session of a job: on this machine by default, on a cluster by its address."""
+"""The Spark session of a job, on this machine or on a cluster, and settings for single queries."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ LOCAL: Final = "local[*]"
 LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 COMPILER_DIRECTIVES: Final = Path(__file__).with_name("compiler_directives.json")
 
-# The same answers on every machine, and no listening to the world.
+# Same results on every machine, and no port open to the network.
 ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
-    # A tenth more bytes than level 3, for half of its time.
+    # 10 % more bytes than level 3 in half the time.
     "spark.hadoop.parquet.compression.codec.zstd.level": "1",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Partitions are written side by side instead of sorted first; sketches are not sorted either.
+    # Partitions are written concurrently instead of sorted first; sketches are not sorted either.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-    # Files are named by our commits: looking for partitions needs no job of its own.
+    # Our commits name the files, so discovering partitions needs no Spark job.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
-    # Files of sums beside every file are of no use to anybody here: the lake does not keep them.
+    # No checksum file beside every file: the lake does not keep them.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # A batch is committed in 15 ms instead of 55.
+    # Commits a batch in 15 ms instead of 55.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
-# On one machine bytes that pass from stage to stage cost less than making them fewer, and a task that fails is not
-# tried again, which is when sums over the bytes are compared.
+# On one machine, passing bytes between stages costs less than compressing them. Checksums are compared only when a
+# failed task is retried, which local mode does not do.
 LOCAL_ONLY: Final[Mapping[str, str]] = {
     "spark.shuffle.compress": "false",
     "spark.shuffle.checksum.enabled": "false",
@@ -54,9 +54,9 @@ LOCAL_ONLY: Final[Mapping[str, str]] = {
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
 }
 
-# For jobs of a minute. Java's better compiler is called five to ten times later than usual: most of Spark's code runs
-# too briefly to be worth its time, and what does run long gets there anyway. The collector is the one that costs least
-# CPU, and does not stop to look for classes to throw away while Spark makes new ones.
+# For jobs of about a minute. Java's optimizing compiler starts five to ten times later than usual: most of Spark's code
+# runs too briefly to repay it, and hot code reaches it anyway. The parallel collector costs the least CPU, and a larger
+# metaspace keeps it from looking for unused classes while Spark generates new ones.
 FOR_MANY_ROWS: Final = (
     "-XX:+UseParallelGC",
     "-XX:MetaspaceSize=256m",
@@ -65,14 +65,23 @@ FOR_MANY_ROWS: Final = (
     "-XX:Tier4CompileThreshold=80000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-# Of the driver only: executors may run where the file is not.
-NOT_COMPILED_WELL: Final = (
+# For the driver only: the file may be missing where executors run.
+COMPILER_LIMITS: Final = (
     "-XX:+UnlockDiagnosticVMOptions",
-    "-XX:-DisplayVMOutput",  # it would tell how many directives it has
+    "-XX:-DisplayVMOutput",  # suppresses a line about the number of directives
     f'-XX:CompilerDirectivesFile="{COMPILER_DIRECTIVES}"',
 )
 CLUSTERS_OWN: Final = ("spark.driver.host", "spark.driver.bindAddress")
-"""Executors elsewhere must reach the driver by an address that the operator or Spark chooses."""
+"""Remote executors reach the driver at an address that the operator or Spark chooses."""
+
+FOR_FEW_ROWS: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Replanning after each stage and compiling code cost more than they save."""
+FOR_MANY_GROUPS: Final = {"spark.sql.codegen.aggregate.map.twolevel.enabled": "false"}
+"""A small map in front of the large one helps only if most rows belong to a few thousand groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +89,19 @@ class SparkSettings:
     app: str
     master: str = LOCAL
     memory: str = "2g"
-    """Of the driver; in local mode all work is done in it."""
+    """Memory of the driver, which in local mode does all the work."""
     shuffle_partitions: int = 4
     short: bool = False
-    """A job of seconds: compiled quickly rather than well."""
+    """The job takes seconds: compile quickly rather than well."""
     many_rows: bool = False
-    """A job that looks at as many rows as it can, and ends."""
+    """The job reads as many rows as it can, then ends."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Any other setting of Spark, by its own name; stronger than ours."""
+    """Other Spark settings by name; they override ours."""
 
 
 @contextmanager
 def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
-    """Stopped at the end, with its Java process. Raises ConfigError if there is no Java, or no such master."""
+    """Stops the session and its Java process at the end. Raises ConfigError without Java or with a bad master."""
     os.environ["JAVA_HOME"] = str(java_home(os.environ))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if settings.master.startswith("local"):
@@ -104,7 +113,7 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
         session = builder.getOrCreate()
     except Exception as error:
         raise ConfigError(
-            f"Spark did not start with master {settings.master}: {_first_line(error)}"
+            f"Spark did not start with --master {settings.master}: {_first_line(error)}"
         ) from error
     try:
         yield session
@@ -112,13 +121,27 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
         session.stop()
 
 
+@contextmanager
+def query_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Applies settings to the queries run inside, then restores the previous values."""
+    before = {name: spark.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is not None:
+                spark.conf.set(name, old)
+
+
 def options_of(settings: SparkSettings) -> dict[str, str]:
-    """All that Spark is told, by its own names."""
+    """Every option given to Spark, by its Spark name."""
     java = [f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", "-Dderby.system.durability=test"]
     if settings.short:
         java.append("-XX:TieredStopAtLevel=1")
     if settings.many_rows:
-        java += [*FOR_MANY_ROWS, *NOT_COMPILED_WELL]
+        java += [*FOR_MANY_ROWS, *COMPILER_LIMITS]
     local = settings.master.startswith("local")
     options = {
         **ALWAYS,
@@ -139,7 +162,7 @@ def options_of(settings: SparkSettings) -> dict[str, str]:
 def _many_rows() -> dict[str, str]:
     return {
         "spark.executor.extraJavaOptions": " ".join(FOR_MANY_ROWS),
-        # Small enough for a day's files to keep several cores busy to the end.
+        # Small enough for one day's files to keep several cores busy to the end.
         "spark.sql.files.maxPartitionBytes": "32m",
     }
 

@@ -1,4 +1,4 @@
-"""Exports of an NTF router and of SMP routers that nearly agree: any number of queues, the same for the same seed."""
+"""Synthetic exports of an NTF router and of SMP routers that nearly agree, equal for equal seeds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class SyntheticQueues:
     seed: int = 1
     servers: int = 2000
     drifting: int = 10
-    """So many of the servers lack some queues."""
+    """Number of servers that lack some queues."""
     missing: int = 100
-    """One queue in so many, of a server that drifts."""
+    """A drifting server lacks one queue in this many."""
     taken_at: int = 1_794_744_000
 
 
@@ -34,7 +34,7 @@ def subscribed_queues(numbers: DataFrame, queues: SyntheticQueues) -> DataFrame:
 
 
 def notifier_queues(numbers: DataFrame, queues: SyntheticQueues) -> DataFrame:
-    """The same queues as SMP routers export them, less those that drifted."""
+    """The same queues as SMP routers export them, without those that drifted."""
     columns = _shared(queues)
     drifted = (_server(queues) < queues.drifting) & (
         F.pmod(_draw(queues, "missing"), F.lit(queues.missing)) == 0

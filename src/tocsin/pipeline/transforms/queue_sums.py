@@ -1,4 +1,4 @@
-"""Exports of queues → a sum for each router, by which two sides are compared without comparing their queues."""
+"""Exports of queues → one sum per router, so that two sides can be compared without comparing every queue."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ SUMS = ("queues", "xor_high", "xor_low")
 
 
 def subscribed_sums(subscriptions: DataFrame) -> DataFrame:
-    """Of an NTF router's subscriptions: by SMP router, and whether they are wanted and associated."""
+    """Sums of an NTF router's subscriptions by SMP router, wanted and associated."""
     return _summed(subscriptions, "server", "service", "wanted", "associated")
 
 
 def notifier_sums(notifiers: DataFrame) -> DataFrame:
-    """Of SMP routers' notifiers: by router and service."""
+    """Sums of SMP routers' notifiers by router and service."""
     return _summed(notifiers, "server", "service")
 
 
 def first_rows(export: DataFrame) -> DataFrame:
-    """Those without a queue: whose export it is, and when it was taken."""
+    """The header row of an export: its router and when it was taken. It has no queue."""
     return export.where(F.col("notifier_id") == "").select("server", "router", "taken_at")
 
 
 def is_queue() -> Column:
-    """The first row of an export has none."""
+    """False for the header row of an export."""
     return (F.col("id_high") != 0) | (F.col("id_low") != 0)
 
 
 def _summed(rows: DataFrame, *by: str) -> DataFrame:
-    """An id in one set and not in the other changes the XOR of 128 bits, whatever the order."""
+    """Counts and XORs 128 bits of the ids: an id in only one of two sets changes the XOR, whatever the order."""
     return (
         rows.where(is_queue())
         .groupBy(*by)

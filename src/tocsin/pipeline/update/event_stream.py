@@ -1,9 +1,8 @@
-"""`tocsin pipeline ingest`: segments of the routers' event logs → `events`, other lines → `quarantine`."""
+"""Reads segments of the routers' event logs: valid lines go to `events`, other lines to `quarantine`."""
 
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,23 +12,21 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tocsin.errors import ConfigError
 from tocsin.observability.event_log import PUBLISHED
 from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, QUARANTINE_TABLE
+from tocsin.pipeline.spark.input_paths import pattern_of_folders
+from tocsin.pipeline.spark.streams import stream_id
 from tocsin.pipeline.transforms.event_lines import REASON, events_of, quarantine_of, read_lines
 
 STREAM: Final = "ingest"
 SEGMENTS_PER_BATCH: Final = 64
-NOT_IN_PATHS: Final = frozenset("{}[]*?,\\")
 
 
 @dataclass(frozen=True, slots=True)
 class IngestedBatch:
-    """One batch."""
-
     events: int
     quarantined: int
 
@@ -42,13 +39,14 @@ def start_ingest(
     interval: float | None,
     ingested: Callable[[IngestedBatch], None],
 ) -> StreamingQuery:
-    """Reads every segment exactly once, as they appear, or with no interval those that are there now.
+    """Reads every segment exactly once as segments appear, or without an interval those that exist now.
 
-    `ingested` is called after each batch. Raises ConfigError for a source that is no folder.
+    Calls `ingested` after each batch. Raises ConfigError for a source that is not a folder.
     """
     checkpoint = lake.checkpoint(STREAM)
     batch = _Batches(lake, stream_id(checkpoint), ingested)
-    stream = _lines(spark.readStream.option("maxFilesPerTrigger", SEGMENTS_PER_BATCH).text(paths_of(sources)))
+    reader = spark.readStream.option("maxFilesPerTrigger", SEGMENTS_PER_BATCH)
+    stream = _lines(reader.text(pattern_of_folders(sources, PUBLISHED)))
     writer = stream.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(batch)
     if interval is None:
         return writer.trigger(availableNow=True).start()
@@ -56,15 +54,16 @@ def start_ingest(
 
 
 def try_ingest(spark: SparkSession, sources: Sequence[Path]) -> IngestedBatch:
-    """What all segments that are there hold; nothing is written."""
-    read = read_lines(_lines(spark.read.text(paths_of(sources))), checks=EVENT_CHECKS)
+    """Counts the lines of all existing segments and writes nothing."""
+    lines = _lines(spark.read.text(pattern_of_folders(sources, PUBLISHED)))
+    read = read_lines(lines, checks=EVENT_CHECKS)
     counted = read.agg(F.count_if(F.col(REASON).isNull()), F.count_if(F.col(REASON).isNotNull())).head()
     assert counted is not None
     return IngestedBatch(counted[0], counted[1])
 
 
 class _Batches:
-    """Writes each batch; the same one again after a crash changes nothing."""
+    """Writes each batch. A batch that is repeated after a crash changes nothing."""
 
     def __init__(self, lake: Lake, stream: str, ingested: Callable[[IngestedBatch], None]) -> None:
         self._lake = lake
@@ -79,7 +78,7 @@ class _Batches:
         seen = Observation()
         read = read_lines(lines, checks=EVENT_CHECKS).observe(seen, F.count(REASON).alias("bad"))
         commit = self._events.publish(events_of(read), key=key)
-        bad = seen.get["bad"] if commit else 1  # written before: the quarantine may be missing still
+        bad = seen.get["bad"] if commit else 1  # events were written before: the quarantine may be missing
         quarantined = (
             self._quarantine.publish(quarantine_of(read, seen_at=int(time.time() * 1_000_000)), key=key)
             if bad
@@ -99,29 +98,7 @@ class _Batches:
         self._ingested(done)
 
 
-def stream_id(checkpoint: Path) -> str:
-    """Of this checkpoint: with another one batches are numbered anew, and must not be taken for these."""
-    path = checkpoint / "tocsin-stream"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(uuid.uuid4().hex[:12])
-    return path.read_text()
-
-
-def paths_of(sources: Sequence[Path]) -> str:
-    """One pattern for the segments of all folders."""
-    for source in sources:
-        if not source.is_dir():
-            raise ConfigError(
-                f"no folder with events at {source}: name the event_log of a router's configuration"
-            )
-        if NOT_IN_PATHS & set(str(source)):
-            raise ConfigError(f"Spark takes signs in {source} for a pattern: move or link it to a plain name")
-    folders = ",".join(str(source.resolve()).removeprefix("/") for source in sources)
-    return f"/{{{folders}}}/{PUBLISHED}"  # the root stays outside: Spark would take {/… for a relative path
-
-
 def _lines(text: DataFrame) -> DataFrame:
-    """With the folder and the name of their segment."""
+    """Adds folder and name of each line's segment."""
     segment = F.regexp_extract("_metadata.file_path", "([^/]+/[^/]+)$", 1)
     return text.select("value", segment.alias("segment"))

@@ -62,7 +62,7 @@ def test_what_cannot_work_is_refused_by_name(ini: Path, arguments: list[str], sa
 def test_a_router_without_a_folder_is_told_which_setting(tmp_path: Path) -> None:
     path = tmp_path / "ntf-server.ini"
     path.write_text("[TOCSIN]\napns_prod_host: off\napns_dev_host: off\n")
-    with pytest.raises(ConfigError, match="set delivery_handover, or give --handover"):
+    with pytest.raises(ConfigError, match="set delivery_handover in the settings, or give --handover"):
         run("--config", path)
 
 

@@ -1,4 +1,4 @@
-"""`tocsin pipeline fanout`: what it is told before Spark starts."""
+"""`tocsin pipeline fanout`: options that are checked before Spark starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import argparse
 import pytest
 
 from tocsin.cli.pipeline import fanout as fanout_command
-from tocsin.config.ntf_settings import NtfSettings
+from tocsin.config.ntf_settings import NtfSettings, StoreKind
+from tocsin.pipeline.fanout.campaign import FanoutOptions
 
 
 def test_web_push_is_left_to_the_router(capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,6 +17,6 @@ def test_web_push_is_left_to_the_router(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit):
         parser.parse_args(["--campaign", "a", "--provider", "webpush"])
     assert "invalid choice: 'webpush'" in capsys.readouterr().err
-    settings = NtfSettings(database_url="postgresql://")
+    settings = NtfSettings(store_kind=StoreKind.URL, database_url="postgresql://")
     all_providers = ("apns_dev", "apns_null", "apns_prod", "apns_test")
-    assert fanout_command.source_of(settings, None, None, 0).providers == all_providers
+    assert FanoutOptions("a").source(settings, 0).providers == all_providers

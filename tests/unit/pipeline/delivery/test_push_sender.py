@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
-from tocsin.pipeline.delivery.push_sender import NOT_SERVED, TOO_SLOW, PushSender, counted, sender_of
+from tocsin.pipeline.delivery.push_sender import NOT_SERVED, TOO_SLOW, PushSender, sender_of
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import CheckMessagesPush, push_json
 from tocsin.push.fake.behaviours import Hold, Respond
@@ -53,7 +53,3 @@ def test_a_process_has_one_sender_for_its_settings() -> None:
     settings = ApnsSettings(endpoints={})
     assert sender_of(settings) is sender_of(ApnsSettings(endpoints={}))
     assert sender_of(ApnsSettings(endpoints={}, topic="other")) is not sender_of(settings)
-
-
-def test_outcomes_are_counted_by_name() -> None:
-    assert counted(["retry", "accepted", "accepted"]) == {"accepted": 2, "retry": 1}

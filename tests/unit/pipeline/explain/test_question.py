@@ -63,14 +63,14 @@ def test_looking_for_a_key_neither_makes_nor_erases_any(keys: PseudonymKeys, tmp
 
 
 REFUSED = [
-    (ExplainOptions(), "ask about one thing"),
-    (ExplainOptions(notification=pseudonym("x"), queue=pseudonym("y")), "ask about one thing"),
-    (ExplainOptions(queue=pseudonym("y"), token_id="AAAA"), "ask about one thing"),
+    (ExplainOptions(), "ask about exactly one thing"),
+    (ExplainOptions(notification=pseudonym("x"), queue=pseudonym("y")), "ask about exactly one thing"),
+    (ExplainOptions(queue=pseudonym("y"), token_id="AAAA"), "ask about exactly one thing"),
     (
         ExplainOptions(notification=pseudonym("x"), nonce="AAAA"),
-        "--nonce names a notification together with --notifier-id",
+        "--nonce needs --notifier-id to name a notification",
     ),
-    (ExplainOptions(queue="too short"), "--queue is no pseudonym"),
+    (ExplainOptions(queue="too short"), "--queue is not a pseudonym"),
     (ExplainOptions(token_id="AAAA"), "with --keys"),
     (ExplainOptions(token_id="AAAA", keys=Path("nowhere-at-all")), "no folder of pseudonym keys"),
     (
@@ -80,7 +80,7 @@ REFUSED = [
     (ExplainOptions(queue=pseudonym("x"), hours=0), "--hours 0"),
     (
         ExplainOptions(queue=pseudonym("x"), hours=16),
-        "reach into another day, whose pseudonyms are others: ask for at most 15.0",
+        "reach into another day, which has other pseudonyms: ask for at most 15.0",
     ),
     (ExplainOptions(queue=pseudonym("x"), hours=25, days=(date(2026, 11, 14),)), "at most 24.0 hours"),
 ]

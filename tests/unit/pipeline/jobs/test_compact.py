@@ -222,7 +222,7 @@ async def test_what_cannot_be_done_is_refused_by_name(
         compact(log, log)
     with pytest.raises(ConfigError, match="no store log at"):
         compact(tmp_path / "ntf-server-store.log", out)
-    with pytest.raises(ConfigError, match="say --router"):
+    with pytest.raises(ConfigError, match="add --router"):
         compact(tmp_path / "some.log", out)
     running = open_ntf_store(log.parent)
     with pytest.raises(StoreError, match="another router uses"):

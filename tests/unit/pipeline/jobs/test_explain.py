@@ -109,16 +109,16 @@ def test_what_is_not_there_says_what_may_be_wrong(
     spark: SparkSession, lake: Lake, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with pytest.raises(
-        StoreError, match="nothing is known of this token on 2026-11-15: pseudonyms are of one day only"
+        StoreError, match="no events of this token on 2026-11-15: a pseudonym is valid for one day only"
     ):
         ask(spark, lake, QuestionSubject.TOKEN, "unknown")
-    with pytest.raises(StoreError, match="no events of that day's pseudonyms"):
+    with pytest.raises(StoreError, match="no events with that day's pseudonyms"):
         look_up(spark, lake, Question(QuestionSubject.TOKEN, pseudonym("t"), date(2026, 11, 3)))
     with pytest.raises(
-        StoreError, match=f"the tables have {PERIOD}.*--keys must be the folder that the routers use"
+        StoreError, match=f"the tables have {PERIOD}.*name the folder that the routers use with --keys"
     ):
         ask(spark, lake, QuestionSubject.TOKEN, "t", period="20407-00000000")
-    with pytest.raises(StoreError, match="not ingested yet"):
+    with pytest.raises(StoreError, match="run `tocsin pipeline ingest` if they are new"):
         look_up(spark, lake, Question(QuestionSubject.TOKEN, pseudonym("unknown"), None))
     with pytest.raises(StoreError, match="tocsin pipeline ingest"):
         ask(spark, Lake(tmp_path_factory.mktemp("empty")), QuestionSubject.TOKEN, "t")

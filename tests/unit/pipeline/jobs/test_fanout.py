@@ -18,10 +18,10 @@ from tests.unit.stores.ntf_samples import device_token, token
 from tocsin.cli.pipeline import fanout as fanout_command
 from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, StoreKind
 from tocsin.errors import ConfigError
-from tocsin.pipeline.fanout.campaign_folder import CampaignFolder, CampaignToken
-from tocsin.pipeline.fanout.campaign_push import PushedToken, plan_parts, push_parts
-from tocsin.pipeline.fanout.campaign_pusher import FanoutPusher
-from tocsin.pipeline.fanout.campaign_tokens import TokenSource
+from tocsin.pipeline.fanout.campaign import Campaign, FanoutOptions, campaign_store
+from tocsin.pipeline.fanout.campaign_folder import CampaignFolder
+from tocsin.pipeline.fanout.campaign_push import plan_parts, push_parts
+from tocsin.pipeline.fanout.campaign_pusher import FanoutPusher, PushedToken
 from tocsin.pipeline.fanout.notice import Notice
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import FANOUT_TABLE
@@ -56,7 +56,7 @@ async def fill(url: str, tokens: Sequence[TokenRecord]) -> None:
         await store.close()
 
 
-class Campaign:
+class CampaignRuns:
     """One run after another of the same campaign, as the command makes them."""
 
     def __init__(self, spark: SparkSession, lake: Lake, url: str, apns: FakeApns) -> None:
@@ -72,12 +72,16 @@ class Campaign:
     def run(
         self, wrapped: Callable[[Record], Record] = lambda record: record, notice: Notice | None = None
     ) -> Counter[str]:
-        wanted = fanout_command.source_of(self._settings, None, notice, 2_000_000_000)
-        kind = fanout_command.kind_of(notice, wanted.providers)
-        with fanout_command._opened(self._settings) as store:
-            planner = fanout_command.begun(self.parts, self._keys, wanted, kind)
+        options = FanoutOptions(CAMPAIGN, notice=notice)
+        campaign = Campaign(self.parts.folder, self._keys, options.kind)
+        with campaign_store(self._settings) as store:
+            planner = campaign.begin(options.source(self._settings, 2_000_000_000))
             counts = plan_parts(self._spark, planner, shards=2) if planner else None
-            parts = fanout_command.finished(self.parts, kind)(counts)
+            parts = campaign.planned(counts)
+
+            def record(part: str, outcomes: Sequence[PushedToken]) -> None:
+                store.record(self.parts, part, outcomes, reminders=notice is None)
+
             pusher = FanoutPusher(
                 self.parts.folder, self._keys, CAMPAIGN, self._settings.apns, 500.0, 4_000_000_000, notice
             )
@@ -89,7 +93,7 @@ class Campaign:
                 pusher,
                 shards=2,
                 today=TODAY,
-                record=wrapped(store.recorder(self.parts, reminders=notice is None)),
+                record=wrapped(record),
             )
 
 
@@ -102,7 +106,7 @@ async def test_outcomes_reach_the_table_and_the_store(
         gone, busy = tokens[0], tokens[1]
         apns.behave(Respond(400, "BadDeviceToken"), device_token=gone.device_token.token)
         apns.behave(Respond(503, "ServiceUnavailable"), device_token=busy.device_token.token)
-        campaign = Campaign(spark, lake, url, apns)
+        campaign = CampaignRuns(spark, lake, url, apns)
         assert await asyncio.to_thread(campaign.run) == {"accepted": 4, "invalid": 1, "retry": 1}
         assert len(apns.requests) == 6
         assert campaign.parts.planned is not None
@@ -142,7 +146,7 @@ async def test_a_run_that_is_killed_goes_on_with_the_rest(
         return fail
 
     async with running_fake_apns(tmp_path / "apns") as apns:
-        campaign = Campaign(spark, lake, url, apns)
+        campaign = CampaignRuns(spark, lake, url, apns)
         with pytest.raises(Killed):
             await asyncio.to_thread(campaign.run, killed)
         assert 0 < len(apns.pushes) < 7
@@ -161,7 +165,7 @@ async def test_a_notice_is_shown_on_every_active_device_once_and_leaves_reminder
     await fill(url, [due("a"), token("b", device_token("b", TEST)), waiting])
     notice = Notice("We move on Sunday.", "Router smp1")
     async with running_fake_apns(tmp_path / "apns") as apns:
-        campaign = Campaign(spark, lake, url, apns)
+        campaign = CampaignRuns(spark, lake, url, apns)
         assert await asyncio.to_thread(campaign.run, notice=notice) == {"accepted": 2}
         assert await asyncio.to_thread(campaign.run, notice=notice) == {}
         with pytest.raises(ConfigError, match="another notice"):
@@ -179,52 +183,6 @@ async def test_a_notice_is_shown_on_every_active_device_once_and_leaves_reminder
         assert [each.cron_sent_at for each in due_still] == [None]
     finally:
         await store.close()
-
-
-@pytest.mark.parametrize("shards", [1, 3, 7])
-async def test_shares_of_tokens_are_disjoint_and_whole(url: str, shards: int) -> None:
-    tokens = [due(f"t{number}") for number in range(40)]
-    edges = [replace(due(f"edge {first}"), token_id=bytes([first]) + bytes(23)) for first in (0, 255)]
-    await fill(url, [*tokens, *edges, token("another provider", cron_minutes=20)])
-    source = TokenSource(url, "ntf_server", (TEST.text,), 2_000_000_000)
-    shares = [
-        [each.token_id async for page in source.pages(shard, shards) for each in page]
-        for shard in range(shards)
-    ]
-    assert sorted(each for share in shares for each in share) == sorted(
-        each.token_id for each in [*tokens, *edges]
-    )
-    assert all(share == sorted(share) for share in shares)
-    assert await source.counts() == {TEST.text: 42}
-
-
-def test_parts_hold_no_device_token_and_are_for_their_owner(tmp_path: Path) -> None:
-    parts = CampaignFolder(tmp_path / "campaign", handover_key(tmp_path / "keys"))
-    owner = due("a")
-    parts.begin(b"postgresql://user:password@host/")
-    one = CampaignToken(owner.token_id, TEST.text, owner.device_token.token, 7)
-    assert parts.write_share(0, [[one]]) == {TEST.text: 1}
-    for path in parts.folder.iterdir():
-        assert owner.device_token.token not in path.read_bytes()
-        assert b"password" not in path.read_bytes()
-        assert path.stat().st_mode & 0o777 == 0o600
-    assert parts.opened_source() == b"postgresql://user:password@host/"
-    parts.finish({TEST.text: 1}, "reminder")
-    assert sorted(path.name for path in parts.folder.iterdir()) == ["part-0000-000000.jsonl", "planned.json"]
-    [name] = parts.names()
-    [(_, found)] = parts.tokens(name)
-    assert found == one
-
-
-def test_a_share_that_is_written_again_leaves_nothing_of_the_first_attempt(tmp_path: Path) -> None:
-    parts = CampaignFolder(tmp_path / "campaign", handover_key(tmp_path / "keys"))
-    parts.begin(b"")
-    tokens = [CampaignToken(bytes([number]), TEST.text, b"d", 0) for number in range(5)]
-    assert parts.write_share(1, [tokens], part_tokens=2) == {TEST.text: 5}
-    assert parts.write_share(0, [tokens[:1]], part_tokens=2) == {TEST.text: 1}
-    assert len(parts.names()) == 4
-    assert parts.write_share(1, [tokens[:3]], part_tokens=2) == {TEST.text: 3}
-    assert len(parts.names()) == 3
 
 
 def command(*arguments: object) -> int:

@@ -218,13 +218,13 @@ async def test_exports_that_cannot_be_compared_are_refused_by_name(tmp_path: Pat
         await reconciled(tmp_path, (exports[0], tmp_path / "nowhere.parquet"))
     with pytest.raises(ConfigError, match="second export"):
         await reconciled(tmp_path, exports, "--smp", exports[1])
-    with pytest.raises(ConfigError, match="no export of this kind"):
+    with pytest.raises(ConfigError, match="not an export of this kind"):
         await reconciled(tmp_path, (exports[0], plain(tmp_path / "empty.jsonl", "")))
     later = exports[0].read_text().replace('"taken_at":', '"taken_at":9')
     with pytest.raises(ConfigError, match="was taken before"):
         await reconciled(tmp_path, (plain(tmp_path / "later.jsonl", later), exports[1]))
     cut = exports[1].read_text()[:-20]
-    with pytest.raises(ConfigError, match="is it whole"):
+    with pytest.raises(ConfigError, match="may be incomplete"):
         await reconciled(tmp_path, (exports[0], plain(tmp_path / "cut.jsonl", cut)))
     assert not (tmp_path / "plan.jsonl").exists()
 

@@ -147,14 +147,14 @@ def test_a_mistyped_lake_is_refused_and_not_made(tmp_path: Path) -> None:
 
 
 def test_days_without_anything_name_those_that_have_something(built: Lake) -> None:
-    with pytest.raises(StoreError, match="they reach from 2026-11-08 to 2026-11-15"):
+    with pytest.raises(StoreError, match="only from 2026-11-08 to 2026-11-15"):
         days_of(built, date(2026, 1, 1), date(2026, 1, 2), 7)
 
 
 def test_options_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--days 0"):
         ReportOptions(tmp_path, days=0)
-    with pytest.raises(ConfigError, match="exchange them"):
+    with pytest.raises(ConfigError, match="swap them"):
         ReportOptions(tmp_path, first=date(2026, 2, 2), last=date(2026, 1, 1))
 
 

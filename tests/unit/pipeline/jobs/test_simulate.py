@@ -51,7 +51,7 @@ def test_job_writes_page_and_table_and_says_the_figures(
 
 
 def test_too_few_rows_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--rows 5: at least 100"):
+    with pytest.raises(ConfigError, match="--rows 5: must be at least 100"):
         SimulateOptions(tmp_path, rows=5)
 
 

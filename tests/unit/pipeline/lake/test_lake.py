@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tocsin.errors import StoreError
-from tocsin.pipeline.lake import lake as lakes
-from tocsin.pipeline.lake.lake import Lake, LakeTable, partition_of
+from tocsin.pipeline.lake import commits
+from tocsin.pipeline.lake.commits import CommitList, DataFile, partition_of
+from tocsin.pipeline.lake.lake import SWEPT_AFTER, Lake, LakeTable
 from tocsin.pipeline.lake.tables import TableSpec
 
 NUMBERS = TableSpec(
@@ -65,9 +66,9 @@ def test_a_partition_can_become_empty(spark: SparkSession, table: LakeTable) -> 
     assert contents(spark, table) == [(2, "b")]
 
 
-@pytest.mark.parametrize("moment", ["_move", "_commit"])
+@pytest.mark.parametrize(("owner", "step"), [(LakeTable, "_move"), (CommitList, "add")])
 def test_a_batch_killed_before_its_commit_leaves_nothing(
-    spark: SparkSession, table: LakeTable, monkeypatch: pytest.MonkeyPatch, moment: str
+    spark: SparkSession, table: LakeTable, monkeypatch: pytest.MonkeyPatch, owner: type, step: str
 ) -> None:
     table.publish(rows(spark, (1, "a")), key="one")
 
@@ -75,7 +76,7 @@ def test_a_batch_killed_before_its_commit_leaves_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(LakeTable, moment, killed)
+        patched.setattr(owner, step, killed)
         with pytest.raises(KeyboardInterrupt):
             table.publish(rows(spark, (2, "a")), key="two", replacing=[("a",)])
     assert contents(spark, table) == [(1, "a")]
@@ -96,8 +97,8 @@ def test_what_changed_since_a_commit(spark: SparkSession, table: LakeTable) -> N
 def test_commits_are_summed_up_and_old_ones_deleted(
     spark: SparkSession, table: LakeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lakes, "STATE_EVERY", 2)
-    monkeypatch.setattr(lakes, "COMMITS_KEPT", 2)
+    monkeypatch.setattr(commits, "STATE_EVERY", 2)
+    monkeypatch.setattr(commits, "COMMITS_KEPT", 2)
     for number in range(5):
         table.publish(rows(spark, (number, "a")), key=f"key-{number}", sources={"other": number})
     assert [row[0] for row in contents(spark, table)] == [0, 1, 2, 3, 4]
@@ -120,7 +121,7 @@ def test_files_without_a_commit_are_swept_when_nobody_reads_them_any_more(
     table.publish(rows(spark, (1, "a")), key="one")
     table.publish(rows(spark, (2, "a")), key="two", replacing=[("a",)])
     assert table.sweep(time.time()) == 0
-    assert table.sweep(time.time() + 2 * lakes.SWEPT_AFTER) == 1
+    assert table.sweep(time.time() + 2 * SWEPT_AFTER) == 1
     assert contents(spark, table) == [(2, "a")]
 
 
@@ -128,10 +129,10 @@ def test_two_writers_with_one_number_cannot_both_commit(
     spark: SparkSession, lake: Lake, table: LakeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.publish(rows(spark, (1, "a")), key="one")
-    commits = lake.folder / "numbers" / "_commits"
+    folder = lake.folder / "numbers" / "_commits"
 
-    def overtaken(*_: object) -> list[lakes.DataFile]:
-        os.link(commits / f"{1:010d}.json", commits / f"{2:010d}.json")
+    def overtaken(*_: object) -> list[DataFile]:
+        os.link(folder / f"{1:010d}.json", folder / f"{2:010d}.json")
         return []
 
     monkeypatch.setattr(LakeTable, "_move", overtaken)
@@ -141,12 +142,12 @@ def test_two_writers_with_one_number_cannot_both_commit(
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="the lake cannot be made at"):
+    with pytest.raises(StoreError, match="cannot create the lake at"):
         Lake(tmp_path / "file")
 
 
 def test_a_key_must_do_as_a_file_name(spark: SparkSession, table: LakeTable) -> None:
-    with pytest.raises(ValueError, match="not a key"):
+    with pytest.raises(ValueError, match="not usable in file names"):
         table.publish(rows(spark, (1, "a")), key="../x")
 
 

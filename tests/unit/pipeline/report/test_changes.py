@@ -24,7 +24,7 @@ def test_volume_is_neither_good_nor_bad() -> None:
     stages = {**STAGE_COUNTS, Stage.SENT: 20_080, Stage.RECEIVED: 20_000}
     outcomes = (OutcomeCount("failed", "token_invalid", 500),)
     [change] = against(replace(PERIOD, stages=stages, accounting=doubled(), outcomes=outcomes))
-    assert change.text == "50% fewer notifications were received: 10,000 after 20,000."
+    assert change.text == "50% fewer notifications were received: 10,000, was 20,000."
     assert change.better is None
 
 
@@ -84,7 +84,7 @@ def test_new_and_rarer_reasons_are_named() -> None:
     before = replace(PERIOD, outcomes=(OutcomeCount("failed", "expired", 250),))
     more, fewer = against(before)
     assert more.text == "More failures with reason token_invalid (250, new)."
-    assert fewer.text == "Fewer failures with reason expired (0 after 250)."
+    assert fewer.text == "Fewer failures with reason expired (0, was 250)."
     [often] = against(replace(PERIOD, outcomes=(OutcomeCount("failed", "token_invalid", 100),)))
     assert often.text == "More failures with reason token_invalid (250, 2.5 times as often)."
 
@@ -93,12 +93,14 @@ def test_losses_between_the_routers_are_seen() -> None:
     now = replace(PERIOD, stages={**STAGE_COUNTS, Stage.RECEIVED: 9_000, Stage.SENT: 10_040})
     [change] = changes(now, PERIOD)
     assert change.better is False
-    assert "sent by SMP routers and never received" in change.text
+    assert "sent by SMP routers but never received" in change.text
 
 
 def test_superseded_share_is_neither_good_nor_bad() -> None:
     found = against(accounting(superseded=600, accepted=9_080, failed=268))
-    assert any(change.better is None and "superseded by a newer one rose" in change.text for change in found)
+    assert any(
+        change.better is None and "superseded by a newer notification rose" in change.text for change in found
+    )
 
 
 def test_an_accounting_that_stops_or_begins_to_add_up_is_said() -> None:

@@ -36,13 +36,13 @@ def test_page_says_what_was_assumed_and_from_where() -> None:
     for cost in COSTS.values():
         assert cost.source in page
     assert "share of queues without notifications" in page
-    assert "not of a measurement" in page
+    assert "not from measurements" in page
 
 
 def test_sampling_error_is_shown_if_there_is_one() -> None:
     assert "Every device of this population was drawn." in words(simulation_page(POPULATION, OWN, SCALING))
     sampled = words(simulation_page(POPULATION, group(1_000, 0.0123), SCALING))
-    assert "within 1.23% of the truth" in sampled
+    assert "within 1.23% of the true value" in sampled
     assert "± 1.2%" in sampled
 
 

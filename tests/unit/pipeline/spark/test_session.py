@@ -1,4 +1,4 @@
-"""What Spark is told, by the kind of job."""
+"""Options given to Spark by the kind of job, and settings for single queries."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tocsin.pipeline.spark.java import java_home
-from tocsin.pipeline.spark.session import COMPILER_DIRECTIVES, SparkSettings, options_of
+from tocsin.pipeline.spark.session import COMPILER_DIRECTIVES, SparkSettings, options_of, query_settings
 
+PARTITIONS = "spark.sql.shuffle.partitions"
 CLUSTER = "spark://host:7077"
 OF_DRIVER, OF_EXECUTORS = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
 
@@ -59,3 +61,18 @@ def test_the_users_settings_are_stronger() -> None:
 def test_a_cluster_finds_the_drivers_address_by_itself() -> None:
     assert "spark.driver.host" not in options_of(SparkSettings("x", master=CLUSTER))
     assert options_of(SparkSettings("x"))["spark.driver.host"] == "127.0.0.1"
+
+
+def test_settings_hold_within_and_are_as_before_afterwards_also_after_a_failure(spark: SparkSession) -> None:
+    before = spark.conf.get(PARTITIONS)
+    within = []
+
+    def fail() -> None:
+        with query_settings(spark, {PARTITIONS: "17"}):
+            within.append(spark.conf.get(PARTITIONS))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert within == ["17"]
+    assert spark.conf.get(PARTITIONS) == before != "17"

@@ -11,8 +11,7 @@ from tocsin.observability.delivery_events import decode_event
 from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
 from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
 from tocsin.pipeline.transforms.event_lines import as_table, quarantine_of, read_lines
-from tocsin.pipeline.transforms.funnel import funnel_hourly
-from tocsin.pipeline.transforms.host_hours import host_hours
+from tocsin.pipeline.transforms.funnel import funnel_hourly, host_hours
 from tocsin.pipeline.transforms.small_groups import large_hosts
 
 FEW = Traffic(tokens=20, hosts=3)

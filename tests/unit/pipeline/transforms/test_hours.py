@@ -18,10 +18,8 @@ from tocsin.pipeline.schemas.hourly import (
     SMALL_GROUPS,
 )
 from tocsin.pipeline.schemas.notifications import STAGES
-from tocsin.pipeline.transforms.funnel import funnel_hourly, outcomes_hourly
-from tocsin.pipeline.transforms.host_hours import host_hours
-from tocsin.pipeline.transforms.latencies import latency_hourly, quantiles
-from tocsin.pipeline.transforms.latency_spans import SPANS, times_column
+from tocsin.pipeline.transforms.funnel import funnel_hourly, host_hours, outcomes_hourly
+from tocsin.pipeline.transforms.latency_spans import SPANS, latency_hourly, quantiles, times_column
 from tocsin.pipeline.transforms.notification_flags import count_by_flags
 from tocsin.pipeline.transforms.servers import servers_hourly
 from tocsin.pipeline.transforms.small_groups import large_hosts

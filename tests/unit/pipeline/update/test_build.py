@@ -16,7 +16,6 @@ from tests.doubles.delivery_lines import NOON, SECOND, event, recount, token_cha
 from tests.doubles.lake_rows import tables
 from tocsin.errors import ConfigError, StoreError
 from tocsin.observability.delivery_events import DeliveryEvent, Stage
-from tocsin.pipeline.jobs.build import accounting
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import read_statuses
 from tocsin.pipeline.lake.tables import (
@@ -26,7 +25,7 @@ from tocsin.pipeline.lake.tables import (
     QUARANTINE_TABLE,
 )
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
-from tocsin.pipeline.update.build import _alone, build, expire, unbuilt
+from tocsin.pipeline.update.build import _exclusive, accounting, build, expire, unbuilt
 from tocsin.pipeline.update.event_stream import IngestedBatch, start_ingest, try_ingest
 from tocsin.pipeline.update.notification_merge import merge_new_events
 
@@ -178,7 +177,7 @@ def test_another_threshold_makes_the_tables_anew(spark: SparkSession, lake: Lake
 
 
 def test_two_builds_at_once_are_refused(spark: SparkSession, lake: Lake) -> None:
-    with _alone(lake), pytest.raises(StoreError, match="another build"):
+    with _exclusive(lake), pytest.raises(StoreError, match="another build"):
         build(spark, lake)
 
 

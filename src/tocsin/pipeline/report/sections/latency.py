@@ -1,4 +1,4 @@
-"""How long each leg of the way takes."""
+"""How long each span of the path takes."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ from tocsin.pipeline.report.wording import count, duration, share
 WHOLE_PATH: Final = ("SMP router to provider", "NTF router and provider")
 SHOWN: Final = (0.5, 0.9, 0.99)
 LEAST: Final = 10.0
-"""Microseconds: what is quicker is drawn at the edge."""
+"""Microseconds. Shorter times are drawn at the edge."""
 ROW: Final = 34
 
 
 def latency_section(figures: Figures) -> Markup:
     spans = figures.period.spans
     if not spans:
-        nothing = tag("p", "No notification went any leg from end to end in this range.", class_="empty")
-        return section("latency", "Latency", "How long each leg of the way takes.", nothing)
+        nothing = tag("p", "No notification completed a span of the path in this range.", class_="empty")
+        return section("latency", "Latency", "How long each span of the path takes.", nothing)
     return section(
         "latency",
         "Latency",
-        "How long each leg of the way takes. The box holds the middle half, the thin line 5 % to 95 %, the dark mark "
+        "How long each span of the path takes. The box holds the middle half, the thin line 5 % to 95 %, the dark mark "
         "is the median and the orange one p99: one notification in a hundred takes longer.",
         responsive(_strip_plot(spans), lambda width: _strips(spans, width)),
         _curves(figures),
         table(
-            ("leg", "n", *(f"p{rank * 100:.0f}" for rank in SHOWN), "below 0"),
+            ("span", "n", *(f"p{rank * 100:.0f}" for rank in SHOWN), "below 0"),
             map(_row, spans),
             caption=_CAPTION,
         ),
         details("All quantiles", _all_quantiles(spans)),
-        bad="slow “NTF router”: it is short of CPU, or its store is slow. Slow “provider”: see the outcome reasons for "
-        "429 and 503, and the provider's status page. Values below 0 mean that two routers' clocks disagree: run NTP.",
+        bad="Slow “NTF router”: it lacks CPU, or its store is slow. Slow “provider”: look for 429 and 503 among the "
+        "outcome reasons, and see the provider's status page. Values below 0 mean that clocks disagree: run NTP.",
     )
 
 
-_CAPTION: Final = "From sketches: ranks are right to about 1.3 %"
+_CAPTION: Final = "From sketches: ranks are accurate to about 1.3 %"
 
 
 def _row(span: SpanLatency) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def _row(span: SpanLatency) -> tuple[str, ...]:
 def _all_quantiles(spans: tuple[SpanLatency, ...]) -> Markup:
     rows = [(span.name, *(duration(value) for value in span.us)) for span in spans]
     return table(
-        ("leg", *(f"p{rank * 100:.0f}" for rank in RANKS)), rows, caption="Every quantile that is drawn"
+        ("span", *(f"p{rank * 100:.0f}" for rank in RANKS)), rows, caption="All quantiles in the plots"
     )
 
 
@@ -73,7 +73,7 @@ def _strip_plot(spans: tuple[SpanLatency, ...]) -> Plot:
     words = "; ".join(
         f"{span.name}: median {duration(span.at(0.5))}, p99 {duration(span.at(0.99))}" for span in spans
     )
-    return Plot("strips", "Latency of each leg, logarithmic", words)
+    return Plot("strips", "Latency of each span, logarithmic", words)
 
 
 def _bounds(spans: tuple[SpanLatency, ...]) -> tuple[float, float]:
@@ -113,7 +113,9 @@ def _strips(spans: tuple[SpanLatency, ...], width: int) -> tuple[float, Markup]:
         name = text(left - 12, middle + 4, span.name, "ink", anchor="end")
         shapes.append(name if wide else text(0, middle - 14, span.name, "ink"))
         shapes.append(line(x(span.at(0.05)), middle, x(span.at(0.95)), middle, "whisker"))
-        hint = f"{span.name}: p25 {duration(span.at(0.25))}, p50 {duration(span.at(0.5))}, p75 {duration(span.at(0.75))}"
+        hint = f"{span.name}: " + ", ".join(
+            f"p{rank * 100:.0f} {duration(span.at(rank))}" for rank in (0.25, 0.5, 0.75)
+        )
         shapes.append(
             rect(x(span.at(0.25)), middle - 8, x(span.at(0.75)) - x(span.at(0.25)), 16, "accepted", hint=hint)
         )
@@ -123,7 +125,7 @@ def _strips(spans: tuple[SpanLatency, ...], width: int) -> tuple[float, Markup]:
 
 
 def _curves(figures: Figures) -> Markup:
-    """The whole way, today and in the weeks before: a curve further right is slower."""
+    """The whole path, now and in the weeks before: a curve further right is slower."""
     found = next((span for name in WHOLE_PATH for span in figures.period.spans if span.name == name), None)
     if found is None:
         return Markup("")
@@ -131,7 +133,7 @@ def _curves(figures: Figures) -> Markup:
     spans = (found, earlier) if earlier else (found,)
     plot = Plot(
         "curve",
-        f"{found.name}: share of notifications that took at most so long"
+        f"{found.name}: share of notifications within a given time"
         + (" (dashed: the weeks before)" if earlier else ""),
         "; ".join(f"{rank * 100:.0f} % within {duration(found.at(rank))}" for rank in RANKS),
     )

@@ -1,4 +1,4 @@
-"""Why notifications ended as they did, and what to do about it."""
+"""Reasons of failed and shed notifications, and what to do about them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ ROW: Final = 30
 
 def outcomes_section(figures: Figures) -> Markup:
     ends = [each for each in figures.period.outcomes if each.outcome in BAD_ENDS]
-    meaning = "Notifications that ended without reaching the provider, by the reason that the NTF router wrote down."
+    meaning = "Notifications that the provider did not accept, by the reason that the NTF router recorded."
     if not ends:
         return section(
-            "outcomes", "Outcome reasons", meaning, tag("p", "None failed, none was shed.", class_="empty")
+            "outcomes",
+            "Outcome reasons",
+            meaning,
+            tag("p", "No notification failed or was shed.", class_="empty"),
         )
     due = figures.period.accounting.due
     rows = [(_name(each), count(each.n), share(each.n, due)) for each in ends]
@@ -33,7 +36,7 @@ def outcomes_section(figures: Figures) -> Markup:
         responsive(_plot(ends, due), lambda width: _draw(ends[:MOST], due, width)),
         details(
             "As a table",
-            table(("end and reason", "notifications", "of those due"), rows, caption="All reasons"),
+            table(("end and reason", "notifications", "of those to deliver"), rows, caption="All reasons"),
         ),
         tag("h3", "What to do about them"),
         tag(
@@ -74,5 +77,5 @@ def _name(each: OutcomeCount) -> str:
 
 def _advice(each: OutcomeCount) -> str:
     if each.outcome == Stage.SHED:
-        return "The router was overloaded: give it more CPU, or another instance."
+        return "The router was overloaded: give it more CPU, or add an instance."
     return "Rare reasons, counted together." if each.reason == SMALL_GROUPS else advice_for(each.reason)

@@ -1,4 +1,4 @@
-"""What changed since the same days of the weeks before."""
+"""Changes since the same days of the weeks before."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ def week_section(figures: Figures) -> Markup:
     title = "What changed since last week" if figures.period.days.number <= 7 else "What changed"
     earlier = range_text(figures.period.days.before())
     if figures.before is None:
-        nothing = tag(
-            "p", f"There is nothing to compare with: the tables have nothing of {earlier}.", class_="empty"
-        )
-        return section("week", title, "The same days, a week or weeks earlier.", nothing)
+        nothing = tag("p", f"Nothing to compare with: the tables have no rows of {earlier}.", class_="empty")
+        return section("week", title, "Compared with the same days of earlier weeks.", nothing)
     found = changes(figures.period, figures.before)
     content = (
         tag("ul", *map(_item, found), class_="changes")
         if found
-        else tag("p", tag("span", "steady", class_="badge good"), " Nothing that chance would not explain.")
+        else tag("p", tag("span", "steady", class_="badge good"), " No change beyond chance.")
     )
     return section(
         "week",
         title,
-        f"Compared with {earlier}. Left out is what chance explains, or what is too little to act on.",
+        f"Compared with {earlier}. Changes that chance explains, or that are too small to matter, are not shown.",
         content,
     )
 

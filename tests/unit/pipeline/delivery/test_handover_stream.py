@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -23,20 +22,18 @@ from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings
 from tocsin.crypto.boxes import box_key
 from tocsin.observability.handover_folders import OUTCOMES
 from tocsin.pipeline.delivery import handover_stream
-from tocsin.pipeline.delivery.handover_pusher import HandoverPusher, newest_of_tokens
-from tocsin.pipeline.delivery.handover_source import SCHEMA, HandoverReader
+from tocsin.pipeline.delivery.handover_pusher import FolderAnswers, HandoverPusher
+from tocsin.pipeline.delivery.handover_source import SCHEMA
 from tocsin.pipeline.delivery.handover_stream import (
     DeliveredBatch,
-    FolderAnswers,
     publish_outcomes,
-    pushed,
+    push_segments,
     start_deliver,
 )
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import FakeApns, running_fake_apns
-from tocsin.routers.ntf.handover_lines import HandedLine
 from tocsin.stores.ntf_records import ReceivedNotification
 
 SHARDS = 2
@@ -99,7 +96,7 @@ async def spark_engine(spark: SparkSession, folder: Path, apns: FakeApns) -> Asy
 
     def batch(segments: list[str], number: int) -> None:
         rows = [(0, name, shard, SHARDS) for shard in range(SHARDS) for name in segments]
-        for folder_number, lines, _ in pushed(spark.createDataFrame(rows, SCHEMA), pusher).collect():
+        for folder_number, lines, _ in push_segments(spark.createDataFrame(rows, SCHEMA), pusher).collect():
             publish_outcomes(meeting.folder, f"{number}-{folder_number}-{next(NUMBERS)}", bytes(lines))
 
     async with running_engine({PROVIDER: RecordingProvider()}, opened) as engine, working(meeting, batch):
@@ -200,64 +197,3 @@ def test_outcomes_go_to_the_router_they_belong_to(tmp_path: Path) -> None:
     [path] = (folders[0] / OUTCOMES).iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
     assert told == [DeliveredBatch(0, {"accepted": 2, "retry": 1})]
-
-
-def segment(folder: Path, number: int, size: int = 10) -> str:
-    folder.mkdir(exist_ok=True)
-    name = f"pending-{number:020d}-1-1.jsonl"
-    (folder / name).write_bytes(b"x" * size)
-    return name
-
-
-def test_a_batch_has_the_same_segments_when_it_is_planned_again(tmp_path: Path) -> None:
-    folders = [tmp_path / "a", tmp_path / "b"]
-    names = [segment(folder, number) for number in (1, 2) for folder in folders]
-    reader = HandoverReader(folders, 1)
-    limit: Any = None
-    end = reader.latestOffset({}, limit)
-    assert set(end.values()) == set(names[2:])
-    planned = reader.partitions({}, end)
-    for folder in folders:
-        segment(folder, 3)
-    assert reader.partitions({}, end) == planned
-    [partition] = planned
-    assert list(reader.read(partition)) == [
-        (number, name, 0, 1) for number, folder in enumerate(folders) for name in sorted(names[:3:2])
-    ]
-    assert reader.partitions(end, end) == []
-
-
-def test_a_backlog_is_worked_off_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tocsin.pipeline.delivery.handover_source.BATCH_BYTES", 25)
-    names = [segment(tmp_path / "a", number) for number in range(5)]
-    reader, limit = HandoverReader([tmp_path / "a"], 1), None
-    first = reader.latestOffset({}, limit)  # type: ignore[arg-type]  # the source has its own
-    second = reader.latestOffset(first, limit)  # type: ignore[arg-type]  # as above
-    assert [*first.values(), *second.values()] == [names[2], names[4]]
-
-
-def test_segments_are_deleted_with_their_batch_but_for_the_newest(tmp_path: Path) -> None:
-    names = [segment(tmp_path / "a", number) for number in range(4)]
-    HandoverReader([tmp_path / "a"], 1).commit({str(tmp_path / "a"): names[2]})
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == names[2:]
-
-
-def test_of_a_token_that_was_handed_over_twice_the_last_counts() -> None:
-    lines = [
-        (folder, HandedLine(str(number), token, b""))
-        for number, (folder, token) in enumerate([(0, "a"), (0, "b"), (1, "a"), (0, "a")])
-    ]
-    assert [line.id for _, line in newest_of_tokens(lines)] == ["1", "2", "3"]
-
-
-def test_lines_that_cannot_be_opened_are_answered_and_gone_segments_are_none(tmp_path: Path) -> None:
-    meeting = Meeting(tmp_path / "handover")
-    meeting.opened()
-    assert meeting.key
-    text = '{"id":"x-1","token":"00","box":"AAAA"}\ntorn'
-    (meeting.folder / "pending-1-1-1.jsonl").write_text(text)
-    pusher = HandoverPusher((meeting.folder,), (meeting.keys,), ApnsSettings(endpoints={}), 1.0)
-    [answers] = pusher([(0, "pending-1-1-1.jsonl"), (0, "pending-2-1-1.jsonl")], 0, 1)
-    assert answers.counts == {"retry": 1}
-    assert b"unreadable" in answers.lines
-    assert pusher([(0, "pending-2-1-1.jsonl")], 0, 1) == []

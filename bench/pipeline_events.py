@@ -1,4 +1,4 @@
-"""Events of a day for benchmarks, made by the seeded generator."""
+"""Synthetic events of one day for benchmarks."""
 
 from __future__ import annotations
 

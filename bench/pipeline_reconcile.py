@@ -1,6 +1,6 @@
-"""What `tocsin pipeline reconcile` costs: as many ids on both sides, while under 1 % of the SMP routers drift.
+"""Measures `tocsin pipeline reconcile` with equally many ids on both sides and drift at under 1 % of SMP routers.
 
-python -m bench.pipeline_reconcile                  20 million ids on each side, some minutes
+python -m bench.pipeline_reconcile                  20 million ids on each side, takes some minutes
 python -m bench.pipeline_reconcile --ids 4000000    fewer
 """
 

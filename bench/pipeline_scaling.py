@@ -1,6 +1,6 @@
-"""`build` with one executor and with two, each a process with one core, as a cluster has them.
+"""Measures `build` with one executor and with two, each a process with one core, as in a cluster.
 
-python -m bench.pipeline_scaling                       60 million events: with fewer, what Java compiles is most of it
+python -m bench.pipeline_scaling                       60 million events: with fewer, Java's compiler dominates
 python -m bench.pipeline_scaling --events 2000000
 """
 

@@ -74,7 +74,7 @@ def ask(
 def test_one_notification_is_told_with_the_one_that_replaced_it(spark: SparkSession, lake: Lake) -> None:
     [(minute, (stage, verdict, means))] = ask(spark, lake, QuestionSubject.NOTIFICATION, "replaced").items()
     assert (minute, stage, verdict) == (0, "superseded", "replaced")
-    assert "the one of 12:01:00.000 UTC, which was accepted" in means
+    assert "that of 12:01:00.000 UTC, which was accepted" in means
 
 
 def test_a_failed_one_knows_when_its_token_became_invalid(spark: SparkSession, lake: Lake) -> None:

@@ -55,16 +55,7 @@ def run(options: argparse.Namespace) -> int:
     from tocsin.pipeline.explain.question import ExplainOptions
     from tocsin.pipeline.jobs.explain import run_explain
 
-    asked = ExplainOptions(
-        notification=options.notification,
-        queue=options.queue,
-        token=options.token,
-        notifier_id=options.notifier_id,
-        nonce=options.nonce,
-        token_id=options.token_id,
-        keys=options.keys,
-        days=tuple(options.day),
-        hours=options.hours,
-    )
+    names = ("notification", "queue", "token", "notifier_id", "nonce", "token_id", "keys", "hours")
+    asked = ExplainOptions(**{name: getattr(options, name) for name in names}, days=tuple(options.day))
     answers = run_explain(chosen, asked, most=options.last)
     return 1 if any(each.explanation.verdict is DeliveryVerdict.LOST for each in answers) else 0

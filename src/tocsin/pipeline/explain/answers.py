@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -91,16 +91,7 @@ def _json_of(each: ExplainedNotification) -> dict[str, Any]:
         "verdict": str(why.verdict),
         "means": why.means,
         "to_do": why.to_do,
-        "steps": [
-            {
-                "stage": str(s.stage),
-                "at": _iso(s.at),
-                "router": s.router,
-                "attempt": s.attempt,
-                "reason": s.reason,
-            }
-            for s in chain.steps
-        ],
+        "steps": [{**asdict(step), "at": _iso(step.at)} for step in chain.steps],
     }
 
 

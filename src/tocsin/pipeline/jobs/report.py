@@ -18,6 +18,16 @@ from tocsin.pipeline.report.page import report_page
 from tocsin.pipeline.spark.session import spark_session
 
 PAGE: Final = "report.html"
+SUMMED: Final = [
+    "received",
+    "accepted",
+    "superseded",
+    "failed",
+    "shed",
+    "pending",
+    "redelivered",
+    "difference",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +57,9 @@ def run_report(options: JobOptions, report: ReportOptions) -> Figures:
         figures = Collection(spark, lake).figures(days, now=datetime.now(UTC), step=shown)
     written = write_files(report.folder, {PAGE: report_page(figures), **csv_files(figures)})
     sums = figures.period.accounting
-    summary.add(
-        first=days.first.isoformat(),
-        last=days.last.isoformat(),
-        received=sums.received,
-        accepted=sums.accepted,
-        superseded=sums.superseded,
-        failed=sums.failed,
-        shed=sums.shed,
-        pending=sums.pending,
-        redelivered=sums.redelivered,
-        difference=sums.difference,
-        page=str(written[0]),
-        csv_files=len(written) - 1,
-    )
+    summary.add(first=days.first.isoformat(), last=days.last.isoformat())
+    summary.add(**{name: getattr(sums, name) for name in SUMMED})
+    summary.add(page=str(written[0]), csv_files=len(written) - 1)
     notes = {"difference": "the accounting does not add up: see the page"} if sums.difference else {}
     summary.show(as_json=options.as_json, notes=notes)
     return figures

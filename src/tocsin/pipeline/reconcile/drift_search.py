@@ -15,8 +15,15 @@ from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import DRIFT_TABLE
 from tocsin.pipeline.reconcile.export_files import Exports, host_of
 from tocsin.pipeline.reconcile.server_sums import QueueSum, ServerSums, sums_of_servers
-from tocsin.pipeline.transforms.drift import ENTRY, drift_counts, drift_table, drifted_queues
-from tocsin.pipeline.transforms.queue_sums import SUMS, notifier_sums, subscribed_sums
+from tocsin.pipeline.transforms.drift import (
+    ENTRY,
+    SUMS,
+    drift_counts,
+    drift_table,
+    drifted_queues,
+    notifier_sums,
+    subscribed_sums,
+)
 
 COUNTS = "server long, kind string, action string, queues long"
 HOSTS = "server long, smp_host string, subscribed long"

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from tocsin.errors import ConfigError
 from tocsin.pipeline.schemas.queue_exports import NOTIFIERS, SUBSCRIPTIONS
 from tocsin.pipeline.spark.input_paths import require_plain_path
-from tocsin.pipeline.transforms.queue_sums import first_rows
+from tocsin.pipeline.transforms.drift import first_rows
 
 PARQUET: Final = ".parquet"
 JSON_LINES: Final = ".jsonl"

@@ -129,10 +129,10 @@ class HostHealth:
     unsubscribed: int
     errors: int
     storm_hours: int
-    longest_gap_seconds: int
-    """Longest gap within an hour."""
     silent_hours: int
     """Hours with no or few notifications that are busy on other days."""
+    longest_gap_seconds: int
+    """Longest gap within an hour."""
     skew_us: int | None
 
 

@@ -6,30 +6,25 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Final
 
 from tocsin.errors import StoreError
 from tocsin.pipeline.report.changes import changes
-from tocsin.pipeline.report.figures import RANKS, DeliveryAccount, Figures
-
-SERVER_COLUMNS: Final = (
-    "host",
-    "received",
-    "unknown_queue",
-    "subscribed",
-    "unsubscribed",
-    "errors",
-    "storm_hours",
-    "silent_hours",
-    "longest_gap_seconds",
-    "skew_us",
+from tocsin.pipeline.report.figures import (
+    RANKS,
+    DeliveryAccount,
+    Figures,
+    HostDrift,
+    HostHealth,
+    QuarantinedLines,
+    TokenDay,
 )
 
 
 def csv_files(figures: Figures) -> dict[str, str]:
     """File name → content. Times are in microseconds unless the column says otherwise."""
-    period, accounts = figures.period, list(DeliveryAccount.__dataclass_fields__)
+    period, accounts = figures.period, [field.name for field in fields(DeliveryAccount)]
     found = changes(period, figures.before) if figures.before else ()
     return {
         "accounting.csv": _csv(accounts, [[getattr(period.accounting, name) for name in accounts]]),
@@ -54,14 +49,14 @@ def csv_files(figures: Figures) -> dict[str, str]:
                 for each in figures.host_hours
             ),
         ),
-        "tokens.csv": _rows_of(figures.tokens, ("day", "change", "reason", "tokens")),
+        "tokens.csv": _rows_of(TokenDay, figures.tokens),
         "outcomes.csv": _csv(
             ["outcome", "reason", "notifications"],
             ((each.outcome, each.reason, each.n) for each in period.outcomes),
         ),
-        "smp_hosts.csv": _rows_of(figures.servers, SERVER_COLUMNS),
-        "quarantine.csv": _rows_of(figures.quarantined, ("reason", "lines", "segments")),
-        "drift.csv": _rows_of(figures.drift or (), ("host", "kind", "queues")),
+        "smp_hosts.csv": _rows_of(HostHealth, figures.servers),
+        "quarantine.csv": _rows_of(QuarantinedLines, figures.quarantined),
+        "drift.csv": _rows_of(HostDrift, figures.drift or ()),
         "changes.csv": _csv(
             ["better", "change"], (("" if each.better is None else each.better, each.text) for each in found)
         ),
@@ -84,7 +79,8 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     return written
 
 
-def _rows_of(values: Iterable[object], columns: Sequence[str]) -> str:
+def _rows_of(kind: type, values: Iterable[object]) -> str:
+    columns = [field.name for field in fields(kind)]
     return _csv(columns, ([getattr(each, name) for name in columns] for each in values))
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tocsin.pipeline.report.markup import Attribute, Markup, tag
+from tocsin.pipeline.report.markup import Attribute, Markup, joined, tag
 
 WIDE: Final = 880
 NARROW: Final = 346
@@ -118,3 +118,17 @@ def powers_of_ten(low: float, high: float) -> list[float]:
     """From the one at or below `low` to the one at or above `high`."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     return [10.0**power for power in range(first, max(last, first + 1) + 1)]
+
+
+def horizontal_lines(
+    steps: Sequence[float], y: Scale, left: float, right: float, name: Callable[[float], str]
+) -> Markup:
+    """One line for each step of a vertical axis, with its name to the left."""
+    lines = [line(left, y(step), right, y(step), "axis") for step in steps]
+    return joined([*lines, *(text(left - 8, y(step) + 4, name(step), anchor="end") for step in steps)])
+
+
+def legend(names: Mapping[str, str]) -> Markup:
+    """Colour → what it stands for."""
+    items = (tag("li", tag("i", style=f"--c:var(--{colour})"), name) for colour, name in names.items())
+    return tag("ul", *items, class_="legend")

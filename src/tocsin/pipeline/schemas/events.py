@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 from pyspark.sql.types import (
+    BooleanType,
     DataType,
     DateType,
     IntegerType,
@@ -20,11 +21,14 @@ from pyspark.sql.types import (
 
 from tocsin.observability.delivery_events import DeliveryEvent
 
-_KINDS: Final[dict[object, DataType]] = {str: StringType(), int: LongType()}
+_TYPES: Final[dict[object, DataType]] = {str: StringType(), int: LongType(), bool: BooleanType()}
 
-EVENT_LINE: Final = StructType(
-    [StructField(field.name, _KINDS[field.type]) for field in msgspec.structs.fields(DeliveryEvent)]
-)
+
+def schema_of(kind: type[msgspec.Struct]) -> StructType:
+    return StructType([StructField(field.name, _TYPES[field.type]) for field in msgspec.structs.fields(kind)])
+
+
+EVENT_LINE: Final = schema_of(DeliveryEvent)
 """One line of a segment. A field that the line omits is null."""
 
 DEFAULTS: Final[dict[str, str | int]] = {

@@ -7,28 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DateType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import DateType, LongType, StringType, StructField, StructType
 
 from tocsin.observability.queue_exports import NotifierQueue, SubscribedQueue
+from tocsin.pipeline.schemas.events import schema_of
 
-_KINDS: Final[dict[object, DataType]] = {str: StringType(), int: LongType(), bool: BooleanType()}
-
-
-def _schema(kind: type[msgspec.Struct]) -> StructType:
-    return StructType([StructField(field.name, _KINDS[field.type]) for field in msgspec.structs.fields(kind)])
-
-
-SUBSCRIPTIONS: Final = _schema(SubscribedQueue)
-NOTIFIERS: Final = _schema(NotifierQueue)
+SUBSCRIPTIONS: Final = schema_of(SubscribedQueue)
+NOTIFIERS: Final = schema_of(NotifierQueue)
 
 DRIFT: Final = StructType(
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Final
 
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
@@ -13,6 +13,7 @@ from tocsin.pipeline.report.page import document, tile
 from tocsin.pipeline.report.svg import (
     Plot,
     circle,
+    legend,
     line,
     logarithmic,
     polyline,
@@ -22,7 +23,7 @@ from tocsin.pipeline.report.svg import (
 )
 from tocsin.pipeline.report.wording import count, duration, share, short_count
 from tocsin.pipeline.simulate.costs import COSTS, SimulatedCommand
-from tocsin.pipeline.simulate.demand import DAY, Demand, SimulatedProtocol
+from tocsin.pipeline.simulate.demand import DAY, Demand, PopulationSums, SimulatedProtocol
 from tocsin.pipeline.simulate.population import Population, defaults
 
 Group = Sequence[Demand]
@@ -147,7 +148,7 @@ def _scaling(scaling: Sequence[Group]) -> list[Markup]:
                 title,
                 meaning,
                 drawn,
-                _legend(),
+                legend({colour: f"{protocol} ({kind})" for protocol, (_, colour, kind) in LINES.items()}),
                 details("As a table", table(header, rows, caption=title)),
             )
         )
@@ -192,14 +193,6 @@ def _drawn(
     return responsive(plot, draw)
 
 
-def _legend() -> Markup:
-    items = [
-        tag("li", tag("i", style=f"--c:var(--{colour})"), f"{protocol} ({kind})")
-        for protocol, (_, colour, kind) in LINES.items()
-    ]
-    return tag("ul", *items, class_="legend")
-
-
 def _population(population: Population, own: Group) -> Markup:
     values = asdict(population)
     rows = [
@@ -239,16 +232,7 @@ def demand_csv(groups: Sequence[Group]) -> str:
     """One row per population and protocol. The first population is the one that was requested."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    sums = (
-        "tokens",
-        "queues",
-        "subscribed",
-        "messages",
-        "notifications",
-        "pushes",
-        "pushes_unneeded",
-        "error",
-    )
+    sums = [field.name for field in fields(PopulationSums)]
     plain = (
         "router_connections",
         "device_sessions",

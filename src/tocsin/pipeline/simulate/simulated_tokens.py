@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.pipeline.simulate.population import Population
+from tocsin.pipeline.synthetic.draws import Draws
 
 DAY: Final = 86_400.0
-STEPS: Final = 1 << 30
 SUMMED: Final = ("queues", "subscribed", "messages", "notifications", "pushes", "pushes_unneeded")
 
 
 def simulated_tokens(numbers: DataFrame, population: Population) -> DataFrame:
     """`numbers` has a column `id`, one row per device. Each row depends only on the seed and its number."""
-    draw = _Draws(population.seed)
+    draw = Draws(population.seed)
     contacts = draw.geometric("contacts", population.contacts_per_token)
     groups = draw.geometric("groups", population.groups_per_token)
     others = draw.scattered("size", 1.0) * (population.group_size - 1)
@@ -65,27 +64,3 @@ def sums_of_first(tokens: DataFrame, *, numbers: Sequence[int]) -> DataFrame:
             for number in numbers
         ),
     )
-
-
-class _Draws:
-    """Random values that depend only on the seed, the column's name and the row's number."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def uniform(self, name: str) -> Column:
-        """Between 0 and 1, exclusive."""
-        number = F.pmod(F.xxhash64(F.lit(self._seed), F.lit(name), F.col("id")), F.lit(STEPS))
-        return (number + F.lit(0.5)) / F.lit(float(STEPS))
-
-    def geometric(self, name: str, mean: float) -> Column:
-        """0, 1, 2, …"""
-        if mean == 0:
-            return F.lit(0.0)
-        return F.floor(F.log(self.uniform(name)) / math.log(mean / (1 + mean))).cast("double")
-
-    def scattered(self, name: str, sigma: float) -> Column:
-        """Log-normal with mean 1: a few values are far above."""
-        distance = F.sqrt(-2 * F.log(self.uniform(f"{name} distance")))
-        normal = distance * F.cos(2 * math.pi * self.uniform(f"{name} angle"))
-        return F.exp(normal * sigma - sigma * sigma / 2)

@@ -11,6 +11,7 @@ from pyspark.sql.types import StringType, StructField
 
 from tocsin.observability.delivery_events import SCHEMA_VERSION, Stage
 from tocsin.pipeline.schemas.events import DEFAULTS, EVENT_LINE
+from tocsin.pipeline.synthetic.draws import Draws
 
 MICROSECONDS: Final = 1_000_000
 DAY: Final = 86_400
@@ -73,7 +74,7 @@ def _as_written(column: Column, field: StructField) -> Column:
 
 def _notifications(numbers: DataFrame, traffic: Traffic) -> DataFrame:
     """The columns that do not depend on the stage."""
-    draw = _Draws(traffic.seed)
+    draw = Draws(traffic.seed)
     token_number = draw.below("token", traffic.tokens)
     queue_number = token_number * traffic.queues_per_token + draw.below("queue", traffic.queues_per_token)
     named = numbers.select(
@@ -136,21 +137,3 @@ def pseudonym(seed: int, kind: str, number: Column) -> Column:
     """22 base64url characters derived from a number, like real pseudonyms."""
     digest = F.unhex(F.md5(F.concat(F.lit(f"{seed}{kind}"), number.cast("string")).cast("binary")))
     return F.translate(F.substring(F.base64(digest), 1, 22), "+/", "-_")
-
-
-class _Draws:
-    """Random values that depend only on the seed, the column's name and the row's number."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def below(self, name: str, limit: int) -> Column:
-        return F.pmod(F.xxhash64(F.lit(self._seed), F.lit(name), F.col("id")), F.lit(limit))
-
-    def share(self, name: str) -> Column:
-        return self.below(name, 1 << 30) / F.lit(float(1 << 30))
-
-    def delay(self, name: str, usual: int) -> Column:
-        """Microseconds: half are above the usual delay, some far above."""
-        uniform = (self.below(name, 1 << 30) + F.lit(1)) / F.lit(float(1 << 30))
-        return F.floor(-F.log(uniform) * (usual / 0.693)).cast("long") + F.lit(1)

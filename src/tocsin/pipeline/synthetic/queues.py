@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.pipeline.schemas.queue_exports import NOTIFIERS, SUBSCRIPTIONS
+from tocsin.pipeline.synthetic.draws import Draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def notifier_queues(numbers: DataFrame, queues: SyntheticQueues) -> DataFrame:
     """The same queues as SMP routers export them, without those that drifted."""
     columns = _shared(queues)
     drifted = (_server(queues) < queues.drifting) & (
-        F.pmod(_draw(queues, "missing"), F.lit(queues.missing)) == 0
+        F.pmod(Draws(queues.seed).number("missing"), F.lit(queues.missing)) == 0
     )
     return numbers.where(~drifted).select(*(columns[name].alias(name) for name in NOTIFIERS.names))
 
@@ -47,8 +48,8 @@ def _shared(queues: SyntheticQueues) -> dict[str, Column]:
     digits = F.sha2(F.concat(F.lit(f"{queues.seed} id "), F.col("id").cast("string")).cast("binary"), 256)
     return {
         "server": server,
-        "id_high": _draw(queues, "high"),
-        "id_low": _draw(queues, "low"),
+        "id_high": Draws(queues.seed).number("high"),
+        "id_low": Draws(queues.seed).number("low"),
         "service": server + F.lit(1),
         "router": F.concat(F.lit("smp://AAEC@smp"), server.cast("string"), F.lit(".example")),
         "notifier_id": F.substring(digits, 1, 32),
@@ -57,8 +58,4 @@ def _shared(queues: SyntheticQueues) -> dict[str, Column]:
 
 
 def _server(queues: SyntheticQueues) -> Column:
-    return F.pmod(_draw(queues, "server"), F.lit(queues.servers).cast("long"))
-
-
-def _draw(queues: SyntheticQueues, column: str) -> Column:
-    return F.xxhash64(F.lit(queues.seed), F.lit(column), F.col("id"))
+    return F.pmod(Draws(queues.seed).number("server"), F.lit(queues.servers).cast("long"))

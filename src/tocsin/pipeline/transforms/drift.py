@@ -1,4 +1,7 @@
-"""Exports of routers that disagree → the queues concerned, the kind of drift, and the repair for each."""
+"""Exports of queues → sums by router, and for routers whose sums differ: the queues, the kind of drift, the repair.
+
+Sums let two sides be compared without comparing every queue.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,48 @@ from tocsin.observability.queue_exports import NO_SERVICE
 from tocsin.observability.repair_plans import DriftKind, RepairAction
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
 from tocsin.pipeline.schemas.queue_exports import DRIFT
-from tocsin.pipeline.transforms.queue_sums import is_queue
 
 QUEUE: Final = ["server", "id_high", "id_low"]
 ENTRY: Final = ("action", "kind", "router", "notifier_id", "status", "associated")
 AGREE: Final = "none"
 """The kind of hosts that were compared and agree."""
 RESUBSCRIBED: Final = (DriftKind.NOT_ASSOCIATED, DriftKind.UNNOTICED_ASSOCIATION, DriftKind.ENDED_AT_NTF)
+
+SUMS: Final = ("queues", "xor_high", "xor_low")
+
+
+def subscribed_sums(subscriptions: DataFrame) -> DataFrame:
+    """Sums of an NTF router's subscriptions by SMP router, wanted and associated."""
+    return _summed(subscriptions, "server", "service", "wanted", "associated")
+
+
+def notifier_sums(notifiers: DataFrame) -> DataFrame:
+    """Sums of SMP routers' notifiers by router and service."""
+    return _summed(notifiers, "server", "service")
+
+
+def first_rows(export: DataFrame) -> DataFrame:
+    """The header row of an export: its router and when it was taken. It has no queue."""
+    return export.where(F.col("notifier_id") == "").select("server", "router", "taken_at")
+
+
+def is_queue() -> Column:
+    """False for the header row of an export."""
+    return (F.col("id_high") != 0) | (F.col("id_low") != 0)
+
+
+def _summed(rows: DataFrame, *by: str) -> DataFrame:
+    """Counts and XORs 128 bits of the ids: an id in only one of two sets changes the XOR, whatever the order."""
+    return (
+        rows.where(is_queue())
+        .groupBy(*by)
+        .agg(
+            F.count("*").alias("queues"),
+            F.bit_xor("id_high").alias("xor_high"),
+            F.bit_xor("id_low").alias("xor_low"),
+        )
+        .select(*by, *SUMS)
+    )
 
 
 def drifted_queues(subscriptions: DataFrame, notifiers: DataFrame, services: DataFrame) -> DataFrame:

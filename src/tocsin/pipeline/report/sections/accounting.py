@@ -7,7 +7,17 @@ from typing import Final
 
 from tocsin.pipeline.report.figures import DeliveryAccount, Figures, Hour
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
-from tocsin.pipeline.report.svg import Plot, Scale, line, linear, rect, responsive, text, ticks
+from tocsin.pipeline.report.svg import (
+    Plot,
+    Scale,
+    horizontal_lines,
+    legend,
+    linear,
+    rect,
+    responsive,
+    text,
+    ticks,
+)
 from tocsin.pipeline.report.wording import count, day_text, share, short_count
 
 TERMS: Final = {
@@ -122,20 +132,14 @@ def over_time(figures: Figures) -> Markup:
         steps = ticks(most, 3)
         y = linear(0, steps[-1], bottom, top)
         each_width = (width - left) / len(bars)
-        shapes = [line(left, y(step), width, y(step), "axis") for step in steps]
-        shapes += [text(left - 8, y(step) + 4, short_count(step), anchor="end") for step in steps]
+        shapes = [horizontal_lines(steps, y, left, width, short_count)]
         for number, bar in enumerate(bars):
             shapes.append(_bar(bar, left + number * each_width, each_width, y, unit))
         shapes += _day_names(bars, left, each_width, bottom + 18, width)
         return bottom + 24, joined(shapes)
 
-    legend = tag(
-        "ul",
-        tag("li", tag("i", style="--c:var(--accepted)"), "received, with other ends"),
-        tag("li", tag("i", style="--c:var(--failed)"), "failed or shed"),
-        class_="legend",
-    )
-    return joined([responsive(plot, draw), legend])
+    names = {"accepted": "received, with other ends", "failed": "failed or shed"}
+    return joined([responsive(plot, draw), legend(names)])
 
 
 def _bar(bar: Hour, x: float, width: float, y: Scale, unit: str) -> Markup:

@@ -9,7 +9,16 @@ from typing import Final
 
 from tocsin.pipeline.report.figures import Days, Figures
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
-from tocsin.pipeline.report.svg import Plot, line, linear, rect, responsive, text, ticks
+from tocsin.pipeline.report.svg import (
+    Plot,
+    horizontal_lines,
+    legend,
+    linear,
+    rect,
+    responsive,
+    text,
+    ticks,
+)
 from tocsin.pipeline.report.wording import count, day_text, share, short_count
 from tocsin.pipeline.transforms.tokens import DEAD, PUSHED
 
@@ -66,8 +75,7 @@ def _survival(days: Days, counts: Counts) -> Markup:
         steps = ticks(most, 3)
         y = linear(0, steps[-1], bottom, top)
         each = (width - left) / len(pairs)
-        shapes = [line(left, y(step), width, y(step), "axis") for step in steps]
-        shapes += [text(left - 8, y(step) + 4, short_count(step), anchor="end") for step in steps]
+        shapes = [horizontal_lines(steps, y, left, width, short_count)]
         every = -(-len(pairs) * 50 // int(width - left)) or 1
         bar = min(each * 0.72, 64)
         for number, (day, pushed, dead) in enumerate(pairs):
@@ -87,13 +95,7 @@ def _survival(days: Days, counts: Counts) -> Markup:
                     )
         return bottom + 22, joined(shapes)
 
-    legend = tag(
-        "ul",
-        tag("li", tag("i", style="--c:var(--accepted)"), "reached"),
-        tag("li", tag("i", style="--c:var(--failed)"), "dead"),
-        class_="legend",
-    )
-    return joined([responsive(plot, draw), legend])
+    return joined([responsive(plot, draw), legend({"accepted": "reached", "failed": "dead"})])
 
 
 def _changes_table(days: Days, counts: Counts) -> Markup:

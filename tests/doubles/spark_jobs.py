@@ -1,4 +1,4 @@
-"""Commands of `tocsin pipeline` one after another with one Spark session: `python -m tests.doubles.spark_jobs JSON`.
+"""Runs `tocsin pipeline` commands one after another with one Spark session: `python -m tests.doubles.spark_jobs JSON`.
 
 The JSON has `master`, `options` of Spark, and `commands`, each a list of words. On standard output is a line for each
 command: its summary. Starting Spark takes longer than the jobs of a test.
@@ -33,7 +33,7 @@ def run(master: str, options: dict[str, str], commands: list[list[str]]) -> None
 
 
 class Said:
-    """By the commands, as they go on."""
+    """Output of the commands, line by line."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -58,7 +58,7 @@ class Said:
 async def spark_jobs(
     master: str, options: Mapping[str, str], commands: Sequence[Sequence[str]]
 ) -> AsyncIterator[Said]:
-    """Running; the last of them is told to stop at the end, and waited for."""
+    """Runs the commands. At the end, stops the last of them and waits for it."""
     arguments = json.dumps({"master": master, "options": dict(options), "commands": commands})
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -1,4 +1,4 @@
-"""`tocsin pipeline deliver`: what it is told before Spark starts."""
+"""`tocsin pipeline deliver`: options that are checked before Spark starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(*arguments: object) -> int:
     return deliver_command.run(parser.parse_args([str(each) for each in arguments]))
 
 
-def test_a_dry_run_tells_what_waits_and_pushes_nothing(
+def test_a_dry_run_shows_what_waits_and_pushes_nothing(
     ini: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     meeting = Meeting(tmp_path / "handover")

@@ -1,4 +1,4 @@
-"""The `deliver` job on Spark: the same pushes as the inline engine's, once for each batch, and no segment forgotten."""
+"""The stream of `deliver`: same pushes as the inline engine, once per batch, and no segment forgotten."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_the_stream_pushes_what_is_handed_over_and_deletes_it(spark: SparkSessio
 
 
 class _Rows:
-    """What `foreachBatch` gives, already pushed."""
+    """Rows as `foreachBatch` gets them, already pushed."""
 
     def __init__(self, *answers: FolderAnswers) -> None:
         self._answers = answers

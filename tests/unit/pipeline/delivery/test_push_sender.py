@@ -1,4 +1,4 @@
-"""Pushes from a process of Spark's: every one has an outcome, in time."""
+"""Pushes sent from a Spark process: each has an outcome in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every stage at which a notification can stop, and what is said of it."""
+"""Every stage at which a notification can stop has an explanation."""
 
 from __future__ import annotations
 

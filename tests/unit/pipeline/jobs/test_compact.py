@@ -1,4 +1,4 @@
-"""A compact log gives the store that the long one gives, for logs that stores wrote and for logs that make no sense."""
+"""A compact log gives the same store as the long one, for logs of stores and for nonsensical logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantiles of sketches without Spark are those of Spark."""
+"""Quantiles of sketches without Spark equal those of Spark."""
 
 from __future__ import annotations
 

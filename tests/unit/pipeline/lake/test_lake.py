@@ -1,4 +1,4 @@
-"""Tables whose rows appear whole batches at a time and exactly once, whatever is killed on the way."""
+"""Rows of tables appear in whole batches and exactly once, whatever is killed on the way."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_old_partitions_expire(spark: SparkSession, table: LakeTable) -> None:
     assert table.expire("2026-02-01") == 0
 
 
-def test_files_without_a_commit_are_swept_when_nobody_reads_them_any_more(
+def test_files_without_a_commit_are_swept_once_readers_are_done(
     spark: SparkSession, lake: Lake, table: LakeTable
 ) -> None:
     table.publish(rows(spark, (1, "a")), key="one")

@@ -1,4 +1,4 @@
-"""Whether a router differs is decided from sums."""
+"""Sums decide whether a router differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page as text: what it says, that it is whole, and that it needs nothing else."""
+"""The page as text: its content, its completeness, and that it needs nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: on a phone nothing sticks out; nothing is loaded, nothing is complained of."""
+"""The page in a real browser: it fits a phone, loads nothing and causes no complaint."""
 
 from __future__ import annotations
 

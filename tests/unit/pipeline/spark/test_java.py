@@ -1,4 +1,4 @@
-"""Which Java is found, and that the one of the pip package runs Spark's command line."""
+"""The Java that is found, and that the one of the pip package runs Spark's command line."""
 
 from __future__ import annotations
 

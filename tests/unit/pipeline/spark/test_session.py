@@ -27,7 +27,7 @@ def test_a_job_of_many_rows_is_compiled_late_on_driver_and_executors() -> None:
     assert OF_EXECUTORS not in others
 
 
-def test_only_the_driver_is_told_what_not_to_compile_well() -> None:
+def test_only_the_driver_gets_compiler_directives() -> None:
     """Executors may be on machines without the file, where Java would not start."""
     options = options_of(SparkSettings("x", master=CLUSTER, many_rows=True))
     assert str(COMPILER_DIRECTIVES) in options[OF_DRIVER]
@@ -36,7 +36,7 @@ def test_only_the_driver_is_told_what_not_to_compile_well() -> None:
 
 
 @pytest.mark.parametrize("path", ["", os.environ["PATH"]], ids=["of the package", "of this machine"])
-def test_java_starts_with_what_it_is_told(tmp_path: Path, path: str) -> None:
+def test_java_starts_with_its_options(tmp_path: Path, path: str) -> None:
     home = java_home({"PATH": path}, tmp_path)
     options = shlex.split(options_of(SparkSettings("x", many_rows=True))[OF_DRIVER])
     told = subprocess.run([home / "bin" / "java", *options, "-version"], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Made-up events are the same for the same seed, however they are split, and are what routers could have written."""
+"""Synthetic events are equal for equal seeds, however they are split, and could come from routers."""
 
 from __future__ import annotations
 

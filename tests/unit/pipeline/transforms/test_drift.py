@@ -1,4 +1,4 @@
-"""Which queues differ, how, and what is to be done: one queue for each way."""
+"""Differing queues with their kind of drift and repair: one queue for each kind."""
 
 from __future__ import annotations
 

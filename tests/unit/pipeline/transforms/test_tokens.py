@@ -1,4 +1,4 @@
-"""How many tokens did what on a day."""
+"""Tokens per day and change."""
 
 from __future__ import annotations
 

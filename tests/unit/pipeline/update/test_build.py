@@ -1,4 +1,4 @@
-"""Segments become tables, exactly once, in any order; the accounting equals a plain recount."""
+"""Builds from `events`: exactly once, in any order, with an accounting that equals a plain recount."""
 
 from __future__ import annotations
 
@@ -14,88 +14,19 @@ from pyspark.sql import SparkSession
 
 from tests.doubles.delivery_lines import NOON, SECOND, event, recount, token_change, write_segment
 from tests.doubles.lake_rows import tables
-from tocsin.errors import ConfigError, StoreError
+from tests.unit.pipeline.update.lake_updates import delivered, ingest
+from tocsin.errors import StoreError
 from tocsin.observability.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.lake.lake import Lake
-from tocsin.pipeline.lake.status_files import read_statuses
 from tocsin.pipeline.lake.tables import (
-    EVENTS_TABLE,
     FUNNEL_TABLE,
     NOTIFICATIONS_TABLE,
-    QUARANTINE_TABLE,
 )
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
 from tocsin.pipeline.update.build import _exclusive, accounting, build, expire, unbuilt
-from tocsin.pipeline.update.event_stream import IngestedBatch, start_ingest, try_ingest
 from tocsin.pipeline.update.notification_merge import merge_new_events
 
 HOUR = 3600 * SECOND
-
-
-def ingest(spark: SparkSession, lake: Lake, *sources: Path) -> list[IngestedBatch]:
-    batches: list[IngestedBatch] = []
-    query = start_ingest(spark, lake, sources, interval=None, ingested=batches.append)
-    query.awaitTermination()
-    return batches
-
-
-def delivered(number: int, at: int = NOON, token: int = 1) -> list[DeliveryEvent]:
-    return [
-        event(Stage.ENQUEUED, number, at=at),
-        event(Stage.SENT, number, at=at + 1000),
-        event(Stage.RECEIVED, number, at=at + 2000, token=token),
-        event(Stage.ATTEMPTED, number, at=at + 3000, token=token, attempt=1),
-        event(Stage.ACCEPTED, number, at=at + 4000, token=token),
-    ]
-
-
-def test_segments_of_several_routers_are_read_once(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
-    smp, ntf = tmp_path / "smp", tmp_path / "ntf"
-    write_segment(smp, 1, delivered(1)[:2])
-    write_segment(ntf, 1, delivered(1)[2:])
-    (ntf / ".open-2.jsonl").write_text("still being written")
-    assert ingest(spark, lake, smp, ntf) == [IngestedBatch(5, 0)]
-    assert ingest(spark, lake, smp, ntf) == []
-    write_segment(ntf, 2, delivered(2)[2:])
-    assert ingest(spark, lake, smp, ntf) == [IngestedBatch(3, 0)]
-    assert lake.table(EVENTS_TABLE).snapshot().rows == 8
-    assert read_statuses(lake.folder)["ingest"].figures["events"] == 3
-
-
-def test_lines_that_are_no_events_are_counted_and_named(
-    spark: SparkSession, lake: Lake, tmp_path: Path
-) -> None:
-    write_segment(tmp_path / "ntf", 1, delivered(1))
-    (tmp_path / "ntf" / "events-2.jsonl").write_text('garbage\n{"id":"x"}\n')
-    assert try_ingest(spark, [tmp_path / "ntf"]) == IngestedBatch(5, 2)
-    assert not lake.table(EVENTS_TABLE).snapshot().number
-    assert ingest(spark, lake, tmp_path / "ntf") == [IngestedBatch(5, 2)]
-    rows = lake.table(QUARANTINE_TABLE).read(spark).collect()
-    assert {(row.segment, row.reason) for row in rows} == {
-        ("ntf/events-2.jsonl", "not JSON"),
-        ("ntf/events-2.jsonl", "no stage"),
-    }
-
-
-def test_a_batch_killed_between_table_and_checkpoint_is_not_written_twice(
-    spark: SparkSession, lake: Lake, tmp_path: Path
-) -> None:
-    write_segment(tmp_path / "ntf", 1, delivered(1))
-    (tmp_path / "ntf" / "events-2.jsonl").write_text("garbage\n")
-    ingest(spark, lake, tmp_path / "ntf")
-    for commit in (lake.checkpoint("ingest") / "commits").glob("*"):
-        commit.unlink()  # as if killed before Spark wrote down that the batch is done
-    assert ingest(spark, lake, tmp_path / "ntf") == [IngestedBatch(0, 0)]
-    assert (lake.table(EVENTS_TABLE).snapshot().rows, lake.table(QUARANTINE_TABLE).snapshot().rows) == (5, 1)
-
-
-@pytest.mark.parametrize("name", ["missing", "a{b}"])
-def test_a_source_that_cannot_be_read_is_named(
-    spark: SparkSession, lake: Lake, tmp_path: Path, name: str
-) -> None:
-    (tmp_path / "a{b}").mkdir()
-    with pytest.raises(ConfigError, match=r"missing|a\{b\}"):
-        ingest(spark, lake, tmp_path / name)
 
 
 def test_a_second_build_does_nothing(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
@@ -129,7 +60,7 @@ def test_news_of_a_notification_reach_its_row_in_an_earlier_hour(
 
 
 def test_a_neighbour_without_news_keeps_its_texts(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
-    """Its hour is written anew for another notification's sake, and nothing that is new names its SMP host."""
+    """Another notification causes its hour to be rewritten, and no new event names its SMP host."""
     neighbour = event(Stage.FAILED, 2, host="other.example", reason="410")
     write_segment(tmp_path / "ntf", 1, [event(Stage.RECEIVED, 1), neighbour])
     ingest(spark, lake, tmp_path / "ntf")
@@ -167,7 +98,7 @@ def test_a_build_killed_between_two_tables_is_finished_by_the_next(
     assert set(build(spark, lake, smallest_group=1)) == {"latency_hourly", "servers_hourly", "tokens_daily"}
 
 
-def test_another_threshold_makes_the_tables_anew(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+def test_another_threshold_rebuilds_the_tables(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     write_segment(tmp_path / "ntf", 1, delivered(1))
     ingest(spark, lake, tmp_path / "ntf")
     build(spark, lake, smallest_group=2)
@@ -196,7 +127,7 @@ NTF_ENDS = st.sampled_from([None, Stage.ACCEPTED, Stage.SUPERSEDED, Stage.FAILED
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[DeliveryEvent]:
-    """Of some notifications: events may be missing, late, repeated and out of order."""
+    """Events of some notifications, which may be missing, late, repeated and out of order."""
     written: list[DeliveryEvent] = []
     for number in range(draw(st.integers(20, 40))):
         at = NOON + draw(st.integers(0, 3)) * HOUR + number
@@ -229,7 +160,7 @@ def histories(draw: st.DrawFn) -> list[DeliveryEvent]:
 def test_the_accounting_equals_a_plain_recount(
     spark: SparkSession, tmp_path: Path, history: Sequence[DeliveryEvent], cuts: int
 ) -> None:
-    """However the events are cut into segments and builds."""
+    """Holds however the events are split into segments and builds."""
     shutil.rmtree(tmp_path, ignore_errors=True)
     lake, source = Lake(tmp_path / "lake"), tmp_path / "ntf"
     size = -(-len(history) // cuts)

@@ -1,4 +1,4 @@
-"""What routers write and what the pipeline reads cannot drift apart."""
+"""The events that routers write and those that the pipeline reads cannot drift apart."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_stage_of_a_notification_has_its_column() -> None:
 
 
 def test_every_status_of_a_subscription_is_counted_as_something() -> None:
-    """AUTH, and those that are no state but an error, are counted as errors."""
+    """AUTH and statuses that are errors count as errors."""
     known = {SUBSCRIBED, *UNSUBSCRIBED, *PENDING}
     assert {state.value for state in SubscriptionState} - known == {"AUTH"}
 

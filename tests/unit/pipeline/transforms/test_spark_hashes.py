@@ -1,4 +1,4 @@
-"""Our hashes are Spark's."""
+"""Our hashes equal Spark's."""
 
 from __future__ import annotations
 

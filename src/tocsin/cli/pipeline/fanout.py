@@ -8,8 +8,8 @@ from tocsin.cli.ntf_files import add_config_argument, settings_of
 from tocsin.cli.ntf_providers import served_settings
 from tocsin.cli.pipeline.job_options import add_job_options, job_options
 from tocsin.errors import ConfigError
-from tocsin.pipeline.fanout.campaign import PROVIDERS, FanoutOptions
 from tocsin.pipeline.fanout.notice import Notice
+from tocsin.pipeline.fanout.options import PROVIDERS, FanoutOptions
 
 NAME = "fanout"
 SUMMARY = "remind all devices that are due to look for messages, or show a notice on all"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tocsin.config.ntf_settings import ApnsSettings
 from tocsin.pipeline.delivery.push_sender import Push, sender_of
 from tocsin.pipeline.fanout.campaign_folder import CampaignFolder, CampaignToken
-from tocsin.pipeline.fanout.notice import Notice
+from tocsin.pipeline.fanout.options import FanoutOptions
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.provider import PushOutcome, TokenInvalid
 from tocsin.routers.ntf.handover_key import read_handover_key
@@ -33,18 +33,15 @@ class FanoutPusher:
 
     folder: Path
     keys: Path
-    campaign: str
+    options: FanoutOptions
+    """Its rate is that of all executors together."""
     apns: ApnsSettings
-    rate: float
-    """Pushes per second to each provider, by all executors together."""
     expires_at: int
-    notice: Notice | None = None
-    """The notice to show. Without one, the push reminds the app to look for messages."""
 
     def __call__(self, part: str, shard: int, shards: int) -> list[PushedToken]:
         campaign = CampaignFolder(self.folder, read_handover_key(self.keys))
         mine = [(line, token) for line, token in campaign.tokens(part) if line.shard(shards) == shard]
-        rate = self.rate / shards
+        rate = self.options.rate / shards
         patience = len(mine) / rate + self.apns.request_timeout
         outcomes = sender_of(self.apns).send(self._pushes([token for _, token in mine]), patience, rate)
         answers = [_answer(token, outcome) for (_, token), outcome in zip(mine, outcomes, strict=True)]
@@ -56,8 +53,8 @@ class FanoutPusher:
     def _pushes(self, tokens: list[CampaignToken]) -> Iterator[Push]:
         for token in tokens:
             provider = PushProvider[token.provider.upper()]
-            request = campaign_request if self.notice is None else self.notice.request
-            yield provider, request(token.device_token, self.campaign, self.expires_at)
+            request = campaign_request if self.options.notice is None else self.options.notice.request
+            yield provider, request(token.device_token, self.options.campaign, self.expires_at)
 
 
 def _answer(token: CampaignToken, outcome: PushOutcome | None) -> Returned:

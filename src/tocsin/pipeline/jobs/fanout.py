@@ -12,10 +12,11 @@ from rich.console import Console
 
 from tocsin.config.ntf_settings import NtfSettings
 from tocsin.observability.pseudonyms import keys_folder
-from tocsin.pipeline.fanout.campaign import Campaign, CampaignStore, FanoutOptions, campaign_store
+from tocsin.pipeline.fanout.campaign import Campaign, CampaignStore, campaign_store
 from tocsin.pipeline.fanout.campaign_push import plan_parts, push_parts
 from tocsin.pipeline.fanout.campaign_pusher import FanoutPusher, PushedToken
 from tocsin.pipeline.fanout.campaign_tokens import TokenSource
+from tocsin.pipeline.fanout.options import FanoutOptions
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.lake.lake import Lake
@@ -51,15 +52,7 @@ def _push(
     campaign = Campaign(job.lake.resolve() / "_campaigns" / options.campaign, keys, options.kind)
     planner = campaign.begin(source)
     expires_at = options.expires_at(int(time.time()))
-    pusher = FanoutPusher(
-        campaign.folder.folder,
-        keys,
-        options.campaign,
-        settings.apns,
-        options.rate,
-        expires_at,
-        options.notice,
-    )
+    pusher = FanoutPusher(campaign.folder.folder, keys, options, settings.apns, expires_at)
     console, done = Console(stderr=True), 0
     with spark_session(job.spark("fanout")) as spark, step(spark, options.campaign) as shown:
         cores = spark.sparkContext.defaultParallelism

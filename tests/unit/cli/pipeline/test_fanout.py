@@ -8,7 +8,7 @@ import pytest
 
 from tocsin.cli.pipeline import fanout as fanout_command
 from tocsin.config.ntf_settings import NtfSettings, StoreKind
-from tocsin.pipeline.fanout.campaign import FanoutOptions
+from tocsin.pipeline.fanout.options import FanoutOptions
 
 
 def test_web_push_is_left_to_the_router(capsys: pytest.CaptureFixture[str]) -> None:

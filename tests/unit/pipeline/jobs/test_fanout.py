@@ -18,11 +18,12 @@ from tests.unit.stores.ntf_samples import device_token, token
 from tocsin.cli.pipeline import fanout as fanout_command
 from tocsin.config.ntf_settings import ApnsEndpoint, ApnsSettings, NtfSettings, StoreKind
 from tocsin.errors import ConfigError
-from tocsin.pipeline.fanout.campaign import Campaign, FanoutOptions, campaign_store
+from tocsin.pipeline.fanout.campaign import Campaign, campaign_store
 from tocsin.pipeline.fanout.campaign_folder import CampaignFolder
 from tocsin.pipeline.fanout.campaign_push import plan_parts, push_parts
 from tocsin.pipeline.fanout.campaign_pusher import FanoutPusher, PushedToken
 from tocsin.pipeline.fanout.notice import Notice
+from tocsin.pipeline.fanout.options import FanoutOptions
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import FANOUT_TABLE
 from tocsin.protocol.ntf.device_tokens import PushProvider
@@ -72,7 +73,7 @@ class CampaignRuns:
     def run(
         self, wrapped: Callable[[Record], Record] = lambda record: record, notice: Notice | None = None
     ) -> Counter[str]:
-        options = FanoutOptions(CAMPAIGN, notice=notice)
+        options = FanoutOptions(CAMPAIGN, 500.0, notice)
         campaign = Campaign(self.parts.folder, self._keys, options.kind)
         with campaign_store(self._settings) as store:
             planner = campaign.begin(options.source(self._settings, 2_000_000_000))
@@ -82,9 +83,7 @@ class CampaignRuns:
             def record(part: str, outcomes: Sequence[PushedToken]) -> None:
                 store.record(self.parts, part, outcomes, reminders=notice is None)
 
-            pusher = FanoutPusher(
-                self.parts.folder, self._keys, CAMPAIGN, self._settings.apns, 500.0, 4_000_000_000, notice
-            )
+            pusher = FanoutPusher(self.parts.folder, self._keys, options, self._settings.apns, 4_000_000_000)
             return push_parts(
                 self._spark,
                 self._lake,

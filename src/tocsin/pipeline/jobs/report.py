@@ -14,7 +14,7 @@ from tocsin.pipeline.lake.lake import existing_lake
 from tocsin.pipeline.report.collection import Collection, days_of
 from tocsin.pipeline.report.figures import Figures
 from tocsin.pipeline.report.files import csv_files, write_files
-from tocsin.pipeline.report.page import report_page
+from tocsin.pipeline.report.sections.page import report_page
 from tocsin.pipeline.spark.session import spark_session
 
 PAGE: Final = "report.html"

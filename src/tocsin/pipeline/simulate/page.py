@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from typing import Final
 
+from tocsin.pipeline.report.document import document, tile
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
-from tocsin.pipeline.report.page import document, tile
 from tocsin.pipeline.report.svg import (
     Plot,
     circle,

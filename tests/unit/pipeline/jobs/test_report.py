@@ -21,7 +21,7 @@ from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import DRIFT_TABLE
 from tocsin.pipeline.report.collection import Collection, days_of
 from tocsin.pipeline.report.figures import Days, Figures, HostDrift
-from tocsin.pipeline.report.page import report_page
+from tocsin.pipeline.report.sections.page import report_page
 from tocsin.pipeline.update.build import build
 
 pytestmark = pytest.mark.timeout(120)

@@ -14,7 +14,7 @@ import pytest
 from tests.doubles.browsers import browser_or_skip
 from tests.unit.pipeline.report.sample_figures import EMPTY, FIGURES
 from tocsin.pipeline.report.figures import Figures
-from tocsin.pipeline.report.page import report_page
+from tocsin.pipeline.report.sections.page import report_page
 
 PHONE = 390
 

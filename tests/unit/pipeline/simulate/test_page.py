@@ -5,7 +5,7 @@ import io
 import re
 from dataclasses import replace
 
-from tests.unit.pipeline.report.test_page import Elements, words
+from tests.unit.pipeline.report.sections.test_page import Elements, words
 from tests.unit.pipeline.simulate.test_demand import POPULATION, SUMS
 from tocsin.pipeline.simulate.costs import COSTS
 from tocsin.pipeline.simulate.demand import Demand, SimulatedProtocol, demand

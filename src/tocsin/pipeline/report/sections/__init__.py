@@ -1,1 +1,1 @@
-"""Sections of the report page: each module turns figures into HTML. Nothing here reads tables."""
+"""The report page and its sections: figures in, HTML out. Nothing here reads tables; `report` does not import it."""

@@ -1,11 +1,12 @@
-"""The report as one self-contained HTML file."""
+"""The report page: heading, figures at a glance, and all sections."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from tocsin.pipeline.report.document import document, tile
 from tocsin.pipeline.report.figures import Figures
-from tocsin.pipeline.report.markup import Markup, joined, tag
+from tocsin.pipeline.report.markup import Markup, tag
 from tocsin.pipeline.report.sections.accounting import accounting_section
 from tocsin.pipeline.report.sections.drift import drift_section
 from tocsin.pipeline.report.sections.funnel import funnel_section
@@ -16,11 +17,7 @@ from tocsin.pipeline.report.sections.quarantine import quarantine_section
 from tocsin.pipeline.report.sections.servers import servers_section
 from tocsin.pipeline.report.sections.tokens import tokens_section
 from tocsin.pipeline.report.sections.week import range_text, week_section
-from tocsin.pipeline.report.style import STYLE
 from tocsin.pipeline.report.wording import count, duration, plural, share, short_count
-
-# Nothing may be loaded or run, neither through a mistake of ours nor through a hostile host name.
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 SECTIONS: Final = {
     "week": ("Changes", week_section),
@@ -46,27 +43,6 @@ def report_page(figures: Figures) -> str:
         tag("main", *sections, id="main"),
         _footer(figures),
     )
-
-
-def document(title: str, *content: Markup) -> str:
-    """A complete HTML file."""
-    head = joined(
-        [
-            Markup('<meta charset="utf-8">'),
-            Markup('<meta name="viewport" content="width=device-width,initial-scale=1">'),
-            Markup(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
-            Markup('<meta name="referrer" content="no-referrer">'),
-            tag("title", title),
-            tag("style", Markup(STYLE)),
-        ]
-    )
-    skip = tag("a", "Skip to the figures", href="#main", class_="skip")
-    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', skip, *content), lang='en')}\n"
-
-
-def tile(name: str, value: str, note: str, *, alarm: bool = False) -> Markup:
-    figures = (tag("dt", name), tag("dd", value), tag("dd", note, class_="note"))
-    return tag("div", *figures, class_="tile alarm" if alarm else "tile")
 
 
 def _heading(figures: Figures) -> list[Markup]:

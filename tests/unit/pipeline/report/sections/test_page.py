@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.pipeline.report.sample_figures import DAYS, EMPTY, FIGURES, LEG, PERIOD, SUMS, server
 from tocsin.pipeline.report.figures import Days, Figures, HostDrift, HostHealth, HostHour, OutcomeCount
-from tocsin.pipeline.report.page import SECTIONS, report_page
 from tocsin.pipeline.report.sections.heat_maps import MOST_HOSTS, OTHERS, by_host
+from tocsin.pipeline.report.sections.page import SECTIONS, report_page
 from tocsin.pipeline.report.sections.servers import troubles
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
 

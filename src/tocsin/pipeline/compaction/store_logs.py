@@ -18,7 +18,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.errors import ConfigError
-from tocsin.pipeline.compaction.compactors import NTF_SECTIONS, SMP_SECTIONS, compact_ntf, compact_smp
+from tocsin.pipeline.compaction.compactors import (
+    BROKEN,
+    NTF_SECTIONS,
+    SKIPPED,
+    SMP_SECTIONS,
+    compact_ntf,
+    compact_smp,
+)
 from tocsin.pipeline.spark.input_paths import require_plain_path
 from tocsin.pipeline.transforms.log_lines import (
     ORDER,
@@ -83,6 +90,25 @@ def compact(spark: SparkSession, lines: DataFrame, kind: StoreLogKind, partition
     groups = spark.createDataFrame(list(first_of_groups(pairs).items()), "entity long, first long")
     together = grouped_lines(keyed, groups).repartition(partitions, "group").sortWithinPartitions(*ORDER)
     return together.select("value").mapInArrow(_reading(kind.compacted), RESULT)
+
+
+def lines_by_section(made: DataFrame) -> DataFrame:
+    """Number of lines by section, including BROKEN and SKIPPED ones."""
+    number = F.when(F.col("section") == SKIPPED, F.decode("line", "UTF-8").cast("long")).otherwise(1)
+    return made.groupBy("section").agg(F.sum(number).alias("lines"))
+
+
+def first_broken(made: DataFrame) -> str:
+    """The reason why the first broken line cannot be read."""
+    row = made.where(F.col("section") == BROKEN).head()
+    return bytes(row["line"]).decode() if row else ""
+
+
+def compact_lines(made: DataFrame, sections: int) -> Iterator[bytes]:
+    """The lines of the compact log, section by section."""
+    for section in range(sections):
+        for row in made.where(F.col("section") == section).select("line").toLocalIterator():
+            yield bytes(row["line"])
 
 
 def first_of_groups(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:

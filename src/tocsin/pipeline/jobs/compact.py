@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from tocsin.errors import ConfigError, StoreError
 from tocsin.observability.private_files import write_private_lines
 from tocsin.pipeline.compaction.compactors import BROKEN, SKIPPED
-from tocsin.pipeline.compaction.store_logs import KINDS, compact, partitions_for, read_log, stopped_router
+from tocsin.pipeline.compaction.store_logs import (
+    KINDS,
+    compact,
+    compact_lines,
+    first_broken,
+    lines_by_section,
+    partitions_for,
+    read_log,
+    stopped_router,
+)
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.spark.session import spark_session
@@ -57,12 +62,15 @@ def run_compact(job: JobOptions, options: CompactOptions) -> int:
         shown("grouping lines")
         made = compact(spark, lines, kind, partitions_for(options.log)).persist()
         shown("compacting groups")
-        counted = Counter({row["section"]: row["lines"] for row in _counts(made).collect()})
+        counted = Counter({row["section"]: row["lines"] for row in lines_by_section(made).collect()})
         if counted[BROKEN] and not options.skip_broken_lines:
-            raise StoreError(_broken(made, counted[BROKEN], options.log))
+            raise StoreError(
+                f"{counted[BROKEN]} lines of {options.log} cannot be read, first: {first_broken(made)}. "
+                "To leave them out, add --skip-broken-lines"
+            )
         if not job.dry_run:
             shown("writing")
-            write_private_lines(options.out, _lines(made, len(kind.sections)))
+            write_private_lines(options.out, compact_lines(made, len(kind.sections)))
     summary.add(**{name: counted[number] for number, name in enumerate(kind.sections)})
     summary.add(lines_about_nothing=counted[SKIPPED], broken_lines=counted[BROKEN])
     summary.add(was_bytes=options.log.stat().st_size)
@@ -70,22 +78,3 @@ def run_compact(job: JobOptions, options: CompactOptions) -> int:
         summary.add(bytes=options.out.stat().st_size, compact_log=str(options.out))
     summary.show(as_json=job.as_json)
     return 0
-
-
-def _counts(made: DataFrame) -> DataFrame:
-    number = F.when(F.col("section") == SKIPPED, F.decode("line", "UTF-8").cast("long")).otherwise(1)
-    return made.groupBy("section").agg(F.sum(number).alias("lines"))
-
-
-def _broken(made: DataFrame, count: int, log: Path) -> str:
-    row = made.where(F.col("section") == BROKEN).head()
-    reason = bytes(row["line"]).decode() if row else ""
-    return (
-        f"{count} lines of {log} cannot be read, first: {reason}. To leave them out, add --skip-broken-lines"
-    )
-
-
-def _lines(made: DataFrame, sections: int) -> Iterator[bytes]:
-    for section in range(sections):
-        for row in made.where(F.col("section") == section).select("line").toLocalIterator():
-            yield bytes(row["line"])

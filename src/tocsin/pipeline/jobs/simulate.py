@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
-
-from pyspark.sql import SparkSession
 
 from tocsin.errors import ConfigError
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.report.files import write_files
-from tocsin.pipeline.simulate.demand import Demand, PopulationSums, SimulatedProtocol, demand
+from tocsin.pipeline.simulate.demand import Demand, SimulatedProtocol, demand
 from tocsin.pipeline.simulate.page import demand_csv, simulation_page
 from tocsin.pipeline.simulate.population import Population
-from tocsin.pipeline.simulate.simulated_tokens import SUMMED, simulated_tokens, sums_of_first
+from tocsin.pipeline.simulate.simulated_tokens import simulated
 from tocsin.pipeline.spark.session import spark_session
 
 PAGE: Final = "simulation.html"
 SIZES: Final = tuple(10**power for power in range(4, 10))
 """Numbers of queues of the populations that are compared."""
 LEAST_ROWS: Final = 100
-Z95: Final = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,35 +67,3 @@ def run_simulate(options: JobOptions, population: Population, simulate: Simulate
     summary.add(page=str(written[0]))
     summary.show(as_json=options.as_json)
     return own
-
-
-def simulated(
-    spark: SparkSession,
-    population: Population,
-    sizes: Sequence[int],
-    rows: int,
-    shown: Callable[[str], None] = lambda _: None,
-) -> list[PopulationSums]:
-    """Sums for populations of these sizes. At most `rows` devices are drawn; larger sums are scaled up."""
-    drawn = [min(size, rows) for size in sizes]
-    shown(f"drawing {max(drawn):,} devices")
-    tokens = simulated_tokens(spark.range(max(drawn)), population)
-    row = sums_of_first(tokens, numbers=sorted(set(drawn))).collect()[0]
-    return [_sums(size, number, row.asDict()) for size, number in zip(sizes, drawn, strict=True)]
-
-
-def _sums(tokens: int, drawn: int, row: dict[str, float]) -> PopulationSums:
-    weight = tokens / drawn
-    values = {name: row[f"{name}_{drawn}"] * weight for name in SUMMED}
-    return PopulationSums(
-        tokens, **values, error=_error(row[f"pushes_{drawn}"], row[f"squares_{drawn}"], drawn, tokens)
-    )
-
-
-def _error(total: float, squares: float, drawn: int, tokens: int) -> float:
-    """Half the 95 % interval of a sum scaled up from a sample, as a share of the sum. 0 if all devices were drawn."""
-    if drawn == tokens or not total:
-        return 0.0
-    mean = total / drawn
-    variance = max(squares / drawn - mean * mean, 0.0) * drawn / (drawn - 1)
-    return Z95 * math.sqrt(variance / drawn * (1 - drawn / tokens)) / mean

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tocsin.pipeline.simulate.demand import PopulationSums
 from tocsin.pipeline.simulate.population import Population
 from tocsin.pipeline.synthetic.draws import Draws
 
 DAY: Final = 86_400.0
+Z95: Final = 1.96
 SUMMED: Final = ("queues", "subscribed", "messages", "notifications", "pushes", "pushes_unneeded")
 
 
@@ -64,3 +67,35 @@ def sums_of_first(tokens: DataFrame, *, numbers: Sequence[int]) -> DataFrame:
             for number in numbers
         ),
     )
+
+
+def simulated(
+    spark: SparkSession,
+    population: Population,
+    sizes: Sequence[int],
+    rows: int,
+    shown: Callable[[str], None] = lambda _: None,
+) -> list[PopulationSums]:
+    """Sums for populations of these sizes. At most `rows` devices are drawn; larger sums are scaled up."""
+    drawn = [min(size, rows) for size in sizes]
+    shown(f"drawing {max(drawn):,} devices")
+    tokens = simulated_tokens(spark.range(max(drawn)), population)
+    row = sums_of_first(tokens, numbers=sorted(set(drawn))).collect()[0]
+    return [_sums(size, number, row.asDict()) for size, number in zip(sizes, drawn, strict=True)]
+
+
+def _sums(tokens: int, drawn: int, row: dict[str, float]) -> PopulationSums:
+    weight = tokens / drawn
+    values = {name: row[f"{name}_{drawn}"] * weight for name in SUMMED}
+    return PopulationSums(
+        tokens, **values, error=_error(row[f"pushes_{drawn}"], row[f"squares_{drawn}"], drawn, tokens)
+    )
+
+
+def _error(total: float, squares: float, drawn: int, tokens: int) -> float:
+    """Half the 95 % interval of a sum scaled up from a sample, as a share of the sum. 0 if all devices were drawn."""
+    if drawn == tokens or not total:
+        return 0.0
+    mean = total / drawn
+    variance = max(squares / drawn - mean * mean, 0.0) * drawn / (drawn - 1)
+    return Z95 * math.sqrt(variance / drawn * (1 - drawn / tokens)) / mean

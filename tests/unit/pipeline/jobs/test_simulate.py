@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 from tocsin.cli.pipeline import simulate as simulate_command
 from tocsin.errors import ConfigError
 from tocsin.pipeline.jobs.options import JobOptions
-from tocsin.pipeline.jobs.simulate import PAGE, SimulateOptions, run_simulate, simulated
+from tocsin.pipeline.jobs.simulate import PAGE, SimulateOptions, run_simulate
 from tocsin.pipeline.simulate.demand import SimulatedProtocol
 from tocsin.pipeline.simulate.population import Population
+from tocsin.pipeline.simulate.simulated_tokens import simulated
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -1,4 +1,4 @@
-"""The provider of `bench.pipeline_deliver` as a process of its own, which prints its port."""
+"""The provider of `bench.pipeline_deliver` as a separate process that prints its port."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""`make bench-pipeline`: what the jobs of the data pipeline cost, next to DuckDB on the same files in the same run.
+"""`make bench-pipeline`: the cost of the data pipeline's jobs, compared with DuckDB on the same files in the same run.
 
-python -m bench.pipeline                       20 million events, some minutes
+python -m bench.pipeline                       20 million events, takes some minutes
 python -m bench.pipeline --events 2000000      fewer
 python -m bench.pipeline --quick               a smoke run of a minute; its figures mean little
 
-CPU is that of all processes of this run, Java included. The data is made by the seeded generator.
+CPU is that of all processes of this run, including Java. A seeded generator makes the data.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from bench.pipeline_scaling import measure_scaling
 from bench.pipeline_yardstick import measure_duckdb
 from bench.process_tree import cpu_seconds, spent
 from bench.results import Result, show
-from tocsin.pipeline.jobs.build import build
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.session import SparkSettings, spark_session
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.spark.session import SparkSettings, spark_session
+from tocsin.pipeline.update.build import build
 
 EVENTS: Final = 20_000_000
 QUICK_EVENTS: Final = 100_000
 LEAST_IDS: Final = 1_000_000
-"""Of 2,000 SMP routers: with fewer some have none that could drift."""
+"""With fewer ids, some of the 2,000 SMP routers have none that could drift."""
 BUILD_CPU: Final = 60.0
 SCALING_TIMES: Final = 3
-"""So many times the events: of a minute's work much is done by every Java alone."""
+"""Factor for the number of events: in a job of one minute, every Java repeats much of the work."""
 SECONDS: Final = 60
 QUICK_SECONDS: Final = 6
 
@@ -60,8 +60,8 @@ def measure_build(spark: SparkSession, lake: Lake, events: int) -> list[Result]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline", description=__doc__)
-    parser.add_argument("--events", type=int, default=EVENTS, help="how many (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="a smoke run")
+    parser.add_argument("--events", type=int, default=EVENTS, help="number of events (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="run a smoke test")
     options = parser.parse_args()
     wanted = QUICK_EVENTS if options.quick else options.events
     results: list[Result] = []
@@ -74,7 +74,7 @@ def main() -> None:
             print(f"{events:,} events made", file=sys.stderr)
             results += measure_build(spark, lake, events)
             results += measure_duckdb(lake, folder)
-            spark.conf.set("spark.sql.shuffle.partitions", "8")  # as its job has it
+            spark.conf.set("spark.sql.shuffle.partitions", "8")  # as in its job
             results += measure_reconcile(spark, max(events, LEAST_IDS))
             results += measure_ingest(spark, folder, QUICK_SECONDS if options.quick else SECONDS)
         if not options.quick:

@@ -1,10 +1,10 @@
-"""What the `deliver` job sustains: due pushes handed over at an even rate, a sink as the provider, all on this machine.
+"""Measures the rate that `deliver` sustains: due pushes handed over evenly, and a sink as the provider, on one machine.
 
-python -m bench.pipeline_deliver                    10,000 a second for 20 seconds
+python -m bench.pipeline_deliver                    10,000 pushes per second for 20 seconds
 python -m bench.pipeline_deliver --rate 2000 --seconds 5
 
-The latency is that from handing over until the router knows the outcome: it contains the provider's answer and the
-way back. The CPU is that of everything: router's side, Spark, executors, sink.
+The latency is the time from hand-over until the router knows the outcome, including the provider's answer. The CPU is
+that of the router's side, Spark, executors and sink together.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ START_SECONDS: Final = 120.0
 
 
 def measure_deliver(folder: Path, rate: int = RATE, seconds: float = SECONDS) -> list[Result]:
-    """In a folder of its own, with a Spark of its own."""
+    """Runs in its own folder with its own Spark."""
     web = make_web_certificate(["localhost"], datetime.now(UTC))
     (folder / "apns.crt").write_bytes(web.certificate)
     (folder / "apns.key").write_bytes(web.private_key)
@@ -86,7 +86,7 @@ def deliver_job(ini: Path, lake: Path) -> Iterator[None]:
 
 
 def _due(router: RouterLocation, number: int) -> DuePush:
-    """One notification for one token, as most pushes are."""
+    """One notification for one token, like most pushes."""
     token = TokenRecord(
         number.to_bytes(24, "big"),
         DeviceToken(PushProvider.APNS_TEST, os.urandom(32).hex().encode()),
@@ -101,8 +101,8 @@ def _due(router: RouterLocation, number: int) -> DuePush:
     return DuePush(token, (PendingNotification(now, nonce, text, os.urandom(24), queue),))
 
 
-class _Handing:
-    """Hands over evenly, and notes how long each took."""
+class _Load:
+    """Hands over at an even rate and records the time until each outcome."""
 
     def __init__(self, router: HandOver) -> None:
         self._router = router
@@ -133,39 +133,40 @@ class _Handing:
 
     async def answered(self, seconds: float) -> None:
         async with asyncio.timeout(seconds):
-            while self._router.waiting:  # noqa: ASYNC110 - a benchmark may look now and then
+            while self._router.waiting:  # noqa: ASYNC110 - a benchmark may poll
                 await asyncio.sleep(0.02)
 
 
 async def _measure(router: HandOver, rate: int, seconds: float) -> list[Result]:
-    handing = _Handing(router)
-    running = asyncio.create_task(router.run())
-    await handing.at(100, 1)
-    await handing.answered(START_SECONDS)  # Spark has started
-    await handing.at(rate, WARM_UP)  # what runs often is compiled
-    await handing.answered(START_SECONDS)
-    handing.given = handing.accepted = handing.late = 0
-    handing.seconds.clear()
-    with spent() as figures:
-        await handing.at(rate, seconds)
-        await handing.answered(START_SECONDS)
-    running.cancel()
-    ordered = sorted(handing.seconds)
+    load = _Load(router)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(router.run())
+        await load.at(100, 1)
+        await load.answered(START_SECONDS)  # Spark has started
+        await load.at(rate, WARM_UP)  # lets Java compile hot code
+        await load.answered(START_SECONDS)
+        load.given = load.accepted = load.late = 0
+        load.seconds.clear()
+        with spent() as figures:
+            await load.at(rate, seconds)
+            await load.answered(START_SECONDS)
+        running.cancel()
+    ordered = sorted(load.seconds)
     p50, p99 = (ordered[len(ordered) * percent // 100] * 1000 for percent in (50, 99))
-    sustained = handing.accepted / figures.wall
+    sustained = load.accepted / figures.wall
     name = f"deliver at {rate:,}/s"
     return [
         Result(f"{name}: accepted a second", sustained, "pushes/s", rate / sustained, 1.1),
         Result(f"{name}: hand-over to outcome, median", p50, "ms"),
         Result(f"{name}: hand-over to outcome, 99 %", p99, "ms", p99 / LIMIT_MS, 1.0),
         Result(f"{name}: CPU of everything", figures.cpu / figures.wall, "cores"),
-        Result(f"{name}: not accepted", float(len(ordered) - handing.accepted), "pushes"),
+        Result(f"{name}: not accepted", float(len(ordered) - load.accepted), "pushes"),
     ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline_deliver", description=__doc__)
-    parser.add_argument("--rate", type=int, default=RATE, help="a second (default: %(default)s)")
+    parser.add_argument("--rate", type=int, default=RATE, help="pushes per second (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="default: %(default)s")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,12 +1,12 @@
-"""Events of a day for benchmarks, made by the seeded generator."""
+"""Synthetic events of one day for benchmarks."""
 
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import EVENTS_TABLE
 from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
-from tocsin.pipeline.tables import EVENTS_TABLE
 from tocsin.pipeline.transforms.event_lines import as_table
 
 

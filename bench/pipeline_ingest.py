@@ -1,4 +1,4 @@
-"""Streaming `ingest` at a given rate: does it keep up, how old are its tables, what does it cost?"""
+"""Measures streaming `ingest` at a given rate: age of rows in its tables, and CPU."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from pyspark.sql import SparkSession
 
 from bench.process_tree import spent
 from bench.results import Result
-from tocsin.pipeline.jobs.ingest import Ingested, start_ingest
-from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
+from tocsin.pipeline.update.event_stream import IngestedBatch, start_ingest
 
 RATE: Final = 20_000
 OLDEST: Final = 15.0
 SEGMENT_SECONDS: Final = 1.0
-"""Routers publish a segment that often here."""
+"""Interval at which routers publish segments in this benchmark."""
 INTERVAL: Final = 5.0
 
 
 def measure_ingest(spark: SparkSession, folder: Path, seconds: int) -> list[Result]:
-    """Segments appear at the rate for some seconds; the oldest a row ever was when it came into the table."""
+    """Publishes segments at the rate for some seconds, and measures the greatest age of rows when they appear."""
     ready, source = folder / "ready", folder / "router"
     segments = _make_segments(spark, ready, int(seconds / SEGMENT_SECONDS))
     source.mkdir()
     lake = Lake(folder / "lake")
     follower = _Follower()
     query = start_ingest(spark, lake, [source], interval=INTERVAL, ingested=follower)
-    _publish(segments[:2], source, follower)  # compiled before it is measured
+    _publish(segments[:2], source, follower)  # lets Java compile before measuring
     _wait(follower)
     first = follower.events
     with spent() as used:
@@ -49,7 +49,7 @@ def measure_ingest(spark: SparkSession, folder: Path, seconds: int) -> list[Resu
 
 
 class _Follower:
-    """When segments appeared and when their rows did."""
+    """Compares when segments and their rows appeared."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,9 +60,9 @@ class _Follower:
 
     def published(self, events: int) -> None:
         with self._lock:
-            self._waiting.append((time.monotonic() - SEGMENT_SECONDS, events))  # its first event is that old
+            self._waiting.append((time.monotonic() - SEGMENT_SECONDS, events))  # the age of its first event
 
-    def __call__(self, done: Ingested) -> None:
+    def __call__(self, done: IngestedBatch) -> None:
         left = done.events
         self.events += done.events
         with self._lock:

@@ -1,6 +1,6 @@
-"""What `tocsin pipeline reconcile` costs: as many ids on both sides, while under 1 % of the SMP routers drift.
+"""Measures `tocsin pipeline reconcile` with equally many ids on both sides and drift at under 1 % of SMP routers.
 
-python -m bench.pipeline_reconcile                  20 million ids on each side, some minutes
+python -m bench.pipeline_reconcile                  20 million ids on each side, takes some minutes
 python -m bench.pipeline_reconcile --ids 4000000    fewer
 """
 
@@ -15,17 +15,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.process_tree import spent
 from bench.results import Result, show
-from tocsin.pipeline.drift_search import entries, reconcile
-from tocsin.pipeline.queue_export_files import Exports
-from tocsin.pipeline.session import SparkSettings, spark_session
-from tocsin.pipeline.synthetic.queues import Queues, notifier_queues, subscribed_queues
+from tocsin.pipeline.reconcile.drift_search import entries, reconcile
+from tocsin.pipeline.reconcile.export_files import Exports
+from tocsin.pipeline.spark.session import SparkSettings, spark_session
+from tocsin.pipeline.synthetic.queues import SyntheticQueues, notifier_queues, subscribed_queues
 
 IDS: Final = 20_000_000
 CPU: Final = 60.0
 FILES: Final = 8
 
 
-def make_exports(spark: SparkSession, folder: Path, ids: int, queues: Queues) -> Exports:
+def make_exports(spark: SparkSession, folder: Path, ids: int, queues: SyntheticQueues) -> Exports:
     """As the commands write them: queues of one SMP router together."""
 
     def written(rows: DataFrame, name: str) -> DataFrame:
@@ -42,7 +42,7 @@ def make_exports(spark: SparkSession, folder: Path, ids: int, queues: Queues) ->
 
 def measure_reconcile(spark: SparkSession, ids: int) -> list[Result]:
     with tempfile.TemporaryDirectory() as folder:
-        queues = Queues()
+        queues = SyntheticQueues()
         exports = make_exports(spark, Path(folder), ids, queues)
         with spent() as whole:
             found = reconcile(spark, exports)

@@ -1,6 +1,6 @@
-"""`build` with one executor and with two, each a process with one core, as a cluster has them.
+"""Measures `build` with one executor and with two, each a process with one core, as in a cluster.
 
-python -m bench.pipeline_scaling                       60 million events: with fewer, what Java compiles is most of it
+python -m bench.pipeline_scaling                       60 million events: with fewer, Java's compiler dominates
 python -m bench.pipeline_scaling --events 2000000
 """
 
@@ -17,8 +17,8 @@ from typing import Final
 
 from bench.pipeline_events import make_events
 from bench.results import Result, show
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.session import SparkSettings, spark_session
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.spark.session import SparkSettings, spark_session
 
 EVENTS: Final = 60_000_000
 

@@ -1,4 +1,4 @@
-"""DuckDB on the same files: the same questions as `build` asks, by one process that was made for one machine."""
+"""Computes the tables of `build` with DuckDB on the same files, in one process designed for one machine."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import duckdb
 from bench.process_tree import spent
 from bench.results import Result
 from tocsin.events.delivery_events import ENDS
-from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import EVENTS_TABLE
 from tocsin.pipeline.schemas.events import HASHES
 from tocsin.pipeline.schemas.notifications import IDENTITY, STAGES, TEXTS, moment
-from tocsin.pipeline.tables import EVENTS_TABLE
-from tocsin.pipeline.transforms.legs import LEGS
+from tocsin.pipeline.transforms.latency_spans import SPANS
 
 RANKS: Final = "[0.5, 0.9, 0.99]"
 
 
 def measure_duckdb(lake: Lake, folder: Path) -> list[Result]:
-    """Merges notifications into Parquet, then counts the hours with quantiles of all legs."""
+    """Merges notifications into Parquet, then counts hours with quantiles of all spans."""
     files = [
         str(lake.folder / EVENTS_TABLE.name / path) for path in lake.table(EVENTS_TABLE).snapshot().files
     ]
@@ -54,10 +54,10 @@ def _merge() -> str:
 
 def _hours(merged: Path) -> str:
     counts = ", ".join(f"count({moment(stage)})" for stage in (*STAGES, *sorted(ENDS)))
-    legs = ", ".join(
-        f"approx_quantile({moment(end)} - {moment(start)}, {RANKS})" for start, end in LEGS.values()
+    spans = ", ".join(
+        f"approx_quantile({moment(end)} - {moment(start)}, {RANKS})" for start, end in SPANS.values()
     )
     return (
-        f"SELECT date_trunc('hour', first), smp_host, provider, {counts}, approx_count_distinct(token), {legs} "  # noqa: S608 - our own names
+        f"SELECT date_trunc('hour', first), smp_host, provider, {counts}, approx_count_distinct(token), {spans} "  # noqa: S608 - our own names
         f"FROM read_parquet('{merged}') GROUP BY ALL"
     )

@@ -26,7 +26,7 @@ from tocsin.ntf_router.statistics.statistics import NtfStatistics
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.operate.settings.keyed_settings import default_text
 from tocsin.operate.settings.setting_keys import SettingKey
-from tocsin.pipeline import tables
+from tocsin.pipeline.lake import tables
 from tocsin.protocol import error_codes
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.smp_router.running_router import running_smp_router
@@ -124,7 +124,7 @@ def _stages() -> Iterator[tuple[str, str, str]]:
 
 def tables_page() -> str:
     parts = ["# Tables of the pipeline", "", _MADE]
-    found = [each for each in vars(tables).values() if isinstance(each, tables.Table)]
+    found = [each for each in vars(tables).values() if isinstance(each, tables.TableSpec)]
     for table in found:
         parts += ["", f"## {table.name}", ""]
         parts += [

@@ -25,7 +25,7 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.spark_cluster import QUICK_JAVA, SparkCluster, spark_cluster
 from tests.doubles.spark_jobs import spark_jobs
 from tests.unit.ntf_router.store.samples import device_token, token
-from tests.unit.pipeline.jobs.test_deliver import deliver
+from tests.unit.pipeline.delivery.test_handover_stream import deliver
 from tests.unit.pipeline.jobs.test_fanout import fill
 from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.events.queue_exports import (
@@ -35,9 +35,9 @@ from tocsin.events.queue_exports import (
     subscribed_queue,
 )
 from tocsin.events.repair_plans import read_plan
-from tocsin.pipeline.lake import LakeTable
-from tocsin.pipeline.query_settings import FOR_FEW_ROWS
-from tocsin.pipeline.tables import TABLES
+from tocsin.pipeline.lake.lake import LakeTable
+from tocsin.pipeline.lake.tables import TABLES
+from tocsin.pipeline.spark.session import FOR_FEW_ROWS
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import running_fake_apns
 

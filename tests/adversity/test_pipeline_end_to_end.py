@@ -27,8 +27,8 @@ from tests.doubles.spark_cluster import QUICK_JAVA
 from tests.doubles.whole_delivery import Everything, everything
 from tocsin.events.delivery_events import Stage, decode_event
 from tocsin.events.pseudonyms import PERIOD_SECONDS
-from tocsin.pipeline.lake import LakeTable
-from tocsin.pipeline.tables import TABLES
+from tocsin.pipeline.lake.lake import LakeTable
+from tocsin.pipeline.lake.tables import TABLES
 from tocsin.push.fake.behaviours import Respond
 
 pytestmark = pytest.mark.timeout(300)

@@ -15,9 +15,9 @@ import pytest
 from tests.doubles.delivery_lines import event, write_segment
 from tests.doubles.spark_cluster import QUICK_JAVA
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.lake import LakeTable
-from tocsin.pipeline.status_files import read_statuses
-from tocsin.pipeline.tables import EVENTS_TABLE
+from tocsin.pipeline.lake.lake import LakeTable
+from tocsin.pipeline.lake.status_files import read_statuses
+from tocsin.pipeline.lake.tables import EVENTS_TABLE
 
 pytestmark = pytest.mark.timeout(300)
 EACH = 500

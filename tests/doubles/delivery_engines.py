@@ -1,4 +1,4 @@
-"""Both delivery engines of an NTF router on a store of their own: to be given the same notifications."""
+"""Both delivery engines of an NTF router, each with its own store, to compare on the same notifications."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Engine:
         return await filled(self.store, name, *queues, device=device_token(name, PROVIDER))
 
     async def receive(self, *notifications: ReceivedNotification) -> None:
-        """All of them, before the delivery is told of any."""
+        """Stores all notifications before the delivery starts with any."""
         results = await self.store.add_notifications(ROUTER, notifications)
         for result in results:
             assert isinstance(result, Recorded), result
@@ -60,7 +60,7 @@ async def running_engine(
     store: NtfMemoryStore | None = None,
     **changes: float,
 ) -> AsyncIterator[Engine]:
-    """Inline without a job."""
+    """The inline engine, unless there is a job."""
     store, counters = store or NtfMemoryStore(), NtfCounters()
     settings = replace(SETTINGS, **changes)  # type: ignore[arg-type]  # tests know which are times
     async with PushDelivery(
@@ -84,7 +84,7 @@ class Meeting:
         return handover_key(self.keys)
 
     def opened(self) -> HandOver:
-        """As a router that starts."""
+        """Opens it like a router that starts."""
         return HandOver(self.folder, self.key, SystemRandomness())
 
     def segments(self) -> list[str]:

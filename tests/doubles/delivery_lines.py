@@ -47,7 +47,7 @@ def event(
     attempt: int = 0,
     provider: str = "apns_prod",
 ) -> DeliveryEvent:
-    """Of a notification."""
+    """An event of a notification."""
     ntf = stage in NTF_STAGES
     notification = name("n", number)
     suffix = f".{attempt}" if stage is Stage.ATTEMPTED else ""
@@ -106,7 +106,7 @@ def encode_events(events: list[DeliveryEvent]) -> bytes:
 
 
 def write_segment(folder: Path, number: int, events: Sequence[DeliveryEvent]) -> Path:
-    """A published one."""
+    """Writes a published segment."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"events-{number:020d}-1-1.jsonl"
     path.write_bytes(encode_events(list(events)))
@@ -114,7 +114,7 @@ def write_segment(folder: Path, number: int, events: Sequence[DeliveryEvent]) ->
 
 
 def recount(events: Iterable[DeliveryEvent]) -> dict[str, int]:
-    """The accounting, without Spark: repeats of an event do not count, of two ends the better one does."""
+    """The accounting without Spark: repeated events count once, and of two ends the better one counts."""
     stages: dict[tuple[str, str], set[str]] = defaultdict(set)
     receipts: dict[tuple[str, str], set[int]] = defaultdict(set)
     for each in events:

@@ -1,4 +1,4 @@
-"""Rows of a lake's tables, read without Spark: to compare two lakes takes no time."""
+"""Reads all rows of a lake without Spark, so that comparing two lakes is quick."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # it has no types
 
-from tocsin.pipeline.lake import LakeTable
-from tocsin.pipeline.tables import TABLES
+from tocsin.pipeline.lake.lake import LakeTable
+from tocsin.pipeline.lake.tables import TABLES
 
 NOT_COMPARED: Final = ("sketch", "seen_at")
-"""A sketch depends on the order of its values, the other on when the test runs."""
+"""A sketch depends on the order of its values, the other column on the time of the test."""
 
 
 def tables(lake: Path) -> dict[str, list[str]]:
-    """Every row of every table as text, with its partition, sorted. Of what is null nothing is said.
+    """Every row of every table as text, with its partition, sorted. Null columns are omitted.
 
     A file has no column for a stage that none of its rows has come to.
     """

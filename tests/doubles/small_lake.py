@@ -1,4 +1,4 @@
-"""A lake with a few rows in every small table, written without Spark: for whoever only reads."""
+"""A lake with a few rows in every small table, written without Spark, for tests of readers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FUNNEL = ("received", "accepted", "superseded", "failed", "shed", "pending", "di
 
 
 def sketch_of(value: int) -> bytes:
-    """A KLL sketch of one number of 64 bits."""
+    """A KLL sketch of one 64-bit number."""
     return struct.pack("<BBBBHBBq", 2, 2, 15, 4, 200, 8, 0, value)
 
 

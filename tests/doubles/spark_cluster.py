@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pyspark
 
-from tocsin.pipeline.java import java_home
+from tocsin.pipeline.spark.java import java_home
 
 SPARK = Path(pyspark.__file__).parent
 CLASS = str(SPARK / "bin" / "spark-class")
 LOOPBACK = "127.0.0.1"
 QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Environment of jobs that end before thorough compiling would pay: half of a short job's CPU."""
+"""Environment for short jobs, which thorough compilation would only slow down: it takes half their CPU."""
 
 
 @dataclass(slots=True)

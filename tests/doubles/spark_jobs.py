@@ -1,4 +1,4 @@
-"""Commands of `tocsin pipeline` one after another with one Spark session: `python -m tests.doubles.spark_jobs JSON`.
+"""Runs `tocsin pipeline` commands one after another with one Spark session: `python -m tests.doubles.spark_jobs JSON`.
 
 The JSON has `master`, `options` of Spark, and `commands`, each a list of words. On standard output is a line for each
 command: its summary. Starting Spark takes longer than the jobs of a test.
@@ -15,9 +15,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 
 from tocsin.cli.main import run as tocsin
-from tocsin.pipeline.jobs import delivering, fanning_out, reconcile
-from tocsin.pipeline.query_settings import FOR_FEW_ROWS
-from tocsin.pipeline.session import SparkSettings, spark_session
+from tocsin.pipeline.jobs import deliver, fanout, reconcile
+from tocsin.pipeline.spark.session import FOR_FEW_ROWS, SparkSettings, spark_session
 
 
 def run(master: str, options: dict[str, str], commands: list[list[str]]) -> None:
@@ -26,7 +25,7 @@ def run(master: str, options: dict[str, str], commands: list[list[str]]) -> None
         "tests", master=master, memory="700m", shuffle_partitions=2, short=True, options=few
     )
     with spark_session(settings) as spark:
-        for job in (delivering, fanning_out, reconcile):
+        for job in (deliver, fanout, reconcile):
             job.spark_session = lambda _: nullcontext(spark)  # type: ignore[attr-defined]
         for command in commands:
             code = tocsin(["pipeline", *command, "--json"])
@@ -34,7 +33,7 @@ def run(master: str, options: dict[str, str], commands: list[list[str]]) -> None
 
 
 class Said:
-    """By the commands, as they go on."""
+    """Output of the commands, line by line."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -59,7 +58,7 @@ class Said:
 async def spark_jobs(
     master: str, options: Mapping[str, str], commands: Sequence[Sequence[str]]
 ) -> AsyncIterator[Said]:
-    """Running; the last of them is told to stop at the end, and waited for."""
+    """Runs the commands. At the end, stops the last of them and waits for it."""
     arguments = json.dumps({"master": master, "options": dict(options), "commands": commands})
     process = await asyncio.create_subprocess_exec(
         sys.executable,

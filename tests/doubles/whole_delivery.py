@@ -1,4 +1,4 @@
-"""SMP and NTF router as processes, a fake push provider, devices and senders: a whole delivery, to be killed."""
+"""A whole delivery to kill: SMP and NTF router as processes, a fake push provider, devices and senders."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Chat:
     """The number in the newest message whose SEND was answered."""
     tried: int = 0
     numbers: dict[bytes, int] = field(default_factory=dict)
-    """By message id, as the recipient got them."""
+    """Messages by message id, as the recipient got them."""
     notified: int = 0
     """The number in the newest message that the device was notified of."""
 
@@ -64,10 +64,10 @@ class Everything:
         self._smp_port = self._ntf_port = 0
         self._read = 0
         self._told: dict[bytes, Chat] = {}
-        """Messages that a push told of, by message id, until it is known which they are."""
+        """Messages that pushes announced, by message id, until their numbers are known."""
         self.chats: list[Chat] = []
         self.unreachable: set[bytes] = set()
-        """Device tokens that a provider refuses for good: nobody waits for their pushes."""
+        """Device tokens that a provider refuses for good: no test waits for their pushes."""
         self.kills: dict[str, int] = {"smp": 0, "ntf": 0, "apns": 0}
 
     async def start(self) -> None:
@@ -107,7 +107,7 @@ class Everything:
         self._ntf_port = self.ntf.port
 
     async def kill(self, part: str) -> None:
-        """And start it again."""
+        """Kills it and starts it again."""
         assert self.smp is not None
         assert self.ntf is not None
         assert self.apns is not None
@@ -143,7 +143,7 @@ class Everything:
                 self.chats.append(Chat(queue, notifier, device, subscription_id))
 
     async def traffic(self, chance: random.Random) -> None:
-        """Sends until it is cancelled; a router that is away is tried again."""
+        """Sends until it is cancelled, and retries while a router is down."""
         while True:
             with suppress(TransportError, TimeoutError):
                 assert self.smp is not None
@@ -161,10 +161,10 @@ class Everything:
 
     # Comparison
 
-    async def compare(self, patience: float = PATIENCE) -> None:
-        """Waits until everything is told, and the accounting adds up."""
+    async def compare(self, patience: float | None = None) -> None:
+        """Waits until every device is notified and the accounting adds up. Default: `PATIENCE` seconds."""
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(PATIENCE if patience is None else patience):
                 while not await self._all_told():  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0.05)
         except TimeoutError:
@@ -181,7 +181,7 @@ class Everything:
         return not self._missing()
 
     def _missing(self) -> list[tuple[int, int]]:
-        """Numbers of the newest messages that were answered, and of those that their device was notified of."""
+        """Numbers of the newest messages that were answered, and of those that devices were notified of."""
         return [
             (chat.answered, chat.notified)
             for chat in self.chats
@@ -189,7 +189,7 @@ class Everything:
         ]
 
     async def _fetch(self) -> None:
-        """The recipients' side: message ids and what is in the messages."""
+        """The recipients' side: message ids and contents."""
         assert self.smp is not None
         recipient = await self.smp.connect()
         for chat in self.chats:
@@ -232,7 +232,7 @@ class Everything:
 
 
 class _PushesOf:
-    """What a device needs of a provider double, over the fake service."""
+    """A provider double for devices, backed by the fake service."""
 
     def __init__(self, everything: Everything) -> None:
         self._everything = everything
@@ -246,7 +246,7 @@ class _PushesOf:
 async def everything(
     folder: Path, ntf: dict[str, Any], smp: dict[str, Any] | None = None
 ) -> AsyncIterator[Everything]:
-    """With devices and queues; killed at the end."""
+    """Starts everything with devices and queues, and kills it at the end."""
     parts = Everything(folder, ntf, smp)
     try:
         await parts.start()

@@ -11,7 +11,7 @@ from tocsin.events.configured_log import SetsEventLog
 from tocsin.events.event_log import PUBLISHED
 from tocsin.events.pseudonyms import keys_folder
 from tocsin.events.segments import OPEN_PREFIX
-from tocsin.pipeline.status_files import read_statuses
+from tocsin.pipeline.lake.status_files import read_statuses
 
 EVENT_LOG: Final = "event log"
 TABLES: Final = "tables"

@@ -13,13 +13,13 @@ from tocsin.errors import ConfigError
 from tocsin.ntf_router.settings import files as ntf_ini
 from tocsin.ntf_router.settings import locations as ntf_locations
 from tocsin.operate.settings.locations import found_file
+from tocsin.pipeline.lake.status_files import DEFAULT_LAKE
 from tocsin.push.fake.server import CERTIFICATE_FILE
 from tocsin.smp_router.settings import files as smp_ini
 from tocsin.smp_router.settings import files as smp_locations
 
 Kind = Literal["smp", "ntf"]
 UP_FOLDER: Final = Path("tocsin-up")
-DEFAULT_LAKE: Final = Path("tocsin-lake")
 _UP_HOST: Final = "127.0.0.1"
 _PORTS: Final = "ports.json"
 

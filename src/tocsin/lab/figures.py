@@ -14,7 +14,7 @@ from rich.table import Table
 from tocsin.lab.phones import Arrival
 from tocsin.operate.http_client import get_page
 from tocsin.operate.operator_pages import METRICS_PATH
-from tocsin.pipeline.table_files import sums_of
+from tocsin.pipeline.lake.table_files import sums_of
 
 METRICS_SECONDS: Final = 5.0
 _METRIC: Final = re.compile(r"^simplex_ntf_accounting_(\w+?)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tocsin.pipeline.kll_sketches import weighted_quantiles
-from tocsin.pipeline.table_files import rows_of_days
+from tocsin.pipeline.lake.kll_sketches import weighted_quantiles
+from tocsin.pipeline.lake.table_files import rows_of_days
 from tocsin.web.figure_texts import TABLE_STAGES
 from tocsin.web.operate_view import ENDS, TableReadings
 

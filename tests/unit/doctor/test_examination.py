@@ -31,7 +31,7 @@ from tocsin.doctor.freshness import pipeline_findings
 from tocsin.doctor.installations import find_installation
 from tocsin.doctor.machine import clock_findings, disk_findings
 from tocsin.errors import ConfigError
-from tocsin.pipeline.status_files import write_status
+from tocsin.pipeline.lake.status_files import write_status
 
 DAY = 86_400.0
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.query_settings import FOR_FEW_ROWS
-from tocsin.pipeline.session import SparkSettings, spark_session
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.spark.session import FOR_FEW_ROWS, SparkSettings, spark_session
 
 HERE = Path(__file__).parent
 

@@ -1,4 +1,4 @@
-"""Rows of the tables from events, for tests of transforms."""
+"""Rows of tables made from events, for tests of transforms."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pyspark.sql import functions as F
 from tests.doubles.delivery_lines import encode_events
 from tocsin.events.delivery_events import DeliveryEvent
 from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
+from tocsin.pipeline.lake.column_values import ColumnValues
 from tocsin.pipeline.schemas.notifications import NOTIFICATIONS, STAGES, TEXTS, moment
 from tocsin.pipeline.transforms import notifications as transform
 from tocsin.pipeline.transforms.event_lines import events_of, read_lines
-from tocsin.pipeline.transforms.ways import ways
-from tocsin.pipeline.words import Words
+from tocsin.pipeline.transforms.funnel import host_hours
+from tocsin.pipeline.transforms.notification_flags import count_by_flags
+from tocsin.pipeline.transforms.small_groups import large_hosts
 
 
 def lines(spark: SparkSession, texts: Sequence[str], segment: str = "ntf/events-1.jsonl") -> DataFrame:
@@ -22,25 +24,25 @@ def lines(spark: SparkSession, texts: Sequence[str], segment: str = "ntf/events-
 
 
 def events(spark: SparkSession, written: Sequence[DeliveryEvent]) -> DataFrame:
-    """As `ingest` reads them."""
+    """Rows of `events`, as `ingest` reads them."""
     texts = encode_events(list(written)).decode().splitlines()
     return events_of(read_lines(lines(spark, texts), checks=EVENT_CHECKS))
 
 
 def notifications(spark: SparkSession, written: Sequence[DeliveryEvent]) -> DataFrame:
-    """As `build` makes them."""
+    """Rows of `notifications`, as `build` makes them."""
     return notifications_of(spark, events(spark, written))
 
 
 def notifications_of(spark: SparkSession, events: DataFrame) -> DataFrame:
-    """One row for each notification of the events, as they are read from the table."""
-    words = words_of_rows(events)
+    """One row per notification of the events, as read from the table."""
+    words = column_values_of_rows(events)
     coded = transform.coded_events(events, stages=words.stages, texts=words.texts)
     return as_read(transform.decoded(transform.merged(coded), names=words.frames(spark)))
 
 
 def as_read(rows: DataFrame) -> DataFrame:
-    """With the columns that were not written, since they would be null."""
+    """Adds the null columns that are not written."""
     return rows.select(
         *(
             F.col(field.name)
@@ -51,15 +53,23 @@ def as_read(rows: DataFrame) -> DataFrame:
     )
 
 
-def ways_of(spark: SparkSession, events: DataFrame) -> DataFrame:
-    """As `build` counts them."""
-    return ways(notifications_of(spark, events), stages=set(STAGES))
+def flag_counts_of(spark: SparkSession, events: DataFrame) -> DataFrame:
+    """Counts by flags, as `build` makes them."""
+    return count_by_flags(notifications_of(spark, events), stages=set(STAGES))
 
 
-def words_of_rows(rows: DataFrame) -> Words:
-    """As `words_of` reads them from files."""
+def column_values_of_rows(rows: DataFrame) -> ColumnValues:
+    """Column values, as `column_values_of` reads them from files."""
     found = [row.asDict() for row in rows.collect()]
     texts = {name: frozenset(row[name] for row in found if row[name] is not None) for name in TEXTS}
     stages = frozenset(row["stage"] for row in found if "stage" in row)
     stages |= {stage for stage in STAGES if moment(stage) in rows.columns}
-    return Words(stages, {name: known for name, known in texts.items() if known})
+    return ColumnValues(stages, {name: known for name, known in texts.items() if known})
+
+
+def hours_of(
+    spark: SparkSession, written: Sequence[DeliveryEvent], smallest: int = 1
+) -> tuple[DataFrame, DataFrame]:
+    """Host hours of the events, and which hosts are large."""
+    hours = host_hours(flag_counts_of(spark, events(spark, written)))
+    return hours, large_hosts(hours, smallest=smallest)

@@ -1,4 +1,4 @@
-"""A few notifications as events of a lake: each test tells a story with them."""
+"""Events of a few notifications, for tests of the lake."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import date
 from pyspark.sql import SparkSession
 
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import EVENTS_TABLE
 from tocsin.pipeline.schemas.events import EVENT_LINE
-from tocsin.pipeline.tables import EVENTS_TABLE
 from tocsin.pipeline.transforms.event_lines import as_table
 
 DAY = date(2026, 11, 15)
@@ -21,7 +21,7 @@ NOON = MIDNIGHT + 12 * 3_600_000_000
 
 
 def pseudonym(name: str) -> str:
-    """22 signs, like a real one."""
+    """22 characters, like a real pseudonym."""
     return base64.urlsafe_b64encode(hashlib.sha256(name.encode()).digest())[:22].decode()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tocsin.operate.metrics import Metric, MetricKind, by_label, exposition, gauge, histogram
-from tocsin.pipeline.transforms.legs import LEGS
+from tocsin.pipeline.transforms.latency_spans import SPANS
 from tocsin.web.figure_texts import FIGURES, LIVE_STAGES, TABLE_STAGES, Level
 from tocsin.web.metric_readings import MetricReadings
 from tocsin.web.operate_view import ENDS, Readings, TableReadings, accounting, figure, operate_view
@@ -126,7 +126,7 @@ def test_every_figure_has_its_texts(name: str) -> None:
 
 
 def test_every_stage_has_its_texts() -> None:
-    assert list(TABLE_STAGES) == list(LEGS)
+    assert list(TABLE_STAGES) == list(SPANS)
     assert all(all(texts) for texts in [*LIVE_STAGES.values(), *TABLE_STAGES.values()])
 
 

@@ -1,1 +1,1 @@
-"""What must hold of rows and tables, as data."""
+"""Conditions that good rows meet, as data. Transforms apply them."""

@@ -1,1 +1,1 @@
-"""Why did this notification not arrive: its way, and the stage where it stopped."""
+"""Explains where a notification stopped, and why. Looks at events of the lake and writes nothing."""

@@ -1,4 +1,4 @@
-"""A notification's way as its events tell it, and changes of its subscription and token."""
+"""A notification's path reconstructed from its events, and changes of its subscription and token."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.schemas.notifications import STAGES
 
 Hash = tuple[int, int]
-"""A notification's pseudonym, as the tables have it."""
+"""A notification's pseudonym as stored in tables."""
 ORDER: Final = {stage: number for number, stage in enumerate(STAGES)}
 
 
 class EventRow(TypedDict):
-    """The columns of `events` that an explanation needs. What does not apply is empty or None."""
+    """The columns of `events` that an explanation needs. Fields that do not apply are empty or None."""
 
     period: str
     stage: str
@@ -34,7 +34,7 @@ class EventRow(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StageStep:
     stage: Stage
     at: int
     """Microseconds since 1970."""
@@ -52,11 +52,11 @@ class Chain:
     queue: int | None = None
     smp_host: str = ""
     provider: str = ""
-    steps: tuple[Step, ...] = ()
-    """In the order of the way, which is that of time unless clocks disagree."""
+    steps: tuple[StageStep, ...] = ()
+    """In the order of the path, which is that of time unless clocks disagree."""
 
-    def first(self, *stages: Stage) -> Step | None:
-        """Its first step of any of these stages."""
+    def first(self, *stages: Stage) -> StageStep | None:
+        """The first step of any of these stages."""
         return next((step for step in self.steps if step.stage in stages), None)
 
     @property
@@ -70,7 +70,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """Of a subscription or a token."""
+    """A change of a subscription or a token."""
 
     of: Stage
     at: int
@@ -82,7 +82,7 @@ class StatusChange:
 
 
 def chains_of(rows: Iterable[EventRow]) -> tuple[Chain, ...]:
-    """Oldest first. Repeated events are one step, at the first of their times."""
+    """Chains, oldest first. Repeated events become one step, at the earliest time."""
     found: dict[tuple[str, Hash], list[EventRow]] = {}
     for row in rows:
         high, low = row["notification_high"], row["notification_low"]
@@ -93,10 +93,10 @@ def chains_of(rows: Iterable[EventRow]) -> tuple[Chain, ...]:
 
 
 def _chain(period: str, notification: Hash, rows: list[EventRow]) -> Chain:
-    steps: dict[tuple[str, int], Step] = {}
+    steps: dict[tuple[str, int], StageStep] = {}
     for row in sorted(rows, key=lambda each: each["at"]):
         attempt = row["attempt"] if row["stage"] == Stage.ATTEMPTED else 0
-        step = Step(Stage(row["stage"]), row["at"], row["router"], row["attempt"], row["reason"])
+        step = StageStep(Stage(row["stage"]), row["at"], row["router"], row["attempt"], row["reason"])
         steps.setdefault((row["stage"], attempt), step)
     return Chain(
         period,
@@ -109,7 +109,7 @@ def _chain(period: str, notification: Hash, rows: list[EventRow]) -> Chain:
 
 
 def changes_of(rows: Iterable[EventRow]) -> tuple[StatusChange, ...]:
-    """Of subscriptions and tokens, oldest first."""
+    """Changes of subscriptions and tokens, oldest first."""
     kinds = (Stage.SUBSCRIPTION_CHANGED, Stage.TOKEN_CHANGED)
     found = {
         StatusChange(

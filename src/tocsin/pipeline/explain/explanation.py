@@ -1,4 +1,4 @@
-"""Where a notification stopped, what that means and what to do: pure, for every stage there is."""
+"""Decides where a notification stopped, what that means and what to do, for every stage."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Final
 
 from tocsin.events.delivery_events import ENDS, Stage
 from tocsin.events.pseudonyms import PERIOD_SECONDS
-from tocsin.pipeline.explain.chains import Chain, StatusChange, Step
-from tocsin.pipeline.failure_reasons import advice
+from tocsin.pipeline.explain.chains import Chain, StageStep, StatusChange
+from tocsin.pipeline.report.failure_reasons import advice
 
 SECOND: Final = 1_000_000
 MIDNIGHT_SECONDS: Final = 300
-"""So close to the end of a period, the next router may have used the next period's key."""
+"""This close to the end of a period, the next router may have used the next period's key."""
 
 
-class Verdict(StrEnum):
+class DeliveryVerdict(StrEnum):
     ARRIVED = "arrived"
-    """As far as anybody knows: the provider has it, or the device."""
+    """The provider has it, or the device: nothing more is known."""
     REPLACED = "replaced"
     WAITING = "waiting"
     LOST = "lost"
@@ -29,7 +29,7 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Explanation:
     stopped_at: Stage
-    verdict: Verdict
+    verdict: DeliveryVerdict
     means: str
     to_do: str
 
@@ -37,25 +37,25 @@ class Explanation:
 def explanation(
     chain: Chain, *, newer: Chain | None = None, changes: Sequence[StatusChange] = ()
 ) -> Explanation:
-    """`newer`: the next one of the same queue, if there is one. `changes`: of its subscription and token.
+    """`newer`: the next notification of the same queue, if any. `changes`: those of its subscription and token.
 
     Raises ValueError for a chain without steps.
     """
     if not chain.steps:
-        raise ValueError("a notification that nobody wrote anything about")
+        raise ValueError("a chain without steps has no explanation")
     ended = [step.stage for step in chain.steps if step.stage in ENDS]
     if len(set(ended)) > 1:
         return _two_ends(chain, ended)
     last = _last(chain)
     found = _explained(chain, last, newer, changes)
     if ended and chain.first(Stage.RECEIVED) is None:
-        note = "Its reception was never written down, so the accounting counts it as a difference."
+        note = "No event says that the NTF router received it, so the accounting counts it as a difference."
         return Explanation(found.stopped_at, found.verdict, f"{found.means} {note}", found.to_do)
     return found
 
 
-def _last(chain: Chain) -> Step:
-    """What counts: the device's word before the NTF router's, and that before the SMP router's; an end before steps."""
+def _last(chain: Chain) -> StageStep:
+    """The step that decides: the device's, then the NTF router's, then the SMP router's. Ends come before steps."""
     for stages in (
         (Stage.FETCHED,),
         (Stage.WOKEN,),
@@ -73,7 +73,9 @@ def _last(chain: Chain) -> Step:
     return chain.steps[-1]
 
 
-def _explained(chain: Chain, last: Step, newer: Chain | None, changes: Sequence[StatusChange]) -> Explanation:
+def _explained(
+    chain: Chain, last: StageStep, newer: Chain | None, changes: Sequence[StatusChange]
+) -> Explanation:
     match last.stage:
         case Stage.SUPERSEDED:
             return _superseded(newer)
@@ -85,137 +87,145 @@ def _explained(chain: Chain, last: Step, newer: Chain | None, changes: Sequence[
             return _sent(chain, last, changes)
     said = SAID.get(last.stage)
     if said is None:
-        raise ValueError(f"{last.stage} is no stage of a notification")
+        raise ValueError(f"{last.stage} is not a stage of a notification")
     then = _status_then(last, changes) if said.by_subscription else ""
     return Explanation(last.stage, said.verdict, f"{said.means}{then}", said.to_do)
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    verdict: Verdict
+    verdict: DeliveryVerdict
     means: str
     to_do: str
     by_subscription: bool = False
-    """What the NTF router's subscription was then explains it."""
+    """The state of the NTF router's subscription at that time helps to explain it."""
 
 
-NOTHING: Final = "Nothing: all is well."
-_SUBSCRIBE: Final = "Is the NTF router connected to this SMP host? Then run `tocsin pipeline reconcile`."
+NOTHING: Final = "Nothing: everything worked."
+_SUBSCRIBE: Final = (
+    "Check that the NTF router is connected to this SMP host. If it is, run `tocsin pipeline reconcile`."
+)
 
 SAID: Final = {
     Stage.ENQUEUED: _Said(
-        Verdict.WAITING,
-        "The SMP router has it and has not sent it: no NTF router is subscribed to its queue.",
+        DeliveryVerdict.WAITING,
+        "The SMP router has it but has not sent it: no NTF router is subscribed to its queue.",
         _SUBSCRIBE,
         by_subscription=True,
     ),
     Stage.EXPIRED: _Said(
-        Verdict.LOST,
+        DeliveryVerdict.LOST,
         "No NTF router was subscribed while the SMP router kept it.",
         _SUBSCRIBE,
         by_subscription=True,
     ),
     Stage.DROPPED: _Said(
-        Verdict.LOST,
-        "The SMP router had no room for it: too many waited for this queue, or the queue lost its notifier.",
-        "Is the NTF router subscribed? While nobody takes them, only some notifications are kept.",
+        DeliveryVerdict.LOST,
+        "The SMP router had no room for it: too many notifications of this queue were waiting, or the queue lost its "
+        "notifier.",
+        "Check that the NTF router is subscribed: without a subscriber, only some notifications are kept.",
     ),
     Stage.UNKNOWN_QUEUE: _Said(
-        Verdict.LOST,
-        "The NTF router received it, but knows no subscription for its queue.",
+        DeliveryVerdict.LOST,
+        "The NTF router received it, but has no subscription for its queue.",
         "Compare both routers with `tocsin pipeline reconcile`, then run `tocsin ntf repair`.",
         by_subscription=True,
     ),
     Stage.RECEIVED: _Said(
-        Verdict.WAITING,
-        "The NTF router received it and has not tried to push it.",
-        "If it is older than some seconds: is the router running and does it reach the provider? Notifications "
-        "without an outcome past a deadline are handed back by `tocsin pipeline replay`.",
+        DeliveryVerdict.WAITING,
+        "The NTF router received it but has not tried to push it.",
+        "If it is older than a few seconds, check that the router is running and reaches the provider. Use "
+        "`tocsin pipeline replay` to deliver old notifications without an outcome.",
     ),
     Stage.BATCHED: _Said(
-        Verdict.WAITING,
-        "It was handed to the delivery engine and has not been tried.",
-        "Is the delivery job running? `tocsin pipeline deliver` goes on where it stopped.",
+        DeliveryVerdict.WAITING,
+        "It was handed over to the delivery engine but has not been tried.",
+        "Check that the delivery job is running: `tocsin pipeline deliver` continues where it stopped.",
     ),
     Stage.SHED: _Said(
-        Verdict.LOST,
+        DeliveryVerdict.LOST,
         "The NTF router was overloaded and dropped it on purpose.",
-        "Give the router more CPU, or another instance; the report shows at which hours it sheds.",
+        "Give the router more CPU, or add an instance. The report shows the hours in which it sheds.",
     ),
     Stage.ACCEPTED: _Said(
-        Verdict.ARRIVED,
-        "The provider accepted the push. From there on only the device knows, and it reports nothing unless it "
-        "agreed to.",
-        "If the user saw nothing: notifications may be off for the app, the device off or in a saving mode; the "
-        "provider keeps only the newest push for a device that is off.",
+        DeliveryVerdict.ARRIVED,
+        "The provider accepted the push. What happens next only the device knows, which reports it only if the user "
+        "agreed.",
+        "If the user saw nothing: notifications may be off for the app, or the device may be off or saving power. "
+        "The provider keeps only the newest push for a device that is off.",
     ),
     Stage.WOKEN: _Said(
-        Verdict.ARRIVED,
+        DeliveryVerdict.ARRIVED,
         "The device woke for it, but did not report that it fetched the message.",
-        "On the device: is the SMP router reachable from its network? `tocsin agent doctor` tells.",
+        "Check that the device reaches the SMP router from its network, for example with `tocsin agent doctor`.",
     ),
-    Stage.FETCHED: _Said(Verdict.ARRIVED, "The device woke and fetched the message.", NOTHING),
+    Stage.FETCHED: _Said(DeliveryVerdict.ARRIVED, "The device woke and fetched the message.", NOTHING),
 }
-"""Of stages that say all there is to say; the others look at the rest of the way."""
+"""Stages that explain themselves. Others need the rest of the path."""
 
 
 def _attempted(chain: Chain) -> Explanation:
     tried = "once" if chain.attempts == 1 else f"{chain.attempts} times"
     means = f"The NTF router tried to push it {tried} and has no final answer from the provider yet."
-    to_do = "Wait; if it stays so, look for the provider's answers in the router's log."
-    return Explanation(Stage.ATTEMPTED, Verdict.WAITING, means, to_do)
+    to_do = "Wait. If this does not change, look for the provider's answers in the router's log."
+    return Explanation(Stage.ATTEMPTED, DeliveryVerdict.WAITING, means, to_do)
 
 
 def _superseded(newer: Chain | None) -> Explanation:
-    means = "A newer notification of the same queue replaced it before it was pushed: its news travelled with that one."
+    means = "A newer notification of the same queue replaced it before it was pushed."
     stage = Stage.SUPERSEDED
     if newer is None:
-        unknown = "That one is not in the tables."
-        return Explanation(stage, Verdict.REPLACED, f"{means} {unknown}", "Read newer events, and ask again.")
-    means += f" It was the one of {moment_text(newer.began_at)}"
+        unknown = "The newer one is not in the tables."
+        return Explanation(
+            stage, DeliveryVerdict.REPLACED, f"{means} {unknown}", "Ingest newer events, and ask again."
+        )
+    means += f" The newer one is that of {moment_text(newer.began_at)}"
     if newer.first(stage):
-        return Explanation(stage, Verdict.REPLACED, f"{means}, itself replaced.", NOTHING)
+        return Explanation(stage, DeliveryVerdict.REPLACED, f"{means}, which was replaced as well.", NOTHING)
     then = explanation(newer)
-    if then.verdict is Verdict.ARRIVED:
-        return Explanation(stage, Verdict.REPLACED, f"{means}, which was accepted.", NOTHING)
-    # Its news is where that one is.
+    if then.verdict is DeliveryVerdict.ARRIVED:
+        return Explanation(stage, DeliveryVerdict.REPLACED, f"{means}, which was accepted.", NOTHING)
+    # The device learns of both when the newer one arrives.
     return Explanation(
         stage, then.verdict, f"{means}, which stopped at “{then.stopped_at}”: {then.means}", then.to_do
     )
 
 
-def _failed(last: Step, changes: Sequence[StatusChange]) -> Explanation:
+def _failed(last: StageStep, changes: Sequence[StatusChange]) -> Explanation:
     known = advice(last.reason)
     named = (
-        f"Given up with the reason “{last.reason}”."
+        f"The NTF router gave up with the reason “{last.reason}”."
         if last.reason
-        else "Given up; no reason was written down."
+        else "The NTF router gave up without recording a reason."
     )
     means = f"{named} {known.means}" if last.reason else named
     token = _latest(changes, Stage.TOKEN_CHANGED, last.at + SECOND)
     if token and token.after.startswith(("INVALID", "EXPIRED")):
         means += f" The token became {token.after} at {moment_text(token.at)}."
     return Explanation(
-        Stage.FAILED, Verdict.LOST, means, known.to_do if last.reason else "Look into the router's log."
+        Stage.FAILED,
+        DeliveryVerdict.LOST,
+        means,
+        known.to_do if last.reason else "Look at the router's log.",
     )
 
 
-def _sent(chain: Chain, last: Step, changes: Sequence[StatusChange]) -> Explanation:
-    means = "The SMP router sent it, and no NTF router wrote down that it came."
+def _sent(chain: Chain, last: StageStep, changes: Sequence[StatusChange]) -> Explanation:
+    means = "The SMP router sent it, but no event says that an NTF router received it."
     ends_at = (int(chain.period.partition("-")[0]) + 1) * PERIOD_SECONDS
     if ends_at - last.at / SECOND < MIDNIGHT_SECONDS:
         return Explanation(
             Stage.SENT,
-            Verdict.WAITING,
-            f"{means} It was sent just before midnight UTC: its later stages may be under the next day's pseudonyms.",
-            "Ask again for the next day, with the ids instead of pseudonyms.",
+            DeliveryVerdict.WAITING,
+            f"{means} It was sent just before midnight UTC, so later stages may have the next day's pseudonyms.",
+            "Ask again for the next day, by ids instead of pseudonyms.",
         )
     return Explanation(
         Stage.SENT,
-        Verdict.LOST,
+        DeliveryVerdict.LOST,
         f"{means}{_status_then(last, changes)}",
-        "Was the connection lost at that time, or does the NTF router belong to somebody else, or write no events? If "
-        "it is ours: are its segments ingested, and does it use the same pseudonym keys?",
+        "Check whether the connection was lost at that time. The NTF router may also belong to somebody else, or write "
+        "no events. If it is yours, check that its segments are ingested and that it uses the same pseudonym keys.",
     )
 
 
@@ -224,13 +234,13 @@ def _two_ends(chain: Chain, ended: Sequence[Stage]) -> Explanation:
     arrived = Stage.ACCEPTED in ended
     return Explanation(
         ended[0],
-        Verdict.ARRIVED if arrived else Verdict.LOST,
-        f"It has two ends, {names}: the accounting counts it as a difference. This is a bug.",
-        "Report it, with the events of this notification.",
+        DeliveryVerdict.ARRIVED if arrived else DeliveryVerdict.LOST,
+        f"It has two ends, {names}, which the accounting counts as a difference. This is a bug.",
+        "Report the bug, with the events of this notification.",
     )
 
 
-def _status_then(last: Step, changes: Sequence[StatusChange]) -> str:
+def _status_then(last: StageStep, changes: Sequence[StatusChange]) -> str:
     known = _latest(changes, Stage.SUBSCRIPTION_CHANGED, last.at)
     if known is None:
         return ""

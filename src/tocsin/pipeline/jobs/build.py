@@ -1,82 +1,39 @@
-"""`tocsin pipeline build`: `events` → all other tables, looking only at what is new and what that touches.
-
-Every table says in its commits how much of its sources it takes into account. So a build that was killed between two
-tables goes on with the second, and one that finds nothing new does nothing.
-"""
+"""`tocsin pipeline build`: brings all tables up to date with `events`."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import date, timedelta
 from typing import Final
 
-from pyspark.sql import SparkSession
+from tocsin.errors import ConfigError
+from tocsin.pipeline.jobs.options import JobOptions
+from tocsin.pipeline.jobs.progress import Summary, step
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import EVENTS_TABLE
+from tocsin.pipeline.spark.session import spark_session
+from tocsin.pipeline.update.build import accounting, build_and_expire, unbuilt
 
-from tocsin.errors import StoreError
-from tocsin.pipeline.derived_tables import DerivedTables
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.notification_merge import merge_new_events
-from tocsin.pipeline.query_settings import FOR_MANY_GROUPS, settings
-from tocsin.pipeline.tables import EVENTS_TABLE, NOTIFICATIONS_TABLE, TABLES
-
-SMALLEST_GROUP: Final = 10
-PARTITIONS: Final = "spark.sql.shuffle.partitions"
-EVENTS_IN_PARTITION: Final = 5_000_000
-"""Their notifications take about 200 MB while they are merged."""
+ACCOUNT_IS_OFF: Final = (
+    "must be 0: look for hours with a difference in funnel_hourly, then run `tocsin pipeline explain`"
+)
 
 
-def build(
-    spark: SparkSession,
-    lake: Lake,
-    *,
-    smallest_group: int = SMALLEST_GROUP,
-    step: Callable[[str], None] = lambda _: None,
-) -> dict[str, int]:
-    """Brings all tables up to date. Returns the rows written, by table; a table without news is not among them."""
-    with _alone(lake):
-        step(NOTIFICATIONS_TABLE.name)
-        with settings(spark, {**FOR_MANY_GROUPS, PARTITIONS: _partitions(spark, lake)}):
-            merged = merge_new_events(spark, lake)
-        written = {} if merged is None else {NOTIFICATIONS_TABLE.name: merged}
-        return {**written, **dict(DerivedTables(spark, lake, smallest_group).build(step))}
-
-
-def _partitions(spark: SparkSession, lake: Lake) -> str:
-    """Enough for each to fit into memory."""
-    least = int(spark.conf.get(PARTITIONS) or 1)
-    return str(max(least, -(-unbuilt(lake)["new_events"] // EVENTS_IN_PARTITION)))
-
-
-def unbuilt(lake: Lake) -> dict[str, int]:
-    """What a build would look at: new files and rows of events. Without Spark."""
-    done = lake.table(NOTIFICATIONS_TABLE).snapshot().sources.get(EVENTS_TABLE.name, 0)
-    new = lake.table(EVENTS_TABLE).changes_since(done).added
-    return {"new_files": len(new), "new_events": sum(file.rows for file in new)}
-
-
-def expire(lake: Lake, today: date, now: float) -> dict[str, int]:
-    """Removes what is older than its table's retention, and files that belong to nothing. Returns rows, by table."""
-    gone = {}
-    for table in TABLES:
-        found = lake.table(table)
-        gone[table.name] = found.expire((today - timedelta(days=table.retention_days)).isoformat())
-        found.sweep(now)
-    return {name: rows for name, rows in gone.items() if rows}
-
-
-@contextmanager
-def _alone(lake: Lake) -> Iterator[None]:
-    """Raises StoreError if another build is running: both would do the same work."""
-    lock = os.open(lake.folder / "_build.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(lock)
-        raise StoreError("another build of this lake is running: wait for it, or stop it") from error
-    try:
-        yield
-    finally:
-        os.close(lock)
+def run_build(job: JobOptions, *, smallest_group: int) -> int:
+    """Returns the exit code: 1 if the accounting does not add up. Raises ConfigError for a lake without events."""
+    lake = Lake(job.lake)
+    if not lake.table(EVENTS_TABLE).snapshot().number:
+        raise ConfigError(
+            f"no events in {job.lake} yet: run tocsin pipeline ingest first, or name the lake with --lake"
+        )
+    summary = Summary("build")
+    if job.dry_run:
+        summary.add(**unbuilt(lake))
+        summary.show(as_json=job.as_json)
+        return 0
+    with spark_session(job.spark("build", many_rows=True)) as spark:
+        with step(spark, "build") as shown:
+            summary.add(**build_and_expire(spark, lake, smallest_group, shown))
+        account = accounting(spark, lake)
+    summary.add(**account)
+    off = bool(account["difference"])
+    summary.show(as_json=job.as_json, notes={"difference": ACCOUNT_IS_OFF if off else ""})
+    return int(off)

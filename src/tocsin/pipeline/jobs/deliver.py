@@ -1,147 +1,92 @@
-"""`tocsin pipeline deliver`: due pushes that NTF routers hand over → pushed from executors → outcomes for the routers.
-
-Theory of operation. A batch is a number of segments. Each executor reads them and pushes for its share of the tokens;
-what the providers answer comes back to the driver, which publishes it in the folders of the routers before the batch
-is committed. Killed in between, the batch is pushed again, with the same push ids; once its outcomes are published it
-is not.
-"""
+"""`tocsin pipeline deliver`: pushes what NTF routers hand over until it is stopped."""
 
 from __future__ import annotations
 
-import json
-import os
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
-import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
 
-from tocsin.events.segments import OUTCOMES
-from tocsin.pipeline.handover_source import FORMAT, HandoverSource
-from tocsin.pipeline.jobs.ingest import stream_id
+from tocsin.errors import StoreError
+from tocsin.events.segments import SEGMENTS
+from tocsin.pipeline.delivery.handover_stream import STREAM, DeliveredBatch, SegmentPusher, start_deliver
+from tocsin.pipeline.jobs.options import JobOptions
+from tocsin.pipeline.jobs.progress import Summary
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.status_files import write_status
+from tocsin.pipeline.spark.session import spark_session
+from tocsin.pipeline.spark.streams import stop_signals, wait_for_stream
 
-STREAM: Final = "deliver"
-DONE: Final = "tocsin-done"
-ANSWERS: Final = "folder int, lines binary, counts string"
-_ARROW: Final = pa.schema([("folder", pa.int32()), ("lines", pa.binary()), ("counts", pa.string())])
-
-
-class Answers(NamedTuple):
-    """Of one folder's pushes."""
-
-    folder: int
-    lines: bytes
-    """Outcomes, as the router reads them."""
-    counts: Mapping[str, int]
-    """By outcome."""
-
-
-class SegmentPusher(Protocol):
-    """Pushes from an executor; pickled to get there."""
-
-    def __call__(self, segments: Sequence[tuple[int, str]], shard: int, shards: int) -> Iterable[Answers]:
-        """What the segments (number of the folder, name) hold for the shard. Returns when all is answered."""
+STATUS_SECONDS: Final = 1.0
+OPTIONS: Final = {
+    # Ten batches per second: keep little of old batches, and notice the end of one at once.
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.pollingDelay": "10ms",
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
+    # For a few rows, replanning after each stage and compiling code cost more than they save.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """One batch."""
-
-    number: int
-    counts: Mapping[str, int]
-
-
-def start_deliver(
-    spark: SparkSession,
-    folders: Sequence[Path],
-    pusher: SegmentPusher,
-    *,
-    checkpoint: Path,
-    interval: float,
-    shards: int,
-    delivered: Callable[[Delivered], None],
-) -> StreamingQuery:
-    """Pushes what is handed over in the folders until it is stopped. `delivered` is called after each batch."""
-    spark.dataSource.register(HandoverSource)
-    options = {"folders": json.dumps([str(each) for each in folders]), "shards": str(shards)}
-    # Planned here once, not in each batch; it is carried out when the batch is collected.
-    stream = pushed(spark.readStream.format(FORMAT).options(**options).load(), pusher)
-    batches = _Batches(folders, checkpoint, delivered)
-    return (
-        stream.writeStream.option("checkpointLocation", str(checkpoint))
-        .foreachBatch(batches)
-        .trigger(processingTime=f"{round(interval * 1000)} milliseconds")
-        .start()
-    )
-
-
-class _Batches:
-    def __init__(
-        self,
-        folders: Sequence[Path],
-        checkpoint: Path,
-        delivered: Callable[[Delivered], None],
-    ) -> None:
-        self._folders = folders
-        self._stream = stream_id(checkpoint)
-        self._done = checkpoint / DONE
-        self._delivered = delivered
-
-    def __call__(self, answers: DataFrame, number: int) -> None:
-        if self._is_done(number):
-            return
-        counts: Counter[str] = Counter()
-        lines: dict[int, list[bytes]] = {}
-        for folder, returned, counted in answers.collect():
-            lines.setdefault(folder, []).append(bytes(returned))
-            counts.update(json.loads(counted))
-        for folder, parts in lines.items():
-            publish_outcomes(self._folders[folder], f"{self._stream}-{number:012d}", b"".join(parts))
-        _replace(self._done, str(number).encode())
-        self._delivered(Delivered(number, counts))
-
-    def _is_done(self, number: int) -> bool:
-        """Its outcomes were published before a crash, but it was not committed."""
-        return self._done.exists() and number <= int(self._done.read_text())
-
-
-def pushed(segments: DataFrame, pusher: SegmentPusher) -> DataFrame:
-    """One row for each folder and shard: what became of its pushes."""
-
-    def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        shards: dict[tuple[int, int], list[tuple[int, str]]] = {}
-        for batch in batches:
-            for row in batch.to_pylist():
-                shard = row["shard"], row["shards"]
-                shards.setdefault(shard, []).append((row["folder"], row["segment"]))
-        for shard, named in shards.items():
-            answers = list(pusher(named, *shard))
-            columns = (
-                [each.folder for each in answers],
-                [each.lines for each in answers],
-                [json.dumps(each.counts) for each in answers],
+def run_deliver(
+    job: JobOptions, folders: Sequence[Path], pusher: SegmentPusher, *, interval: float, shards: int | None
+) -> int:
+    """Returns the exit code. `shards` is the number of parts of a batch; by default, the number of Spark's cores."""
+    summary = Summary(STREAM)
+    if job.dry_run:
+        summary.add(handed_over=sum(map(_lines, folders)), folders=len(folders))
+        summary.show(as_json=job.as_json)
+        return 0
+    settings = job.spark(STREAM)
+    with spark_session(replace(settings, options={**OPTIONS, **settings.options})) as spark:
+        lake = Lake(job.lake)
+        totals = _Totals(lake)
+        with stop_signals() as stop:
+            query = start_deliver(
+                spark,
+                [folder.resolve() for folder in folders],
+                pusher,
+                checkpoint=lake.checkpoint(STREAM),
+                interval=interval,
+                shards=shards or spark.sparkContext.defaultParallelism,
+                delivered=totals,
             )
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+            Console(stderr=True).print(f"deliver: pushing for {len(folders)} routers")
+            try:
+                wait_for_stream(query, stop)
+            except StoreError as error:
+                write_status(lake.folder, STREAM, "failed", totals.figures(), str(error))
+                raise
+        write_status(lake.folder, STREAM, "done", totals.figures())
+    summary.add(**totals.figures())
+    summary.show(as_json=job.as_json)
+    return 0
 
-    return segments.mapInArrow(push, ANSWERS)
+
+def _lines(folder: Path) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in folder.glob(SEGMENTS))
 
 
-def publish_outcomes(folder: Path, key: str, lines: bytes) -> None:
-    """The router sees them whole or not at all."""
-    outcomes = folder / OUTCOMES
-    outcomes.mkdir(mode=0o700, exist_ok=True)
-    _replace(outcomes / f"{OUTCOMES}-{key}.jsonl", lines)
+class _Totals:
+    """Counts outcomes after every batch, and keeps the status file fresh."""
 
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._counts: Counter[str] = Counter()
+        self._batches = 0
+        self._written_at = 0.0
 
-def _replace(path: Path, data: bytes) -> None:
-    """Not synced: after a crash of the machine the router hands over again what has no outcome."""
-    draft = path.with_name(f".draft-{path.name}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    draft.rename(path)
+    def __call__(self, done: DeliveredBatch) -> None:
+        self._batches += 1
+        self._counts.update(done.counts)
+        if time.monotonic() - self._written_at >= STATUS_SECONDS:
+            self._written_at = time.monotonic()
+            write_status(self._lake.folder, STREAM, "running", self.figures())
+
+    def figures(self) -> dict[str, int | float | str]:
+        return {"batches": self._batches, **dict(sorted(self._counts.items()))}

@@ -1,4 +1,4 @@
-"""`tocsin pipeline explain`: what happened to a notification, a queue's or a token's notifications."""
+"""`tocsin pipeline explain`: the path of a notification, or of the notifications of a queue or token."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from tocsin.errors import ConfigError
+from tocsin.pipeline.explain.answers import ExplainedNotification, as_json, explain_found, show
 from tocsin.pipeline.explain.lookup import look_up
-from tocsin.pipeline.explain.question import Asked, question
-from tocsin.pipeline.explain.telling import Told, as_json, show, told
+from tocsin.pipeline.explain.question import ExplainOptions, question
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import step
-from tocsin.pipeline.jobs.reading import existing_lake
-from tocsin.pipeline.session import spark_session
+from tocsin.pipeline.lake.lake import existing_lake
+from tocsin.pipeline.spark.session import spark_session
 
 
-def run_explain(options: JobOptions, asked: Asked, *, most: int) -> Sequence[Told]:
-    """Raises ConfigError for what cannot be asked, StoreError if nothing is known of it."""
+def run_explain(
+    options: JobOptions, question_options: ExplainOptions, *, most: int
+) -> Sequence[ExplainedNotification]:
+    """Raises ConfigError for an invalid question, StoreError if the lake has no such events."""
     if most < 1:
-        raise ConfigError(f"--last {most}: at least 1")
-    wanted = question(asked, now=datetime.now(UTC))
+        raise ConfigError(f"--last {most}: must be at least 1")
+    wanted = question(question_options, now=datetime.now(UTC))
     lake = existing_lake(options.lake)
-    with spark_session(options.spark("explain", short=True)) as spark, step(spark, "looking it up"):
+    with spark_session(options.spark("explain", short=True)) as spark, step(spark, "looking up events"):
         found = look_up(spark, lake, wanted)
-    answers = told(found)
+    answers = explain_found(found)
     if options.as_json:
         json.dump(as_json(found, answers), sys.stdout)
         sys.stdout.write("\n")

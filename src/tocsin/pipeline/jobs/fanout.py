@@ -1,117 +1,76 @@
-"""`tocsin pipeline fanout`: the tokens of a campaign, part by part → pushed from executors → table `fanout`.
-
-First every executor reads a share of the tokens and writes it down in parts. A part is pushed and its outcomes appear
-in the table in one commit; then they are recorded in the store and the part is deleted. Killed before the commit, a
-part is pushed again with the same push ids; killed after it, only recorded.
-"""
+"""`tocsin pipeline fanout`: pushes a reminder or a notice to all tokens of a router that it is for."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date
-from typing import NamedTuple, Protocol
+import asyncio
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
 
-import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from rich.console import Console
 
-from tocsin.pipeline.lake import DataFile, Lake, LakeTable
-from tocsin.pipeline.tables import FANOUT_TABLE
+from tocsin.events.pseudonyms import keys_folder
+from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.pipeline.fanout.campaign import Campaign, CampaignStore, campaign_store
+from tocsin.pipeline.fanout.campaign_push import plan_parts, push_parts
+from tocsin.pipeline.fanout.campaign_pusher import FanoutPusher, PushedToken
+from tocsin.pipeline.fanout.campaign_tokens import TokenSource
+from tocsin.pipeline.fanout.options import FanoutOptions
+from tocsin.pipeline.jobs.options import JobOptions
+from tocsin.pipeline.jobs.progress import Summary, step
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.spark.session import spark_session
 
-
-class Pushed(NamedTuple):
-    """One token's push. The token is a keyed hash."""
-
-    token: str
-    provider: str
-    outcome: str
-    reason: str
-
-
-class PartPusher(Protocol):
-    """Pushes from an executor; pickled to get there."""
-
-    def __call__(self, part: str, shard: int, shards: int) -> Sequence[Pushed]:
-        """The shard's tokens of a part. Returns when all are answered."""
+MOST_READERS: Final = 16
+"""Each opens a connection to the database of a busy router."""
 
 
-class SharePlanner(Protocol):
-    """Reads tokens on an executor and writes them down in parts; pickled to get there."""
-
-    def __call__(self, shard: int, shards: int) -> Mapping[str, int]:
-        """The shard's share; called again after a failure. Returns how many tokens, by provider."""
-
-
-def plan_parts(spark: SparkSession, planner: SharePlanner, *, shards: int) -> Counter[str]:
-    """By provider: how many tokens all shares have."""
-
-    def plan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                found = planner(row["id"], shards)
-                columns = [pa.array(found.keys(), pa.string()), pa.array(found.values(), pa.int64())]
-                yield pa.RecordBatch.from_arrays(columns, names=["provider", "tokens"])
-
-    counts = Counter[str]()
-    rows = spark.range(0, shards, 1, shards).mapInArrow(plan, "provider string, tokens long").collect()
-    for provider, tokens in rows:
-        counts[provider] += tokens
-    return counts
+def run_fanout(job: JobOptions, options: FanoutOptions, settings: NtfSettings) -> int:
+    """Returns the exit code. Raises ConfigError for settings without PostgreSQL, or a campaign of another kind."""
+    summary = Summary("fanout")
+    source = options.source(settings, int(time.time()))
+    with campaign_store(settings) as store:
+        if job.dry_run:
+            counts = asyncio.run(source.counts())
+            summary.add(
+                campaign=options.campaign, tokens=sum(counts.values()), **dict(sorted(counts.items()))
+            )
+        else:
+            outcomes = _push(job, options, settings, source, store)
+            summary.add(
+                campaign=options.campaign, pushes=sum(outcomes.values()), **dict(sorted(outcomes.items()))
+            )
+    summary.show(as_json=job.as_json)
+    return 0
 
 
-def push_parts(
-    spark: SparkSession,
-    lake: Lake,
-    campaign: str,
-    parts: Sequence[str],
-    pusher: PartPusher,
-    *,
-    shards: int,
-    today: date,
-    record: Callable[[str, Sequence[Pushed]], None],
-) -> Counter[str]:
-    """By outcome. `record` is called with each part and its outcomes when those are in the table."""
-    table, counts = lake.table(FANOUT_TABLE), Counter[str]()
-    for part in parts:
-        key = f"{campaign}-{part}"
-        rows = pushed(spark, part, pusher, shards=shards)
-        commit = table.publish(as_table(rows, campaign=campaign, part=part, today=today), key=key)
-        found = _rows(spark, table, part, None if commit is None else commit.adds, campaign)
-        record(part, found)
-        counts.update(each.outcome for each in found)
-    return counts
+def _push(
+    job: JobOptions, options: FanoutOptions, settings: NtfSettings, source: TokenSource, store: CampaignStore
+) -> dict[str, int]:
+    keys = keys_folder(job.lake, None).resolve()
+    campaign = Campaign(job.lake.resolve() / "_campaigns" / options.campaign, keys, options.kind)
+    planner = campaign.begin(source)
+    expires_at = options.expires_at(int(time.time()))
+    pusher = FanoutPusher(campaign.folder.folder, keys, options, settings.apns, expires_at)
+    console, done = Console(stderr=True), 0
+    with spark_session(job.spark("fanout")) as spark, step(spark, options.campaign) as shown:
+        cores = spark.sparkContext.defaultParallelism
+        counted = None
+        if planner is not None:
+            shown("reading tokens")
+            counted = plan_parts(spark, planner, shards=min(cores, MOST_READERS))
+        parts = campaign.planned(counted)
 
+        def record(part: str, outcomes: Sequence[PushedToken]) -> None:
+            nonlocal done
+            store.record(campaign.folder, part, outcomes, reminders=options.notice is None)
+            done += 1
+            shown(f"{done} of {len(parts)} parts")
+            if not console.is_terminal:
+                console.print(f"fanout: {done} of {len(parts)} parts")
 
-def pushed(spark: SparkSession, part: str, pusher: PartPusher, *, shards: int) -> DataFrame:
-    """One row for each token of the part."""
-
-    def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                answers = pusher(part, row["id"], shards)
-                columns = {name: [getattr(each, name) for each in answers] for name in Pushed._fields}
-                yield pa.RecordBatch.from_pydict(columns, schema=_ARROW)
-
-    shares = spark.range(0, shards, 1, shards)
-    return shares.mapInArrow(push, "token string, provider string, outcome string, reason string")
-
-
-_ARROW = pa.schema([(name, pa.string()) for name in Pushed._fields])
-
-
-def as_table(rows: DataFrame, *, campaign: str, part: str, today: date) -> DataFrame:
-    return rows.select(
-        F.lit(campaign).alias("campaign"),
-        F.lit(part).alias("part"),
-        *Pushed._fields,
-        F.lit(today).alias("day"),
-    )
-
-
-def _rows(
-    spark: SparkSession, table: LakeTable, part: str, files: Iterable[DataFile] | None, campaign: str
-) -> list[Pushed]:
-    """From the table: what was committed counts, also if an earlier run did it."""
-    of_part = (F.col("campaign") == campaign) & (F.col("part") == part)
-    return [Pushed(*row) for row in table.read(spark, files).where(of_part).select(*Pushed._fields).collect()]
+        today, lake = datetime.now(UTC).date(), Lake(job.lake)
+        return push_parts(
+            spark, lake, options.campaign, parts, pusher, shards=cores, today=today, record=record
+        )

@@ -1,127 +1,73 @@
-"""`tocsin pipeline ingest`: segments of the routers' event logs → `events`, other lines → `quarantine`."""
+"""`tocsin pipeline ingest`: follows event logs until it is stopped, and optionally builds after each batch."""
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
+from rich.console import Console
 
-from tocsin.errors import ConfigError
-from tocsin.events.event_log import PUBLISHED
-from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.status_files import write_status
-from tocsin.pipeline.tables import EVENTS_TABLE, QUARANTINE_TABLE
-from tocsin.pipeline.transforms.event_lines import REASON, events_of, quarantine_of, read_lines
+from tocsin.errors import StoreError
+from tocsin.pipeline.jobs.options import JobOptions
+from tocsin.pipeline.jobs.progress import Summary, step
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.status_files import write_status
+from tocsin.pipeline.spark.session import spark_session
+from tocsin.pipeline.spark.streams import stop_signals, wait_for_stream
+from tocsin.pipeline.update.build import build_and_expire
+from tocsin.pipeline.update.event_stream import STREAM, IngestedBatch, start_ingest, try_ingest
 
-STREAM: Final = "ingest"
-SEGMENTS_PER_BATCH: Final = 64
-NOT_IN_PATHS: Final = frozenset("{}[]*?,\\")
-
-
-@dataclass(frozen=True, slots=True)
-class Ingested:
-    """One batch."""
-
-    events: int
-    quarantined: int
+QUARANTINED: Final = "lines that are not valid events: the table quarantine names their segments and reasons"
 
 
-def start_ingest(
-    spark: SparkSession,
-    lake: Lake,
-    sources: Sequence[Path],
-    *,
-    interval: float | None,
-    ingested: Callable[[Ingested], None],
-) -> StreamingQuery:
-    """Reads every segment exactly once, as they appear, or with no interval those that are there now.
+def run_ingest(
+    job: JobOptions, sources: Sequence[Path], *, interval: float | None, build_groups_of: int | None
+) -> int:
+    """Returns the exit code. Without an interval, it reads the segments that exist and ends.
 
-    `ingested` is called after each batch. Raises ConfigError for a source that is no folder.
+    `build_groups_of`: also builds after each batch, with this smallest group.
     """
-    checkpoint = lake.checkpoint(STREAM)
-    batch = _Batches(lake, stream_id(checkpoint), ingested)
-    stream = _lines(spark.readStream.option("maxFilesPerTrigger", SEGMENTS_PER_BATCH).text(paths_of(sources)))
-    writer = stream.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(batch)
-    if interval is None:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{interval} seconds").start()
+    summary = Summary("ingest")
+    with spark_session(job.spark("ingest")) as spark:
+        if job.dry_run:
+            found = try_ingest(spark, sources)
+            summary.add(events=found.events, quarantined=found.quarantined)
+            summary.show(as_json=job.as_json)
+            return 0
+        lake = Lake(job.lake)
+        totals = _Totals(spark, lake, build_groups_of)
+        with step(spark, "ingest"), stop_signals() as stop:
+            query = start_ingest(spark, lake, sources, interval=interval, ingested=totals)
+            try:
+                wait_for_stream(query, stop)
+            except StoreError as error:
+                write_status(lake.folder, STREAM, "failed", error=str(error))
+                raise
+            write_status(lake.folder, STREAM, "done")
+    summary.add(batches=totals.batches, events=totals.events, quarantined=totals.quarantined)
+    summary.show(as_json=job.as_json, notes={"quarantined": QUARANTINED if totals.quarantined else ""})
+    return 0
 
 
-def try_ingest(spark: SparkSession, sources: Sequence[Path]) -> Ingested:
-    """What all segments that are there hold; nothing is written."""
-    read = read_lines(_lines(spark.read.text(paths_of(sources))), checks=EVENT_CHECKS)
-    counted = read.agg(F.count_if(F.col(REASON).isNull()), F.count_if(F.col(REASON).isNotNull())).head()
-    assert counted is not None
-    return Ingested(counted[0], counted[1])
+class _Totals:
+    """Counts batches as they arrive, and builds after each one if asked to."""
 
-
-class _Batches:
-    """Writes each batch; the same one again after a crash changes nothing."""
-
-    def __init__(self, lake: Lake, stream: str, ingested: Callable[[Ingested], None]) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, build_groups_of: int | None) -> None:
+        self._spark = spark
         self._lake = lake
-        self._events = lake.table(EVENTS_TABLE)
-        self._quarantine = lake.table(QUARANTINE_TABLE)
-        self._stream = stream
-        self._ingested = ingested
-        self._totals = [0, 0]
+        self._groups = build_groups_of
+        self._console = Console(stderr=True)
+        self.batches = self.events = self.quarantined = 0
 
-    def __call__(self, lines: DataFrame, number: int) -> None:
-        key = f"{self._stream}-{number}"
-        seen = Observation()
-        read = read_lines(lines, checks=EVENT_CHECKS).observe(seen, F.count(REASON).alias("bad"))
-        commit = self._events.publish(events_of(read), key=key)
-        bad = seen.get["bad"] if commit else 1  # written before: the quarantine may be missing still
-        quarantined = (
-            self._quarantine.publish(quarantine_of(read, seen_at=int(time.time() * 1_000_000)), key=key)
-            if bad
-            else None
-        )
-        done = Ingested(
-            sum(file.rows for file in commit.adds) if commit else 0,
-            sum(file.rows for file in quarantined.adds) if quarantined else 0,
-        )
-        self._totals = [self._totals[0] + done.events, self._totals[1] + done.quarantined]
-        write_status(
-            self._lake.folder,
-            STREAM,
-            "running",
-            {"batch": number, "events": self._totals[0], "quarantined": self._totals[1]},
-        )
-        self._ingested(done)
-
-
-def stream_id(checkpoint: Path) -> str:
-    """Of this checkpoint: with another one batches are numbered anew, and must not be taken for these."""
-    path = checkpoint / "tocsin-stream"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(uuid.uuid4().hex[:12])
-    return path.read_text()
-
-
-def paths_of(sources: Sequence[Path]) -> str:
-    """One pattern for the segments of all folders."""
-    for source in sources:
-        if not source.is_dir():
-            raise ConfigError(
-                f"no folder with events at {source}: name the event_log of a router's configuration"
+    def __call__(self, done: IngestedBatch) -> None:
+        self.batches += 1
+        self.events += done.events
+        self.quarantined += done.quarantined
+        if done.quarantined:
+            self._console.print(
+                f"ingest: {done.quarantined:,} lines are not valid events, see the table quarantine"
             )
-        if NOT_IN_PATHS & set(str(source)):
-            raise ConfigError(f"Spark takes signs in {source} for a pattern: move or link it to a plain name")
-    folders = ",".join(str(source.resolve()).removeprefix("/") for source in sources)
-    return f"/{{{folders}}}/{PUBLISHED}"  # the root stays outside: Spark would take {/… for a relative path
-
-
-def _lines(text: DataFrame) -> DataFrame:
-    """With the folder and the name of their segment."""
-    segment = F.regexp_extract("_metadata.file_path", "([^/]+/[^/]+)$", 1)
-    return text.select("value", segment.alias("segment"))
+        if self._groups is not None:
+            build_and_expire(self._spark, self._lake, self._groups)

@@ -1,4 +1,4 @@
-"""What all jobs are told."""
+"""The options that all jobs share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tocsin.pipeline.session import LOCAL, SparkSettings
+from tocsin.pipeline.spark.session import LOCAL, SparkSettings
 
 
 @dataclass(frozen=True, slots=True)

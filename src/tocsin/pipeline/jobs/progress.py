@@ -1,4 +1,4 @@
-"""What a job shows while it runs and says at its end: lines for people on standard error, JSON on request."""
+"""A job's progress bar on standard error, and its summary as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ POLL_SECONDS = 0.3
 
 
 Shown = Callable[[str], None]
-"""Says what a job does now."""
+"""Shows what the job is doing now."""
 
 
 @contextmanager
 def step(spark: SparkSession, title: str) -> Iterator[Shown]:
-    """A bar over Spark's tasks while the body runs, which may name its parts; nothing where there is no terminal."""
+    """Shows a bar over Spark's tasks on a terminal while the body runs. Yields a function that names the step."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None
@@ -51,7 +51,7 @@ def _watch(spark: SparkSession, bar: Progress, task: TaskID, stop: threading.Eve
 
 
 class Summary:
-    """Figures of one run."""
+    """The figures of one run."""
 
     def __init__(self, job: str) -> None:
         self.job = job

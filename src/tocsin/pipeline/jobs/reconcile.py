@@ -1,4 +1,4 @@
-"""`tocsin pipeline reconcile`: exports of an NTF router and of SMP routers → `drift`, and a plan for repair."""
+"""`tocsin pipeline reconcile`: exports of an NTF router and of SMP routers → the table `drift` and a repair plan."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tocsin.errors import ConfigError
 from tocsin.events.repair_plans import write_plan
-from tocsin.pipeline.drift_search import Found, entries, publish, reconcile
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.queue_export_files import read_exports, reading
-from tocsin.pipeline.session import spark_session
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.reconcile.drift_search import DriftFindings, entries, publish, reconcile
+from tocsin.pipeline.reconcile.export_files import read_exports, reading
+from tocsin.pipeline.spark.session import spark_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class ReconcileOptions:
 
     def __post_init__(self) -> None:
         if not self.smp:
-            raise ConfigError("there is nothing to compare with: name the exports of SMP routers with --smp")
+            raise ConfigError("nothing to compare with: name exports of SMP routers with --smp")
 
 
 def run_reconcile(job: JobOptions, options: ReconcileOptions) -> int:
-    """The exit code: 1 if the routers disagree. Raises ConfigError for exports that cannot be compared."""
+    """Returns the exit code: 1 if the routers disagree. Raises ConfigError for exports that cannot be compared."""
     now, summary = datetime.now(UTC), Summary("reconcile")
     with (
         spark_session(job.spark("reconcile", shuffle_partitions=8)) as spark,
@@ -40,9 +40,9 @@ def run_reconcile(job: JobOptions, options: ReconcileOptions) -> int:
         exports = read_exports(spark, options.ntf, options.smp)
         found = reconcile(spark, exports, shown)
         if not job.dry_run:
-            shown("plan")
+            shown("writing the plan")
             write_plan(options.plan, int(now.timestamp()), found.queues, entries(found))
-            shown("drift")
+            shown("writing the table drift")
             publish(spark, Lake(job.lake), exports, found, now, options.smallest_group)
     _add_figures(summary, found)
     if not job.dry_run:
@@ -52,7 +52,7 @@ def run_reconcile(job: JobOptions, options: ReconcileOptions) -> int:
     return 1 if found.counts else 0
 
 
-def _add_figures(summary: Summary, found: Found) -> None:
+def _add_figures(summary: Summary, found: DriftFindings) -> None:
     summary.add(
         smp_routers=len(found.servers),
         smp_routers_without_export=found.not_compared,

@@ -1,4 +1,4 @@
-"""`tocsin pipeline replay`: `notifications` without an end → a request that `tocsin ntf replay` answers."""
+"""`tocsin pipeline replay`: notifications without an end → a request that `tocsin ntf replay` answers."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from tocsin.errors import ConfigError
 from tocsin.events.replay import Overdue, write_request
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
-from tocsin.pipeline.jobs.reading import existing_lake
-from tocsin.pipeline.session import spark_session
-from tocsin.pipeline.tables import NOTIFICATIONS_TABLE
+from tocsin.pipeline.lake.lake import existing_lake
+from tocsin.pipeline.lake.tables import NOTIFICATIONS_TABLE
+from tocsin.pipeline.spark.session import spark_session
 from tocsin.pipeline.transforms.overdue import newest_moment, overdue
 
 MINUTE_US = 60_000_000
 
 
 def run_replay(job: JobOptions, out: Path, *, minutes: float) -> int:
-    """How many there are. Raises ConfigError if the lake knows no notifications."""
+    """Returns the number of notifications found. Raises ConfigError for a lake without notifications."""
     if minutes < 0:
-        raise ConfigError(f"--older-than {minutes}: it must not be negative")
+        raise ConfigError(f"--older-than {minutes}: must not be negative")
     summary, table = Summary("replay"), existing_lake(job.lake).table(NOTIFICATIONS_TABLE)
     if not table.snapshot().files:
         raise ConfigError(f"no notifications in {job.lake} yet: run tocsin pipeline ingest and build first")
     with spark_session(job.spark("replay")) as spark, step(spark, "replay") as shown:
         notifications = table.read(spark)
-        shown("how far the tables are")
+        shown("finding the newest event")
         newest = newest_moment(notifications).head()
         as_of = (newest["as_of"] if newest else None) or 0
-        shown("notifications without an end")
+        shown("finding notifications without an end")
         found = overdue(notifications, received_before=as_of - int(minutes * MINUTE_US)).persist()
         count = found.count()
         hosts = found.select("smp_host").distinct().count()

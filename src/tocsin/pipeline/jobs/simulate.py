@@ -1,51 +1,52 @@
-"""`tocsin pipeline simulate`: a population → what it asks of routers, under three protocols, at many sizes."""
+"""`tocsin pipeline simulate`: the load of a population on routers, under three protocols and at many sizes."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
-
-from pyspark.sql import SparkSession
 
 from tocsin.errors import ConfigError
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.report.files import write_files
-from tocsin.pipeline.session import spark_session
-from tocsin.pipeline.simulate.demand import Demand, Sums, Way, demand
+from tocsin.pipeline.simulate.demand import Demand, SimulatedProtocol, demand
 from tocsin.pipeline.simulate.page import demand_csv, simulation_page
 from tocsin.pipeline.simulate.population import Population
-from tocsin.pipeline.transforms.simulated_tokens import SUMMED, simulated_tokens, sums_of_first
+from tocsin.pipeline.simulate.simulated_tokens import simulated
+from tocsin.pipeline.spark.session import spark_session
 
 PAGE: Final = "simulation.html"
 SIZES: Final = tuple(10**power for power in range(4, 10))
-"""Queues of the populations that are compared."""
+"""Numbers of queues of the populations that are compared."""
 LEAST_ROWS: Final = 100
-Z95: Final = 1.96
 
 
 @dataclass(frozen=True, slots=True)
 class SimulateOptions:
     folder: Path
     rows: int = 200_000
-    """Devices that are simulated one by one; larger populations are taken to be as many times these."""
+    """Devices that are simulated one by one. Sums of larger populations are scaled up from these."""
 
     def __post_init__(self) -> None:
         if self.rows < LEAST_ROWS:
-            raise ConfigError(f"--rows {self.rows}: at least {LEAST_ROWS}, or the figures are chance")
+            raise ConfigError(
+                f"--rows {self.rows}: must be at least {LEAST_ROWS}, since fewer rows give random figures"
+            )
 
 
 def run_simulate(options: JobOptions, population: Population, simulate: SimulateOptions) -> Sequence[Demand]:
-    """The demands of this population. Raises StoreError if the files cannot be written."""
+    """Returns the demands of this population. Raises StoreError if the files cannot be written."""
     summary = Summary("simulate")
     sizes = [population.tokens, *(max(round(size / population.queues_per_token), 1) for size in SIZES)]
     with spark_session(options.spark("simulate", short=True)) as spark, step(spark, "simulate") as shown:
         sums = simulated(spark, population, sizes, simulate.rows, shown)
-    demands = [[demand(replace(population, tokens=each.tokens), each, way) for way in Way] for each in sums]
+    demands = [
+        [demand(replace(population, tokens=each.tokens), each, protocol) for protocol in SimulatedProtocol]
+        for each in sums
+    ]
     own, scaling = demands[0], demands[1:]
     texts = {
         PAGE: simulation_page(population, own, scaling),
@@ -60,41 +61,9 @@ def run_simulate(options: JobOptions, population: Population, simulate: Simulate
     )
     summary.add(pushes_a_day=round(own[0].sums.pushes), pushes_error=f"± {own[0].sums.error:.2%}")
     for each in own:
-        name = each.way.name.lower()
+        name = each.protocol.name.lower()
         summary.add(**{f"{name}_commands_a_day": round(each.commands_a_day)})
         summary.add(**{f"{name}_commands_at_reconnect": round(each.reconnect_commands)})
     summary.add(page=str(written[0]))
     summary.show(as_json=options.as_json)
     return own
-
-
-def simulated(
-    spark: SparkSession,
-    population: Population,
-    sizes: Sequence[int],
-    rows: int,
-    shown: Callable[[str], None] = lambda _: None,
-) -> list[Sums]:
-    """Populations of so many devices. Up to `rows` of them are drawn, and more are taken to be like these."""
-    drawn = [min(size, rows) for size in sizes]
-    shown(f"{max(drawn):,} devices")
-    tokens = simulated_tokens(spark.range(max(drawn)), population)
-    row = sums_of_first(tokens, numbers=sorted(set(drawn))).collect()[0]
-    return [_sums(size, number, row.asDict()) for size, number in zip(sizes, drawn, strict=True)]
-
-
-def _sums(tokens: int, drawn: int, row: dict[str, float]) -> Sums:
-    weight = tokens / drawn
-    values = {name: row[f"{name}_{drawn}"] * weight for name in SUMMED}
-    return Sums(
-        tokens, **values, error=_error(row[f"pushes_{drawn}"], row[f"squares_{drawn}"], drawn, tokens)
-    )
-
-
-def _error(total: float, squares: float, drawn: int, tokens: int) -> float:
-    """Of a sum that is `tokens / drawn` times that of a sample, as a share of it: 0 if all were drawn."""
-    if drawn == tokens or not total:
-        return 0.0
-    mean = total / drawn
-    variance = max(squares / drawn - mean * mean, 0.0) * drawn / (drawn - 1)
-    return Z95 * math.sqrt(variance / drawn * (1 - drawn / tokens)) / mean

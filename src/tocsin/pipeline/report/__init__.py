@@ -1,1 +1,1 @@
-"""The report: figures collected from the tables, and pages made of them."""
+"""The report: figures collected from tables, and the page and CSV files made of them."""

@@ -1,4 +1,4 @@
-"""What changed since the weeks before, in sentences: only what chance does not explain and somebody might act on."""
+"""Changes since the weeks before, as sentences: only those that chance does not explain and that matter."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.report.figures import Accounting, Period
+from tocsin.pipeline.report.figures import DeliveryAccount, ReportPeriod
 from tocsin.pipeline.report.wording import count, duration, share
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
 
 VOLUME: Final = 0.10
 SHARE_POINTS: Final = 0.001
-"""Smaller differences of shares are left out, however certain."""
+"""Smaller differences between shares are omitted, however certain."""
 CERTAIN: Final = 4.0
-"""Standard errors between two shares: by chance this happens once in 16,000 comparisons."""
+"""Standard errors between two shares. Chance exceeds this once in 16,000 comparisons."""
 SLOWER: Final = 0.20
 LEAST_US: Final = 1_000
 FEW: Final = 100
@@ -25,14 +25,14 @@ GROWN: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ReportedChange:
     text: str
     better: bool | None
-    """None: neither good nor bad by itself."""
+    """None if it is neither good nor bad."""
 
 
-def changes(now: Period, before: Period) -> tuple[Change, ...]:
-    """Worse ones first."""
+def changes(now: ReportPeriod, before: ReportPeriod) -> tuple[ReportedChange, ...]:
+    """Changes for the worse first."""
     found = [
         *_volume(now.accounting, before.accounting),
         *_shares(now.accounting, before.accounting),
@@ -43,47 +43,49 @@ def changes(now: Period, before: Period) -> tuple[Change, ...]:
     return tuple(sorted(found, key=lambda each: (each.better is not False, each.better is not None)))
 
 
-def _volume(now: Accounting, before: Accounting) -> Iterator[Change]:
+def _volume(now: DeliveryAccount, before: DeliveryAccount) -> Iterator[ReportedChange]:
     if not before.received:
         return
     grown = now.received / before.received - 1
     if abs(grown) >= VOLUME:
         word = "more" if grown > 0 else "fewer"
-        yield Change(
-            f"{abs(grown):.0%} {word} notifications were received: {count(now.received)} after "
+        yield ReportedChange(
+            f"{abs(grown):.0%} {word} notifications were received: {count(now.received)}, was "
             f"{count(before.received)}.",
             None,
         )
 
 
 _SHARES: Final = (
-    ("accepted", "The share that a provider accepted, of those not superseded,", True),
+    ("accepted", "The share accepted by providers, of those not superseded,", True),
     ("failed", "The share that failed", False),
-    ("shed", "The share that was shed under load", False),
+    ("shed", "The share shed under load", False),
     ("pending", "The share without an outcome", False),
 )
 
 
-def _shares(now: Accounting, before: Accounting) -> Iterator[Change]:
+def _shares(now: DeliveryAccount, before: DeliveryAccount) -> Iterator[ReportedChange]:
     for name, words, more_is_better in _SHARES:
         new, old = getattr(now, name), getattr(before, name)
         if differs(new, now.due, old, before.due):
             rose = new / now.due > old / before.due
-            yield Change(
+            yield ReportedChange(
                 _moved(words, rose, share(old, before.due), share(new, now.due)), rose is more_is_better
             )
     if differs(now.superseded, now.received, before.superseded, before.received):
         rose = now.superseded / now.received > before.superseded / before.received
         old_text, new_text = share(before.superseded, before.received), share(now.superseded, now.received)
-        yield Change(_moved("The share superseded by a newer one", rose, old_text, new_text), None)
+        yield ReportedChange(
+            _moved("The share superseded by a newer notification", rose, old_text, new_text), None
+        )
     if now.difference and not before.difference:
-        yield Change(f"The accounting no longer adds up: difference {count(now.difference)}.", False)
+        yield ReportedChange(f"The accounting no longer adds up: difference {count(now.difference)}.", False)
     elif before.difference and not now.difference:
-        yield Change("The accounting adds up again.", True)
+        yield ReportedChange("The accounting adds up again.", True)
 
 
-def _never_received(now: Period, before: Period) -> Iterator[Change]:
-    """Between the routers, where both write events."""
+def _never_received(now: ReportPeriod, before: ReportPeriod) -> Iterator[ReportedChange]:
+    """Losses between routers, where both write events."""
     new_sent, old_sent = now.stages[Stage.SENT], before.stages[Stage.SENT]
     new_lost, old_lost = (
         max(period.stages[Stage.SENT] - period.stages[Stage.RECEIVED] - period.stages[Stage.UNKNOWN_QUEUE], 0)
@@ -91,32 +93,34 @@ def _never_received(now: Period, before: Period) -> Iterator[Change]:
     )
     if differs(new_lost, new_sent, old_lost, old_sent):
         rose = new_lost / new_sent > old_lost / old_sent
-        words = "The share sent by SMP routers and never received"
-        yield Change(_moved(words, rose, share(old_lost, old_sent), share(new_lost, new_sent)), not rose)
+        words = "The share sent by SMP routers but never received"
+        yield ReportedChange(
+            _moved(words, rose, share(old_lost, old_sent), share(new_lost, new_sent)), not rose
+        )
 
 
-def _latencies(now: Period, before: Period) -> Iterator[Change]:
-    """One sentence for all that became slower, one for all that became faster."""
-    earlier = {leg.name: leg for leg in before.legs}
+def _latencies(now: ReportPeriod, before: ReportPeriod) -> Iterator[ReportedChange]:
+    """One sentence for all spans that became slower, one for those that became faster."""
+    earlier = {span.name: span for span in before.spans}
     slower: list[str] = []
     faster: list[str] = []
-    for leg in now.legs:
-        old = earlier.get(leg.name)
-        if old is None or min(leg.n, old.n) < FEW:
+    for span in now.spans:
+        old = earlier.get(span.name)
+        if old is None or min(span.n, old.n) < FEW:
             continue
         for rank, name in ((0.5, "median"), (0.99, "p99")):
-            new_us, old_us = leg.at(rank), old.at(rank)
+            new_us, old_us = span.at(rank), old.at(rank)
             if abs(new_us - old_us) >= max(LEAST_US, SLOWER * old_us):
-                text = f"“{leg.name}”, {name} {duration(new_us)} after {duration(old_us)}"
+                text = f"“{span.name}”, {name} {duration(new_us)}, was {duration(old_us)}"
                 (slower if new_us > old_us else faster).append(text)
     if slower:
-        yield Change(f"Slower: {'; '.join(slower)}.", False)
+        yield ReportedChange(f"Slower: {'; '.join(slower)}.", False)
     if faster:
-        yield Change(f"Faster: {'; '.join(faster)}.", True)
+        yield ReportedChange(f"Faster: {'; '.join(faster)}.", True)
 
 
-def _reasons(now: Period, before: Period) -> Iterator[Change]:
-    """One sentence for all that are new or more frequent, one for all that are rarer."""
+def _reasons(now: ReportPeriod, before: ReportPeriod) -> Iterator[ReportedChange]:
+    """One sentence for reasons that are new or more frequent, one for rarer ones."""
     new, old = _failures(now), _failures(before)
     more: list[str] = []
     fewer: list[str] = []
@@ -129,20 +133,20 @@ def _reasons(now: Period, before: Period) -> Iterator[Change]:
             times = "new" if ratio == math.inf else f"{ratio:.1f} times as often"
             more.append(f"{reason} ({count(n)}, {times})")
         elif ratio <= 1 / GROWN:
-            fewer.append(f"{reason} ({count(n)} after {count(earlier)})")
+            fewer.append(f"{reason} ({count(n)}, was {count(earlier)})")
     if more:
-        yield Change(f"More failures with reason {', '.join(more)}.", False)
+        yield ReportedChange(f"More failures with reason {', '.join(more)}.", False)
     if fewer:
-        yield Change(f"Fewer failures with reason {', '.join(fewer)}.", True)
+        yield ReportedChange(f"Fewer failures with reason {', '.join(fewer)}.", True)
 
 
-def _failures(period: Period) -> dict[str, int]:
+def _failures(period: ReportPeriod) -> dict[str, int]:
     failed = (each for each in period.outcomes if each.outcome == Stage.FAILED)
     return {each.reason: each.n for each in failed if each.reason not in ("", SMALL_GROUPS)}
 
 
 def differs(new: int, new_of: int, old: int, old_of: int) -> bool:
-    """Whether two shares differ by more than chance, and by enough to matter."""
+    """Whether two shares differ by more than chance, and enough to matter."""
     if not new_of or not old_of:
         return False
     together = (new + old) / (new_of + old_of)

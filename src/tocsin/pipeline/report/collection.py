@@ -1,4 +1,4 @@
-"""Tables → figures: the only part of the report that asks Spark."""
+"""Collects the report's figures from tables: the only part of the report that uses Spark."""
 
 from __future__ import annotations
 
@@ -9,27 +9,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.errors import StoreError
-from tocsin.pipeline.derived_tables import THRESHOLD
-from tocsin.pipeline.jobs.build import SMALLEST_GROUP
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.report.figures import (
-    RANKS,
-    Accounting,
-    Days,
-    Drift,
-    Figures,
-    HostHour,
-    Hour,
-    Leg,
-    Outcome,
-    Period,
-    QuarantinedLines,
-    Server,
-    TokenDay,
-)
-from tocsin.pipeline.schemas.notifications import STAGES
-from tocsin.pipeline.tables import (
-    BY_HOUR,
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import (
     DRIFT_TABLE,
     FUNNEL_TABLE,
     LATENCY_TABLE,
@@ -37,38 +18,54 @@ from tocsin.pipeline.tables import (
     QUARANTINE_TABLE,
     SERVERS_TABLE,
     TOKENS_TABLE,
-    Table,
+    TableSpec,
 )
+from tocsin.pipeline.report.figures import (
+    RANKS,
+    Days,
+    DeliveryAccount,
+    Figures,
+    HostDrift,
+    HostHealth,
+    HostHour,
+    Hour,
+    OutcomeCount,
+    QuarantinedLines,
+    ReportPeriod,
+    SpanLatency,
+    TokenDay,
+)
+from tocsin.pipeline.schemas.events import BY_HOUR
+from tocsin.pipeline.schemas.notifications import STAGES
 from tocsin.pipeline.transforms import report_sums
-from tocsin.pipeline.transforms.latencies import quantiles
-from tocsin.pipeline.transforms.legs import LEGS
+from tocsin.pipeline.transforms.latency_spans import SPANS, quantiles
+from tocsin.pipeline.update.hourly_tables import SMALLEST_GROUP, THRESHOLD
 
-ACCOUNTS: Final = tuple(Accounting.__dataclass_fields__)
+ACCOUNTS: Final = tuple(DeliveryAccount.__dataclass_fields__)
 
 
 def days_of(lake: Lake, first: date | None, last: date | None, most: int) -> Days:
-    """The days asked for; without a last one to the newest there is, without a first one `most` of them.
+    """The days from `first` to `last`. By default, the last is the newest day and the first makes `most` days.
 
-    Raises StoreError if the tables have nothing of them.
+    Raises StoreError if the tables have no rows of these days.
     """
     known = sorted({date.fromisoformat(each[0]) for each in lake.table(FUNNEL_TABLE).snapshot().partitions})
     if not known:
         raise StoreError(
-            f"there is nothing to report in {lake.folder}: read events with `tocsin pipeline ingest`, "
-            "then make the tables with `tocsin pipeline build`"
+            f"nothing to report in {lake.folder}: run `tocsin pipeline ingest`, then `tocsin pipeline build`"
         )
     end = last or max(known[-1], first or known[-1])
     begin = first or max(date.fromordinal(end.toordinal() - most + 1), min(known[0], end))
     if not any(begin <= each <= end for each in known):
         raise StoreError(
-            f"the tables have nothing from {begin} to {end}: they reach from {known[0]} to {known[-1]}. "
-            "Choose days among these, or read newer events with `tocsin pipeline ingest` and `build`"
+            f"the tables have no rows from {begin} to {end}, only from {known[0]} to {known[-1]}: choose other days "
+            "with --from and --to, or run `tocsin pipeline ingest` and `tocsin pipeline build`"
         )
     return Days(begin, end)
 
 
 class Collection:
-    """Reads only the partitions of the days asked for."""
+    """Reads only the partitions of the days that the report covers."""
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self._spark = spark
@@ -76,11 +73,11 @@ class Collection:
         self._smallest = lake.table(FUNNEL_TABLE).snapshot().sources.get(THRESHOLD, SMALLEST_GROUP)
 
     def figures(self, days: Days, *, now: datetime, step: Callable[[str], None] = lambda _: None) -> Figures:
-        step("the funnel and latencies")
+        step("reading the funnel and latencies")
         period = self._period(days)
-        step("the weeks before")
+        step("reading the weeks before")
         before = self._period(days.before())
-        step("hours, tokens and SMP hosts")
+        step("reading hours, tokens and SMP hosts")
         drift, drift_day = self._drift()
         return Figures(
             period=period,
@@ -97,36 +94,38 @@ class Collection:
             drift_day=drift_day,
         )
 
-    def _rows(self, table: Table, days: Days) -> DataFrame:
+    def _rows(self, table: TableSpec, days: Days) -> DataFrame:
         found = self._lake.table(table)
         wanted = [(day.isoformat(),) for day in days.each()]
         return found.read(self._spark, found.snapshot().of_partitions(wanted))
 
-    def _period(self, days: Days) -> Period:
+    def _period(self, days: Days) -> ReportPeriod:
         sums = report_sums.funnel_sums(self._rows(FUNNEL_TABLE, days), by=()).collect()[0].asDict()
         counts = {name: value or 0 for name, value in sums.items()}
         outcomes = report_sums.outcome_sums(
             self._rows(OUTCOMES_TABLE, days), smallest=self._smallest
         ).collect()
-        return Period(
+        return ReportPeriod(
             days,
             _accounting(counts),
             {stage: counts[stage] for stage in STAGES},
-            self._legs(days),
+            self._spans(days),
             tuple(
                 sorted(
-                    (Outcome(row["outcome"], row["reason"], row["n"]) for row in outcomes),
+                    (OutcomeCount(row["outcome"], row["reason"], row["n"]) for row in outcomes),
                     key=lambda each: (-each.n, each.outcome, each.reason),
                 )
             ),
         )
 
-    def _legs(self, days: Days) -> tuple[Leg, ...]:
+    def _spans(self, days: Days) -> tuple[SpanLatency, ...]:
         latencies = self._rows(LATENCY_TABLE, days)
         below = {row["leg"]: row["negative"] for row in report_sums.negatives(latencies).collect()}
         rows = {row["leg"]: row for row in quantiles(latencies, ranks=RANKS).collect()}
         return tuple(
-            Leg(name, rows[name]["n"], below[name], tuple(rows[name]["us"])) for name in LEGS if name in rows
+            SpanLatency(name, rows[name]["n"], below[name], tuple(rows[name]["us"]))
+            for name in SPANS
+            if name in rows
         )
 
     def _hours(self, days: Days) -> tuple[Hour, ...]:
@@ -147,21 +146,21 @@ class Collection:
         found = (TokenDay(row["day"], row["change"], row["reason"], row["tokens"]) for row in rows)
         return tuple(sorted(found, key=lambda each: (each.day, each.change, each.reason)))
 
-    def _servers(self, days: Days) -> tuple[Server, ...]:
+    def _servers(self, days: Days) -> tuple[HostHealth, ...]:
         health = report_sums.server_health(self._rows(SERVERS_TABLE, days))
         found = (
-            Server(host=row["smp_host"], **_without(row.asDict(), "smp_host")) for row in health.collect()
+            HostHealth(host=row["smp_host"], **_without(row.asDict(), "smp_host")) for row in health.collect()
         )
         return tuple(sorted(found, key=lambda each: (-each.received, each.host)))
 
     def _quarantined(self) -> tuple[QuarantinedLines, ...]:
-        """All that are kept: a line that does not read has no day but the one on which it was read."""
+        """All lines in quarantine: an invalid line has no day of its own."""
         rows = report_sums.quarantine_reasons(self._lake.table(QUARANTINE_TABLE).read(self._spark)).collect()
         found = (QuarantinedLines(row["reason"], row["lines"], row["segments"]) for row in rows)
         return tuple(sorted(found, key=lambda each: (-each.lines, each.reason)))
 
-    def _drift(self) -> tuple[tuple[Drift, ...] | None, date | None]:
-        """As measured last, whenever that was."""
+    def _drift(self) -> tuple[tuple[HostDrift, ...] | None, date | None]:
+        """The latest measurement, however old."""
         table = self._lake.table(DRIFT_TABLE)
         snapshot = table.snapshot()
         if not snapshot.number:
@@ -171,7 +170,7 @@ class Collection:
         newest = max(snapshot.partitions)
         rows = table.read(self._spark, snapshot.of_partitions([newest]))
         by_host = report_sums.drift_by_host(rows, smallest=self._smallest).collect()
-        found = (Drift(row["smp_host"], row["kind"], row["queues"]) for row in by_host if row["queues"])
+        found = (HostDrift(row["smp_host"], row["kind"], row["queues"]) for row in by_host if row["queues"])
         return tuple(sorted(found, key=lambda each: (-each.queues, each.host))), date.fromisoformat(newest[0])
 
     def _built_at(self) -> datetime:
@@ -179,8 +178,8 @@ class Collection:
         return datetime.fromtimestamp(max(path.stat().st_mtime for path in files.glob("*.json")), UTC)
 
 
-def _accounting(counts: Mapping[str, int]) -> Accounting:
-    return Accounting(**{name: counts[name] for name in ACCOUNTS})
+def _accounting(counts: Mapping[str, int]) -> DeliveryAccount:
+    return DeliveryAccount(**{name: counts[name] for name in ACCOUNTS})
 
 
 def _moment(day: date, hour: int) -> datetime:

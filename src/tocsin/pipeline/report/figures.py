@@ -1,4 +1,4 @@
-"""What the report is about, as plain values: everything that is shown was one of these first."""
+"""The figures of a report as plain values. Pages and CSV files show nothing else."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tocsin.events.delivery_events import Stage
 
 WEEK: Final = 7
 RANKS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-"""Of which every leg has a latency."""
+"""Ranks for which every span has a latency."""
 MEDIAN: Final = RANKS.index(0.5)
 
 
 @dataclass(frozen=True, slots=True)
 class Days:
-    """From one day to another, both included, UTC."""
+    """A range of days in UTC, both ends included."""
 
     first: date
     last: date
@@ -31,7 +31,7 @@ class Days:
         return (self.last - self.first).days + 1
 
     def before(self) -> Days:
-        """As many days, whole weeks earlier: the same days of the week, and none of these."""
+        """The same weekdays, whole weeks earlier, without overlap."""
         back = timedelta(days=-(-self.number // WEEK) * WEEK)
         return Days(self.first - back, self.last - back)
 
@@ -40,7 +40,7 @@ class Days:
 
 
 @dataclass(frozen=True, slots=True)
-class Accounting:
+class DeliveryAccount:
     """received = accepted + superseded + failed + shed + pending + difference."""
 
     received: int = 0
@@ -53,55 +53,55 @@ class Accounting:
     ends_twice: int = 0
     ends_unreceived: int = 0
     redelivered: int = 0
-    """Of the received: those that came more than once. They are among the terms above once."""
+    """Received notifications that came more than once. Each is counted once in the terms above."""
 
     @property
     def due(self) -> int:
-        """Those that a device had to hear of: a superseded one's news came with the newer one."""
+        """Notifications to deliver: a superseded one is covered by the newer one."""
         return self.received - self.superseded
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class SpanLatency:
     name: str
     n: int
     negative: int
     us: tuple[int, ...]
-    """One latency for each of RANKS."""
+    """One latency per rank in RANKS."""
 
     def at(self, rank: float) -> int:
         return self.us[RANKS.index(rank)]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OutcomeCount:
     outcome: str
     reason: str
     n: int
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
-    """What is known of some days and can be compared with other days."""
+class ReportPeriod:
+    """Figures of some days that can be compared with those of other days."""
 
     days: Days
-    accounting: Accounting
+    accounting: DeliveryAccount
     stages: Mapping[Stage, int]
-    legs: tuple[Leg, ...] = ()
-    outcomes: tuple[Outcome, ...] = ()
+    spans: tuple[SpanLatency, ...] = ()
+    outcomes: tuple[OutcomeCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """One hour of all SMP hosts."""
+    """One hour over all SMP hosts."""
 
     at: datetime
-    accounting: Accounting
+    accounting: DeliveryAccount
 
 
 @dataclass(frozen=True, slots=True)
 class HostHour:
-    """An hour of the day at an SMP host, over all days of the range."""
+    """An hour of the day at one SMP host, over all days of the range."""
 
     host: str
     hour: int
@@ -119,8 +119,8 @@ class TokenDay:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """An SMP host over the range."""
+class HostHealth:
+    """The health of an SMP host over the range."""
 
     host: str
     received: int
@@ -129,10 +129,10 @@ class Server:
     unsubscribed: int
     errors: int
     storm_hours: int
-    longest_gap_seconds: int
-    """Within an hour."""
     silent_hours: int
-    """Without any, or nearly, that are busy on other days."""
+    """Hours with no or few notifications that are busy on other days."""
+    longest_gap_seconds: int
+    """Longest gap within an hour."""
     skew_us: int | None
 
 
@@ -144,8 +144,8 @@ class QuarantinedLines:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
-    """Queues of an SMP host about which the two routers disagree."""
+class HostDrift:
+    """Queues of an SMP host about which the routers disagree."""
 
     host: str
     kind: str
@@ -154,18 +154,18 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    period: Period
-    before: Period | None
-    """The same days of earlier weeks, if anything is known of them."""
+    period: ReportPeriod
+    before: ReportPeriod | None
+    """The same weekdays of earlier weeks, if there are any rows of them."""
     made_at: datetime
     built_at: datetime
-    """When the tables were brought up to date last."""
+    """Time of the last build."""
     smallest_group: int
     hours: tuple[Hour, ...] = ()
     host_hours: tuple[HostHour, ...] = ()
     tokens: tuple[TokenDay, ...] = ()
-    servers: tuple[Server, ...] = ()
+    servers: tuple[HostHealth, ...] = ()
     quarantined: tuple[QuarantinedLines, ...] = ()
-    drift: tuple[Drift, ...] | None = None
-    """None: never measured. Empty: measured, and there is none."""
+    drift: tuple[HostDrift, ...] | None = None
+    """None if never measured, empty if the routers agree."""
     drift_day: date | None = None

@@ -1,4 +1,4 @@
-"""HTML and SVG as text in which everything is escaped that was not made here."""
+"""HTML and SVG as text that escapes everything not made here."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ NO_WORDS: Final = frozenset[int]()
 
 
 class Markup(str):
-    """Text that is HTML already; any other text is escaped where it is used."""
+    """Text that is HTML already. Any other text is escaped when it is used."""
 
     __slots__ = ()
 
 
 def tag(name: str, *content: str, **attributes: Attribute) -> Markup:
-    """`tag("p", "a < b", class_="x")`. Underscores in names stand for hyphens; a None leaves the attribute out."""
+    """`tag("p", "a < b", class_="x")`. Underscores in names become hyphens; None omits the attribute."""
     texts = [
         f' {key.rstrip("_").replace("_", "-")}="{escape(_text(value))}"'
         for key, value in attributes.items()
@@ -31,7 +31,7 @@ def joined(parts: Iterable[str]) -> Markup:
 
 
 def prose(sentences: str) -> Markup:
-    """What stands between backticks is code."""
+    """Turns text between backticks into code."""
     parts = sentences.split("`")
     return joined(tag("code", part) if number % 2 else part for number, part in enumerate(parts))
 
@@ -39,7 +39,7 @@ def prose(sentences: str) -> Markup:
 def table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str, words: frozenset[int] = NO_WORDS
 ) -> Markup:
-    """The first column names its row, the others are figures, or words. It scrolls by itself where it is too wide."""
+    """The first column names the row; the others are figures, or text for columns in `words`. Wide tables scroll."""
     kinds = ["words" if number in words else None for number in range(len(header))]
     head = tag(
         "tr", *(tag("th", name, scope="col", class_=kind) for name, kind in zip(header, kinds, strict=True))
@@ -61,13 +61,13 @@ def details(summary: str, *content: str) -> Markup:
 
 
 def section(name: str, title: str, meaning: str, *content: str, bad: str = "") -> Markup:
-    """A part of the page: what it shows, the figures, and what to do when they are bad."""
-    advice = [tag("p", tag("strong", "If it is bad: "), prose(bad), class_="advice")] if bad else []
+    """A section of the page: what it shows, the figures, and what to do if they are bad."""
+    advice = [tag("p", tag("strong", "If this looks bad: "), prose(bad), class_="advice")] if bad else []
     heading = tag("h2", title, id=f"{name}-title")
     lead = tag("p", prose(meaning), class_="meaning")
     return tag("section", heading, lead, *content, *advice, id=name, aria_labelledby=f"{name}-title")
 
 
 def _text(value: str | int | float) -> str:
-    """Coordinates to a hundredth: more would only be longer."""
+    """Rounds coordinates to a hundredth to keep the page small."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

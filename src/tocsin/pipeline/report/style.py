@@ -1,5 +1,5 @@
-"""The page's style. Colours are Okabe and Ito's, which people with any colour vision tell apart, never alone: every
-colour comes with a word or a place."""
+"""The style sheet of the page. Colours are Okabe and Ito's, which work with any colour vision. No colour stands alone:
+each comes with a word or a position."""
 
 from __future__ import annotations
 

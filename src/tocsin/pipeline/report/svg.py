@@ -1,24 +1,24 @@
-"""Small drawings: shapes, scales and ticks. Colours are classes of the page's style, so that they follow its theme."""
+"""Shapes, scales and ticks for plots. Colours are CSS classes, so that plots follow the page's theme."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tocsin.pipeline.report.markup import Attribute, Markup, tag
+from tocsin.pipeline.report.markup import Attribute, Markup, joined, tag
 
 WIDE: Final = 880
 NARROW: Final = 346
-"""Every plot is drawn twice, for a screen and for a phone: letters of a drawing that is scaled down are too small."""
+"""Every plot is drawn for screens and for phones, since scaled-down text would be too small."""
 
 Scale = Callable[[float], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """What a plot is, in words, for those who do not see it."""
+    """Title and description of a plot, for screen readers."""
 
     name: str
     """Unique in the page."""
@@ -27,7 +27,7 @@ class Plot:
 
 
 def responsive(plot: Plot, draw: Callable[[int], tuple[float, Markup]]) -> Markup:
-    """`draw` is given a width and returns a height and the shapes."""
+    """`draw` takes a width and returns the height and the shapes."""
     return tag(
         "figure",
         tag("figcaption", plot.title),
@@ -99,7 +99,7 @@ def linear(low: float, high: float, start: float, end: float) -> Scale:
 
 
 def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
-    """Values under `low` are drawn at `start`."""
+    """Draws values below `low` at `start`."""
     flat = linear(math.log10(low), math.log10(high), start, end)
     return lambda value: flat(math.log10(max(value, low)))
 
@@ -115,6 +115,20 @@ def ticks(highest: float, wanted: int = 4) -> list[float]:
 
 
 def powers_of_ten(low: float, high: float) -> list[float]:
-    """All from the one at or below `low` to the one at or above `high`."""
+    """From the one at or below `low` to the one at or above `high`."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     return [10.0**power for power in range(first, max(last, first + 1) + 1)]
+
+
+def horizontal_lines(
+    steps: Sequence[float], y: Scale, left: float, right: float, name: Callable[[float], str]
+) -> Markup:
+    """One line for each step of a vertical axis, with its name to the left."""
+    lines = [line(left, y(step), right, y(step), "axis") for step in steps]
+    return joined([*lines, *(text(left - 8, y(step) + 4, name(step), anchor="end") for step in steps)])
+
+
+def legend(names: Mapping[str, str]) -> Markup:
+    """Colour → what it stands for."""
+    items = (tag("li", tag("i", style=f"--c:var(--{colour})"), name) for colour, name in names.items())
+    return tag("ul", *items, class_="legend")

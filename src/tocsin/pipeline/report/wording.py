@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers, durations and days as text for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import date
 from typing import Final
 
 SPACE: Final = "\u00a0"
-"""Between a number and its unit: a line does not break there."""
+"""Goes between a number and its unit, so that lines do not break there."""
 _STEPS: Final = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
 
 
@@ -23,7 +23,7 @@ def short_count(number: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A percentage that never says 0 or 100 unless it is."""
+    """A percentage that says 0 or 100 only if it is exactly that."""
     if not whole:
         return "–"
     percent = 100 * part / whole

@@ -1,7 +1,6 @@
-"""`events`: the routers' delivery events as they wrote them, less what did not read as one (`quarantine`).
+"""`events`: the routers' delivery events, and `quarantine`: lines of event logs that are not valid events.
 
-The fields are those of `observability.delivery_events.DeliveryEvent`, whatever these are: writer and reader cannot
-disagree.
+The fields are taken from `DeliveryEvent`, so writer and reader cannot disagree.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from typing import Final
 
 import msgspec
 from pyspark.sql.types import (
+    BooleanType,
     DataType,
     DateType,
     IntegerType,
@@ -21,12 +21,15 @@ from pyspark.sql.types import (
 
 from tocsin.events.delivery_events import DeliveryEvent
 
-_KINDS: Final[dict[object, DataType]] = {str: StringType(), int: LongType()}
+_TYPES: Final[dict[object, DataType]] = {str: StringType(), int: LongType(), bool: BooleanType()}
 
-EVENT_LINE: Final = StructType(
-    [StructField(field.name, _KINDS[field.type]) for field in msgspec.structs.fields(DeliveryEvent)]
-)
-"""One line of a segment. Fields that a line leaves out are null here."""
+
+def schema_of(kind: type[msgspec.Struct]) -> StructType:
+    return StructType([StructField(field.name, _TYPES[field.type]) for field in msgspec.structs.fields(kind)])
+
+
+EVENT_LINE: Final = schema_of(DeliveryEvent)
+"""One line of a segment. A field that the line omits is null."""
 
 DEFAULTS: Final[dict[str, str | int]] = {
     field.name: field.default
@@ -38,7 +41,9 @@ REQUIRED: Final = tuple(
 )
 
 HOUR: Final = [StructField("day", DateType()), StructField("hour", IntegerType())]
-"""Partition of tables by hour, UTC."""
+"""Partition columns of hourly tables, in UTC."""
+BY_HOUR: Final = ("day", "hour")
+BY_DAY: Final = ("day",)
 
 NOTIFICATION: Final = ("notification_high", "notification_low")
 HASHES: Final = ("queue", "token")
@@ -50,9 +55,8 @@ EVENTS: Final = StructType(
         *HOUR,
     ]
 )
-"""Pseudonyms are numbers here: hashes of the period and the pseudonym, 128 bits of a notification's, 64 of a queue's
-and a token's. They take half of the room and group at a fraction of the cost of texts. `id` is null where it follows
-from the other columns."""
+"""Pseudonyms are stored as hashes of period and pseudonym: 128 bits for a notification, 64 for a queue or a token. They
+take half the space of text and cost far less to group by. `id` is null where it follows from the other columns."""
 
 QUARANTINE: Final = StructType(
     [
@@ -64,5 +68,5 @@ QUARANTINE: Final = StructType(
         StructField("day", DateType()),
     ]
 )
-"""Lines that are no events. What they contain is not copied: nobody can say whether it may be seen. The segment, and
-the first 16 hexadecimal digits of the line's SHA-256, find it."""
+"""Lines that are not valid events. Their content is not copied, since it may be private. The segment and the first 16
+hexadecimal digits of the line's SHA-256 locate the line."""

@@ -1,4 +1,4 @@
-"""`fanout`: what became of each push of a campaign. Tokens are keyed hashes."""
+"""`fanout`: the outcome of each push of a campaign. Tokens are keyed hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of hours and days: counts and sketches, of groups that are not small."""
+"""Hourly and daily tables: counts and sketches of groups that are large enough to show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tocsin.pipeline.schemas.events import HOUR
 from tocsin.pipeline.schemas.notifications import STAGES
 
 SMALL_GROUPS: Final = "(small groups)"
-"""In place of an SMP host or reason of fewer tokens than the threshold: counted together, so that sums stay right."""
+"""Replaces SMP hosts and reasons with fewer tokens than the threshold, so that totals stay right."""
 
 GROUP: Final = [StructField("smp_host", StringType()), StructField("provider", StringType())]
 
@@ -34,15 +34,15 @@ FUNNEL_HOURLY: Final = StructType(
         *HOUR,
     ]
 )
-"""Of notifications: received = accepted + superseded + failed + shed + pending + difference. Each counts once, also if
-an SMP router sent it again (`redelivered`) and the second receipt had an end of its own: accepted before failed before
-shed before superseded. A difference that is not 0 is a bug or a loss: notifications that ended without having been
-received (`ends_unreceived`), or twice without having been received twice (`ends_twice`)."""
+"""Counts notifications: received = accepted + superseded + failed + shed + pending + difference. Each counts once, even
+if an SMP router sent it again (`redelivered`) and it ended twice; then the best end counts: accepted, failed, shed,
+superseded. A difference other than 0 is a bug or a loss: notifications that ended without being received
+(`ends_unreceived`), or ended twice but were received once (`ends_twice`)."""
 
 OUTCOMES_HOURLY: Final = StructType(
     [*GROUP, StructField("outcome", StringType()), StructField("reason", StringType()), *counts("n"), *HOUR]
 )
-"""Every end by its reason."""
+"""Ends of notifications by reason."""
 
 LATENCY_HOURLY: Final = StructType(
     [
@@ -53,7 +53,8 @@ LATENCY_HOURLY: Final = StructType(
         *HOUR,
     ]
 )
-"""KLL sketches of microseconds, which merge over any range of hours. `negative` of cross-router legs: clock skew."""
+"""KLL sketches of microseconds, which merge over any hours. `leg` names a span between two stages; `negative` counts
+times below 0, which mean clock skew if the span crosses routers."""
 
 TOKENS_DAILY: Final = StructType(
     [
@@ -64,8 +65,8 @@ TOKENS_DAILY: Final = StructType(
         StructField("day", DateType()),
     ]
 )
-"""How many tokens did what on a day. `change`: a status that a token changed to (`REGISTERED`, `CONFIRMED`, `ACTIVE`,
-`INVALID`, `EXPIRED`, `DELETED`), `pushed` (a push was accepted) or `dead` (some were tried, none accepted)."""
+"""Tokens per day and change. `change` is a status that tokens changed to (`REGISTERED`, `CONFIRMED`, `ACTIVE`,
+`INVALID`, `EXPIRED`, `DELETED`), `pushed` (a push was accepted) or `dead` (pushes were tried, none accepted)."""
 
 SERVERS_HOURLY: Final = StructType(
     [
@@ -76,5 +77,5 @@ SERVERS_HOURLY: Final = StructType(
         *HOUR,
     ]
 )
-"""Per SMP host. `longest_gap_seconds`: without a notification, to the minute. `skew_us`: the least time from sent to
-received, negative if the clocks disagree. `storm`: queues were subscribed several times over within the hour."""
+"""Health of SMP hosts. `longest_gap_seconds`: longest time without a notification, to the minute. `skew_us`: shortest
+time from sent to received, negative if clocks disagree. `storm`: queues were resubscribed repeatedly in the hour."""

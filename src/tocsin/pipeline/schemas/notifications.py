@@ -1,4 +1,4 @@
-"""`notifications`: one row per notification, its whole way through the routers and to the device."""
+"""`notifications`: one row per notification with its whole path through the routers to the device."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ STAGES: Final = (
     Stage.WOKEN,
     Stage.FETCHED,
 )
-"""Those of a notification, in the order of its way."""
+"""Stages of a notification, in the order of its path."""
 
 
 def moment(stage: Stage) -> str:
-    """The column with the first time at which the notification was there."""
+    """The column with the time at which the notification first reached the stage."""
     return f"{stage}_at"
 
 
 IDENTITY: Final = NOTIFICATION
 MOMENTS: Final = tuple(moment(stage) for stage in STAGES)
 TEXTS: Final = ("period", "smp_host", "provider", "priority", "reason")
-"""Of few different values. Like the hashes the same in all events of a notification, or missing."""
+"""Columns with few distinct values. Like hashes, they are equal in all events of a notification, or missing."""
 NUMBERS: Final = ("size", "attempts", "last_received_at")
-"""The last only if the SMP router sent the notification again, since it was not sure: later than `received_at`."""
+"""`last_received_at` is set only if the SMP router sent the notification again; it is later than `received_at`."""
 
 NOTIFICATIONS: Final = StructType(
     [
@@ -48,5 +48,5 @@ NOTIFICATIONS: Final = StructType(
         *HOUR,
     ]
 )
-"""`day` and `hour` are those of its first event. A row's columns are least or greatest values over its events, so rows
-of the same notification merge by the same rule, in any order and however often an event is repeated."""
+"""`day` and `hour` are those of the first event. Every column is a minimum or maximum over the events, so rows of one
+notification merge by the same rule, in any order and however often an event is repeated."""

@@ -1,23 +1,26 @@
-"""The routers' exports of their queues: the fields of `observability.queue_exports`, whatever these are.
+"""The routers' exports of their queues, and `drift`, the table that `reconcile` derives from them.
 
-They are read and never written: no table of the lake has an id in clear.
+The fields of exports are taken from `queue_exports`. Exports are only read: no table of the lake holds an id in clear.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import DateType, LongType, StringType, StructField, StructType
 
 from tocsin.events.queue_exports import ExportedQueue, SubscribedQueue
+from tocsin.pipeline.schemas.events import schema_of
 
-_KINDS: Final[dict[object, DataType]] = {str: StringType(), int: LongType(), bool: BooleanType()}
+SUBSCRIPTIONS: Final = schema_of(SubscribedQueue)
+NOTIFIERS: Final = schema_of(ExportedQueue)
 
-
-def _schema(kind: type[msgspec.Struct]) -> StructType:
-    return StructType([StructField(field.name, _KINDS[field.type]) for field in msgspec.structs.fields(kind)])
-
-
-SUBSCRIPTIONS: Final = _schema(SubscribedQueue)
-NOTIFIERS: Final = _schema(ExportedQueue)
+DRIFT: Final = StructType(
+    [
+        StructField("smp_host", StringType()),
+        StructField("kind", StringType()),
+        StructField("queues", LongType()),
+        StructField("day", DateType()),
+    ]
+)
+"""Number of queues per SMP host and kind of disagreement, on the day of the comparison."""

@@ -1,1 +1,1 @@
-"""How much work a population makes, under three ways of telling NTF routers about messages."""
+"""Estimates the load that a population of devices puts on routers, under three protocols. Reads no table."""

@@ -1,4 +1,4 @@
-"""What one command costs: bytes on the wire and CPU of the NTF router, as data with their source."""
+"""The cost of each command in bytes on the wire and CPU of the NTF router, with the source of each figure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final
 SMP_BLOCK: Final = 16_384
 NTF_BLOCK: Final = 512
 NOTIFICATIONS_PER_BLOCK: Final = 80
-"""NMSG in a block: smp.md 3.3 and 8.3, agreeing with the reference's tests."""
+"""NMSG per block: smp.md 3.3 and 8.3, which agree with the reference's tests."""
 PASS_SECONDS: Final = 1.5
-"""Between two passes in which an SMP router sends its notifications: `ntfDeliveryInterval` of the reference."""
+"""Time between two rounds in which an SMP router sends notifications: `ntfDeliveryInterval` of the reference."""
 CHECK_CPU: Final = 68 * 1.5
-"""µs: an Ed25519 check (decision 0005), times the most that `make bench-wire` finds around one (README)."""
+"""µs: an Ed25519 check (decision 0005), times the largest overhead that `make bench-wire` shows (README)."""
 BYTES_PER_SUBSCRIPTION: Final = 109
-"""Of an NTF router's memory: docs/ntf-router.md, figures."""
+"""Memory of an NTF router: figures in docs/ntf-router.md."""
 BYTES_PER_ASSOCIATION: Final = 24 + 12
-"""A queue id and its place in an index: all that a router of direct notifications keeps (C8 of the proposal)."""
+"""A queue id and its index entry: all that a router keeps for direct notifications (C8 of the proposal)."""
 
 
-class Command(StrEnum):
+class SimulatedCommand(StrEnum):
     SUBSCRIBE = "NSUB"
     SUBSCRIBE_ALL = "NSUBS or NSSUB"
     ASSOCIATE = "NSUB with service signature"
@@ -32,37 +32,39 @@ class Command(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class CommandCost:
     bytes: int
-    """Of the command and its answer, in full blocks shared with others of its kind."""
+    """Bytes of command and answer, in full blocks shared with commands of the same kind."""
     cpu_us: float
-    """Of the NTF router."""
+    """CPU of the NTF router."""
     source: str
 
 
 COSTS: Final = {
-    Command.SUBSCRIBE: Cost(
+    SimulatedCommand.SUBSCRIBE: CommandCost(
         2 * SMP_BLOCK // 135,
         56,
         "135 in a block: smp.md 3.3; CPU: docs/ntf-router.md, a million queues subscribed again",
     ),
-    Command.SUBSCRIBE_ALL: Cost(2 * SMP_BLOCK, CHECK_CPU, "one in a block; CPU as any signed command"),
-    Command.ASSOCIATE: Cost(
+    SimulatedCommand.SUBSCRIBE_ALL: CommandCost(
+        2 * SMP_BLOCK, CHECK_CPU, "one in a block; CPU as any signed command"
+    ),
+    SimulatedCommand.ASSOCIATE: CommandCost(
         2 * SMP_BLOCK // 88, 2 * 56, "65 bytes of signature more: 88 in a block; signed twice: smp.md 5.4"
     ),
-    Command.FORWARD: Cost(
+    SimulatedCommand.FORWARD: CommandCost(
         SMP_BLOCK // 40,
         CHECK_CPU,
         "estimated: the proposal (ntf.md 7.3, C6, C7) fixes no encoding; about 400 bytes",
     ),
-    Command.NEW_SUBSCRIPTION: Cost(
+    SimulatedCommand.NEW_SUBSCRIPTION: CommandCost(
         2 * NTF_BLOCK, CHECK_CPU, "one in a block: ntf.md 1.6; CPU: one signature"
     ),
-    Command.CHECK_SUBSCRIPTION: Cost(
+    SimulatedCommand.CHECK_SUBSCRIPTION: CommandCost(
         NTF_BLOCK // 4 + NTF_BLOCK // 7, CHECK_CPU, "4 and 7 in a block: ntf.md 1.6; CPU: one signature"
     ),
-    Command.CHECK_TOKEN: Cost(2 * NTF_BLOCK, CHECK_CPU, "one in a block; CPU: one signature"),
-    Command.PUSH: Cost(
+    SimulatedCommand.CHECK_TOKEN: CommandCost(2 * NTF_BLOCK, CHECK_CPU, "one in a block; CPU: one signature"),
+    SimulatedCommand.PUSH: CommandCost(
         4_310, 118, "docs/ntf-router.md: pushes of 4.3 KB, 108 to 129 µs, with receiving its NMSG"
     ),
 }

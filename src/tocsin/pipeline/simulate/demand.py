@@ -1,4 +1,4 @@
-"""What a population asks of the routers, a day, under each protocol: closed forms over a few sums."""
+"""The daily load of a population on routers under each protocol: closed formulas over a few sums."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tocsin.pipeline.simulate.costs import (
     NOTIFICATIONS_PER_BLOCK,
     PASS_SECONDS,
     SMP_BLOCK,
-    Command,
+    SimulatedCommand,
 )
 from tocsin.pipeline.simulate.population import Population
 
 DAY: Final = 86_400.0
 
 
-class Way(StrEnum):
-    """How an NTF router comes to hear of messages."""
+class SimulatedProtocol(StrEnum):
+    """How an NTF router learns of messages."""
 
     NSUB = "NSUB per queue"
     NSUBS = "NSUBS services"
@@ -31,101 +31,114 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """Of a population: everything that depends on who its devices are."""
+class PopulationSums:
+    """Sums over the devices of a population."""
 
     tokens: int
     queues: float
     subscribed: float
     messages: float
     notifications: float
-    """A day, as messages are; pushes too."""
+    """Per day, like messages and pushes."""
     pushes: float
     pushes_unneeded: float
-    """While the app was open."""
+    """Pushes sent while the app was open."""
     error: float = 0.0
-    """Of the pushes: half the width of the 95 % interval, as a share. 0: every device was simulated."""
+    """Half the width of the 95 % interval of pushes, as a share. 0 if every device was simulated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
     """One population under one protocol."""
 
-    way: Way
-    sums: Sums
-    commands: Mapping[Command, float]
-    """A day."""
+    protocol: SimulatedProtocol
+    sums: PopulationSums
+    commands: Mapping[SimulatedCommand, float]
+    """Per day."""
     router_connections: float
     device_sessions: float
-    """A day, with NTF routers."""
+    """Sessions with NTF routers per day."""
     reconnect_commands: float
-    """When the largest SMP router comes back, at all NTF routers together."""
+    """Commands of all NTF routers when the largest SMP router comes back."""
     reconnect_cpu_seconds: float
     bytes_a_day: float
     cpu_seconds_a_day: float
     memory_bytes: float
-    """Of all NTF routers, for what they keep of queues."""
+    """Memory of all NTF routers for queues."""
 
     @property
     def commands_a_day(self) -> float:
-        """Without pushes, which are alike in all."""
-        return sum(number for command, number in self.commands.items() if command is not Command.PUSH)
+        """Without pushes, which are the same under all protocols."""
+        return sum(
+            number for command, number in self.commands.items() if command is not SimulatedCommand.PUSH
+        )
 
 
 def shares(population: Population) -> list[float]:
-    """Of the queues, by SMP router, the largest first."""
+    """Share of queues by SMP router, largest first."""
     weights = [(rank + 1) ** -population.smp_skew for rank in range(population.smp_routers)]
     whole = sum(weights)
     return [weight / whole for weight in weights]
 
 
-def demand(population: Population, sums: Sums, way: Way) -> Demand:
+def demand(population: Population, sums: PopulationSums, protocol: SimulatedProtocol) -> Demand:
     pairs = _pairs(population, sums.subscribed)
     restarts = population.smp_restarts + population.ntf_restarts
     largest = shares(population)[0]
-    commands = _commands(population, sums, way, pairs, restarts)
-    alone = way is Way.NSUB
+    commands = _commands(population, sums, protocol, pairs, restarts)
+    alone = protocol is SimulatedProtocol.NSUB
     again = sums.subscribed * largest if alone else float(min(population.ntf_routers, pairs))
-    cost = COSTS[Command.SUBSCRIBE if alone else Command.SUBSCRIBE_ALL]
+    cost = COSTS[SimulatedCommand.SUBSCRIBE if alone else SimulatedCommand.SUBSCRIBE_ALL]
     notification_bytes = _notification_blocks(population, sums.notifications) * SMP_BLOCK
     return Demand(
-        way,
+        protocol,
         sums,
         commands,
         pairs,
-        _device_sessions(population, sums, way),
+        _device_sessions(population, sums, protocol),
         again,
         again * cost.cpu_us / 1e6,
         sum(number * COSTS[command].bytes for command, number in commands.items()) + notification_bytes,
         sum(number * COSTS[command].cpu_us for command, number in commands.items()) / 1e6,
-        sums.subscribed * (BYTES_PER_ASSOCIATION if way is Way.DIRECT else BYTES_PER_SUBSCRIPTION),
+        sums.subscribed
+        * (BYTES_PER_ASSOCIATION if protocol is SimulatedProtocol.DIRECT else BYTES_PER_SUBSCRIPTION),
     )
 
 
 def _commands(
-    population: Population, sums: Sums, way: Way, pairs: float, restarts: float
-) -> dict[Command, float]:
+    population: Population, sums: PopulationSums, protocol: SimulatedProtocol, pairs: float, restarts: float
+) -> dict[SimulatedCommand, float]:
     new = sums.subscribed * population.queue_turnover
-    same = {Command.PUSH: sums.pushes, Command.CHECK_TOKEN: sums.tokens / population.check_days}
-    if way is Way.DIRECT:  # devices tell SMP routers, which forward it: ntf.md 7.3, C5 to C8
-        return {**same, Command.SUBSCRIBE_ALL: pairs * restarts, Command.FORWARD: new}
-    device = {
-        Command.NEW_SUBSCRIPTION: new,
-        Command.CHECK_SUBSCRIPTION: sums.subscribed / population.check_days,
+    same = {
+        SimulatedCommand.PUSH: sums.pushes,
+        SimulatedCommand.CHECK_TOKEN: sums.tokens / population.check_days,
     }
-    if way is Way.NSUBS:
-        return {**same, **device, Command.SUBSCRIBE_ALL: pairs * restarts, Command.ASSOCIATE: new}
-    return {**same, **device, Command.SUBSCRIBE: sums.subscribed * restarts + new}
+    if (
+        protocol is SimulatedProtocol.DIRECT
+    ):  # devices inform SMP routers, which forward it: ntf.md 7.3, C5 to C8
+        return {**same, SimulatedCommand.SUBSCRIBE_ALL: pairs * restarts, SimulatedCommand.FORWARD: new}
+    device = {
+        SimulatedCommand.NEW_SUBSCRIPTION: new,
+        SimulatedCommand.CHECK_SUBSCRIPTION: sums.subscribed / population.check_days,
+    }
+    if protocol is SimulatedProtocol.NSUBS:
+        return {
+            **same,
+            **device,
+            SimulatedCommand.SUBSCRIBE_ALL: pairs * restarts,
+            SimulatedCommand.ASSOCIATE: new,
+        }
+    return {**same, **device, SimulatedCommand.SUBSCRIBE: sums.subscribed * restarts + new}
 
 
 def _pairs(population: Population, queues: float) -> float:
-    """Of an NTF and an SMP router with at least one queue between them, were queues thrown by chance."""
+    """Expected number of pairs of an NTF and an SMP router with a queue between them, if queues spread at random."""
     each = queues / population.ntf_routers
     return population.ntf_routers * sum(-math.expm1(-each * share) for share in shares(population))
 
 
 def _notification_blocks(population: Population, notifications: float) -> float:
-    """A day. Notifications of one pass to one NTF router share blocks."""
+    """Blocks per day. Notifications of one round to one NTF router share blocks."""
     passes = DAY / PASS_SECONDS
     whole = 0.0
     for share in shares(population):
@@ -135,10 +148,10 @@ def _notification_blocks(population: Population, notifications: float) -> float:
     return whole * population.ntf_routers
 
 
-def _device_sessions(population: Population, sums: Sums, way: Way) -> float:
-    """At most one a day, since a device collects what is due; of direct notifications, checks of tokens only."""
+def _device_sessions(population: Population, sums: PopulationSums, protocol: SimulatedProtocol) -> float:
+    """At most one per device and day, which does everything due. Direct notifications need only token checks."""
     token_checks = 1 / population.check_days
-    if way is Way.DIRECT:
+    if protocol is SimulatedProtocol.DIRECT:
         return sums.tokens * min(token_checks, 1.0)
     queues = sums.subscribed / sums.tokens
     due = token_checks + queues * (1 / population.check_days + population.queue_turnover)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Final
 
+from tocsin.pipeline.report.document import document, tile
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
-from tocsin.pipeline.report.page import document, tile
 from tocsin.pipeline.report.svg import (
     Plot,
     circle,
+    legend,
     line,
     logarithmic,
     polyline,
@@ -21,17 +22,17 @@ from tocsin.pipeline.report.svg import (
     text,
 )
 from tocsin.pipeline.report.wording import count, duration, share, short_count
-from tocsin.pipeline.simulate.costs import COSTS, Command
-from tocsin.pipeline.simulate.demand import DAY, Demand, Way
+from tocsin.pipeline.simulate.costs import COSTS, SimulatedCommand
+from tocsin.pipeline.simulate.demand import DAY, Demand, PopulationSums, SimulatedProtocol
 from tocsin.pipeline.simulate.population import Population, defaults
 
 Group = Sequence[Demand]
 """One population under every protocol."""
 
 LINES: Final = {
-    Way.NSUB: ("curve3", "failed", "dotted"),
-    Way.NSUBS: ("curve", "accepted", "solid"),
-    Way.DIRECT: ("curve2", "second", "dashed"),
+    SimulatedProtocol.NSUB: ("curve3", "failed", "dotted"),
+    SimulatedProtocol.NSUBS: ("curve", "accepted", "solid"),
+    SimulatedProtocol.DIRECT: ("curve2", "second", "dashed"),
 }
 
 
@@ -49,7 +50,11 @@ def simulation_page(population: Population, own: Group, scaling: Sequence[Group]
         tag("header", *heading, _tiles(own)),
         tag("main", _compared(own), *_scaling(scaling), _population(population, own), _costs(), id="main"),
         tag(
-            "footer", tag("p", "Figures of a model, not of a measurement: parameters and sources are below.")
+            "footer",
+            tag(
+                "p",
+                "These figures come from a model, not from measurements. Parameters and sources are above.",
+            ),
         ),
     )
 
@@ -60,9 +65,9 @@ def _tiles(own: Group) -> Markup:
     return tag(
         "dl",
         tile("Messages", short_count(sums.messages), "a day"),
-        tile("Notifications", short_count(sums.notifications), "a day: muted queues have none"),
+        tile("Notifications", short_count(sums.notifications), "a day, without muted queues"),
         tile("Pushes", short_count(sums.pushes), f"a day, {error}"),
-        tile("Not needed", share(sums.pushes_unneeded, sums.pushes), "of pushes: the app was open"),
+        tile("Not needed", share(sums.pushes_unneeded, sums.pushes), "of pushes, since the app was open"),
         class_="tiles",
     )
 
@@ -72,7 +77,7 @@ FIGURES: Final[dict[str, tuple[Callable[[Demand], float], Callable[[float], str]
     "CPU of that reconnect": (lambda each: each.reconnect_cpu_seconds * 1e6, duration),
     "commands a day": (lambda each: each.commands_a_day, short_count),
     "connections between routers": (lambda each: each.router_connections, short_count),
-    "sessions of devices a day": (lambda each: each.device_sessions, short_count),
+    "device sessions a day": (lambda each: each.device_sessions, short_count),
     "bytes a day": (lambda each: each.bytes_a_day, lambda value: f"{short_count(value)}B"),
     "cores of NTF routers": (lambda each: each.cpu_seconds_a_day / DAY, short_count),
     "memory for queues": (lambda each: each.memory_bytes, lambda value: f"{short_count(value)}B"),
@@ -82,16 +87,17 @@ FIGURES: Final[dict[str, tuple[Callable[[Demand], float], Callable[[float], str]
 def _compared(own: Group) -> Markup:
     rows = [(name, *(words(value(each)) for each in own)) for name, (value, words) in FIGURES.items()]
     by_command = [
-        (str(command), *(short_count(each.commands.get(command, 0)) for each in own)) for command in Command
+        (str(command), *(short_count(each.commands.get(command, 0)) for each in own))
+        for command in SimulatedCommand
     ]
-    header = tuple(str(each.way) for each in own)
+    header = tuple(str(each.protocol) for each in own)
     return section(
         "compared",
         "Three protocols",
-        "The same population, told to NTF routers in three ways: a subscription for each queue (NSUB), one for each "
-        "pair of routers after a queue was associated once (NSUBS), and direct notifications, where devices tell SMP "
-        "routers and NTF routers keep a list of queues only (a proposal).",
-        table(("", *header), rows, caption="A reconnect is that of the largest SMP router"),
+        "The same population under three protocols: one subscription per queue (NSUB), one per pair of routers after "
+        "each queue was associated once (NSUBS), and direct notifications, where devices inform SMP routers and NTF "
+        "routers keep only a list of queues (a proposal).",
+        table(("", *header), rows, caption="The reconnect is that of the largest SMP router"),
         details("Commands a day, by kind", table(("command", *header), by_command, caption="A day")),
     )
 
@@ -101,29 +107,29 @@ _PLOTS: Final = (
         "reconnect",
         "commands at a reconnect",
         "Commands when the largest SMP router comes back",
-        "With NSUB every queue is a command, and notifications wait until its turn comes. One for each pair of routers "
-        "does not grow with the population at all.",
+        "With NSUB, every queue needs a command, and its notifications wait for their turn. One command per pair of "
+        "routers does not grow with the population.",
     ),
     (
         "connections",
         "connections between routers",
         "Connections between routers",
-        "The same in all three: one for each pair of routers with a queue between them, so it stops growing when all "
-        "pairs are in use.",
+        "The same under all three: one per pair of routers with a queue between them, so the number stops growing once "
+        "all pairs are in use.",
     ),
     (
         "sessions",
-        "sessions of devices a day",
-        "Sessions of devices with NTF routers, a day",
-        "Devices create and check a subscription for every queue, unless SMP routers are told instead.",
+        "device sessions a day",
+        "Device sessions with NTF routers, a day",
+        "Devices create and check a subscription for every queue, unless they inform SMP routers instead.",
     ),
     (
         "cpu",
         "cores of NTF routers",
         "Cores that NTF routers keep busy",
-        "Averages of a day: plan for several times as much at peak hours. Pushes are the same in all three.",
+        "Daily averages: plan for several times as much at peak hours. Pushes are the same under all three.",
     ),
-    ("bytes", "bytes a day", "Bytes a day", "In full blocks, as they travel, without TLS and its records."),
+    ("bytes", "bytes a day", "Bytes a day", "In full blocks as sent, without TLS overhead."),
 )
 
 
@@ -134,7 +140,7 @@ def _scaling(scaling: Sequence[Group]) -> list[Markup]:
         rows = [
             (short_count(group[0].sums.queues), *(words(value(each)) for each in group)) for group in scaling
         ]
-        header = ("queues", *(str(way) for way in Way))
+        header = ("queues", *(str(protocol) for protocol in SimulatedProtocol))
         drawn = _drawn(name, title, scaling, value, words)
         sections.append(
             section(
@@ -142,7 +148,7 @@ def _scaling(scaling: Sequence[Group]) -> list[Markup]:
                 title,
                 meaning,
                 drawn,
-                _legend(),
+                legend({colour: f"{protocol} ({kind})" for protocol, (_, colour, kind) in LINES.items()}),
                 details("As a table", table(header, rows, caption=title)),
             )
         )
@@ -157,7 +163,7 @@ def _drawn(
     words: Callable[[float], str],
 ) -> Markup:
     last = scaling[-1]
-    ends = "; ".join(f"{each.way}: {words(value(each))}" for each in last)
+    ends = "; ".join(f"{each.protocol}: {words(value(each))}" for each in last)
     plot = Plot(
         f"{name}-plot", f"{title}, by queues", f"At {short_count(last[0].sums.queues)} queues: {ends}."
     )
@@ -174,25 +180,17 @@ def _drawn(
         shapes += [text(left - 8, y(mark) + 4, words(mark), anchor="end") for mark in marks[::every]]
         step = 1 if width > 500 else 2
         shapes += [text(x(each), bottom + 18, short_count(each), anchor="middle") for each in xs[::step]]
-        for number, way in enumerate(Way):
-            style, colour, _ = LINES[way]
+        for number, protocol in enumerate(SimulatedProtocol):
+            style, colour, _ = LINES[protocol]
             points = [(x(group[0].sums.queues), y(value(group[number]))) for group in scaling]
             shapes.append(polyline(points, style))
             shapes += [
-                circle(*point, 3.5, colour, hint=f"{way}: {words(value(group[number]))}")
+                circle(*point, 3.5, colour, hint=f"{protocol}: {words(value(group[number]))}")
                 for point, group in zip(points, scaling, strict=True)
             ]
         return bottom + 24, joined(shapes)
 
     return responsive(plot, draw)
-
-
-def _legend() -> Markup:
-    items = [
-        tag("li", tag("i", style=f"--c:var(--{colour})"), f"{way} ({kind})")
-        for way, (_, colour, kind) in LINES.items()
-    ]
-    return tag("ul", *items, class_="legend")
 
 
 def _population(population: Population, own: Group) -> Markup:
@@ -206,13 +204,12 @@ def _population(population: Population, own: Group) -> Markup:
     sampled = (
         "Every device of this population was drawn."
         if not sums.error
-        else f"Devices are a sample: pushes of 95 of 100 such samples are within {sums.error:.2%} of the truth."
+        else f"The devices are a sample: in 95 of 100 samples, pushes are within {sums.error:.2%} of the true value."
     )
     return section(
         "population",
         "The population",
-        f"Parameters as given. {sampled} The queues drawn are {off:.2%} off the {short_count(expected)} that these "
-        "parameters give on average.",
+        f"{sampled} The number of queues is {off:.2%} off the {short_count(expected)} expected from these parameters.",
         table(("parameter", "value", "default", "meaning"), rows, caption="Parameters", words=frozenset({3})),
     )
 
@@ -224,27 +221,18 @@ def _costs() -> Markup:
     ]
     return section(
         "costs",
-        "What a command costs",
-        "Bytes of command and answer, in full blocks that it shares with others of its kind; CPU of an NTF router "
-        "written in Python. Measure yours with `make bench-ntf`.",
+        "Cost of a command",
+        "Bytes of command and answer, in full blocks shared with commands of the same kind, and CPU of an NTF router "
+        "in Python. Measure yours with `make bench-ntf`.",
         table(("command", "bytes", "CPU", "source"), rows, caption="Costs", words=frozenset({3})),
     )
 
 
 def demand_csv(groups: Sequence[Group]) -> str:
-    """One row per population and protocol; the first population is the one that was asked for."""
+    """One row per population and protocol. The first population is the one that was requested."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    sums = (
-        "tokens",
-        "queues",
-        "subscribed",
-        "messages",
-        "notifications",
-        "pushes",
-        "pushes_unneeded",
-        "error",
-    )
+    sums = [field.name for field in fields(PopulationSums)]
     plain = (
         "router_connections",
         "device_sessions",
@@ -255,15 +243,15 @@ def demand_csv(groups: Sequence[Group]) -> str:
         "cpu_seconds_a_day",
         "memory_bytes",
     )
-    writer.writerow(["protocol", *sums, *plain, *(str(command) for command in Command)])
+    writer.writerow(["protocol", *sums, *plain, *(str(command) for command in SimulatedCommand)])
     for group in groups:
         for each in group:
             writer.writerow(
                 [
-                    str(each.way),
+                    str(each.protocol),
                     *(_number(getattr(each.sums, name)) for name in sums),
                     *(_number(getattr(each, name)) for name in plain),
-                    *(_number(each.commands.get(command, 0)) for command in Command),
+                    *(_number(each.commands.get(command, 0)) for command in SimulatedCommand),
                 ]
             )
     return out.getvalue()

@@ -1,1 +1,1 @@
-"""Made-up data that depends on a seed and a row's number alone."""
+"""Made-up events and exports for benchmarks and tests. Each row depends only on a seed and its number."""

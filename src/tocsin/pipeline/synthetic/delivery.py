@@ -1,4 +1,4 @@
-"""Delivery events of a made-up population: any number of notifications, the same for the same seed, however split."""
+"""Synthetic delivery events: any number of notifications, equal for equal seeds however the rows are split."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from pyspark.sql.types import StringType, StructField
 
 from tocsin.events.delivery_events import SCHEMA_VERSION, Stage
 from tocsin.pipeline.schemas.events import DEFAULTS, EVENT_LINE
+from tocsin.pipeline.synthetic.draws import Draws
 
 MICROSECONDS: Final = 1_000_000
 DAY: Final = 86_400
 REASONS: Final = ("token_invalid", "expired", "Refused", "503")
 EVENTS_EACH: Final = 4.9
-"""About, of a notification."""
+"""Events per notification, approximately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Shares are of all notifications; what is left is accepted at the first attempt."""
+    """Shares of all notifications by fate. The rest is accepted at the first attempt."""
 
     seed: int = 1
     began_at: int = 1_794_700_800
@@ -38,9 +39,9 @@ class Traffic:
 
 
 def delivery_events(numbers: DataFrame, traffic: Traffic) -> DataFrame:
-    """`numbers` has a column `id`, one row per notification. Every stage of theirs is a row, as routers write them."""
+    """`numbers` has a column `id`, one row per notification. Returns a row per stage, as routers write them."""
     notifications = _notifications(numbers, traffic)
-    stages = F.array_compact(F.array(*(_stage(*each) for each in _WAY)))
+    stages = F.array_compact(F.array(*(_stage(*each) for each in _PATH)))
     events = notifications.select("*", F.explode(stages).alias("event"))
     period = F.concat(F.floor(F.col("began") / (DAY * MICROSECONDS)).cast("string"), F.lit("-5eed5eed"))
     number = F.when(F.col("event.stage") == Stage.ATTEMPTED, F.lit(".1")).otherwise(F.lit(""))
@@ -65,22 +66,24 @@ def delivery_events(numbers: DataFrame, traffic: Traffic) -> DataFrame:
 
 
 def _as_written(column: Column, field: StructField) -> Column:
-    """Routers leave out what is empty."""
+    """Routers omit empty fields."""
     cast = column.cast(field.dataType)
     given = F.nullif(cast, F.lit("")) if isinstance(field.dataType, StringType) else cast
     return given.alias(field.name)
 
 
 def _notifications(numbers: DataFrame, traffic: Traffic) -> DataFrame:
-    """What does not depend on the stage."""
-    draw = _Draws(traffic.seed)
+    """The columns that do not depend on the stage."""
+    draw = Draws(traffic.seed)
     token_number = draw.below("token", traffic.tokens)
     queue_number = token_number * traffic.queues_per_token + draw.below("queue", traffic.queues_per_token)
     named = numbers.select(
         "id", token_number.alias("t"), queue_number.alias("q"), draw.share("fate").alias("f")
     )
     began = F.lit(traffic.began_at * MICROSECONDS) + draw.below("began", traffic.seconds * MICROSECONDS)
-    delays = {f"d{leg}": draw.delay(f"d{leg}", usual) for leg, usual in enumerate((400, 900, 1500, 60_000))}
+    delays = {
+        f"d{span}": draw.delay(f"d{span}", usual) for span, usual in enumerate((400, 900, 1500, 60_000))
+    }
     return named.select(
         "id",
         pseudonym(traffic.seed, "n", F.col("id")).alias("notification"),
@@ -107,9 +110,9 @@ def _fate(share: Column, traffic: Traffic) -> Column:
     return fate.otherwise(F.lit("accepted"))
 
 
-# Stage, written by the SMP router, delays since the beginning, fates that come this far.
+# Stage, whether the SMP router writes it, number of delays since the beginning, fates that come this far.
 _ATTEMPTED: Final = ("accepted", "failed")
-_WAY: Final[tuple[tuple[Stage, bool, int, tuple[str, ...]], ...]] = (
+_PATH: Final[tuple[tuple[Stage, bool, int, tuple[str, ...]], ...]] = (
     (Stage.ENQUEUED, True, 0, ()),
     (Stage.SENT, True, 1, ()),
     (Stage.RECEIVED, False, 2, ("accepted", "superseded", "failed", "shed", "pending")),
@@ -124,31 +127,13 @@ _WAY: Final[tuple[tuple[Stage, bool, int, tuple[str, ...]], ...]] = (
 
 def _stage(stage: Stage, smp: bool, delays: int, fates: tuple[str, ...]) -> Column:
     at = F.col("began")
-    for leg in range(delays):
-        at = at + F.col(f"d{leg}")
+    for span in range(delays):
+        at = at + F.col(f"d{span}")
     event = F.struct(F.lit(str(stage)).alias("stage"), F.lit(smp).alias("smp"), at.alias("at"))
     return F.when(F.col("fate").isin(*fates), event) if fates else event
 
 
 def pseudonym(seed: int, kind: str, number: Column) -> Column:
-    """22 signs, like those of `observability.pseudonyms`, of a number."""
+    """22 base64url characters derived from a number, like real pseudonyms."""
     digest = F.unhex(F.md5(F.concat(F.lit(f"{seed}{kind}"), number.cast("string")).cast("binary")))
     return F.translate(F.substring(F.base64(digest), 1, 22), "+/", "-_")
-
-
-class _Draws:
-    """Chance that depends on the seed, the name of a column and the row's number alone."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def below(self, name: str, limit: int) -> Column:
-        return F.pmod(F.xxhash64(F.lit(self._seed), F.lit(name), F.col("id")), F.lit(limit))
-
-    def share(self, name: str) -> Column:
-        return self.below(name, 1 << 30) / F.lit(float(1 << 30))
-
-    def delay(self, name: str, usual: int) -> Column:
-        """Microseconds; half are above the usual, some far above."""
-        uniform = (self.below(name, 1 << 30) + F.lit(1)) / F.lit(float(1 << 30))
-        return F.floor(-F.log(uniform) * (usual / 0.693)).cast("long") + F.lit(1)

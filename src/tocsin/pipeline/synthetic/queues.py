@@ -1,4 +1,4 @@
-"""Exports of an NTF router and of SMP routers that nearly agree: any number of queues, the same for the same seed."""
+"""Synthetic exports of an NTF router and of SMP routers that nearly agree, equal for equal seeds."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.pipeline.schemas.queue_exports import NOTIFIERS, SUBSCRIPTIONS
+from tocsin.pipeline.synthetic.draws import Draws
 
 
 @dataclass(frozen=True, slots=True)
-class Queues:
+class SyntheticQueues:
     seed: int = 1
     servers: int = 2000
     drifting: int = 10
-    """So many of the servers lack some queues."""
+    """Number of servers that lack some queues."""
     missing: int = 100
-    """One queue in so many, of a server that drifts."""
+    """A drifting server lacks one queue in this many."""
     taken_at: int = 1_794_744_000
 
 
-def subscribed_queues(numbers: DataFrame, queues: Queues) -> DataFrame:
+def subscribed_queues(numbers: DataFrame, queues: SyntheticQueues) -> DataFrame:
     """`numbers` has a column `id`, one row per queue. Rows of `tocsin ntf store export-subscriptions`."""
     columns = {
         **_shared(queues),
@@ -33,22 +34,22 @@ def subscribed_queues(numbers: DataFrame, queues: Queues) -> DataFrame:
     return numbers.select(*(columns[name].alias(name) for name in SUBSCRIPTIONS.names))
 
 
-def notifier_queues(numbers: DataFrame, queues: Queues) -> DataFrame:
-    """The same queues as SMP routers export them, less those that drifted."""
+def notifier_queues(numbers: DataFrame, queues: SyntheticQueues) -> DataFrame:
+    """The same queues as SMP routers export them, without those that drifted."""
     columns = _shared(queues)
     drifted = (_server(queues) < queues.drifting) & (
-        F.pmod(_draw(queues, "missing"), F.lit(queues.missing)) == 0
+        F.pmod(Draws(queues.seed).number("missing"), F.lit(queues.missing)) == 0
     )
     return numbers.where(~drifted).select(*(columns[name].alias(name) for name in NOTIFIERS.names))
 
 
-def _shared(queues: Queues) -> dict[str, Column]:
+def _shared(queues: SyntheticQueues) -> dict[str, Column]:
     server = _server(queues)
     digits = F.sha2(F.concat(F.lit(f"{queues.seed} id "), F.col("id").cast("string")).cast("binary"), 256)
     return {
         "server": server,
-        "id_high": _draw(queues, "high"),
-        "id_low": _draw(queues, "low"),
+        "id_high": Draws(queues.seed).number("high"),
+        "id_low": Draws(queues.seed).number("low"),
         "service": server + F.lit(1),
         "router": F.concat(F.lit("smp://AAEC@smp"), server.cast("string"), F.lit(".example")),
         "notifier_id": F.substring(digits, 1, 32),
@@ -56,9 +57,5 @@ def _shared(queues: Queues) -> dict[str, Column]:
     }
 
 
-def _server(queues: Queues) -> Column:
-    return F.pmod(_draw(queues, "server"), F.lit(queues.servers).cast("long"))
-
-
-def _draw(queues: Queues, column: str) -> Column:
-    return F.xxhash64(F.lit(queues.seed), F.lit(column), F.col("id"))
+def _server(queues: SyntheticQueues) -> Column:
+    return F.pmod(Draws(queues.seed).number("server"), F.lit(queues.servers).cast("long"))

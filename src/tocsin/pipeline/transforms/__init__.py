@@ -1,1 +1,1 @@
-"""DataFrame to DataFrame: no session, no reading, no writing, no clock."""
+"""DataFrame to DataFrame: no session, no reads, no writes, no clock."""

@@ -1,4 +1,7 @@
-"""Queues of routers that differ → which queues, how, and what to do about each."""
+"""Exports of queues → sums by router, and for routers whose sums differ: the queues, the kind of drift, the repair.
+
+Sums let two sides be compared without comparing every queue.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,54 @@ from pyspark.sql import functions as F
 
 from tocsin.events.queue_exports import NO_SERVICE
 from tocsin.events.repair_plans import DriftKind, RepairAction
-from tocsin.pipeline.schemas.drift import DRIFT
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
-from tocsin.pipeline.transforms.queue_sums import is_queue
+from tocsin.pipeline.schemas.queue_exports import DRIFT
 
 QUEUE: Final = ["server", "id_high", "id_low"]
 ENTRY: Final = ("action", "kind", "router", "notifier_id", "status", "associated")
 AGREE: Final = "none"
-"""In place of a kind, of hosts about which both sides agree: they were compared."""
+"""The kind of hosts that were compared and agree."""
 RESUBSCRIBED: Final = (DriftKind.NOT_ASSOCIATED, DriftKind.UNNOTICED_ASSOCIATION, DriftKind.ENDED_AT_NTF)
+
+SUMS: Final = ("queues", "xor_high", "xor_low")
+
+
+def subscribed_sums(subscriptions: DataFrame) -> DataFrame:
+    """Sums of an NTF router's subscriptions by SMP router, wanted and associated."""
+    return _summed(subscriptions, "server", "service", "wanted", "associated")
+
+
+def notifier_sums(notifiers: DataFrame) -> DataFrame:
+    """Sums of SMP routers' notifiers by router and service."""
+    return _summed(notifiers, "server", "service")
+
+
+def first_rows(export: DataFrame) -> DataFrame:
+    """The header row of an export: its router and when it was taken. It has no queue."""
+    return export.where(F.col("notifier_id") == "").select("server", "router", "taken_at")
+
+
+def is_queue() -> Column:
+    """False for the header row of an export."""
+    return (F.col("id_high") != 0) | (F.col("id_low") != 0)
+
+
+def _summed(rows: DataFrame, *by: str) -> DataFrame:
+    """Counts and XORs 128 bits of the ids: an id in only one of two sets changes the XOR, whatever the order."""
+    return (
+        rows.where(is_queue())
+        .groupBy(*by)
+        .agg(
+            F.count("*").alias("queues"),
+            F.bit_xor("id_high").alias("xor_high"),
+            F.bit_xor("id_low").alias("xor_low"),
+        )
+        .select(*by, *SUMS)
+    )
 
 
 def drifted_queues(subscriptions: DataFrame, notifiers: DataFrame, services: DataFrame) -> DataFrame:
-    """Of a few routers. `services`: `server` and `ours`, the NTF router's service there; one row for each."""
+    """Compares queue by queue. `services`: `server` and `ours`, the NTF router's service there, unique by server."""
     ranked = subscriptions.where(is_queue()).withColumn("place", _place())
     ours = F.broadcast(services.select("server", "ours"))
     there = (
@@ -34,7 +72,7 @@ def drifted_queues(subscriptions: DataFrame, notifiers: DataFrame, services: Dat
             *(F.col(name).alias(f"smp_{name}") for name in ("router", "notifier_id")),
         )
     )
-    # Queues are unique in `there`, and in `ranked` but for places after the first.
+    # Queues are unique in `there`, and in `ranked` among rows of the first place.
     both = ranked.drop("service").join(there, on=QUEUE, how="full_outer")
     kinds = both.withColumn("kind", _kind()).where(F.col("kind").isNotNull())
     return kinds.select(
@@ -55,7 +93,7 @@ def drift_counts(drifted: DataFrame) -> DataFrame:
 
 
 def drift_table(counts: DataFrame, hosts: DataFrame, *, day: str, smallest: int) -> DataFrame:
-    """Rows of `drift`. `hosts`: `server`, `smp_host`, `subscribed` of each router that was compared.
+    """Rows of `drift`. `hosts` has `server`, `smp_host` and `subscribed` of each router that was compared.
 
     Hosts with few subscriptions are counted together.
     """
@@ -72,7 +110,7 @@ def drift_table(counts: DataFrame, hosts: DataFrame, *, day: str, smallest: int)
 
 
 def _place() -> Column:
-    """1 for the subscription of a queue that is kept if there are several: a working one, then the first address."""
+    """1 for the subscription that is kept if a queue has several: a working one, then the first address."""
     best = (
         Window.partitionBy(*QUEUE)
         .orderBy(F.desc("wanted"), F.desc("token_active"), F.desc("associated"), "router")
@@ -82,7 +120,7 @@ def _place() -> Column:
 
 
 def _kind() -> Column:
-    """Null where both sides agree, or where a queue is none of the NTF router's business."""
+    """Null where both sides agree, or where the queue does not concern the NTF router."""
     known, there = F.col("place").isNotNull(), F.col("ours").isNotNull()
     is_ours = there & (F.col("service") == F.col("ours")) & (F.col("ours") != NO_SERVICE)
     wanted, associated = F.col("wanted"), F.col("associated")
@@ -97,7 +135,7 @@ def _kind() -> Column:
 
 
 def _action() -> Column:
-    """Only a device with an active token looks after its subscriptions."""
+    """Only devices with an active token maintain their subscriptions."""
     kind = F.col("kind")
     missing = F.when(F.col("token_active"), F.lit(RepairAction.RECREATE)).otherwise(
         F.lit(RepairAction.REMOVE)

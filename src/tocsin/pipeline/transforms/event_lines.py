@@ -1,4 +1,4 @@
-"""Lines of the routers' segments → events, and what is wrong with the others."""
+"""Lines of event log segments → events, and the reason why other lines are refused."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.checks.check import Check, first_failed
-from tocsin.pipeline.checks.event_checks import UNREADABLE
+from tocsin.pipeline.checks.event_checks import UNREADABLE, RowCheck, first_failed
 from tocsin.pipeline.schemas.events import DEFAULTS, EVENT_LINE, EVENTS, HASHES, NOTIFICATION, QUARANTINE
 
 READ = "_read"
 REASON = "_reason"
 
 
-def read_lines(lines: DataFrame, *, checks: Sequence[Check]) -> DataFrame:
-    """`value` (a line) and `segment` → the same with the event read from it and the name of the first failed check."""
+def read_lines(lines: DataFrame, *, checks: Sequence[RowCheck]) -> DataFrame:
+    """Adds to `value` (a line) and `segment` the event read from the line and the name of the first failed check."""
     form = StructType([*EVENT_LINE.fields]).add(UNREADABLE, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE}
     read = lines.select("value", "segment", F.from_json("value", form, options).alias(READ))
@@ -27,12 +26,12 @@ def read_lines(lines: DataFrame, *, checks: Sequence[Check]) -> DataFrame:
 
 
 def events_of(read: DataFrame) -> DataFrame:
-    """The good ones, in the table's form."""
+    """Rows of `events` from the lines that passed every check."""
     return as_table(read.where(F.col(REASON).isNull()))
 
 
 def as_table(events: DataFrame) -> DataFrame:
-    """Events as routers write them → rows of `events`."""
+    """Converts events as routers write them to rows of `events`."""
     at = F.timestamp_micros("at")
     hours = events.withColumn("day", F.to_date(at)).withColumn("hour", F.hour(at))
     whole = hours.fillna({name: value for name, value in DEFAULTS.items() if isinstance(value, int)})
@@ -45,18 +44,18 @@ def as_table(events: DataFrame) -> DataFrame:
 
 
 def identity(period: Column, notification: Column) -> tuple[Column, Column]:
-    """The two halves of a notification's hash; null if there is none."""
+    """The two halves of a notification's hash, null without a notification."""
     halves = F.xxhash64(period, notification), F.xxhash64(notification, period)
     return F.when(notification.isNotNull(), halves[0]), F.when(notification.isNotNull(), halves[1])
 
 
 def hash_of(period: Column, pseudonym: Column) -> Column:
-    """Of a queue or token; null if there is none."""
+    """The hash of a queue or token, null without one."""
     return F.when(pseudonym.isNotNull(), F.xxhash64(period, pseudonym))
 
 
 def quarantine_of(read: DataFrame, *, seen_at: int) -> DataFrame:
-    """The others: where they are and why, without what they say."""
+    """Rows of `quarantine`: place and reason of refused lines, without their content."""
     bad = read.where(F.col(REASON).isNotNull())
     return bad.select(
         "segment",
@@ -74,6 +73,6 @@ def _id_unless_it_follows() -> Column:
 
 
 def usual_id() -> Column:
-    """How routers name an event of a notification; null for other events."""
+    """The id that routers give an event of a notification, null for other events."""
     attempt = F.when(F.col("stage") == Stage.ATTEMPTED, F.concat(F.lit("."), F.col("attempt").cast("string")))
     return F.concat("notification", F.lit("."), "stage", F.coalesce(attempt, F.lit("")))

@@ -1,9 +1,9 @@
 """Lines of a router's store log → the same lines with the group they belong to.
 
-Lines may be applied apart from each other only if they cannot concern the same thing. What a line is about is an
-*entity* (a token, a queue of an SMP router) or a *child* of one, which its first line names together with its entity
-(a subscription). Entities that ever had something in common, a *node* (a device token, a queue, an id), are one group,
-since the one may displace the other. Names are hashed: should two hashes be equal, a group is larger than needed.
+Two lines may be applied separately only if they cannot concern the same thing. A line is about an *entity* (a token, or
+a queue of an SMP router) or a *child* of one (a subscription), whose first line names its entity. Entities that ever
+shared a *node* (a device token, a queue, an id) form one group, since one may displace the other. Names are hashed: a
+hash collision only makes a group larger than necessary.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 ORDER: Final = ("block", "place")
-"""Of lines in their file."""
+"""Columns that order lines as in their file."""
 SERVICES: Final = 0
-"""The group of all lines about services, which are few."""
+"""The group of all lines about services; there are few of them."""
 
 
-def ntf_parts(lines: DataFrame) -> DataFrame:
-    """`value`, `block`, `place` → with `entity` (token), `child` (subscription) and `nodes`. See `ntf_store_log`."""
+def ntf_line_keys(lines: DataFrame) -> DataFrame:
+    """Adds `entity` (token), `child` (subscription) and `nodes` to `value`, `block`, `place`. See `ntf_store_log`."""
     tag = _word(0)
     token = F.when(tag == "TCREATE", _named(_word(1))).when(tag == "SCREATE", _named(_word(4)))
     child = F.when(tag == "SCREATE", _named(_word(1))).when(tag.isin("SSTATUS", "SDELETE"), _word(1))
     device = F.when(tag == "TCREATE", F.concat(_named(_word(2)), F.lit(" "), _word(3))).when(
         tag == "TUPDATE", F.concat(_word(2), F.lit(" "), _word(3))
     )
-    # Without the address, which has several spellings.
+    # Without the address, which can be spelled in several ways.
     queue = F.when(tag == "SCREATE", F.regexp_extract(_word(2), "/([^/]*)$", 1))
     others = tag.isin("SCREATE", "SSTATUS", "SDELETE", "SERVICE")
-    return _parts(
+    return _line_keys(
         lines,
         entity=F.coalesce(token, F.when(~others, _word(1))),
         child=child,
@@ -43,15 +43,15 @@ def ntf_parts(lines: DataFrame) -> DataFrame:
     )
 
 
-def smp_parts(lines: DataFrame) -> DataFrame:
-    """The same for an SMP router's log: queues by recipient id; other ids are nodes. See `smp_store_log`."""
+def smp_line_keys(lines: DataFrame) -> DataFrame:
+    """As `ntf_line_keys`, for SMP logs: queues by recipient id; other ids are nodes. See `smp_store_log`."""
     tag = _word(0)
     of_queue = F.when(tag == "CREATE", _named(_word(1))).when(tag != "NEW_SERVICE", _word(1))
     created = {
         name: F.when(tag == "CREATE", F.nullif(F.regexp_extract(_text(), f" {name}=([^ ]+)", 1), F.lit("")))
         for name in ("sid", "link_id", "notifier")
     }
-    return _parts(
+    return _line_keys(
         lines,
         entity=of_queue,
         child=F.lit(None).cast("string"),
@@ -63,9 +63,9 @@ def smp_parts(lines: DataFrame) -> DataFrame:
     )
 
 
-def linked_entities(parts: DataFrame) -> DataFrame:
-    """`entity`, `other`: pairs with something in common, enough of them to find all groups."""
-    having = parts.where(F.col("entity").isNotNull())
+def linked_entities(lines: DataFrame) -> DataFrame:
+    """Pairs (`entity`, `other`) that share a node: enough of them to find all groups."""
+    having = lines.where(F.col("entity").isNotNull())
     shares = having.select("entity", F.explode("nodes").alias("node"))
     ends = shares.groupBy("node").agg(F.min("entity").alias("other"), F.max("entity").alias("last"))
     common = ends.where(F.col("other") != F.col("last"))
@@ -74,21 +74,21 @@ def linked_entities(parts: DataFrame) -> DataFrame:
     return pairs.select("entity", "other").distinct()
 
 
-def grouped_lines(parts: DataFrame, groups: DataFrame) -> DataFrame:
-    """`group`, and the line with its place. `groups`: `entity`, `first`, of entities that are not alone in theirs."""
+def grouped_lines(lines: DataFrame, groups: DataFrame) -> DataFrame:
+    """`group` and the line with its place. `groups` maps `entity` to `first` in groups of more than one entity."""
     owners = (
-        parts.where(F.col("child").isNotNull() & F.col("entity").isNotNull())
+        lines.where(F.col("child").isNotNull() & F.col("entity").isNotNull())
         .groupBy("child")
         .agg(F.min("entity").alias("owner"))
     )
-    owned = parts.join(owners, on="child", how="left")  # children are unique in `owners`
+    owned = lines.join(owners, on="child", how="left")  # children are unique in `owners`
     entity = F.coalesce("entity", "owner", "child", F.lit(SERVICES))
     named = owned.select("value", *ORDER, entity.alias("entity"))
     known = named.join(F.broadcast(groups), on="entity", how="left")  # entities are unique in `groups`
     return known.select(F.coalesce("first", "entity").alias("group"), *ORDER, "value")
 
 
-def _parts(lines: DataFrame, *, entity: Column, child: Column, nodes: Mapping[str, Column]) -> DataFrame:
+def _line_keys(lines: DataFrame, *, entity: Column, child: Column, nodes: Mapping[str, Column]) -> DataFrame:
     hashed = [F.when(name.isNotNull(), F.xxhash64(F.lit(kind), _plain(name))) for kind, name in nodes.items()]
     return lines.select(
         "value",
@@ -104,12 +104,12 @@ def _hash(kind: str, name: Column) -> Column:
 
 
 def _plain(name: Column) -> Column:
-    """Ids are written with padding or without."""
+    """Without padding, which writers may omit."""
     return F.regexp_replace(name, "[=\\r]+$", "")
 
 
 def _named(word: Column) -> Column:
-    """What stands after `name=`."""
+    """The text after `name=`."""
     return F.regexp_replace(word, "^[^=]*=", "")
 
 
@@ -119,5 +119,5 @@ def _word(number: int) -> Column:
 
 
 def _text() -> Column:
-    """Whatever its bytes are: only texts of other programs may be none of UTF-8, and no names are in these."""
+    """The line as text. Only fields written by other programs may be invalid UTF-8, and these hold no names."""
     return F.col("value").cast("string")

@@ -1,8 +1,8 @@
 """Events → one row per notification, and rows merged with rows.
 
-Theory of operation. Spark groups quickly only by sums of numbers: a greatest text would make it sort. So rows are
-merged in a coded form, all numbers, in which a text is its hash; afterwards the texts are put back from a list of the
-few that occur.
+Theory of operation. Spark aggregates fast only over numbers: the maximum of a text column would make it sort. So rows
+are merged in a coded form that consists of numbers, with a hash in place of each text. Afterwards the texts are put
+back from a list of the few that occur.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from tocsin.pipeline.schemas.notifications import (
 )
 
 BEST_END_FIRST = (Stage.ACCEPTED, Stage.FAILED, Stage.SHED, Stage.SUPERSEDED)
-"""The end that counts is the best one, if it came twice and ended twice."""
+"""If a notification was received twice and ended twice, the best end counts."""
 assert set(BEST_END_FIRST) == ENDS
 BAD_ENDS = (Stage.FAILED, Stage.SHED, Stage.DROPPED)
 DAY = 86_400_000_000
 HOUR = 3_600_000_000
 STAGE_CODE = "_stage"
 ALWAYS = (Stage.SENT, Stage.RECEIVED)
-"""Have a column even if no event is of theirs: the least of two times can be asked for."""
+"""Stages that always have a column, since the minimum needs at least two."""
 CODED = (*IDENTITY, *HASHES, *TEXTS, *NUMBERS, *MOMENTS)
 
 
 def coded_events(
     events: DataFrame, *, stages: Collection[str], texts: Mapping[str, Collection[str]]
 ) -> DataFrame:
-    """A row for every event, to be merged: its time in the column of its stage.
+    """One row per event, ready to merge: its time is in the column of its stage.
 
-    Only these stages and texts occur in the events; there are no columns of others.
+    `stages` and `texts` name all that occur in the events; other stages and texts get no column.
     """
     here = [stage for stage in STAGES if stage in stages or stage in ALWAYS]
     at = {moment(stage): F.when(_is(stage), F.col("at")) for stage in here}
@@ -58,14 +58,14 @@ def coded_events(
     coded = {**{name: F.col(name) for name in (*IDENTITY, *HASHES)}, **codes, **numbers, **at}
     others = sorted(set(stages) - set(map(str, STAGES)))
     about_one = events.where(~F.col("stage").isin(others)) if others else events
-    numbered = about_one.withColumn(STAGE_CODE, F.xxhash64("stage"))  # one hash, then comparisons of numbers
+    numbered = about_one.withColumn(STAGE_CODE, F.xxhash64("stage"))  # one hash, then number comparisons
     return numbered.select(*(coded[name].alias(name) for name in CODED if name in coded))
 
 
 def coded_rows(
     notifications: DataFrame, *, stages: Collection[str], texts: Mapping[str, Collection[str]]
 ) -> DataFrame:
-    """Rows of the table, to be merged with others. As above, there are no columns of other stages and texts."""
+    """Rows of the table, ready to merge. As in `coded_events`, other stages and texts get no column."""
     last = F.coalesce("last_received_at", moment(Stage.RECEIVED)).alias("last_received_at")
     other = {
         "last_received_at": last,
@@ -76,10 +76,9 @@ def coded_rows(
 
 
 def merged(coded: DataFrame) -> DataFrame:
-    """One row per notification: least times, greatest of the rest.
+    """One row per notification: the minimum of times, the maximum of other columns.
 
-    The order of the rows does not matter, nor whether some come twice. A column that is missing is null everywhere:
-    what need not be merged costs nothing.
+    Neither order nor repetition of rows matters. A missing column is null everywhere and costs nothing.
     """
     merged = [name for name in CODED if name in coded.columns and name not in IDENTITY]
     return coded.groupBy(*IDENTITY).agg(
@@ -88,7 +87,7 @@ def merged(coded: DataFrame) -> DataFrame:
 
 
 def decoded(rows: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
-    """Merged rows in the table's form, without columns that would be null everywhere. `names`: as for `with_texts`."""
+    """Merged rows in the table's form, without columns that would be null everywhere. `names`: see `with_texts`."""
     first = F.least(*(name for name in MOMENTS if name in rows.columns))
     other = {
         "day": day_of(first),
@@ -101,7 +100,7 @@ def decoded(rows: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def with_texts(rows: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
-    """Texts in place of their codes, by column. `names`: all texts (`text`) that a column can have."""
+    """Replaces codes by texts. `names` has, for each column, a frame of all texts (`text`) it can hold."""
     for column, texts in names.items():
         known = texts.select(code(F.col("text")).alias(column), F.col("text").alias("_text"))
         joined = rows.join(F.broadcast(known), on=column, how="left")  # codes are unique
@@ -110,7 +109,7 @@ def with_texts(rows: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def day_of(at: Column) -> Column:
-    """UTC, of microseconds since 1970. By arithmetic: calendars cost ten times as much."""
+    """The UTC day of microseconds since 1970, by arithmetic: calendar functions cost ten times as much."""
     return F.date_from_unix_date(F.floor(at / DAY).cast("int"))
 
 
@@ -119,7 +118,7 @@ def hour_of(at: Column) -> Column:
 
 
 def ends() -> Column:
-    """How many ends a notification has at the NTF router: 0 while it is pending, 1, or more if it was redelivered."""
+    """Number of ends at the NTF router: 0 while pending, 1, or more if the notification was redelivered."""
     total = F.lit(0)
     for stage in BEST_END_FIRST:
         total = total + reached(stage).cast("int")
@@ -135,12 +134,12 @@ def reached(stage: Stage) -> Column:
 
 
 def pending() -> Column:
-    """Received, and nothing became of it yet."""
+    """Received, without an end so far."""
     return reached(Stage.RECEIVED) & (ends() == 0)
 
 
 def _texts_of_events() -> list[Column]:
-    """A reason counts only where the notification ended by it."""
+    """A reason counts only if the notification ended by it."""
     ends_badly = _is(BAD_ENDS[0]) | _is(BAD_ENDS[1]) | _is(BAD_ENDS[2])
     reason = F.when(ends_badly, F.col("reason"))
     return [reason if name == "reason" else F.col(name) for name in TEXTS]
@@ -151,6 +150,6 @@ def _is(stage: Stage) -> Column:
 
 
 def code(text: Column, known: Collection[str] = ()) -> Column:
-    """A number in place of a text. `known`: all texts it can be; if there is only one it is not even looked at."""
+    """The hash of a text. `known` names all possible texts; if there is only one, the column is not read."""
     only = next(iter(known)) if len(known) == 1 else None
     return F.when(text.isNotNull(), F.xxhash64(text if only is None else F.lit(only)))

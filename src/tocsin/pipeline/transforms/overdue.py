@@ -1,4 +1,4 @@
-"""Notifications that an NTF router received and that came to no end."""
+"""Notifications that an NTF router received and that have no end."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ OVERDUE = ("period", "high", "low", "received_at", "smp_host")
 
 
 def newest_moment(notifications: DataFrame) -> DataFrame:
-    """One row, `as_of`: the last thing that an NTF router did and the table knows of, microseconds since 1970."""
+    """One row, `as_of`: the time of the NTF routers' last step in the table, in microseconds since 1970."""
     stages = (Stage.RECEIVED, *sorted(ENDS))
     return notifications.agg(F.greatest(*(F.max(moment(stage)) for stage in stages)).alias("as_of"))
 
 
 def overdue(notifications: DataFrame, *, received_before: int) -> DataFrame:
-    """Pending ones received before that time, microseconds since 1970."""
+    """Pending notifications received before that time, in microseconds since 1970."""
     received_at = F.col(moment(Stage.RECEIVED))
     high, low = (F.col(name) for name in IDENTITY)
     found = notifications.where(pending() & (received_at < received_before))

@@ -1,4 +1,4 @@
-"""Hourly tables → sums over the hours of a report."""
+"""Hourly tables → sums over the hours that a report covers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tocsin.pipeline.schemas.hourly import FUNNEL_HOURLY, SMALL_GROUPS
 FUNNEL_COUNTS: Final = tuple(
     field.name
     for field in FUNNEL_HOURLY.fields
-    if isinstance(field.dataType, LongType) and field.name != "tokens"  # tokens of hours do not add up
+    if isinstance(field.dataType, LongType) and field.name != "tokens"  # a token may be in several hours
 )
 SERVER_COUNTS: Final = ("received", "unknown_queue", "subscribed", "unsubscribed", "errors")
 HEALTH: Final = ("smp_host", *SERVER_COUNTS, "storm_hours", "longest_gap_seconds", "skew_us")
 BUSY: Final = 30
-"""Notifications an hour: fewer, and an hour without any is chance."""
+"""Notifications per hour. Below this, an hour without any may be chance."""
 LEAST_DAYS: Final = 3
 
 
 def funnel_sums(funnel: DataFrame, *, by: tuple[str, ...]) -> DataFrame:
-    """All counts of the funnel, added up over what is not named."""
+    """All counts of the funnel, summed over the columns not in `by`."""
     return funnel.groupBy(*by).agg(*(F.sum(name).alias(name) for name in FUNNEL_COUNTS))
 
 
@@ -49,18 +49,18 @@ def outcome_sums(outcomes: DataFrame, *, smallest: int) -> DataFrame:
 
 
 def negatives(latencies: DataFrame) -> DataFrame:
-    """How many of a leg's latencies were below zero."""
+    """Number of latencies below zero, by span."""
     return latencies.groupBy("leg").agg(F.sum("negative").alias("negative"))
 
 
 def token_days(tokens: DataFrame, *, smallest: int) -> DataFrame:
-    """`day`, `change`, `reason`, `tokens`. Fewer than `smallest` tokens are left out."""
+    """`day`, `change`, `reason`, `tokens`, without counts below `smallest`."""
     by_reason = tokens.groupBy("day", "change", F.coalesce("reason", F.lit("")).alias("reason"))
     return by_reason.agg(F.sum("tokens").alias("tokens")).where(F.col("tokens") >= smallest)
 
 
 def server_health(servers: DataFrame) -> DataFrame:
-    """By SMP host, over all its hours."""
+    """One row per SMP host over all hours."""
     counted = servers.groupBy("smp_host").agg(
         *(F.sum(name).alias(name) for name in SERVER_COUNTS),
         F.count_if("storm").alias("storm_hours"),
@@ -73,7 +73,7 @@ def server_health(servers: DataFrame) -> DataFrame:
 
 
 def silences(servers: DataFrame) -> DataFrame:
-    """By SMP host: in how many hours was it silent, or nearly so (hidden as small), that is busy then on other days?"""
+    """By SMP host: the number of hours in which it was silent, or too small to show, though busy on other days."""
     busy = servers.where(F.col(Stage.RECEIVED) > 0)
     known = busy.groupBy("hour").agg(F.count_distinct("day").alias("days"))
     usual = busy.groupBy("smp_host", "hour").agg(
@@ -92,7 +92,7 @@ def quarantine_reasons(quarantine: DataFrame) -> DataFrame:
 
 
 def drift_by_host(drift: DataFrame, *, smallest: int) -> DataFrame:
-    """`smp_host`, `kind`, `queues`: hosts with few of a kind are counted together."""
+    """`smp_host`, `kind`, `queues`. Hosts with few queues of a kind are counted together."""
     host = (
         F.when(F.col("queues") < smallest, F.lit(SMALL_GROUPS)).otherwise(F.col("smp_host")).alias("smp_host")
     )

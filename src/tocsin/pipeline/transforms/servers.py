@@ -1,4 +1,4 @@
-"""The health of every SMP host, hour by hour."""
+"""The health of every SMP host, by hour."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.events.delivery_events import Stage
+from tocsin.pipeline.schemas.events import BY_HOUR
 from tocsin.pipeline.schemas.hourly import SERVERS_HOURLY
-from tocsin.pipeline.tables import BY_HOUR
-from tocsin.pipeline.transforms.groups import with_large_hosts
+from tocsin.pipeline.transforms.small_groups import with_large_hosts
 
 SUBSCRIBED: Final = "ACTIVE"
 UNSUBSCRIBED: Final = ("INACTIVE", "END", "DELETED", "SERVICE")
 PENDING: Final = ("NEW", "PENDING")
 STORM: Final = 2.0
-"""So many subscriptions per queue within an hour: it was resubscribed again and again."""
+"""Subscriptions per queue within an hour above which queues were resubscribed repeatedly."""
 HOST: Final = (*BY_HOUR, "smp_host")
 STAGE_COUNTS: Final = (Stage.ENQUEUED, Stage.SENT, Stage.RECEIVED, Stage.UNKNOWN_QUEUE)
 CHANGE_COUNTS: Final = ("subscribed", "unsubscribed", "errors", "queues_changed")
 
 
 def servers_hourly(events: DataFrame, hours: DataFrame, sizes: DataFrame) -> DataFrame:
-    """One row per hour and SMP host that anything happened at. Of events only changes of subscriptions count."""
-    ways = with_large_hosts(hours, sizes).where("smp_host IS NOT NULL").groupBy(*HOST)
-    counted = ways.agg(
+    """One row per hour and SMP host with any activity. From `events`, only subscription changes count."""
+    shown = with_large_hosts(hours, sizes).where("smp_host IS NOT NULL").groupBy(*HOST)
+    counted = shown.agg(
         *(F.sum(stage).alias(stage) for stage in STAGE_COUNTS),
         F.bit_or("minutes").alias("minutes"),
         F.min("skew_us").alias("skew_us"),
@@ -54,8 +54,8 @@ def _changes(events: DataFrame) -> DataFrame:
 
 
 def _longest_gap() -> Column:
-    """Whole minutes without a notification, between minutes with one: what is before and after the hour is not here."""
-    bits = F.reverse(F.lpad(F.bin("minutes"), 60, "0"))  # the first minute first
+    """Longest run of minutes without a notification between two minutes with one, within the hour."""
+    bits = F.reverse(F.lpad(F.bin("minutes"), 60, "0"))  # first minute first
     between = F.regexp_extract_all(F.regexp_replace(bits, "^0+|0+$", ""), F.lit("0+"), F.lit(0))
     longest = F.coalesce(F.array_max(F.transform(between, F.length)), F.lit(0))
     return F.when(F.col("minutes").isNotNull(), longest.cast("long") * 60)

@@ -1,4 +1,4 @@
-"""Changes of tokens and what became of their pushes → how many tokens did what on a day."""
+"""Token changes and push outcomes → number of tokens per day and change."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ DELETED = "DELETED"
 PUSHED = "pushed"
 DEAD = "dead"
 NAMED = ("provider", "reason")
-"""Texts of notifications that tokens are counted by."""
+"""Text columns of notifications by which tokens are counted."""
 
 
 def tokens_daily(
     events: DataFrame, notifications: DataFrame, *, names: Mapping[str, DataFrame], smallest: int
 ) -> DataFrame:
-    """Both kinds, and reasons of few tokens counted together. `names`: the texts of notifications, by column."""
+    """Status changes and pushes, with rare reasons counted together. `names`: texts of notifications by column."""
     both = token_changes_daily(events).unionByName(token_pushes_daily(notifications, names=names))
     return with_large_counts(both, smallest=smallest)
 
 
 def token_changes_daily(events: DataFrame) -> DataFrame:
-    """From `token_changed` events. A status is written like `INVALID,BAD`: its reason is what follows the comma."""
+    """Counts `token_changed` events. In a status such as `INVALID,BAD` the reason follows the comma."""
     changed = events.where(F.col("stage") == Stage.TOKEN_CHANGED)
     status = F.coalesce(F.nullif("to_status", F.lit("")), F.lit(DELETED))
     parts = F.split(status, ",", 2)
@@ -43,9 +43,9 @@ def token_changes_daily(events: DataFrame) -> DataFrame:
 
 
 def token_pushes_daily(notifications: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
-    """`pushed`: a push of theirs was accepted. `dead`: some were tried, none was accepted; for one of the reasons.
+    """`pushed`: a push was accepted. `dead`: pushes were tried and none was accepted; one of the reasons is kept.
 
-    Texts are codes while tokens are counted (see `transforms.notifications`).
+    Texts stay hashed while tokens are counted (see `transforms.notifications`).
     """
     tried = reached(Stage.ATTEMPTED) | reached(Stage.FAILED)
     pushed = notifications.where(F.col("token").isNotNull() & (tried | reached(Stage.ACCEPTED)))
@@ -60,7 +60,7 @@ def token_pushes_daily(notifications: DataFrame, *, names: Mapping[str, DataFram
 
 
 def with_large_counts(tokens: DataFrame, *, smallest: int) -> DataFrame:
-    """Reasons of few tokens are counted together."""
+    """Counts reasons with few tokens together."""
     small = F.col("reason").isNotNull() & (F.col("tokens") < smallest)
     reason = F.when(small, F.lit(SMALL_GROUPS)).otherwise(F.col("reason"))
     merged = tokens.withColumn("reason", reason).groupBy("day", "provider", "change", "reason")

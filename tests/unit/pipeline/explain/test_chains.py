@@ -3,8 +3,8 @@ from __future__ import annotations
 from tests.unit.pipeline.explain.test_explanation import NTF, TRIED, chain
 from tests.unit.pipeline.sample_events import NOON, PERIOD
 from tocsin.events.delivery_events import Stage
+from tocsin.pipeline.explain.answers import next_of
 from tocsin.pipeline.explain.chains import EventRow, chains_of, changes_of
-from tocsin.pipeline.explain.telling import next_of
 
 
 def row(stage: Stage, at: int, **values: object) -> EventRow:

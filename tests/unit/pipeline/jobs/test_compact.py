@@ -1,4 +1,4 @@
-"""A compact log gives the store that the long one gives, for logs that stores wrote and for logs that make no sense."""
+"""A compact log gives the same store as the long one, for logs of stores and for nonsensical logs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.unit.ntf_router.store.samples import (
 )
 from tests.unit.smp_router.store.postgres.opened_stores import contents
 from tests.unit.smp_router.store.samples import a_link, a_notifier, a_queue, a_service, some_bytes
-from tocsin.cli import pipeline_compact
+from tocsin.cli.pipeline import compact as compact_command
 from tocsin.errors import ConfigError, StoreError
 from tocsin.ntf_router.store.logs.store_files import NtfFolderStore, open_ntf_store, read_ntf_store
 from tocsin.ntf_router.store.logs.store_folder import STORE_LOG
-from tocsin.pipeline.log_compaction import first_of_groups
+from tocsin.pipeline.compaction.store_logs import first_of_groups
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.store.logs.store_files import read_smp_store
@@ -66,8 +66,8 @@ def keep_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def compact(log: Path, out: Path, *more: str) -> int:
     parser = argparse.ArgumentParser()
-    pipeline_compact.add_arguments(parser)
-    return pipeline_compact.run(parser.parse_args([str(log), "--out", str(out), "--json", *more]))
+    compact_command.add_arguments(parser)
+    return compact_command.run(parser.parse_args([str(log), "--out", str(out), "--json", *more]))
 
 
 async def do_something(store: NtfFolderStore, chance: random.Random, shared: str) -> None:
@@ -227,7 +227,7 @@ async def test_what_cannot_be_done_is_refused_by_name(
         compact(log, log)
     with pytest.raises(ConfigError, match="no store log at"):
         compact(tmp_path / "ntf-server-store.log", out)
-    with pytest.raises(ConfigError, match="say --router"):
+    with pytest.raises(ConfigError, match="add --router"):
         compact(tmp_path / "some.log", out)
     running = open_ntf_store(log.parent)
     with pytest.raises(StoreError, match="another router uses"):

@@ -15,19 +15,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.ntf_router.store.samples import device_token, token
-from tocsin.cli import pipeline_fanout
-from tocsin.cli.fanout_notice import Notice
-from tocsin.cli.fanout_parts import CampaignParts, CampaignToken
-from tocsin.cli.fanout_pusher import FanoutPusher
-from tocsin.cli.fanout_tokens import TokenSource
+from tocsin.cli.pipeline import fanout as fanout_command
 from tocsin.errors import ConfigError
 from tocsin.ntf_router.delivery.handover import handover_key
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.ntf_router.store.records import TokenRecord
-from tocsin.pipeline.jobs.fanout import Pushed, plan_parts, push_parts
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.tables import FANOUT_TABLE
+from tocsin.pipeline.fanout.campaign import Campaign, campaign_store
+from tocsin.pipeline.fanout.campaign_folder import CampaignFolder
+from tocsin.pipeline.fanout.campaign_push import plan_parts, push_parts
+from tocsin.pipeline.fanout.campaign_pusher import FanoutPusher, PushedToken
+from tocsin.pipeline.fanout.notice import Notice
+from tocsin.pipeline.fanout.options import FanoutOptions
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import FANOUT_TABLE
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
@@ -37,7 +38,7 @@ from tocsin.push.fake.server import FakeApns, running_fake_apns
 TEST = PushProvider.APNS_TEST
 CAMPAIGN = "2026-11-15"
 TODAY = date(2026, 11, 15)
-Record = Callable[[str, Sequence[Pushed]], None]
+Record = Callable[[str, Sequence[PushedToken]], None]
 
 
 class Killed(Exception):
@@ -57,7 +58,7 @@ async def fill(url: str, tokens: Sequence[TokenRecord]) -> None:
         await store.close()
 
 
-class Campaign:
+class CampaignRuns:
     """One run after another of the same campaign, as the command makes them."""
 
     def __init__(self, spark: SparkSession, lake: Lake, url: str, apns: FakeApns) -> None:
@@ -68,20 +69,22 @@ class Campaign:
             store_kind=StoreKind.URL, database_url=url, apns=ApnsSettings(endpoints={TEST.text: endpoint})
         )
         self._keys = lake.folder.with_name("lake-keys")
-        self.parts = CampaignParts(lake.folder / "_campaigns" / CAMPAIGN, handover_key(self._keys))
+        self.parts = CampaignFolder(lake.folder / "_campaigns" / CAMPAIGN, handover_key(self._keys))
 
     def run(
         self, wrapped: Callable[[Record], Record] = lambda record: record, notice: Notice | None = None
     ) -> Counter[str]:
-        wanted = pipeline_fanout.source_of(self._settings, None, notice, 2_000_000_000)
-        kind = pipeline_fanout.kind_of(notice, wanted.providers)
-        with pipeline_fanout._opened(self._settings) as store:
-            planner = pipeline_fanout.begun(self.parts, self._keys, wanted, kind)
+        options = FanoutOptions(CAMPAIGN, 500.0, notice)
+        campaign = Campaign(self.parts.folder, self._keys, options.kind)
+        with campaign_store(self._settings) as store:
+            planner = campaign.begin(options.source(self._settings, 2_000_000_000))
             counts = plan_parts(self._spark, planner, shards=2) if planner else None
-            parts = pipeline_fanout.finished(self.parts, kind)(counts)
-            pusher = FanoutPusher(
-                self.parts.folder, self._keys, CAMPAIGN, self._settings.apns, 500.0, 4_000_000_000, notice
-            )
+            parts = campaign.planned(counts)
+
+            def record(part: str, outcomes: Sequence[PushedToken]) -> None:
+                store.record(self.parts, part, outcomes, reminders=notice is None)
+
+            pusher = FanoutPusher(self.parts.folder, self._keys, options, self._settings.apns, 4_000_000_000)
             return push_parts(
                 self._spark,
                 self._lake,
@@ -90,7 +93,7 @@ class Campaign:
                 pusher,
                 shards=2,
                 today=TODAY,
-                record=wrapped(store.recorder(self.parts, reminders=notice is None)),
+                record=wrapped(record),
             )
 
 
@@ -103,7 +106,7 @@ async def test_outcomes_reach_the_table_and_the_store(
         gone, busy = tokens[0], tokens[1]
         apns.behave(Respond(400, "BadDeviceToken"), device_token=gone.device_token.token)
         apns.behave(Respond(503, "ServiceUnavailable"), device_token=busy.device_token.token)
-        campaign = Campaign(spark, lake, url, apns)
+        campaign = CampaignRuns(spark, lake, url, apns)
         assert await asyncio.to_thread(campaign.run) == {"accepted": 4, "invalid": 1, "retry": 1}
         assert len(apns.requests) == 6
         assert campaign.parts.planned is not None
@@ -137,13 +140,13 @@ async def test_a_run_that_is_killed_goes_on_with_the_rest(
     await fill(url, [due(f"t{number}") for number in range(7)])
 
     def killed(_record: Record) -> Record:
-        def fail(_part: str, _outcomes: Sequence[Pushed]) -> None:
+        def fail(_part: str, _outcomes: Sequence[PushedToken]) -> None:
             raise Killed
 
         return fail
 
     async with running_fake_apns(tmp_path / "apns") as apns:
-        campaign = Campaign(spark, lake, url, apns)
+        campaign = CampaignRuns(spark, lake, url, apns)
         with pytest.raises(Killed):
             await asyncio.to_thread(campaign.run, killed)
         assert 0 < len(apns.pushes) < 7
@@ -162,7 +165,7 @@ async def test_a_notice_is_shown_on_every_active_device_once_and_leaves_reminder
     await fill(url, [due("a"), token("b", device_token("b", TEST)), waiting])
     notice = Notice("We move on Sunday.", "Router smp1")
     async with running_fake_apns(tmp_path / "apns") as apns:
-        campaign = Campaign(spark, lake, url, apns)
+        campaign = CampaignRuns(spark, lake, url, apns)
         assert await asyncio.to_thread(campaign.run, notice=notice) == {"accepted": 2}
         assert await asyncio.to_thread(campaign.run, notice=notice) == {}
         with pytest.raises(ConfigError, match="another notice"):
@@ -182,56 +185,10 @@ async def test_a_notice_is_shown_on_every_active_device_once_and_leaves_reminder
         await store.close()
 
 
-@pytest.mark.parametrize("shards", [1, 3, 7])
-async def test_shares_of_tokens_are_disjoint_and_whole(url: str, shards: int) -> None:
-    tokens = [due(f"t{number}") for number in range(40)]
-    edges = [replace(due(f"edge {first}"), token_id=bytes([first]) + bytes(23)) for first in (0, 255)]
-    await fill(url, [*tokens, *edges, token("another provider", cron_minutes=20)])
-    source = TokenSource(url, "ntf_server", (TEST.text,), 2_000_000_000)
-    shares = [
-        [each.token_id async for page in source.pages(shard, shards) for each in page]
-        for shard in range(shards)
-    ]
-    assert sorted(each for share in shares for each in share) == sorted(
-        each.token_id for each in [*tokens, *edges]
-    )
-    assert all(share == sorted(share) for share in shares)
-    assert await source.counts() == {TEST.text: 42}
-
-
-def test_parts_hold_no_device_token_and_are_for_their_owner(tmp_path: Path) -> None:
-    parts = CampaignParts(tmp_path / "campaign", handover_key(tmp_path / "keys"))
-    owner = due("a")
-    parts.begin(b"postgresql://user:password@host/")
-    one = CampaignToken(owner.token_id, TEST.text, owner.device_token.token, 7)
-    assert parts.write_share(0, [[one]]) == {TEST.text: 1}
-    for path in parts.folder.iterdir():
-        assert owner.device_token.token not in path.read_bytes()
-        assert b"password" not in path.read_bytes()
-        assert path.stat().st_mode & 0o777 == 0o600
-    assert parts.opened_source() == b"postgresql://user:password@host/"
-    parts.finish({TEST.text: 1}, "reminder")
-    assert sorted(path.name for path in parts.folder.iterdir()) == ["part-0000-000000.jsonl", "planned.json"]
-    [name] = parts.names()
-    [(_, found)] = parts.tokens(name)
-    assert found == one
-
-
-def test_a_share_that_is_written_again_leaves_nothing_of_the_first_attempt(tmp_path: Path) -> None:
-    parts = CampaignParts(tmp_path / "campaign", handover_key(tmp_path / "keys"))
-    parts.begin(b"")
-    tokens = [CampaignToken(bytes([number]), TEST.text, b"d", 0) for number in range(5)]
-    assert parts.write_share(1, [tokens], part_tokens=2) == {TEST.text: 5}
-    assert parts.write_share(0, [tokens[:1]], part_tokens=2) == {TEST.text: 1}
-    assert len(parts.names()) == 4
-    assert parts.write_share(1, [tokens[:3]], part_tokens=2) == {TEST.text: 3}
-    assert len(parts.names()) == 3
-
-
 def command(*arguments: object) -> int:
     parser = argparse.ArgumentParser()
-    pipeline_fanout.add_arguments(parser)
-    return pipeline_fanout.run(parser.parse_args([str(each) for each in arguments]))
+    fanout_command.add_arguments(parser)
+    return fanout_command.run(parser.parse_args([str(each) for each in arguments]))
 
 
 def write_ini(folder: Path, *lines: str) -> Path:

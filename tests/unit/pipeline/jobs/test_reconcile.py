@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from tests.unit.ntf_router.store.samples import filled, filler, queue, received, subscription
 from tests.unit.smp_router.store.samples import a_queue, some_bytes
-from tocsin.cli import pipeline_reconcile
 from tocsin.cli.ntf import repair as ntf_repair
 from tocsin.cli.ntf import store_export_subscriptions as ntf_store_export_subscriptions
+from tocsin.cli.pipeline import reconcile as reconcile_command
 from tocsin.cli.smp import store_export_notifiers as smp_store_export_notifiers
 from tocsin.errors import ConfigError
 from tocsin.events.delivery_events import Stage, decode_event
@@ -30,8 +30,8 @@ from tocsin.events.repair_plans import read_plan
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.tables import DRIFT_TABLE
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import DRIFT_TABLE
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.smp_router.store.logs.store_export import fill_folder
@@ -122,7 +122,7 @@ async def export(folder: Path, ntf: Path, smp: Path, ending: str) -> tuple[Path,
 async def reconciled(folder: Path, exports: Sequence[Path], *more: object) -> int:
     lake, plan = folder / "lake", folder / "plan.jsonl"
     arguments = ("--ntf", exports[0], "--smp", exports[1], "--plan", plan, "--lake", lake, "--json", *more)
-    return await asyncio.to_thread(command, pipeline_reconcile, *arguments)
+    return await asyncio.to_thread(command, reconcile_command, *arguments)
 
 
 @pytest.mark.usefixtures("keep_session")
@@ -216,13 +216,13 @@ async def test_exports_that_cannot_be_compared_are_refused_by_name(tmp_path: Pat
         await reconciled(tmp_path, (exports[0], tmp_path / "nowhere.parquet"))
     with pytest.raises(ConfigError, match="second export"):
         await reconciled(tmp_path, exports, "--smp", exports[1])
-    with pytest.raises(ConfigError, match="no export of this kind"):
+    with pytest.raises(ConfigError, match="not an export of this kind"):
         await reconciled(tmp_path, (exports[0], plain(tmp_path / "empty.jsonl", "")))
     later = exports[0].read_text().replace('"taken_at":', '"taken_at":9')
     with pytest.raises(ConfigError, match="was taken before"):
         await reconciled(tmp_path, (plain(tmp_path / "later.jsonl", later), exports[1]))
     cut = exports[1].read_text()[:-20]
-    with pytest.raises(ConfigError, match="is it whole"):
+    with pytest.raises(ConfigError, match="may be incomplete"):
         await reconciled(tmp_path, (exports[0], plain(tmp_path / "cut.jsonl", cut)))
     assert not (tmp_path / "plan.jsonl").exists()
 

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from tests.unit.ntf_router.store.samples import ROUTER, filled, filler, received, settled
 from tests.unit.pipeline.rows import notifications
-from tocsin.cli import pipeline_replay
 from tocsin.cli.ntf import replay as ntf_replay
+from tocsin.cli.pipeline import replay as replay_command
 from tocsin.errors import ConfigError, StoreError
 from tocsin.events.delivery_events import DeliveryEvent, decode_event
 from tocsin.events.event_log import PUBLISHED
@@ -29,8 +29,8 @@ from tocsin.ntf_router.settings.files import load_ntf_settings
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
 from tocsin.ntf_router.store.records import ReceivedNotification
 from tocsin.operate.control_port import ControlPasswords, LinePort
-from tocsin.pipeline.lake import Lake
-from tocsin.pipeline.tables import NOTIFICATIONS_TABLE
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import NOTIFICATIONS_TABLE
 from tocsin.protocol.addresses import RouterAddress, Scheme
 
 pytestmark = pytest.mark.timeout(180)
@@ -109,7 +109,7 @@ async def test_what_waits_is_delivered_what_ended_is_left_and_what_is_lost_is_na
         await connection.close()
 
         asked = ("--lake", lake.folder, "--out", request, "--older-than", 0, "--json")
-        assert await asyncio.to_thread(command, pipeline_replay, *asked) == 0
+        assert await asyncio.to_thread(command, replay_command, *asked) == 0
         assert json.loads(capsys.readouterr().out)["without_an_end"] == 3
         assert len(read_request(request).overdue) == 3
         assert await asyncio.to_thread(command, ntf_replay, request, "--config", ini, "--dry-run") == 1
@@ -141,6 +141,6 @@ def test_a_request_that_was_cut_is_refused(tmp_path: Path) -> None:
 
 def test_without_tables_the_next_step_is_named(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ingest and build first"):
-        command(pipeline_replay, "--lake", lake.folder)
+        command(replay_command, "--lake", lake.folder)
     with pytest.raises(StoreError, match="there is no lake"):
-        command(pipeline_replay, "--lake", tmp_path / "mistyped")
+        command(replay_command, "--lake", tmp_path / "mistyped")

@@ -12,17 +12,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.pipeline.sample_events import DAY, event, pseudonym, way, write_events
-from tocsin.cli import pipeline_report
+from tocsin.cli.pipeline import report as report_command
 from tocsin.errors import ConfigError, StoreError
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.jobs.build import build
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.report import PAGE, ReportOptions, run_report
-from tocsin.pipeline.lake import Lake
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import DRIFT_TABLE
 from tocsin.pipeline.report.collection import Collection, days_of
-from tocsin.pipeline.report.figures import Days, Drift, Figures
-from tocsin.pipeline.report.page import report_page
-from tocsin.pipeline.tables import DRIFT_TABLE
+from tocsin.pipeline.report.figures import Days, Figures, HostDrift
+from tocsin.pipeline.report.sections.page import report_page
+from tocsin.pipeline.update.build import build
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -89,7 +89,7 @@ def test_the_week_before_is_there_to_compare(figures: Figures) -> None:
 
 
 def test_legs_count_only_what_went_them(figures: Figures) -> None:
-    found = {leg.name: (leg.n, leg.at(0.5)) for leg in figures.period.legs}
+    found = {span.name: (span.n, span.at(0.5)) for span in figures.period.spans}
     assert found["SMP router to provider"] == (2, 52_000)
     assert found["provider to device"] == (1, 848_000)
     assert "on the device" not in found
@@ -117,7 +117,7 @@ def test_drift_is_read_from_the_newest_day(spark: SparkSession, built: Lake) -> 
     )
     built.table(DRIFT_TABLE).publish(rows, key="r1")
     found = Collection(spark, built).figures(Days(DAY, DAY), now=datetime(2026, 11, 16, tzinfo=UTC))
-    assert (found.drift, found.drift_day) == ((Drift("a", "lost", 30),), DAY)
+    assert (found.drift, found.drift_day) == ((HostDrift("a", "lost", 30),), DAY)
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_a_mistyped_lake_is_refused_and_not_made(tmp_path: Path) -> None:
 
 
 def test_days_without_anything_name_those_that_have_something(built: Lake) -> None:
-    with pytest.raises(StoreError, match="they reach from 2026-11-08 to 2026-11-15"):
+    with pytest.raises(StoreError, match="only from 2026-11-08 to 2026-11-15"):
         days_of(built, date(2026, 1, 1), date(2026, 1, 2), 7)
 
 
 def test_options_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--days 0"):
         ReportOptions(tmp_path, days=0)
-    with pytest.raises(ConfigError, match="exchange them"):
+    with pytest.raises(ConfigError, match="swap them"):
         ReportOptions(tmp_path, first=date(2026, 2, 2), last=date(2026, 1, 1))
 
 
@@ -184,7 +184,7 @@ def keep_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_command_line_reads_days_and_refuses_others(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
-    pipeline_report.add_arguments(parser)
+    report_command.add_arguments(parser)
     options = parser.parse_args(["--from", "2026-11-09", "--to", "2026-11-15", "--out", "x"])
     assert (options.first, options.last, options.out) == (date(2026, 11, 9), DAY, Path("x"))
     with pytest.raises(SystemExit):

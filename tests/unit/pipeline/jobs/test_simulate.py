@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tocsin.cli import pipeline_simulate
+from tocsin.cli.pipeline import simulate as simulate_command
 from tocsin.errors import ConfigError
 from tocsin.pipeline.jobs.options import JobOptions
-from tocsin.pipeline.jobs.simulate import PAGE, SimulateOptions, run_simulate, simulated
-from tocsin.pipeline.simulate.demand import Way
+from tocsin.pipeline.jobs.simulate import PAGE, SimulateOptions, run_simulate
+from tocsin.pipeline.simulate.demand import SimulatedProtocol
 from tocsin.pipeline.simulate.population import Population
+from tocsin.pipeline.simulate.simulated_tokens import simulated
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -41,7 +42,7 @@ def test_job_writes_page_and_table_and_says_the_figures(
     options = JobOptions(tmp_path / "no-lake", as_json=True)
     for _ in range(2):
         own = run_simulate(options, Population(tokens=500), SimulateOptions(tmp_path / "out", rows=500))
-    assert [each.way for each in own] == list(Way)
+    assert [each.protocol for each in own] == list(SimulatedProtocol)
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["population.json", "simulation.csv", PAGE]
     assert not (tmp_path / "no-lake").exists()
@@ -51,13 +52,13 @@ def test_job_writes_page_and_table_and_says_the_figures(
 
 
 def test_too_few_rows_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--rows 5: at least 100"):
+    with pytest.raises(ConfigError, match="--rows 5: must be at least 100"):
         SimulateOptions(tmp_path, rows=5)
 
 
 def test_command_line_passes_parameters_on() -> None:
     parser = argparse.ArgumentParser()
-    pipeline_simulate.add_arguments(parser)
+    simulate_command.add_arguments(parser)
     options = parser.parse_args(["--tokens", "5", "--group-size", "7.5", "--population", "p.toml"])
     assert (options.tokens, options.group_size, options.population) == (5, 7.5, Path("p.toml"))
     assert options.muted is None

@@ -7,23 +7,23 @@ from datetime import UTC, date, datetime
 
 from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.report.figures import (
-    Accounting,
     Days,
-    Drift,
+    DeliveryAccount,
     Figures,
+    HostDrift,
+    HostHealth,
     HostHour,
     Hour,
-    Leg,
-    Outcome,
-    Period,
+    OutcomeCount,
     QuarantinedLines,
-    Server,
+    ReportPeriod,
+    SpanLatency,
     TokenDay,
 )
 from tocsin.pipeline.schemas.notifications import STAGES
 
 DAYS = Days(date(2026, 11, 9), date(2026, 11, 15))
-SUMS = Accounting(received=10_000, accepted=8_500, superseded=1_200, failed=250, shed=30, pending=20)
+SUMS = DeliveryAccount(received=10_000, accepted=8_500, superseded=1_200, failed=250, shed=30, pending=20)
 NO_STAGES = dict.fromkeys(STAGES, 0)
 STAGE_COUNTS = {
     **NO_STAGES,
@@ -37,23 +37,23 @@ STAGE_COUNTS = {
     Stage.SHED: 30,
     Stage.WOKEN: 400,
 }
-LEG = Leg(
+LEG = SpanLatency(
     "SMP router to provider",
     8_500,
     12,
     (900, 5_000, 9_000, 30_000, 82_000, 150_000, 220_000, 290_000, 410_000),
 )
-PERIOD = Period(
+PERIOD = ReportPeriod(
     DAYS,
     SUMS,
     STAGE_COUNTS,
     (LEG,),
-    (Outcome("accepted", "", 8_500), Outcome("failed", "token_invalid", 250)),
+    (OutcomeCount("accepted", "", 8_500), OutcomeCount("failed", "token_invalid", 250)),
 )
 
 
-def server(host: str = "smp1.example", **values: int | None) -> Server:
-    usual = Server(
+def server(host: str = "smp1.example", **values: int | None) -> HostHealth:
+    usual = HostHealth(
         host=host,
         received=5_000,
         unknown_queue=3,
@@ -77,7 +77,7 @@ FIGURES = Figures(
     hours=tuple(
         Hour(
             datetime(2026, 11, 9 + day, hour, tzinfo=UTC),
-            Accounting(received=50 + hour, accepted=48 + hour, failed=2),
+            DeliveryAccount(received=50 + hour, accepted=48 + hour, failed=2),
         )
         for day in range(7)
         for hour in range(24)
@@ -97,11 +97,11 @@ FIGURES = Figures(
     ),
     servers=(server(), server("smp2.example", storm_hours=2)),
     quarantined=(QuarantinedLines("not JSON", 7, 2),),
-    drift=(Drift("smp1.example", "not subscribed", 40),),
+    drift=(HostDrift("smp1.example", "not subscribed", 40),),
     drift_day=DAYS.last,
 )
 EMPTY = Figures(
-    period=Period(Days(DAYS.last, DAYS.last), Accounting(), NO_STAGES),
+    period=ReportPeriod(Days(DAYS.last, DAYS.last), DeliveryAccount(), NO_STAGES),
     before=None,
     made_at=FIGURES.made_at,
     built_at=FIGURES.built_at,

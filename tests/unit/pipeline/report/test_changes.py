@@ -4,15 +4,15 @@ from dataclasses import replace
 
 from tests.unit.pipeline.report.sample_figures import LEG, PERIOD, STAGE_COUNTS, SUMS
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.report.changes import Change, changes, differs
-from tocsin.pipeline.report.figures import Accounting, Outcome, Period
+from tocsin.pipeline.report.changes import ReportedChange, changes, differs
+from tocsin.pipeline.report.figures import DeliveryAccount, OutcomeCount, ReportPeriod
 
 
-def against(before: Period, now: Period = PERIOD) -> tuple[Change, ...]:
+def against(before: ReportPeriod, now: ReportPeriod = PERIOD) -> tuple[ReportedChange, ...]:
     return changes(now, before)
 
 
-def accounting(**values: int) -> Period:
+def accounting(**values: int) -> ReportPeriod:
     return replace(PERIOD, accounting=replace(SUMS, **values))
 
 
@@ -22,14 +22,14 @@ def test_two_equal_weeks_have_nothing_to_say() -> None:
 
 def test_volume_is_neither_good_nor_bad() -> None:
     stages = {**STAGE_COUNTS, Stage.SENT: 20_080, Stage.RECEIVED: 20_000}
-    outcomes = (Outcome("failed", "token_invalid", 500),)
+    outcomes = (OutcomeCount("failed", "token_invalid", 500),)
     [change] = against(replace(PERIOD, stages=stages, accounting=doubled(), outcomes=outcomes))
-    assert change.text == "50% fewer notifications were received: 10,000 after 20,000."
+    assert change.text == "50% fewer notifications were received: 10,000, was 20,000."
     assert change.better is None
 
 
-def doubled() -> Accounting:
-    return Accounting(**{name: 2 * getattr(SUMS, name) for name in Accounting.__dataclass_fields__})
+def doubled() -> DeliveryAccount:
+    return DeliveryAccount(**{name: 2 * getattr(SUMS, name) for name in DeliveryAccount.__dataclass_fields__})
 
 
 def test_shares_that_moved_come_with_both_values_and_the_worse_first() -> None:
@@ -60,30 +60,32 @@ def test_shares_of_nothing_do_not_differ() -> None:
 
 def test_slower_and_faster_legs_are_one_sentence_each() -> None:
     quick = replace(LEG, us=tuple(value // 2 for value in LEG.us))
-    [slower] = against(replace(PERIOD, legs=(quick,)))
+    [slower] = against(replace(PERIOD, spans=(quick,)))
     assert slower.better is False
     assert slower.text.startswith("Slower: “SMP router to provider”, median 82")
     assert "p99" in slower.text
-    [faster] = against(PERIOD, replace(PERIOD, legs=(quick,)))
+    [faster] = against(PERIOD, replace(PERIOD, spans=(quick,)))
     assert faster.better is True
 
 
 def test_legs_that_are_a_little_slower_are_left_out() -> None:
-    assert against(replace(PERIOD, legs=(replace(LEG, us=tuple(value * 9 // 10 for value in LEG.us)),))) == ()
+    assert (
+        against(replace(PERIOD, spans=(replace(LEG, us=tuple(value * 9 // 10 for value in LEG.us)),))) == ()
+    )
 
 
 def test_legs_of_few_or_of_one_week_only_are_not_compared() -> None:
     few = replace(LEG, n=20, us=tuple(value * 9 for value in LEG.us))
-    assert against(replace(PERIOD, legs=(few,))) == ()
-    assert against(replace(PERIOD, legs=())) == ()
+    assert against(replace(PERIOD, spans=(few,))) == ()
+    assert against(replace(PERIOD, spans=())) == ()
 
 
 def test_new_and_rarer_reasons_are_named() -> None:
-    before = replace(PERIOD, outcomes=(Outcome("failed", "expired", 250),))
+    before = replace(PERIOD, outcomes=(OutcomeCount("failed", "expired", 250),))
     more, fewer = against(before)
     assert more.text == "More failures with reason token_invalid (250, new)."
-    assert fewer.text == "Fewer failures with reason expired (0 after 250)."
-    [often] = against(replace(PERIOD, outcomes=(Outcome("failed", "token_invalid", 100),)))
+    assert fewer.text == "Fewer failures with reason expired (0, was 250)."
+    [often] = against(replace(PERIOD, outcomes=(OutcomeCount("failed", "token_invalid", 100),)))
     assert often.text == "More failures with reason token_invalid (250, 2.5 times as often)."
 
 
@@ -91,20 +93,24 @@ def test_losses_between_the_routers_are_seen() -> None:
     now = replace(PERIOD, stages={**STAGE_COUNTS, Stage.RECEIVED: 9_000, Stage.SENT: 10_040})
     [change] = changes(now, PERIOD)
     assert change.better is False
-    assert "sent by SMP routers and never received" in change.text
+    assert "sent by SMP routers but never received" in change.text
 
 
 def test_superseded_share_is_neither_good_nor_bad() -> None:
     found = against(accounting(superseded=600, accepted=9_080, failed=268))
-    assert any(change.better is None and "superseded by a newer one rose" in change.text for change in found)
+    assert any(
+        change.better is None and "superseded by a newer notification rose" in change.text for change in found
+    )
 
 
 def test_an_accounting_that_stops_or_begins_to_add_up_is_said() -> None:
     broken = accounting(difference=3)
-    assert against(PERIOD, broken)[0] == Change("The accounting no longer adds up: difference 3.", False)
-    assert against(broken)[-1] == Change("The accounting adds up again.", True)
+    assert against(PERIOD, broken)[0] == ReportedChange(
+        "The accounting no longer adds up: difference 3.", False
+    )
+    assert against(broken)[-1] == ReportedChange("The accounting adds up again.", True)
 
 
 def test_a_week_without_anything_before_it_gives_nothing() -> None:
-    nothing = Period(PERIOD.days, Accounting(), dict.fromkeys(STAGE_COUNTS, 0))
+    nothing = ReportPeriod(PERIOD.days, DeliveryAccount(), dict.fromkeys(STAGE_COUNTS, 0))
     assert changes(nothing, nothing) == ()

@@ -40,4 +40,4 @@ def test_table_has_a_caption_scopes_and_a_region_that_the_keyboard_scrolls() -> 
 def test_section_says_what_it_means_and_what_to_do() -> None:
     made = section("x", "Title", "Meaning.", bad="run `y`.")
     assert '<section id="x" aria-labelledby="x-title">' in made
-    assert "If it is bad: </strong>run <code>y</code>." in made
+    assert "If this looks bad: </strong>run <code>y</code>." in made

@@ -1,4 +1,4 @@
-"""The page in a real browser: on a phone nothing sticks out; nothing is loaded, nothing is complained of."""
+"""The page in a real browser: it fits a phone, loads nothing and causes no complaint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.doubles.browsers import browser_or_skip
 from tests.unit.pipeline.report.sample_figures import EMPTY, FIGURES
 from tocsin.pipeline.report.figures import Figures
-from tocsin.pipeline.report.page import report_page
+from tocsin.pipeline.report.sections.page import report_page
 
 PHONE = 390
 

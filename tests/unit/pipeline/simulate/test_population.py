@@ -17,11 +17,11 @@ def test_defaults_are_a_population_and_every_parameter_has_a_meaning() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("tokens", 0, "tokens is 0, not from 1 to 1e"),
+        ("tokens", 0, "tokens is 0, but must be from 1 to 1e"),
         ("tokens", 1.5, "tokens is 1.5"),
         ("tokens", True, "tokens is True"),
-        ("muted", 1.1, "muted is 1.1, not from 0 to 1"),
-        ("group_size", "many", "group_size is 'many', not from 2 to 10000"),
+        ("muted", 1.1, "muted is 1.1, but must be from 0 to 1"),
+        ("group_size", "many", "group_size is 'many', but must be from 2 to 10000"),
         ("smp_restarts", -1, "smp_restarts is -1"),
         ("smp_restarts", float("nan"), "smp_restarts is nan"),
     ],
@@ -54,11 +54,11 @@ def test_files_give_parameters_and_options_are_stronger(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("p.toml", "tokenz = 5", "unknown parameters: tokenz. There are: activity_spread"),
-        ("p.toml", "tokens == 5", "is no TOML"),
-        ("p.json", "{", "is no JSON"),
+        ("p.toml", "tokenz = 5", "unknown parameters: tokenz. Use some of: activity_spread"),
+        ("p.toml", "tokens == 5", "is not valid TOML"),
+        ("p.json", "{", "is not valid JSON"),
         ("p.json", "[1]", "has no parameters"),
-        ("absent.toml", None, "cannot be read: No such file"),
+        ("absent.toml", None, "cannot read the population .*: No such file"),
     ],
 )
 def test_files_that_are_wrong_say_how(tmp_path: Path, name: str, text: str | None, says: str) -> None:

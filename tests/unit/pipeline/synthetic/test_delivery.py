@@ -1,4 +1,4 @@
-"""Made-up events are the same for the same seed, however they are split, and are what routers could have written."""
+"""Synthetic events are equal for equal seeds, however they are split, and could come from routers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
-from tests.unit.pipeline.rows import lines, ways_of
+from tests.unit.pipeline.rows import flag_counts_of, lines
 from tocsin.events.delivery_events import decode_event
 from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
 from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
 from tocsin.pipeline.transforms.event_lines import as_table, quarantine_of, read_lines
-from tocsin.pipeline.transforms.funnel import funnel_hourly
-from tocsin.pipeline.transforms.groups import large_hosts
-from tocsin.pipeline.transforms.host_hours import host_hours
+from tocsin.pipeline.transforms.funnel import funnel_hourly, host_hours
+from tocsin.pipeline.transforms.small_groups import large_hosts
 
 FEW = Traffic(tokens=20, hosts=3)
 
@@ -35,7 +34,7 @@ def test_they_are_events(spark: SparkSession) -> None:
 
 
 def test_their_accounting_adds_up(spark: SparkSession) -> None:
-    hours = host_hours(ways_of(spark, as_table(delivery_events(spark.range(300), FEW))))
+    hours = host_hours(flag_counts_of(spark, as_table(delivery_events(spark.range(300), FEW))))
     funnel = funnel_hourly(hours, large_hosts(hours, smallest=1))
     totals = funnel.agg(F.sum("received"), F.sum("accepted"), F.max(F.abs("difference"))).head()
     assert totals is not None

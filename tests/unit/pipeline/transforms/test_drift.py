@@ -1,4 +1,4 @@
-"""Which queues differ, how, and what is to be done: one queue for each way."""
+"""Differing queues with their kind of drift and repair: one queue for each kind."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ from tocsin.events.queue_exports import (
 )
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
 from tocsin.pipeline.schemas.queue_exports import NOTIFIERS, SUBSCRIPTIONS
-from tocsin.pipeline.transforms.drift import drift_counts, drift_table, drifted_queues
-from tocsin.pipeline.transforms.queue_sums import notifier_sums, subscribed_sums
+from tocsin.pipeline.transforms.drift import (
+    drift_counts,
+    drift_table,
+    drifted_queues,
+    notifier_sums,
+    subscribed_sums,
+)
 
 KEY = bytes(range(32))
 OURS = b"o" * 24

@@ -1,4 +1,4 @@
-"""Lines become events, or are quarantined with a reason and without what they say."""
+"""Lines become events, or are quarantined with a reason and without their content."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 from tests.doubles.delivery_lines import NOON, PERIOD, SECOND, event, subscription_change
-from tests.unit.pipeline.rows import events, notifications, words_of_rows
+from tests.unit.pipeline.rows import column_values_of_rows, events, notifications
 from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.schemas.notifications import NOTIFICATIONS
 from tocsin.pipeline.transforms import notifications as transform
@@ -25,7 +25,7 @@ WAY = [
 
 def rows_merged(spark: SparkSession, rows: DataFrame) -> DataFrame:
     """As a later build merges them."""
-    words = words_of_rows(rows)
+    words = column_values_of_rows(rows)
     coded = transform.coded_rows(rows, stages=words.stages, texts=words.texts)
     return transform.decoded(transform.merged(coded), names=words.frames(spark))
 
@@ -61,7 +61,7 @@ def test_a_notification_that_comes_again_after_a_build_was_redelivered(spark: Sp
 
 def test_columns_of_stages_and_texts_that_no_notification_has_are_not_written(spark: SparkSession) -> None:
     written = events(spark, [event(Stage.RECEIVED), event(Stage.ACCEPTED)])
-    words = words_of_rows(written)
+    words = column_values_of_rows(written)
     coded = transform.coded_events(written, stages=words.stages, texts=words.texts)
     rows = transform.decoded(transform.merged(coded), names=words.frames(spark))
     assert {"received_at", "accepted_at", "provider"} <= set(rows.columns) <= set(NOTIFICATIONS.names)

@@ -1,11 +1,11 @@
-"""How many tokens did what on a day."""
+"""Tokens per day and change."""
 
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
 from tests.doubles.delivery_lines import event, token_change
-from tests.unit.pipeline.rows import events, notifications, words_of_rows
+from tests.unit.pipeline.rows import column_values_of_rows, events, notifications
 from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS, TOKENS_DAILY
 from tocsin.pipeline.transforms.tokens import NAMED, tokens_daily
@@ -15,7 +15,7 @@ def counted(
     spark: SparkSession, written: list[DeliveryEvent], smallest: int = 1
 ) -> dict[tuple[str, str | None], int]:
     pushed = notifications(spark, written)
-    names = words_of_rows(pushed).frames(spark, NAMED)
+    names = column_values_of_rows(pushed).frames(spark, NAMED)
     rows = tokens_daily(events(spark, written), pushed, names=names, smallest=smallest)
     assert rows.columns == TOKENS_DAILY.names
     return {(row.change, row.reason): row.tokens for row in rows.collect()}

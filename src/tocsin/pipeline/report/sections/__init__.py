@@ -1,1 +1,1 @@
-"""One part of the report each: figures in, HTML out."""
+"""The report page and its sections: figures in, HTML out. Nothing here reads tables; `report` does not import it."""

@@ -1,24 +1,34 @@
-"""Where every received notification is: the sum that must add up, and when they came."""
+"""Accounts for every received notification, and shows when notifications were received."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Final
 
-from tocsin.pipeline.report.figures import Accounting, Figures, Hour
+from tocsin.pipeline.report.figures import DeliveryAccount, Figures, Hour
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
-from tocsin.pipeline.report.svg import Plot, Scale, line, linear, rect, responsive, text, ticks
+from tocsin.pipeline.report.svg import (
+    Plot,
+    Scale,
+    horizontal_lines,
+    legend,
+    linear,
+    rect,
+    responsive,
+    text,
+    ticks,
+)
 from tocsin.pipeline.report.wording import count, day_text, share, short_count
 
 TERMS: Final = {
-    "accepted": "the provider took the push",
-    "superseded": "a newer one of the same queue replaced it before it was pushed",
-    "failed": "given up, for a reason",
+    "accepted": "the provider accepted the push",
+    "superseded": "a newer notification of the same queue replaced it before it was pushed",
+    "failed": "the router gave up, for a reason",
     "shed": "dropped under load, on purpose",
     "pending": "no outcome yet",
 }
 HOURS_OF_BARS: Final = 24 * 14
-"""Of longer ranges a bar is a day."""
+"""In longer ranges, a bar is a day."""
 
 
 def accounting_section(figures: Figures) -> Markup:
@@ -37,13 +47,13 @@ def accounting_section(figures: Figures) -> Markup:
             "As a table",
             table(("end", "notifications", "of received"), rows, caption="Ends of notifications"),
         ),
-        bad="a difference is a bug or lost events: look for a full disk under a router's event log, then at the "
-        "hosts named above. Many pending: is the router running, does it reach the provider? Shed: the router "
-        "is overloaded; give it more CPU or another instance.",
+        bad="A difference means a bug or lost events: look for a full disk under a router's event log, then at the "
+        "hosts named above. Many pending: check that the router is running and reaches the provider. Shed: the "
+        "router is overloaded; give it more CPU, or add an instance.",
     )
 
 
-def _equation(sums: Accounting) -> Markup:
+def _equation(sums: DeliveryAccount) -> Markup:
     first = tag("li", _term("received", sums.received, ""))
     rest = [
         tag(
@@ -63,21 +73,21 @@ def _term(name: str, number: int, colour: str, extra: str = "") -> Markup:
     return tag("div", tag("b", count(number)), tag("span", name), class_=f"term{extra}", style=style)
 
 
-def _verdict(sums: Accounting, figures: Figures) -> Markup:
+def _verdict(sums: DeliveryAccount, figures: Figures) -> Markup:
     if not sums.difference and not sums.ends_twice and not sums.ends_unreceived:
-        return tag("p", tag("span", "adds up", class_="badge good"), " Nothing is unaccounted for.")
+        return tag("p", tag("span", "adds up", class_="badge good"), " Every notification is accounted for.")
     hosts = sorted({each.host for each in figures.host_hours if each.difference})
     named = f" SMP hosts: {', '.join(hosts[:8])}{' …' if len(hosts) > 8 else ''}." if hosts else ""
-    badge = "does not add up" if sums.difference else "look"
+    badge = "does not add up" if sums.difference else "check"
     return tag(
         "p",
         tag("span", badge, class_="badge bad"),
-        f" Notifications with two ends: {count(sums.ends_twice)}; with an end but never received: "
+        f" Notifications with two ends: {count(sums.ends_twice)}. With an end but never received: "
         f"{count(sums.ends_unreceived)}.{named}",
     )
 
 
-def _whole(sums: Accounting) -> Markup:
+def _whole(sums: DeliveryAccount) -> Markup:
     parts = [(name, getattr(sums, name)) for name in TERMS]
     parts.append(("difference", max(sums.difference, 0)))
     whole = sum(number for _, number in parts) or 1
@@ -106,15 +116,15 @@ def _whole(sums: Accounting) -> Markup:
 
 
 def over_time(figures: Figures) -> Markup:
-    """Bars of hours, or of days if there are too many hours."""
+    """One bar per hour, or per day for long ranges."""
     bars, unit = _bars(figures)
     most = max((each.accounting.received for each in bars), default=0)
     lost = sum(each.accounting.failed + each.accounting.shed for each in bars)
     plot = Plot(
         "time",
-        f"Received per {unit}, and of these failed or shed",
+        f"Notifications received per {unit}, and those that failed or were shed",
         f"From {day_text(figures.period.days.first)} to {day_text(figures.period.days.last)}, at most "
-        f"{count(most)} in one {unit}; {count(lost)} failed or shed in all.",
+        f"{count(most)} in one {unit}. {count(lost)} failed or were shed.",
     )
 
     def draw(width: int) -> tuple[float, Markup]:
@@ -122,20 +132,14 @@ def over_time(figures: Figures) -> Markup:
         steps = ticks(most, 3)
         y = linear(0, steps[-1], bottom, top)
         each_width = (width - left) / len(bars)
-        shapes = [line(left, y(step), width, y(step), "axis") for step in steps]
-        shapes += [text(left - 8, y(step) + 4, short_count(step), anchor="end") for step in steps]
+        shapes = [horizontal_lines(steps, y, left, width, short_count)]
         for number, bar in enumerate(bars):
             shapes.append(_bar(bar, left + number * each_width, each_width, y, unit))
         shapes += _day_names(bars, left, each_width, bottom + 18, width)
         return bottom + 24, joined(shapes)
 
-    legend = tag(
-        "ul",
-        tag("li", tag("i", style="--c:var(--accepted)"), "received, other ends"),
-        tag("li", tag("i", style="--c:var(--failed)"), "failed or shed"),
-        class_="legend",
-    )
-    return joined([responsive(plot, draw), legend])
+    names = {"accepted": "received, with other ends", "failed": "failed or shed"}
+    return joined([responsive(plot, draw), legend(names)])
 
 
 def _bar(bar: Hour, x: float, width: float, y: Scale, unit: str) -> Markup:
@@ -154,27 +158,27 @@ def _bar(bar: Hour, x: float, width: float, y: Scale, unit: str) -> Markup:
 
 
 def _bars(figures: Figures) -> tuple[list[Hour], str]:
-    """Without holes: hours in which nothing came are bars of height 0."""
+    """Bars without gaps: hours without notifications have height 0."""
     days = figures.period.days
     start = datetime.combine(days.first, datetime.min.time(), tzinfo=figures.made_at.tzinfo)
     if days.number * 24 <= HOURS_OF_BARS:
         known = {each.at: each for each in figures.hours}
         times = [start + timedelta(hours=number) for number in range(days.number * 24)]
-        return [known.get(at, Hour(at, Accounting())) for at in times], "hour"
-    sums: dict[datetime, Accounting] = {
-        start + timedelta(days=number): Accounting() for number in range(days.number)
+        return [known.get(at, Hour(at, DeliveryAccount())) for at in times], "hour"
+    sums: dict[datetime, DeliveryAccount] = {
+        start + timedelta(days=number): DeliveryAccount() for number in range(days.number)
     }
     for hour in figures.hours:
         day = hour.at.replace(hour=0)
         old, new = sums[day], hour.accounting
-        sums[day] = Accounting(
-            **{name: getattr(old, name) + getattr(new, name) for name in Accounting.__dataclass_fields__}
+        sums[day] = DeliveryAccount(
+            **{name: getattr(old, name) + getattr(new, name) for name in DeliveryAccount.__dataclass_fields__}
         )
     return [Hour(at, each) for at, each in sums.items()], "day"
 
 
 def _day_names(bars: list[Hour], left: float, width: float, y: float, whole: float) -> list[Markup]:
-    """Under the bars at which a day begins, as many as there is room for; hours if all bars are of one day."""
+    """Labels under the first bar of days, as many as fit; hours if all bars belong to one day."""
     if len(bars) == 24:
         return [text(left + number * width, y, f"{number:02d}:00") for number in (0, 6, 12, 18)]
     starts = [(number, bar.at) for number, bar in enumerate(bars) if bar.at.hour == 0]

@@ -1,4 +1,4 @@
-"""Queues about which the two routers disagree."""
+"""Queues about which the routers disagree."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tocsin.pipeline.report.wording import count, day_text
 
 def drift_section(figures: Figures) -> Markup:
     meaning = (
-        "Queues that the NTF router believes to be subscribed and the SMP router does not, or the other way round. "
-        "Their owners get no notifications, and nobody notices."
+        "Queues that only one of NTF router and SMP router considers subscribed. Their owners get no notifications, "
+        "and nobody notices."
     )
     if figures.drift is None:
         unmeasured = tag(
@@ -19,7 +19,7 @@ def drift_section(figures: Figures) -> Markup:
         return section("drift", "Drift", meaning, unmeasured)
     when = f" Measured on {day_text(figures.drift_day)}." if figures.drift_day else ""
     if not figures.drift:
-        agree = tag("p", tag("span", "none", class_="badge good"), f" Both sides agree.{when}")
+        agree = tag("p", tag("span", "none", class_="badge good"), f" The routers agree.{when}")
         return section("drift", "Drift", meaning, agree)
     rows = [(each.host, each.kind, count(each.queues)) for each in figures.drift]
     return section(
@@ -27,6 +27,6 @@ def drift_section(figures: Figures) -> Markup:
         "Drift",
         meaning + when,
         table(("SMP host", "kind", "queues"), rows, caption="Queues that differ"),
-        bad="apply the plan that reconcile wrote: tocsin ntf repair. Drift that comes back means that a router loses "
-        "commands.",
+        bad="Apply the plan that `tocsin pipeline reconcile` wrote, with `tocsin ntf repair`. Drift that comes back "
+        "means that a router loses commands.",
     )

@@ -1,4 +1,4 @@
-"""How far notifications came: the way from the sender's router to the device."""
+"""How far notifications came on their path from the SMP router to the device."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.report.figures import Figures, Period
+from tocsin.pipeline.report.figures import Figures, ReportPeriod
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
 from tocsin.pipeline.report.svg import Plot, polygon, rect, responsive, text
 from tocsin.pipeline.report.wording import count, share
 
-WAY: Final = (
+PATH: Final = (
     (Stage.ENQUEUED, "SMP router has it"),
     (Stage.SENT, "SMP router sent it"),
     (Stage.RECEIVED, "NTF router received it"),
     (Stage.ATTEMPTED, "a push was tried"),
-    (Stage.ACCEPTED, "the provider took it"),
+    (Stage.ACCEPTED, "the provider accepted it"),
     (Stage.WOKEN, "the device woke"),
     (Stage.FETCHED, "the message was fetched"),
 )
-SIDE_WAYS: Final = {
-    Stage.EXPIRED: "no NTF router took it in time",
+EXITS: Final = {
+    Stage.EXPIRED: "no NTF router subscribed in time",
     Stage.DROPPED: "the SMP router had no room for it",
-    Stage.UNKNOWN_QUEUE: "the NTF router knows no such queue",
-    Stage.SUPERSEDED: "replaced by a newer one",
-    Stage.FAILED: "given up",
+    Stage.UNKNOWN_QUEUE: "the NTF router does not know the queue",
+    Stage.SUPERSEDED: "replaced by a newer notification",
+    Stage.FAILED: "the NTF router gave up",
     Stage.SHED: "dropped under load",
 }
 ON_DEVICES: Final = (Stage.WOKEN, Stage.FETCHED)
@@ -35,22 +35,23 @@ BAR: Final = 26
 
 def funnel_section(figures: Figures) -> Markup:
     period = figures.period
-    first = next((period.stages[stage] for stage, _ in WAY if period.stages[stage]), 0)
+    first = next((period.stages[stage] for stage, _ in PATH if period.stages[stage]), 0)
     rows = [
         (str(stage), count(period.stages[stage]), share(period.stages[stage], first), words)
-        for stage, words in WAY
+        for stage, words in PATH
     ]
-    side = [(str(stage), count(period.stages[stage]), words) for stage, words in SIDE_WAYS.items()]
+    side = [(str(stage), count(period.stages[stage]), words) for stage, words in EXITS.items()]
     return section(
         "funnel",
         "Delivery funnel",
-        "How many notifications came how far; percentages are of the stage before. Superseded ones leave the way on "
-        "purpose: their news travels with the newer one. Only devices that agreed to it report that they woke.",
+        "The number of notifications that reached each stage, with percentages of the stage before. Superseded "
+        "notifications leave the path on purpose: the newer one covers them. Only devices whose users agreed report "
+        "that they woke.",
         responsive(_plot(period), lambda width: _draw(period, width)),
         table(
-            ("left the way", "notifications", "meaning"),
+            ("left the path", "notifications", "meaning"),
             side,
-            caption="Where they left it",
+            caption="Notifications that left the path",
             words=frozenset({2}),
         ),
         _redelivered(period),
@@ -63,22 +64,22 @@ def funnel_section(figures: Figures) -> Markup:
                 words=frozenset({3}),
             ),
         ),
-        bad="a step down from sent to received means a lost connection or queues the NTF router does not know; from "
-        "enqueued to sent, that no NTF router is subscribed: run `tocsin pipeline reconcile`. Name one with "
-        "`tocsin pipeline explain`. Many redelivered: connections between the routers break.",
+        bad="A drop from sent to received means a lost connection, or queues that the NTF router does not know. A drop "
+        "from enqueued to sent means that no NTF router is subscribed: run `tocsin pipeline reconcile`. To follow a "
+        "single notification, run `tocsin pipeline explain`. Many redelivered: connections between routers break.",
     )
 
 
-def _redelivered(period: Period) -> Markup:
+def _redelivered(period: ReportPeriod) -> Markup:
     sums = period.accounting
     if not sums.redelivered:
         return tag("p", "Redelivered: none. Every notification was received once.")
     return tag(
         "p",
         tag("strong", f"Redelivered: {count(sums.redelivered)}"),
-        f" ({share(sums.redelivered, sums.received)} of those received). The SMP router sent them again, since it was "
+        f" ({share(sums.redelivered, sums.received)} of those received). The SMP router sent them again because it was "
         "not sure that the NTF router had them: a connection broke, or a router was restarted. Each is counted once, "
-        "by its best end. A device may have got two pushes for one of these, both naming the same message: no harm.",
+        "by its best end. A device may have received two pushes for the same message, which does no harm.",
     )
 
 
@@ -88,25 +89,25 @@ class _Bar:
     words: str
     number: int
     kept: str
-    """Of the stage before; devices that woke are those that agreed to say so."""
+    """Share of the stage before. Only devices whose users agreed report that they woke."""
 
 
-def shown(period: Period) -> list[_Bar]:
-    """Stages that nobody writes down (another operator's SMP routers, silent devices) are left out."""
+def shown(period: ReportPeriod) -> list[_Bar]:
+    """Stages with events. Other operators' SMP routers and silent devices write none."""
     bars: list[_Bar] = []
-    for stage, words in WAY:
+    for stage, words in PATH:
         if number := period.stages[stage]:
             kept = share(number, bars[-1].number) if bars else ""
             bars.append(_Bar(stage, words, number, "opted in" if stage is Stage.WOKEN else kept))
     return bars
 
 
-def _plot(period: Period) -> Plot:
+def _plot(period: ReportPeriod) -> Plot:
     stages = [f"{bar.stage} {count(bar.number)}" for bar in shown(period)]
     return Plot("funnel-plot", "Notifications by stage", ", then ".join(stages) or "none")
 
 
-def _draw(period: Period, width: int) -> tuple[float, Markup]:
+def _draw(period: ReportPeriod, width: int) -> tuple[float, Markup]:
     bars = shown(period)
     most = max((bar.number for bar in bars), default=1)
     wide = width > 500

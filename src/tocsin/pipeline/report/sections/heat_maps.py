@@ -1,4 +1,4 @@
-"""Hours of the day by SMP host: where the load is, and where notifications are lost."""
+"""Hours of the day by SMP host: load, and losses."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
 MOST_HOSTS: Final = 16
 OTHERS: Final = "other hosts"
 SEVERAL: Final = (OTHERS, SMALL_GROUPS)
-"""Rows of several hosts: beside them, single ones would all be pale."""
+"""Rows that combine hosts. On their scale, single hosts would all look pale."""
 ENOUGH: Final = 30
-"""Of fewer notifications a share is chance."""
+"""A share of fewer notifications may be chance."""
 HOURS: Final = range(24)
 CELL: Final = 20
 BAD: Final = 0.2
-"""A share of losses that is shown at full strength: always the same, so that a good week looks pale."""
+"""The share of losses drawn at full strength. It is fixed, so that a good week looks pale."""
 BARELY: Final = 0.06
-"""Opacity of the least that is not nothing."""
+"""Opacity of the smallest value above 0."""
 
 Cells = Mapping[tuple[str, int], "_Cell"]
 
@@ -43,20 +43,22 @@ def heat_section(figures: Figures) -> Markup:
         f"Each row is an SMP host, each column an hour of the day (UTC), over all days of the range. Hosts with fewer "
         f"than {figures.smallest_group} devices in an hour are counted in “{SMALL_GROUPS}”.",
         _drawn(
-            _Map("load", "Received: stronger is more", "heat", _received, _most(cells), _load_hint),
+            _Map(
+                "load", "Notifications received: darker is more", "heat", _received, _most(cells), _load_hint
+            ),
             hosts,
             cells,
         ),
         _drawn(_Map("losses", _LOSSES, "loss", _lost_share, BAD, _loss_hint), hosts, cells),
         details("As a table", _table(hosts, cells)),
-        bad="a hole in a row that is otherwise full: the host was down, or the NTF router lost it; see the SMP hosts "
-        "below. One strong row of losses: that host's users have a common problem. One strong column: the "
-        "provider had one.",
+        bad="A hole in a busy row means that the host was down, or that the NTF router lost its connection: see SMP "
+        "hosts below. Losses across one row: users of that host share a problem. Losses down one column: the provider "
+        "had a problem.",
     )
 
 
 def by_host(host_hours: tuple[HostHour, ...]) -> tuple[list[str], Cells]:
-    """The busiest hosts, busiest first, and all others as one row."""
+    """The busiest hosts first, and all others as one row."""
     totals: dict[str, int] = defaultdict(int)
     for each in host_hours:
         totals[each.host] += each.received
@@ -78,11 +80,13 @@ class _Map:
     colour: str
     value: Callable[[_Cell], float]
     full: float
-    """The value that is drawn at full strength."""
+    """The value drawn at full strength."""
     hint: Callable[[str, int, _Cell], str]
 
 
-_LOSSES: Final = f"Share that failed or was shed, of at least {ENOUGH}: strongest from {BAD:.0%} on"
+_LOSSES: Final = (
+    f"Share that failed or was shed, of at least {ENOUGH} notifications: full strength from {BAD:.0%}"
+)
 
 
 def _drawn(wanted: _Map, hosts: list[str], cells: Cells) -> Markup:
@@ -116,7 +120,7 @@ def _drawn(wanted: _Map, hosts: list[str], cells: Cells) -> Markup:
 
 
 def _most(cells: Cells) -> float:
-    """Of one host in an hour; of several together if there is no other."""
+    """The maximum of a single host in an hour, or of combined rows if there are no others."""
     own = [cell.received for (host, _), cell in cells.items() if host not in SEVERAL]
     return max(own or [cell.received for cell in cells.values()], default=0) or 1
 

@@ -1,12 +1,12 @@
-"""Why notifications ended as they did, and what to do about it."""
+"""Reasons of failed and shed notifications, and what to do about them."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.failure_reasons import advice_for
-from tocsin.pipeline.report.figures import Figures, Outcome
+from tocsin.pipeline.report.failure_reasons import advice_for
+from tocsin.pipeline.report.figures import Figures, OutcomeCount
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
 from tocsin.pipeline.report.svg import Plot, rect, responsive, text
 from tocsin.pipeline.report.wording import count, share
@@ -19,10 +19,13 @@ ROW: Final = 30
 
 def outcomes_section(figures: Figures) -> Markup:
     ends = [each for each in figures.period.outcomes if each.outcome in BAD_ENDS]
-    meaning = "Notifications that ended without reaching the provider, by the reason that the NTF router wrote down."
+    meaning = "Notifications that the provider did not accept, by the reason that the NTF router recorded."
     if not ends:
         return section(
-            "outcomes", "Outcome reasons", meaning, tag("p", "None failed, none was shed.", class_="empty")
+            "outcomes",
+            "Outcome reasons",
+            meaning,
+            tag("p", "No notification failed or was shed.", class_="empty"),
         )
     due = figures.period.accounting.due
     rows = [(_name(each), count(each.n), share(each.n, due)) for each in ends]
@@ -33,7 +36,7 @@ def outcomes_section(figures: Figures) -> Markup:
         responsive(_plot(ends, due), lambda width: _draw(ends[:MOST], due, width)),
         details(
             "As a table",
-            table(("end and reason", "notifications", "of those due"), rows, caption="All reasons"),
+            table(("end and reason", "notifications", "of those to deliver"), rows, caption="All reasons"),
         ),
         tag("h3", "What to do about them"),
         tag(
@@ -44,12 +47,12 @@ def outcomes_section(figures: Figures) -> Markup:
     )
 
 
-def _plot(ends: list[Outcome], due: int) -> Plot:
+def _plot(ends: list[OutcomeCount], due: int) -> Plot:
     words = "; ".join(f"{_name(each)}: {count(each.n)} ({share(each.n, due)})" for each in ends[:MOST])
     return Plot("reasons", "Failed and shed notifications by reason", words)
 
 
-def _draw(ends: list[Outcome], due: int, width: int) -> tuple[float, Markup]:
+def _draw(ends: list[OutcomeCount], due: int, width: int) -> tuple[float, Markup]:
     most = max(each.n for each in ends)
     wide = width > 500
     left, right, row = (190, 130, ROW) if wide else (0, 0, ROW + 16)
@@ -68,11 +71,11 @@ def _draw(ends: list[Outcome], due: int, width: int) -> tuple[float, Markup]:
     return len(ends) * row, joined(shapes)
 
 
-def _name(each: Outcome) -> str:
+def _name(each: OutcomeCount) -> str:
     return f"{each.outcome}: {each.reason}" if each.reason else str(each.outcome)
 
 
-def _advice(each: Outcome) -> str:
+def _advice(each: OutcomeCount) -> str:
     if each.outcome == Stage.SHED:
-        return "The router was overloaded: give it more CPU, or another instance."
+        return "The router was overloaded: give it more CPU, or add an instance."
     return "Rare reasons, counted together." if each.reason == SMALL_GROUPS else advice_for(each.reason)

@@ -1,11 +1,11 @@
-"""SMP hosts: silence, storms of subscriptions, clocks that disagree."""
+"""SMP hosts: silence, subscription storms and clock skew."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tocsin.pipeline.report.figures import Figures, Server
+from tocsin.pipeline.report.figures import Figures, HostHealth
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
 from tocsin.pipeline.report.wording import count, duration, plural
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
@@ -16,9 +16,9 @@ MOST: Final = 25
 
 def servers_section(figures: Figures) -> Markup:
     meaning = (
-        "How well each SMP host and the NTF routers get on. A gap is the longest time within an hour without a "
-        "notification; a storm, an hour in which queues were subscribed several times over; skew, the least time "
-        "from sent to received: below zero the clocks disagree."
+        "The connection of each SMP host with the NTF routers. A gap is the longest time within an hour without a "
+        "notification. A storm is an hour in which queues were resubscribed repeatedly. Skew is the shortest time from "
+        "sent to received; below zero, the clocks disagree."
     )
     if not figures.servers:
         return section(
@@ -26,7 +26,7 @@ def servers_section(figures: Figures) -> Markup:
         )
     troubled = [(server, list(troubles(server))) for server in figures.servers]
     bad = [
-        tag("li", tag("span", "look", class_="badge bad"), f" {s.host}: {'; '.join(t)}.")
+        tag("li", tag("span", "check", class_="badge bad"), f" {s.host}: {'; '.join(t)}.")
         for s, t in troubled
         if t
     ]
@@ -37,8 +37,8 @@ def servers_section(figures: Figures) -> Markup:
         meaning,
         tag("ul", *bad, class_="changes") if bad else quiet,
         _tables(figures.servers),
-        bad="silent hours and storms together: the connection to that host breaks again and again; look at its log and "
-        "at the network between. Unknown queues: `tocsin pipeline reconcile`. Skew: run NTP on both machines.",
+        bad="Silent hours together with storms: the connection to that host keeps breaking; look at its log and at the "
+        "network. Unknown queues: run `tocsin pipeline reconcile`. Skew: run NTP on both machines.",
     )
 
 
@@ -56,7 +56,7 @@ HEADER: Final = (
 )
 
 
-def _tables(servers: Sequence[Server]) -> Markup:
+def _tables(servers: Sequence[HostHealth]) -> Markup:
     rows = [_row(server) for server in servers]
     first = table(HEADER, rows[:MOST], caption="Busiest first")
     if len(rows) <= MOST:
@@ -65,21 +65,21 @@ def _tables(servers: Sequence[Server]) -> Markup:
     return joined([first, details(f"{count(len(rows) - MOST)} more", rest)])
 
 
-def troubles(server: Server) -> Iterator[str]:
-    """What an operator should look at, in words."""
+def troubles(server: HostHealth) -> Iterator[str]:
+    """Problems that an operator should look at."""
     if server.storm_hours:
-        yield f"subscribed again and again in {plural(server.storm_hours, 'hour')}"
+        yield f"resubscribed repeatedly in {plural(server.storm_hours, 'hour')}"
     if server.host == SMALL_GROUPS:
         return
     if server.silent_hours:
-        yield f"silent or nearly so in {plural(server.silent_hours, 'hour')} that are busy on other days"
+        yield f"silent or nearly silent in {plural(server.silent_hours, 'hour')} that are busy on other days"
     if server.skew_us is not None and server.skew_us < SKEW_US:
         yield f"its clock is ahead of the NTF router's by at least {duration(-server.skew_us)}"
     if server.errors > server.subscribed:
         yield f"{count(server.errors)} subscriptions refused, {count(server.subscribed)} accepted"
 
 
-def _row(server: Server) -> tuple[str, ...]:
+def _row(server: HostHealth) -> tuple[str, ...]:
     return (
         server.host,
         count(server.received),

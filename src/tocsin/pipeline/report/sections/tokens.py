@@ -1,4 +1,4 @@
-"""Devices: how many could be reached, and what became of their tokens."""
+"""Tokens: how many devices could be reached, and why tokens stop working."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from typing import Final
 
 from tocsin.pipeline.report.figures import Days, Figures
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
-from tocsin.pipeline.report.svg import Plot, line, linear, rect, responsive, text, ticks
+from tocsin.pipeline.report.svg import (
+    Plot,
+    horizontal_lines,
+    legend,
+    linear,
+    rect,
+    responsive,
+    text,
+    ticks,
+)
 from tocsin.pipeline.report.wording import count, day_text, share, short_count
 from tocsin.pipeline.transforms.tokens import DEAD, PUSHED
 
 CHANGES: Final = {
     "REGISTERED": "new tokens",
-    "CONFIRMED": "the provider took the verification push",
+    "CONFIRMED": "the provider accepted the verification push",
     "ACTIVE": "the device returned the code",
     "INVALID": "the provider refused the token",
     "EXPIRED": "the token expired",
@@ -31,20 +40,22 @@ def tokens_section(figures: Figures) -> Markup:
         counts[each.day, each.change] += each.tokens
     if not counts:
         nothing = tag(
-            "p", f"No {figures.smallest_group} tokens did the same on a day of this range.", class_="empty"
+            "p",
+            f"No day of this range has {figures.smallest_group} tokens with the same change.",
+            class_="empty",
         )
         return section("tokens", "Tokens", "How many devices could be reached.", nothing)
     return section(
         "tokens",
         "Tokens",
-        "How many devices could be reached each day: of the tokens pushed to, those for which the provider took at "
-        "least one push. Days are not added up: a token has another pseudonym each day, on purpose. "
-        f"Fewer than {figures.smallest_group} of a kind are left out.",
+        "How many devices could be reached each day: of all tokens with pushes, those with at least one accepted push. "
+        "Days cannot be added up, since a token has another pseudonym each day, on purpose. "
+        f"Counts below {figures.smallest_group} are not shown.",
         _survival(days, counts),
         _changes_table(days, counts),
         _invalid_reasons(figures),
-        bad="tokens that die after an app update point at a wrong topic or environment (INVALID with TOPIC or BAD). "
-        "UNREGISTERED: the app was removed. Many REGISTERED and few ACTIVE: verification pushes do not arrive.",
+        bad="Tokens that die after an app update point to a wrong topic or environment (INVALID with TOPIC or BAD). "
+        "UNREGISTERED: the app was removed. Many REGISTERED but few ACTIVE: verification pushes do not arrive.",
     )
 
 
@@ -53,7 +64,7 @@ def _survival(days: Days, counts: Counts) -> Markup:
     most = max((pushed + dead for _, pushed, dead in pairs), default=0)
     plot = Plot(
         "survival",
-        "Tokens pushed to per day: reached, and dead (no push of the day was taken)",
+        "Tokens with pushes per day: reached, and dead (no push accepted that day)",
         "; ".join(
             f"{day_text(day)}: {share(p, p + d)} of {count(p + d)} reached" for day, p, d in pairs if p + d
         ),
@@ -64,8 +75,7 @@ def _survival(days: Days, counts: Counts) -> Markup:
         steps = ticks(most, 3)
         y = linear(0, steps[-1], bottom, top)
         each = (width - left) / len(pairs)
-        shapes = [line(left, y(step), width, y(step), "axis") for step in steps]
-        shapes += [text(left - 8, y(step) + 4, short_count(step), anchor="end") for step in steps]
+        shapes = [horizontal_lines(steps, y, left, width, short_count)]
         every = -(-len(pairs) * 50 // int(width - left)) or 1
         bar = min(each * 0.72, 64)
         for number, (day, pushed, dead) in enumerate(pairs):
@@ -85,13 +95,7 @@ def _survival(days: Days, counts: Counts) -> Markup:
                     )
         return bottom + 22, joined(shapes)
 
-    legend = tag(
-        "ul",
-        tag("li", tag("i", style="--c:var(--accepted)"), "reached"),
-        tag("li", tag("i", style="--c:var(--failed)"), "dead"),
-        class_="legend",
-    )
-    return joined([responsive(plot, draw), legend])
+    return joined([responsive(plot, draw), legend({"accepted": "reached", "failed": "dead"})])
 
 
 def _changes_table(days: Days, counts: Counts) -> Markup:
@@ -102,13 +106,13 @@ def _changes_table(days: Days, counts: Counts) -> Markup:
         if any(counts.get((day, name)) for name in shown)
     ]
     return details(
-        "Every day, with changes of status",
-        table(("day", *shown), rows, caption="Tokens that did so on a day"),
+        "All days, with status changes",
+        table(("day", *shown), rows, caption="Tokens per day"),
     )
 
 
 def _invalid_reasons(figures: Figures) -> Markup:
-    """Days are not added up here either: the newest day of each reason, and its most on one day."""
+    """The worst day of each reason, since days cannot be added up."""
     worst: dict[tuple[str, str], tuple[int, date]] = {}
     for each in figures.tokens:
         if (
@@ -124,7 +128,7 @@ def _invalid_reasons(figures: Figures) -> Markup:
     ]
     return joined(
         [
-            tag("h3", "Why tokens stop"),
-            table(("status and reason", "most tokens", "on"), rows, caption="Its worst day"),
+            tag("h3", "Why tokens stop working"),
+            table(("status and reason", "most tokens", "on"), rows, caption="Worst day of each reason"),
         ]
     )

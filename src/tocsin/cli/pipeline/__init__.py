@@ -1,0 +1,25 @@
+"""`tocsin pipeline …`: one module per command, arguments in and text out. The jobs are in `tocsin.pipeline.jobs`."""
+
+from __future__ import annotations
+
+from tocsin.cli.pipeline import (
+    build,
+    compact,
+    deliver,
+    explain,
+    fanout,
+    ingest,
+    reconcile,
+    replay,
+    report,
+    simulate,
+)
+
+NAME = "pipeline"
+SUMMARY = "turn delivery events into answers, on Spark"
+DESCRIPTION = (
+    "Runs jobs over the routers' delivery event logs: the delivery funnel with an accounting that adds up, latencies, "
+    "token health, drift between routers. Jobs run on this machine, or unchanged on a Spark cluster (--master)."
+)
+EXAMPLE = "tocsin pipeline ingest --events ntf-events --available-now && tocsin pipeline build"
+SUBCOMMANDS = (ingest, build, report, explain, reconcile, replay, deliver, fanout, compact, simulate)

@@ -1,0 +1,34 @@
+"""`tocsin pipeline build`."""
+
+from __future__ import annotations
+
+import argparse
+
+from tocsin.cli.pipeline.job_options import add_job_options, job_options
+
+NAME = "build"
+SUMMARY = "bring all tables up to date with the events"
+DESCRIPTION = (
+    "Computes from the table `events`: one row per notification, the hourly funnel with its accounting, outcomes, "
+    "latencies, tokens by day and the health of SMP hosts. Reads only new events and the partitions they touch; a "
+    "second run does nothing."
+)
+EXAMPLE = "tocsin pipeline build --lake /var/lib/tocsin/lake"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--smallest-group",
+        type=int,
+        default=10,
+        metavar="TOKENS",
+        help="count SMP hosts with fewer tokens together (default: %(default)s)",
+    )
+    add_job_options(parser, dry_run=True)
+
+
+def run(options: argparse.Namespace) -> int:
+    job = job_options(options)
+    from tocsin.pipeline.jobs.build import run_build
+
+    return run_build(job, smallest_group=options.smallest_group)

@@ -1,0 +1,53 @@
+"""`tocsin pipeline report`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from tocsin.cli.pipeline.job_options import add_job_options, day, job_options
+
+NAME = "report"
+SUMMARY = "write a delivery report: an HTML page and CSV files"
+DESCRIPTION = (
+    "Writes one self-contained HTML page (no network, no scripts) and CSV files: the accounting, the delivery funnel, "
+    "latencies, hours and SMP hosts, tokens, reasons of failures, drift, quarantined lines, and changes since last "
+    "week. Safe to run again: each file is replaced as a whole."
+)
+EXAMPLE = "tocsin pipeline report --from 2026-11-09 --to 2026-11-15 --out report"
+
+DEFAULT_FOLDER: Final = Path("tocsin-report")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_job_options(parser)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=DEFAULT_FOLDER,
+        metavar="DIR",
+        help="folder of the files (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--from", dest="first", type=day, metavar="DAY", help="first day, UTC, e.g. 2026-11-09"
+    )
+    parser.add_argument(
+        "--to", dest="last", type=day, metavar="DAY", help="last day (default: the newest in the tables)"
+    )
+    parser.add_argument(
+        "--days",
+        type=int,
+        default=7,
+        metavar="N",
+        help="number of days without --from (default: %(default)s)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """1 if the accounting does not add up."""
+    chosen = job_options(options)
+    from tocsin.pipeline.jobs.report import ReportOptions, run_report
+
+    figures = run_report(chosen, ReportOptions(options.out, options.first, options.last, options.days))
+    return 1 if figures.period.accounting.difference else 0

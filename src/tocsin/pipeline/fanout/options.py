@@ -1,0 +1,56 @@
+"""The options of a campaign: what it pushes, to which tokens, and how fast."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from tocsin.errors import ConfigError
+from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
+from tocsin.pipeline.fanout.campaign_tokens import TokenSource
+from tocsin.pipeline.fanout.notice import Notice
+from tocsin.protocol.ntf.device_tokens import PushProvider
+
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+REMINDER_TTL: Final = 3600
+NOTICE_TTL: Final = 86_400
+"""A notice is for people: it may reach a phone that was off for a while."""
+REMINDER: Final = "reminder"
+PROVIDERS: Final = tuple(sorted(each.text for each in PushProvider if each is not PushProvider.WEBPUSH))
+"""Without Web Push: the router itself reminds those devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class FanoutOptions:
+    """Raises ConfigError that names the option."""
+
+    campaign: str
+    rate: float = 1000.0
+    """Pushes per second to each provider."""
+    notice: Notice | None = None
+    providers: tuple[str, ...] = PROVIDERS
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.campaign):
+            raise ConfigError(f"--campaign {self.campaign[:80]}: use letters, digits, `.`, `_` and `-` only")
+        if not self.rate > 0:
+            raise ConfigError(f"--rate {self.rate}: must be more than 0")
+
+    @property
+    def kind(self) -> str:
+        """Tells campaigns apart that push something else, or to other providers."""
+        what = REMINDER if self.notice is None else f"notice {self.notice.digest()}"
+        return f"{what} {' '.join(self.providers)}"
+
+    def expires_at(self, now: int) -> int:
+        return now + (REMINDER_TTL if self.notice is None else NOTICE_TTL)
+
+    def source(self, settings: NtfSettings, now: int) -> TokenSource:
+        """A reminder is for tokens whose periodic push is due, a notice for all. Raises ConfigError."""
+        if settings.store_kind is not StoreKind.URL or settings.database_url is None:
+            raise ConfigError(
+                "fanout reads tokens from PostgreSQL, but the settings name no database: set db_connection"
+            )
+        due_at = now if self.notice is None else None
+        return TokenSource(settings.database_url, settings.database_schema, self.providers, due_at)

@@ -1,0 +1,1 @@
+"""Tables on disk: their declarations, commits and files, also for readers without Spark. Computes nothing."""

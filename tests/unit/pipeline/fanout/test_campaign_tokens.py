@@ -1,0 +1,28 @@
+"""Executors read disjoint shares of a campaign's tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.ntf_router.store.samples import token
+from tests.unit.pipeline.jobs.test_fanout import TEST, due, fill
+from tocsin.pipeline.fanout.campaign_tokens import TokenSource
+
+
+@pytest.mark.parametrize("shards", [1, 3, 7])
+async def test_shares_of_tokens_are_disjoint_and_whole(url: str, shards: int) -> None:
+    tokens = [due(f"t{number}") for number in range(40)]
+    edges = [replace(due(f"edge {first}"), token_id=bytes([first]) + bytes(23)) for first in (0, 255)]
+    await fill(url, [*tokens, *edges, token("another provider", cron_minutes=20)])
+    source = TokenSource(url, "ntf_server", (TEST.text,), 2_000_000_000)
+    shares = [
+        [each.token_id async for page in source.pages(shard, shards) for each in page]
+        for shard in range(shards)
+    ]
+    assert sorted(each for share in shares for each in share) == sorted(
+        each.token_id for each in [*tokens, *edges]
+    )
+    assert all(share == sorted(share) for share in shares)
+    assert await source.counts() == {TEST.text: 42}

@@ -1,0 +1,34 @@
+"""Latencies of spans: sketches that merge over hours, and clock skew."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from tests.doubles.delivery_lines import NOON, SECOND, event
+from tests.unit.pipeline.rows import hours_of
+from tocsin.events.delivery_events import Stage
+from tocsin.pipeline.schemas.hourly import LATENCY_HOURLY
+from tocsin.pipeline.transforms.latency_spans import latency_hourly, quantiles
+
+
+def test_latencies_merge_over_hours(spark: SparkSession) -> None:
+    written = []
+    for number in range(100):
+        at = NOON + (3600 * SECOND if number % 2 else 0)
+        written += [
+            event(Stage.RECEIVED, number, at=at),
+            event(Stage.ACCEPTED, number, at=at + 1000 * (number + 1)),
+        ]
+    rows = latency_hourly(*hours_of(spark, written))
+    assert rows.columns == LATENCY_HOURLY.names
+    assert sorted(row.n for row in rows.collect()) == [50, 50]
+    [span] = quantiles(rows, ranks=(0.0, 0.5, 1.0)).collect()
+    assert span.leg == "NTF router and provider"
+    assert (span.us[0], span.us[2]) == (1000, 100_000)
+    assert 45_000 <= span.us[1] <= 55_000
+
+
+def test_clocks_that_disagree_are_counted(spark: SparkSession) -> None:
+    written = [event(Stage.SENT, at=NOON + 500), event(Stage.RECEIVED, at=NOON)]
+    [span] = latency_hourly(*hours_of(spark, written)).collect()
+    assert (span.leg, span.n, span.negative) == ("between routers", 1, 1)

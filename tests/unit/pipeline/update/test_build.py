@@ -1,0 +1,175 @@
+"""Builds from `events`: exactly once, in any order, with an accounting that equals a plain recount."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from tests.doubles.delivery_lines import NOON, SECOND, event, recount, token_change, write_segment
+from tests.doubles.lake_rows import tables
+from tests.unit.pipeline.update.lake_updates import delivered, ingest
+from tocsin.errors import StoreError
+from tocsin.events.delivery_events import DeliveryEvent, Stage
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import (
+    FUNNEL_TABLE,
+    NOTIFICATIONS_TABLE,
+)
+from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
+from tocsin.pipeline.update.build import _exclusive, accounting, build, expire, unbuilt
+from tocsin.pipeline.update.notification_merge import merge_new_events
+
+HOUR = 3600 * SECOND
+
+
+def test_a_second_build_does_nothing(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    write_segment(tmp_path / "ntf", 1, [*delivered(1), token_change(1, "ACTIVE")])
+    ingest(spark, lake, tmp_path / "ntf")
+    assert unbuilt(lake) == {"new_files": 1, "new_events": 6}
+    built = build(spark, lake, smallest_group=1)
+    assert (built["notifications"], built["funnel_hourly"], built["tokens_daily"]) == (1, 1, 2)
+    assert unbuilt(lake) == {"new_files": 0, "new_events": 0}
+    assert build(spark, lake, smallest_group=1) == {}
+
+
+def test_news_of_a_notification_reach_its_row_in_an_earlier_hour(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    early, late = delivered(1)[:3], [event(Stage.ACCEPTED, 1, at=NOON + 3 * HOUR)]
+    write_segment(tmp_path / "ntf", 1, [*early, *delivered(2, NOON + HOUR)])
+    ingest(spark, lake, tmp_path / "ntf")
+    build(spark, lake, smallest_group=1)
+    assert accounting(spark, lake)["pending"] == 1
+    write_segment(tmp_path / "ntf", 2, [*late, *delivered(3, NOON + HOUR)])
+    ingest(spark, lake, tmp_path / "ntf")
+    build(spark, lake, smallest_group=1)
+    rows = lake.table(NOTIFICATIONS_TABLE).read(spark).orderBy("enqueued_at", "accepted_at").collect()
+    assert [(row.hour, row.accepted_at - NOON) for row in rows] == [
+        (12, 3 * HOUR),
+        (13, HOUR + 4000),
+        (13, HOUR + 4000),
+    ]
+    assert accounting(spark, lake) == {**recount([*early, *late, *delivered(2), *delivered(3)])}
+
+
+def test_a_neighbour_without_news_keeps_its_texts(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    """Another notification causes its hour to be rewritten, and no new event names its SMP host."""
+    neighbour = event(Stage.FAILED, 2, host="other.example", reason="410")
+    write_segment(tmp_path / "ntf", 1, [event(Stage.RECEIVED, 1), neighbour])
+    ingest(spark, lake, tmp_path / "ntf")
+    merge_new_events(spark, lake)
+    write_segment(tmp_path / "ntf", 2, [event(Stage.ACCEPTED, 1, at=NOON + 9)])
+    ingest(spark, lake, tmp_path / "ntf")
+    merge_new_events(spark, lake)
+    rows = lake.table(NOTIFICATIONS_TABLE).read(spark).select("smp_host", "reason", "accepted_at").collect()
+    assert sorted(map(tuple, rows)) == [("other.example", "410", None), ("smp.example", None, NOON + 9)]
+
+
+def test_a_row_moves_to_the_hour_of_its_first_event(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    write_segment(tmp_path / "ntf", 1, [event(Stage.RECEIVED, at=NOON + HOUR)])
+    ingest(spark, lake, tmp_path / "ntf")
+    build(spark, lake, smallest_group=1)
+    write_segment(tmp_path / "ntf", 2, [event(Stage.ENQUEUED, at=NOON + HOUR - 5)])
+    ingest(spark, lake, tmp_path / "ntf")
+    build(spark, lake, smallest_group=1)
+    [row] = lake.table(FUNNEL_TABLE).read(spark).collect()
+    assert (row.hour, row.enqueued, row.received) == (12, 1, 1)
+
+
+def test_a_build_killed_between_two_tables_is_finished_by_the_next(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    write_segment(tmp_path / "ntf", 1, delivered(1))
+    ingest(spark, lake, tmp_path / "ntf")
+
+    def killed(table: str) -> None:
+        if table == "latency_hourly":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(spark, lake, smallest_group=1, step=killed)
+    assert set(build(spark, lake, smallest_group=1)) == {"latency_hourly", "servers_hourly", "tokens_daily"}
+
+
+def test_another_threshold_rebuilds_the_tables(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    write_segment(tmp_path / "ntf", 1, delivered(1))
+    ingest(spark, lake, tmp_path / "ntf")
+    build(spark, lake, smallest_group=2)
+    assert [row.smp_host for row in lake.table(FUNNEL_TABLE).read(spark).collect()] == [SMALL_GROUPS]
+    build(spark, lake, smallest_group=1)
+    assert [row.smp_host for row in lake.table(FUNNEL_TABLE).read(spark).collect()] == ["smp.example"]
+
+
+def test_two_builds_at_once_are_refused(spark: SparkSession, lake: Lake) -> None:
+    with _exclusive(lake), pytest.raises(StoreError, match="another build"):
+        build(spark, lake)
+
+
+def test_tables_expire_by_their_retention(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    write_segment(tmp_path / "ntf", 1, delivered(1))
+    ingest(spark, lake, tmp_path / "ntf")
+    build(spark, lake, smallest_group=1)
+    day = date(2026, 11, 15)
+    assert expire(lake, day + timedelta(days=30), 0) == {}
+    assert set(expire(lake, day + timedelta(days=31), 0)) == {"events", "notifications"}
+    assert "funnel_hourly" in expire(lake, day + timedelta(days=401), 0)
+
+
+NTF_ENDS = st.sampled_from([None, Stage.ACCEPTED, Stage.SUPERSEDED, Stage.FAILED, Stage.SHED])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[DeliveryEvent]:
+    """Events of some notifications, which may be missing, late, repeated and out of order."""
+    written: list[DeliveryEvent] = []
+    for number in range(draw(st.integers(20, 40))):
+        at = NOON + draw(st.integers(0, 3)) * HOUR + number
+        host = draw(st.sampled_from(["a.example", "b.example"]))
+        token = draw(st.integers(1, 3))
+        skew = draw(st.sampled_from([0, -5000, 2 * HOUR]))
+        way = [
+            event(Stage.ENQUEUED, number, at=at + skew, host=host),
+            event(Stage.SENT, number, at=at + skew + 9, host=host),
+        ]
+        if draw(st.booleans()):
+            way.append(event(Stage.RECEIVED, number, at=at + 10, host=host, token=token))
+        if (end := draw(NTF_ENDS)) is not None:
+            way.append(
+                event(end, number, at=at + draw(st.integers(11, HOUR)), host=host, token=token, reason="x")
+            )
+        written += way[draw(st.integers(0, 1)) :]
+    repeats = draw(st.lists(st.sampled_from(written), max_size=20))
+    return draw(st.permutations([*written, *repeats]))
+
+
+@settings(
+    max_examples=2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+@given(history=histories(), cuts=st.integers(2, 3))
+@pytest.mark.timeout(300)
+def test_the_accounting_equals_a_plain_recount(
+    spark: SparkSession, tmp_path: Path, history: Sequence[DeliveryEvent], cuts: int
+) -> None:
+    """Holds however the events are split into segments and builds."""
+    shutil.rmtree(tmp_path, ignore_errors=True)
+    lake, source = Lake(tmp_path / "lake"), tmp_path / "ntf"
+    size = -(-len(history) // cuts)
+    for number, start in enumerate(range(0, len(history), size)):
+        write_segment(source, number, history[start : start + size])
+        ingest(spark, lake, source)
+        build(spark, lake, smallest_group=1)
+    assert accounting(spark, lake) == recount(history)
+    whole = Lake(tmp_path / "whole")
+    ingest(spark, whole, source)
+    build(spark, whole, smallest_group=1)
+    assert tables(lake.folder) == tables(whole.folder)

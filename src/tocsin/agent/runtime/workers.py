@@ -107,29 +107,24 @@ class Worker:
                     await self._rest(until)
 
     async def _rest(self, until: float | None) -> None:
-        waits: list[asyncio.Task[object]] = []
+        alarm: asyncio.Task[None] | None = None
         try:
             if until is not None:
-                seconds = max(0.0, until - self._clock.exactly())
-                waits = [
-                    asyncio.create_task(self._kicked.wait()),
-                    asyncio.create_task(self._clock.wait(seconds)),
-                ]
-                await asyncio.sleep(0)  # both waits have begun when the worker counts as resting
-            if self._kicked.is_set():
-                return
-            self.resting = True
-            self._quieter.set()
-            if waits:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            else:
+                alarm = asyncio.create_task(self._ring(until))
+                await asyncio.sleep(0)  # the wait has begun when the worker counts as resting
+            if not self._kicked.is_set():
+                self.resting = True
+                self._quieter.set()
                 await self._kicked.wait()
         finally:
             self.resting = False
-            for wait in waits:
-                wait.cancel()
-            if waits:
-                await asyncio.wait(waits)  # suppressing CancelledError instead might suppress our own
+            if alarm is not None:
+                alarm.cancel()
+                await asyncio.wait([alarm])  # suppressing CancelledError instead might suppress our own
+
+    async def _ring(self, until: float) -> None:
+        await self._clock.wait(max(0.0, until - self._clock.exactly()))
+        self._kicked.set()
 
 
 class Workers:

@@ -17,7 +17,7 @@ from tests.doubles.smp_harness import PATIENCE, SmpHarness, SmpTestClient
 from tocsin.cli.main import run
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.smp_router.service import opened_store, running
-from tocsin.smp_router.settings.files import INI_FILE, load_smp_settings
+from tocsin.smp_router.settings.files import SMP_FILE, load_smp_settings
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.transport.client_sessions import DialSettings, dial_smp
 from tocsin.transport.credential_files import read_credentials, read_fingerprint
@@ -59,7 +59,7 @@ class SmpFolders:
 
     def settings(self, **settings: Any) -> SmpSettings:
         """The same, for a router in this process."""
-        return load_smp_settings(self.config / INI_FILE, self.environment(**settings))
+        return load_smp_settings(self.config / SMP_FILE.ini_file, self.environment(**settings))
 
     @asynccontextmanager
     async def run(self, **settings: Any) -> AsyncIterator[SmpHarness]:
@@ -81,7 +81,15 @@ class SmpFolders:
 
     async def spawn(self, *arguments: str, **settings: Any) -> Process:
         """The process, just started; its log is a pipe."""
-        command = [sys.executable, "-m", "tocsin", "smp", "start", "--config", str(self.config / INI_FILE)]
+        command = [
+            sys.executable,
+            "-m",
+            "tocsin",
+            "smp",
+            "start",
+            "--config",
+            str(self.config / SMP_FILE.ini_file),
+        ]
         return await asyncio.create_subprocess_exec(
             *command, *arguments, env=self.environment(**settings), stderr=PIPE
         )

@@ -62,8 +62,8 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What came of it; `failure` is empty if all is well."""
+class LoopbackResult:
+    """The result of one case; `failure` is empty if everything worked."""
 
     case: Case
     blocks: str
@@ -85,7 +85,7 @@ def cases() -> Iterator[Case]:
             yield Case(dialect, algorithm, dialect.without_alpn.highest, None)
 
 
-async def check(case: Case) -> Finding:
+async def check(case: Case) -> LoopbackResult:
     """Starts a router, connects, has commands verified, and stops it again."""
     now = datetime.now(UTC)
     async with _router(case, now) as (address, keys):
@@ -152,7 +152,7 @@ def _answer(session: RouterSession, received: ReceivedCommand, keys: dict[bytes,
 
 async def _try(
     case: Case, address: RouterAddress, keys: dict[bytes, AuthPrivateKey], now: datetime
-) -> Finding:
+) -> LoopbackResult:
     settings = ClientSettings(
         dial=DialSettings(
             connect_timeout=15.0,
@@ -171,10 +171,12 @@ async def _try(
         async with NtfClient.connect(address, settings) as ntf_client:
             return await _exercise(case, ntf_client, keys)
     except TocsinError as error:
-        return Finding(case, "", 0, str(error))
+        return LoopbackResult(case, "", 0, str(error))
 
 
-async def _exercise(case: Case, client: SmpClient | NtfClient, keys: dict[bytes, AuthPrivateKey]) -> Finding:
+async def _exercise(
+    case: Case, client: SmpClient | NtfClient, keys: dict[bytes, AuthPrivateKey]
+) -> LoopbackResult:
     await client.ping()
     command = Subscribe() if case.dialect is SMP else CheckToken()
     verified = 0
@@ -189,4 +191,4 @@ async def _exercise(case: Case, client: SmpClient | NtfClient, keys: dict[bytes,
     except RouterRefused as refusal:
         failure = "" if refusal.error is ErrorCode.AUTH else str(refusal)
     blocks = "encrypted" if client.session.encrypted else "plain"
-    return Finding(case, blocks, verified, failure)
+    return LoopbackResult(case, blocks, verified, failure)

@@ -34,7 +34,7 @@ TARGETS: Final[dict[RepairAction, SubscriptionStatus]] = {
 _TO_BE_SUBSCRIBED: Final = (SubscriptionState.NEW, SubscriptionState.PENDING, SubscriptionState.INACTIVE)
 
 
-class Verdict(StrEnum):
+class RepairOutcome(StrEnum):
     """What becomes of an entry."""
 
     APPLY = "applied"
@@ -48,16 +48,16 @@ class Verdict(StrEnum):
     """Nothing that an NTF router could do."""
 
 
-def verdict(entry: RepairEntry, now: SubscriptionRecord | None) -> Verdict:
+def outcome_of(entry: RepairEntry, now: SubscriptionRecord | None) -> RepairOutcome:
     if entry.action is RepairAction.REPORT:
-        return Verdict.REPORTED
+        return RepairOutcome.REPORTED
     if now is None:
-        return Verdict.ALREADY if entry.action is RepairAction.REMOVE else Verdict.GONE
+        return RepairOutcome.ALREADY if entry.action is RepairAction.REMOVE else RepairOutcome.GONE
     if entry.action is RepairAction.RESUBSCRIBE and not now.notifier_key:
-        return Verdict.REPORTED  # nobody can subscribe to a queue of direct notifications
+        return RepairOutcome.REPORTED  # nobody can subscribe to a queue of direct notifications
     if _is_done(entry.action, now):
-        return Verdict.ALREADY
-    return Verdict.APPLY if _is_as_exported(entry, now) else Verdict.CHANGED
+        return RepairOutcome.ALREADY
+    return RepairOutcome.APPLY if _is_as_exported(entry, now) else RepairOutcome.CHANGED
 
 
 def _is_done(action: RepairAction, now: SubscriptionRecord) -> bool:
@@ -89,22 +89,22 @@ async def apply_plan(
     now: int,
     dry_run: bool,
     progress: Callable[[int], None] = lambda _: None,
-) -> Counter[tuple[RepairAction, Verdict]]:
+) -> Counter[tuple[RepairAction, RepairOutcome]]:
     """How many entries came to what. Raises ConfigError, before anything is changed, for an entry that cannot be."""
-    counted: Counter[tuple[RepairAction, Verdict]] = Counter()
+    counted: Counter[tuple[RepairAction, RepairOutcome]] = Counter()
     for router, of_router in _by_router(entries).items():
         for start in range(0, len(of_router), BATCH):
             batch = of_router[start : start + BATCH]
             found = await asyncio.gather(
                 *(store.subscription_of(NotifierQueue(router, queue)) for queue, _ in batch)
             )
-            verdicts = [verdict(entry, each) for (_, entry), each in zip(batch, found, strict=True)]
-            counted.update((entry.action, each) for (_, entry), each in zip(batch, verdicts, strict=True))
+            outcomes = [outcome_of(entry, each) for (_, entry), each in zip(batch, found, strict=True)]
+            counted.update((entry.action, each) for (_, entry), each in zip(batch, outcomes, strict=True))
             if not dry_run:
                 wanted = [
                     (entry.action, subscription)
-                    for (_, entry), subscription, each in zip(batch, found, verdicts, strict=True)
-                    if each is Verdict.APPLY and subscription is not None
+                    for (_, entry), subscription, each in zip(batch, found, outcomes, strict=True)
+                    if each is RepairOutcome.APPLY and subscription is not None
                 ]
                 await _apply(store, router, wanted, events, now)
             progress(len(batch))

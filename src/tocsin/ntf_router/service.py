@@ -21,7 +21,7 @@ from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.opened_store import opened_store, store_lines
 from tocsin.ntf_router.operator import About, NtfOperator
 from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router
-from tocsin.ntf_router.settings.locations import credentials_of
+from tocsin.ntf_router.settings.files import credentials_of
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.statistics.statistics import NtfStatistics

@@ -18,7 +18,7 @@ from tocsin.protocol.router_answers import Refused
 from tocsin.smp_router.queues import delete_queue
 from tocsin.smp_router.running_router import RunningSmpRouter
 from tocsin.smp_router.session.requests import SmpState
-from tocsin.smp_router.settings.files import describe
+from tocsin.smp_router.settings.files import SMP_FILE
 from tocsin.smp_router.store.records import QueueRecord, QueueStatus
 
 
@@ -103,7 +103,7 @@ class RouterDiagnostics:
         yield f"address: {self._address}"
         yield f"ports: {', '.join(map(str, self._running.ports))}"
         yield f"protocol versions: {settings.lowest_version}-{settings.highest_version}"
-        for each in describe(settings):
+        for each in SMP_FILE.describe(settings):
             yield f"{each.name}: {each.value}"
 
     def tasks(self) -> Iterator[str]:

@@ -117,7 +117,7 @@ CONCRETE: Final = (
     "push.fake",
 )
 CHOOSERS: Final = (
-    "smp_router.service",
+    "smp_router.opened_store",
     "smp_router.store",
     "ntf_router.opened_store",
     "ntf_router.offline_events",

@@ -16,7 +16,8 @@ from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import PATIENCE, SmpHarness, SmpTestClient
 from tocsin.cli.main import run
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
-from tocsin.smp_router.service import opened_store, running
+from tocsin.smp_router.opened_store import opened_store
+from tocsin.smp_router.service import running
 from tocsin.smp_router.settings.files import SMP_FILE, load_smp_settings
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.transport.client_sessions import DialSettings, dial_smp
@@ -65,8 +66,8 @@ class SmpFolders:
     async def run(self, **settings: Any) -> AsyncIterator[SmpHarness]:
         """The same router in this process; stopped gracefully."""
         chosen = self.settings(**settings)
-        async with opened_store(chosen) as (store, files), running(chosen, store, files) as router:
-            harness = SmpHarness(router, read_credentials(self.config), store)
+        async with opened_store(chosen) as opened, running(chosen, opened) as router:
+            harness = SmpHarness(router, read_credentials(self.config), opened.store)
             yield harness
             for client in harness.clients:
                 client.connection.abort()

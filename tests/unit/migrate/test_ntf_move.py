@@ -305,7 +305,7 @@ async def test_what_cannot_be_moved_is_told(
         assert says in capsys.readouterr().err
     reference.ini.write_text(INI.replace("enable: on", "enable: off").replace("websockets: 443", ""))
     assert await command(reference.arguments()) == 1
-    assert "nothing to move" in capsys.readouterr().err
+    assert "no store to move" in capsys.readouterr().err
 
 
 async def test_the_default_of_the_store_is_as_the_help_says(

@@ -262,7 +262,7 @@ async def test_maintenance_removes_old_messages_and_counts_them(folders: SmpFold
     assert len(folders.lines(MESSAGE_LOG)) == 1
     code, log = await folders.outcome("--maintenance", message_ttl=50)
     assert code == 0
-    assert "1 messages and 0 notifications were too old" in log
+    assert "removed 1 expired messages and 0 expired notifications" in log
     assert folders.lines(MESSAGE_LOG) == []
     assert folders.names() == STOPPED
     values = parse_statistics((folders.store / STATISTICS).read_text()).values
@@ -332,7 +332,7 @@ async def test_changes_that_the_reference_has_overtaken_stop_the_start(folders: 
     code, log = await folders.outcome()
     assert code == 1
     assert "has changes since snapshots that are not there any more" in log
-    assert log.endswith("--set-aside-stale-changes goes on without them and keeps them\n")
+    assert log.endswith("--set-aside-stale-changes to continue without them; they are kept in a file\n")
     code, log = await folders.outcome("--maintenance", "--set-aside-stale-changes")
     assert code == 0
     assert "is not restored; it is kept as" in log

@@ -43,10 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     settings = SMP.load_settings(options)
-    from tocsin.smp_router.service import (  # other commands start faster without it
-        StartOptions,
-        run_smp_router,
-    )
+    # Other commands start faster without these.
+    from tocsin.smp_router.opened_store import StartOptions
+    from tocsin.smp_router.service import run_smp_router
     from tocsin.smp_router.store.logs.store_files import StaleChanges
 
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -10,7 +10,7 @@ import pytest
 from tocsin.cli import smp
 from tocsin.cli.main import build_parser, run
 from tocsin.protocol.addresses import RouterAddress
-from tocsin.smp_router.service import StartOptions
+from tocsin.smp_router.opened_store import StartOptions
 from tocsin.smp_router.settings.files import load_smp_settings
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.transport.credential_files import read_authority, read_credentials, read_fingerprint

@@ -35,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        metavar="DIR",
         help="the folder of a router, with its settings and certificates; may be repeated",
     )
     parser.add_argument(

@@ -35,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--folder",
         type=Path,
         default=Path("fake-apns"),
-        metavar="DIR",
         help="folder of its certificate and key, which are created if missing (default fake-apns)",
     )
     parser.add_argument(

@@ -9,7 +9,7 @@ import time
 from rich.console import Console
 
 from tocsin.cli.terminal.exit_codes import ExitCode
-from tocsin.cli.terminal.option_types import count, seconds
+from tocsin.cli.terminal.option_types import seconds
 from tocsin.clients import ClientSettings, NtfClient, SmpClient
 from tocsin.errors import DecodeError
 from tocsin.protocol.addresses import RouterAddress, Scheme
@@ -27,7 +27,7 @@ EXAMPLE = "tocsin ping smp://<fingerprint>@smp.example.com"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("address", help="the router's address: smp://… or ntf://…")
     parser.add_argument(
-        "--count", type=count, default=3, metavar="N", help="number of PINGs to send (default 3)"
+        "--count", type=int, default=3, metavar="N", help="number of PINGs to send (default 3)"
     )
     parser.add_argument(
         "--timeout",

@@ -30,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--folder",
         type=Path,
         default=DEFAULT_FOLDER,
-        metavar="DIR",
         help="folder for all data (default %(default)s)",
     )
     parser.add_argument(

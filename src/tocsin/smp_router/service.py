@@ -91,6 +91,6 @@ async def running(settings: SmpSettings, opened: OpenedSmpStore) -> AsyncIterato
                 port=port,
                 daily_block_quota=settings.daily_block_queue_quota,
             ),
-            Upkeep(durable and durable.maintain, MAINTENANCE_INTERVAL, METRICS_FILE),
+            Upkeep(None if durable is None else durable.maintain, MAINTENANCE_INTERVAL, METRICS_FILE),
         )
         yield router

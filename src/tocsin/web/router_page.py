@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tocsin.ntf_router.operator import NtfOperator
+from tocsin.operate.router_process import RouterOperator
 from tocsin.web.operate_reader import OPERATE, OperateReader
 from tocsin.web.page_address import PagePlace, serve_page
 from tocsin.web.page_events import PageEvents
@@ -25,7 +25,7 @@ class NtfPage:
     lake: Path | None
 
     @asynccontextmanager
-    async def served(self, operator: NtfOperator) -> AsyncIterator[str]:
+    async def served(self, operator: RouterOperator) -> AsyncIterator[str]:
         """The address to open. Raises ConnectFailed."""
         reader = OperateReader({"ntf": operator.metrics}, self.lake, NO_LAKE)
 

@@ -94,7 +94,6 @@ def add_folder_argument(parser: argparse._ActionsContainer, kind: RouterKind[S])
     parser.add_argument(
         "--folder",
         type=Path,
-        metavar="DIR",
         help=f"the router's folder, with its settings and certificates (default: {kind.default_folder_help})",
     )
 

@@ -180,7 +180,10 @@ def test_inline_tables_and_dotted_keys_serve_too(tmp_path: Path) -> None:
         ("listen = []\n", "is expected, not such an array"),
         ('listen = ["a,b"]\n', "is expected, not such an array"),
         ("lowest_version = 9\nhighest_version = 8\n", "lowest_version 9 is above highest_version 8"),
-        ("[direct]\nretry_maximum = 1\n", "direct.retry_initial is above direct_retry_maximum: lower it, or raise the maximum"),
+        (
+            "[direct]\nretry_maximum = 1\n",
+            "direct.retry_initial is above direct_retry_maximum: lower it, or raise the maximum",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_the_names_of_toml(text: str, says: str, tmp_path: Path) -> None:

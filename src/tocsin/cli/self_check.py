@@ -13,7 +13,7 @@ from rich.table import Table
 from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.crypto import hsalsa20
 from tocsin.crypto.credentials import CertificateAlgorithm
-from tocsin.lab.loopback_check import Case, LoopbackResult, cases, check
+from tocsin.lab.loopback_check import LoopbackCase, LoopbackResult, cases, check
 
 NAME = "self-check"
 SUMMARY = "check on this machine that every protocol version works"
@@ -64,7 +64,7 @@ def _table(results: list[LoopbackResult]) -> Table:
     return table
 
 
-def _row(case: Case, result: LoopbackResult) -> tuple[str, ...]:
+def _row(case: LoopbackCase, result: LoopbackResult) -> tuple[str, ...]:
     return (
         case.dialect.name,
         str(case.version),

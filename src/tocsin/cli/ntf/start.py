@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import logging
 from pathlib import Path
 
 from tocsin import __version__
 from tocsin.cli.ntf.router_kind import NTF
-from tocsin.cli.routers.router_kind import (
-    add_broken_lines_argument,
-    add_log_level_argument,
-    add_router_arguments,
-    broken_lines_explained,
-)
+from tocsin.cli.routers import start
 from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.ntf_router.settings.files import credentials_of, router_address
 from tocsin.web.page_address import WEB_HELP, PagePlace
 from tocsin.wire.base64url import encode_base64url
 
 NAME = "start"
-SUMMARY = "run the router"
-DESCRIPTION = (
-    "Runs the router in the foreground. SIGTERM and SIGINT stop it: it accepts no new connections, sends the answers "
-    "that are waiting, and writes everything to disk. The log goes to standard error."
-)
+SUMMARY = start.SUMMARY
+DESCRIPTION = start.DESCRIPTION
 EXAMPLE = "tocsin ntf start --folder /etc/opt/simplex-notifications"
 
 _IGNORED = "accepted for scripts of the reference; Tocsin always compacts the log and migrates the store"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_router_arguments(parser, NTF)
-    parser.add_argument(
-        "-m",
-        "--maintenance",
-        action="store_true",
-        help="restore statistics, migrate the store, save everything, then exit without serving",
-    )
-    add_log_level_argument(parser)
+    start.add_arguments(parser, NTF, "restore statistics, migrate the store, save everything")
     parser.add_argument("--web", metavar="[HOST:]PORT", help=WEB_HELP)
     parser.add_argument(
         "--web-lake",
@@ -47,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of the pipeline's tables, which the page shows too",
     )
-    add_broken_lines_argument(parser)
     parser.add_argument("--compact-log", action="store_true", help=_IGNORED)
     parser.add_argument("--skip-warnings", action="store_true", help=_IGNORED)
     parser.add_argument("--confirm-migrations", choices=("up", "down"), help=_IGNORED)
@@ -66,15 +48,11 @@ def run(options: argparse.Namespace) -> int:
     from tocsin.web.router_page import NtfPage
 
     page = None if place is None else NtfPage(place, options.web_lake)
-
-    logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    with broken_lines_explained():
-        asyncio.run(
-            run_ntf_router(
-                settings,
-                maintenance=options.maintenance,
-                skip_broken_lines=options.skip_broken_lines,
-                page=page,
-            )
-        )
+    router = run_ntf_router(
+        settings,
+        maintenance=options.maintenance,
+        skip_broken_lines=options.skip_broken_lines,
+        page=page,
+    )
+    start.run_process(options, router)
     return ExitCode.OK

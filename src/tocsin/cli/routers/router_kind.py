@@ -17,7 +17,6 @@ from tocsin.operate.settings.router_settings import RouterSettings
 from tocsin.protocol.addresses import RouterAddress
 
 _SKIP_BROKEN_LINES: Final = "--skip-broken-lines"
-LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 class SettingsOfRouter(Protocol):
@@ -95,16 +94,6 @@ def add_folder_argument(parser: argparse._ActionsContainer, kind: RouterKind[S])
         "--folder",
         type=Path,
         help=f"the router's folder, with its settings and certificates (default: {kind.default_folder_help})",
-    )
-
-
-def add_log_level_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--log-level",
-        type=str.upper,
-        choices=LOG_LEVELS,
-        default="INFO",
-        help="the lowest level to log (default INFO)",
     )
 
 

@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import logging
 
-from tocsin.cli.routers.router_kind import (
-    add_broken_lines_argument,
-    add_log_level_argument,
-    add_router_arguments,
-    broken_lines_explained,
-)
+from tocsin.cli.routers import start
 from tocsin.cli.smp.router_kind import SMP
 from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.errors import StoreError
 
 NAME = "start"
-SUMMARY = "run the router"
-DESCRIPTION = (
-    "Runs the router in the foreground. SIGTERM and SIGINT stop it: it accepts no new connections, sends the answers "
-    "that are waiting, and writes everything to disk. The log goes to standard error."
-)
+SUMMARY = start.SUMMARY
+DESCRIPTION = start.DESCRIPTION
 EXAMPLE = "tocsin smp start --folder /etc/opt/simplex"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_router_arguments(parser, SMP)
-    add_log_level_argument(parser)
-    parser.add_argument(
-        "--maintenance",
-        action="store_true",
-        help="read the store, remove expired messages, compact the store, then exit without serving",
-    )
-    add_broken_lines_argument(parser)
+    start.add_arguments(parser, SMP, "read the store, remove expired messages, compact the store")
     parser.add_argument(
         "--set-aside-stale-changes",
         action="store_true",
@@ -48,11 +31,9 @@ def run(options: argparse.Namespace) -> int:
     from tocsin.smp_router.service import run_smp_router
     from tocsin.smp_router.store.logs.store_files import StaleChanges
 
-    logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    start = StartOptions(options.maintenance, options.skip_broken_lines, options.set_aside_stale_changes)
+    chosen = StartOptions(options.maintenance, options.skip_broken_lines, options.set_aside_stale_changes)
     try:
-        with broken_lines_explained():
-            asyncio.run(run_smp_router(settings, start))
+        start.run_process(options, run_smp_router(settings, chosen))
     except StaleChanges as error:
         raise StoreError(
             f"{error}. Start with --set-aside-stale-changes to continue without them; they are kept in a file"

@@ -258,7 +258,7 @@ def test_unknown_variable_is_refused_and_others_are_not_looked_at(load: Load) ->
     ("text", "says"),
     [
         ("[TOCSIN]\nlowest_version: 3\nhighest_version: 2\n", "lowest_version 3 is above highest_version 2"),
-        ("[TRANSPORT]\ncontrol_port: 443\n", "each must be another port"),
+        ("[TRANSPORT]\ncontrol_port: 443\n", "must be different ports"),
         ("[AUTH]\ncontrol_port_admin_password: x\ncontrol_port_user_password: x\n", "must differ"),
         ("[INACTIVE_CLIENTS]\ndisconnect: on\n", "ttl is not set"),
         ("[TOCSIN]\nstore: url\n", "db_connection is not set"),

@@ -172,7 +172,7 @@ def test_inline_tables_and_dotted_keys_serve_too(tmp_path: Path) -> None:
         ("[proxy]\nsocks_prox = 1\n", "line 2: unknown key `proxy.socks_prox`; did you mean `proxy.socks_proxy`?"),
         ("direct_notifications = true\n", "unknown key `direct_notifications`; it is `direct.enabled`"),
         ("[auth]\nport = 1\n", "unknown key `auth.port`; it is `transport.port`"),
-        ("proxy = true\n", "proxy: a table is expected, [proxy]"),
+        ("proxy = true\n", "proxy: expected a table, [proxy]"),
         ("[proxy]\nenabled = true\n[direct]\nzzzz = 1\n", "line 4: unknown key `direct.zzzz`"),
         ("[transport]\nport = [1, 1]\n", "a port, or an array of different ones, is expected, not such an array"),
         ("[transport]\nport = 1.5\n", "is expected, not the number 1.5"),

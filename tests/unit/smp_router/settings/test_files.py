@@ -248,12 +248,12 @@ def test_unknown_variable_is_refused_and_others_are_not_looked_at(load: Load) ->
     ("text", "says"),
     [
         ("[TOCSIN]\nlowest_version: 9\nhighest_version: 8\n", "lowest_version 9 is above highest_version 8"),
-        ("[TRANSPORT]\ncontrol_port: 5223\n", "each must be another port"),
-        ("[TOCSIN]\nprometheus_port: 5223\n", "each must be another port"),
+        ("[TRANSPORT]\ncontrol_port: 5223\n", "must be different ports"),
+        ("[TOCSIN]\nprometheus_port: 5223\n", "must be different ports"),
         ("[AUTH]\ncontrol_port_admin_password: x\ncontrol_port_user_password: x\n", "must differ"),
         ("[STORE_LOG]\nenable: off\nlog_stats: on\n", "log_stats writes files"),
         ("[TOCSIN]\ndirect_retry_maximum: 1\n", "direct_retry_initial is above direct_retry_maximum"),
-        ("[STORE_LOG]\nexpire_messages_days: 1\n[TOCSIN]\nmessage_ttl: 1\n", "one of them must go"),
+        ("[STORE_LOG]\nexpire_messages_days: 1\n[TOCSIN]\nmessage_ttl: 1\n", "remove one of them"),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(text: str, says: str, load: Load) -> None:

@@ -195,7 +195,7 @@ async def test_sigterm_sends_the_answers_that_are_on_the_way(folders: SmpFolders
                     Asked(send_command(b"%d" % number), queue.sender_id, queue.sender_key)
                 )
             reading = asyncio.create_task(answers_until_the_end(sender))
-            await asyncio.sleep(delay)
+            await asyncio.sleep(delay)  # the signal comes at different moments
             router.terminate()
             answered = await reading
             assert await router.ended() == 0

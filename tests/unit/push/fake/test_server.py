@@ -74,7 +74,7 @@ async def test_a_connection_that_is_just_arriving_when_it_stops_is_closed(tmp_pa
                 writer.write(outgoing.read())
                 incoming.write(await reader.read(65_536))
         stopping = asyncio.create_task(apns.stop())
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # the stop is waiting for the handshake now
         writer.write(outgoing.read())  # the client's last word of the handshake
         await stopping
         assert apns.connections == 1

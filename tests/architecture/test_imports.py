@@ -90,7 +90,7 @@ FLOOR_PLAN: Final = (
     ),
     row("doctor", "msgspec cryptography asyncpg", refused=frozenset()),
     row("migrate", "rich asyncpg", refused=frozenset()),
-    row("lab", "msgspec rich", refused=frozenset()),
+    row("lab", "cryptography msgspec rich", refused=frozenset()),
     row("cli", "rich msgspec cryptography shtab pyarrow", refused=frozenset()),
 )
 ROWS: Final = {each.folder: (number, each) for number, each in enumerate(FLOOR_PLAN)}

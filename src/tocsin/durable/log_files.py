@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
+from tocsin.durable.log_fields import BadLogLine
 from tocsin.errors import StoreError
 
 _OWNER_ONLY: Final = 0o600
@@ -156,3 +158,87 @@ def has_content(path: Path) -> bool:
         return path.stat().st_size > 0
     except FileNotFoundError:
         return False
+
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class CountsBroken(Protocol):
+    broken: int
+    """Lines that could not be read, and were skipped as asked."""
+
+
+def records_of(
+    path: Path, decode: Callable[[bytes], T], report: CountsBroken, *, skip_broken: bool, keep_broken: bool
+) -> Iterator[T]:
+    """The lines of one log, decoded."""
+    broken: list[bytes] = []
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            yield decode(line)
+        except BadLogLine as error:
+            if not skip_broken:
+                raise BadLogLine(error.reason, file=str(path), line=number) from None
+            logger.warning("%s, line %d: %s; SKIPPED as asked", path, number, error.reason)
+            broken.append(line + b"\n")
+    if broken:
+        report.broken += len(broken)
+        if keep_broken:
+            keep_broken_lines(path, broken)
+
+
+def keep_broken_lines(path: Path, lines: list[bytes]) -> None:
+    """Keep broken lines, so that an operator can repair them."""
+    file = AppendOnlyFile(path.with_name(path.name + ".broken"))
+    try:
+        file.append(b"".join(lines))
+    finally:
+        file.close()
+    logger.warning("%d lines of %s that cannot be read are kept in %s", len(lines), path.name, file.path)
+
+
+KEEP_ALL_BACKUPS: Final = timedelta(days=1)
+KEEP_BACKUPS: Final = timedelta(days=21)
+OLD_BACKUPS: Final = 3
+"""How many backups older than a day are kept, whatever their age."""
+
+
+def start_of(path: Path) -> Path:
+    """Return the name of a store log while it is compacted."""
+    return path.with_name(path.name + ".start")
+
+
+def read_and_compact(
+    path: Path, read: Callable[[Path], bool], compacted: Callable[[], Iterable[bytes]], now: datetime
+) -> int:
+    """`read` says whether the log is compact, `compacted` has the lines of one that is. Returns how many bytes of a
+    line were cut off whose writing a crash interrupted.
+    """
+    start = start_of(path)
+    if start.exists():  # a crash while compacting, ours or the reference's: nothing was accepted after it
+        if path.exists():
+            rename(path, path.with_name(path.name + ".bak"))
+        rename(start, path)
+    torn_bytes = cut_torn_line(path)
+    if not read(path):
+        new = path.with_name(path.name + ".new")
+        write_lines(new, compacted())
+        rename(path, start)
+        rename(new, path)
+        rename(start, set_aside(path, now))
+        _remove_old_backups(path, now)
+    return torn_bytes
+
+
+def _remove_old_backups(path: Path, now: datetime) -> None:
+    """Keep the backups that the reference keeps: those of the last day, three older ones, and all of three weeks."""
+    backups = []
+    for backup in path.parent.glob(f"{path.name}.*Z"):
+        with suppress(ValueError):
+            backups.append((datetime.fromisoformat(backup.name.removeprefix(f"{path.name}.")), backup))
+    older = sorted(one for one in backups if one[0] < now - KEEP_ALL_BACKUPS)
+    for made_at, backup in older[:-OLD_BACKUPS]:
+        if made_at < now - KEEP_BACKUPS:
+            remove(backup)

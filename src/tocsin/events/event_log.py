@@ -7,15 +7,20 @@ nothing else is disturbed.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
-from tocsin.events.segments import OPEN_PREFIX, SegmentWriter
+from tocsin.errors import ConfigError
+from tocsin.events.pseudonyms import PseudonymKeys, keys_folder
 
 __all__ = ["OPEN_PREFIX", "PUBLISHED", "EventLog", "EventLogSettings"]
 
@@ -114,3 +119,167 @@ def _remove_old(folder: Path, settings: EventLogSettings, now: float) -> None:
             total -= stat.st_size
     except OSError as error:
         logger.error("old segments of the event log could not be removed: %s", error.strerror)
+
+
+OPEN_PREFIX: Final = ".open-"
+_NAME: Final = re.compile(r"(?:\.open|[a-z]+)-(\d+)-\d+-\d+\.jsonl")
+
+
+class SegmentWriter:
+    """Raises OSError when it cannot be opened. Belongs to one thread."""
+
+    def __init__(self, folder: Path, prefix: str, now: Callable[[], float]) -> None:
+        """`prefix` begins the names of published segments."""
+        self._folder = folder
+        self._prefix = prefix
+        self._now = now
+        self._descriptor: int | None = None
+        self._path: Path | None = None
+        self._number = 0
+        self.size = 0
+        """Bytes in the open segment."""
+        self.began_at = 0.0
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        names = [_NAME.fullmatch(each.name) for each in folder.iterdir()]
+        self._last = max((int(name[1]) for name in names if name), default=0)
+        for path in sorted(folder.glob(f"{OPEN_PREFIX}*")):
+            self._publish_left_over(path)
+
+    @property
+    def is_open(self) -> bool:
+        return self._descriptor is not None
+
+    def append(self, data: bytes) -> None:
+        """Whole lines. In the system's hands when this returns; raises OSError, and then nothing of it is there."""
+        try:
+            if self._descriptor is None:
+                self._open()
+            assert self._descriptor is not None
+            written = os.write(self._descriptor, data)
+            while written < len(data):
+                written += os.write(self._descriptor, data[written:])
+        except OSError:
+            self._cut_torn_line()
+            raise
+        self.size += len(data)
+
+    def detach(self) -> Callable[..., None]:
+        """Ends the open segment. Whoever calls what is returned publishes it, perhaps in another thread."""
+        assert self._descriptor is not None
+        assert self._path is not None
+        descriptor, path, target = self._descriptor, self._path, self._published(self._path)
+        self._descriptor = self._path = None
+
+        def publish(*, synced: bool = True) -> None:
+            _publish_segment(descriptor, path, target, synced=synced)
+
+        return publish
+
+    def _open(self) -> None:
+        self._number += 1
+        self.began_at = self._now()
+        self._last = max(self._last + 1, int(self.began_at * 1_000_000))
+        path = self._folder / f"{OPEN_PREFIX}{self._last:020d}-{os.getpid()}-{self._number}.jsonl"
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._path, self.size = path, 0
+
+    def _cut_torn_line(self) -> None:
+        """What was written of lines that are lost must not spoil the next ones."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self.size)
+
+    def _published(self, path: Path) -> Path:
+        return path.with_name(f"{self._prefix}-{path.name.removeprefix(OPEN_PREFIX)}")
+
+    def _publish_left_over(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDWR)
+        data = path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if not whole:
+            os.close(descriptor)
+            path.unlink()
+            return
+        os.ftruncate(descriptor, whole)
+        _publish_segment(descriptor, path, self._published(path), synced=True)
+
+
+def _publish_segment(descriptor: int, path: Path, target: Path, *, synced: bool) -> None:
+    try:
+        if synced:
+            os.fsync(descriptor)
+        os.close(descriptor)
+        path.rename(target)
+    except OSError as error:
+        logger.error("a segment of %s could not be published: %s", target.parent.name, error.strerror)
+
+
+HANDED_OVER: Final = "pending"
+"""Begins the names of segments with due pushes."""
+SEGMENTS: Final = f"{HANDED_OVER}-*.jsonl"
+OUTCOMES: Final = "outcomes"
+"""Begins the names of segments with outcomes; also their folder's, inside the one with due pushes."""
+
+
+DAY: Final = 86_400.0
+
+
+class SetsEventLog(Protocol):
+    """What both routers' settings say of it."""
+
+    @property
+    def event_log(self) -> Path | None: ...
+    @property
+    def event_log_keys(self) -> Path | None: ...
+    @property
+    def event_log_retention_days(self) -> int: ...
+    @property
+    def event_log_bytes(self) -> int: ...
+    @property
+    def event_log_segment_seconds(self) -> float: ...
+
+
+class OpenedEventLog(NamedTuple):
+    log: EventLog
+    keys: PseudonymKeys
+
+
+@asynccontextmanager
+async def opened_event_log(settings: SetsEventLog) -> AsyncIterator[OpenedEventLog | None]:
+    """In the folder of the settings, if there is one; all of it is published at the end.
+
+    Raises ConfigError if the folder cannot be used.
+    """
+    if settings.event_log is None:
+        yield None
+        return
+    how = EventLogSettings(
+        segment_seconds=settings.event_log_segment_seconds,
+        retention_seconds=settings.event_log_retention_days * DAY,
+        most_bytes=settings.event_log_bytes,
+    )
+    try:
+        keys = PseudonymKeys(
+            keys_folder(settings.event_log, settings.event_log_keys),
+            settings.event_log_retention_days,
+            time.time,
+        )
+        keys.current()
+        log = EventLog(settings.event_log, how)
+    except OSError as error:
+        raise ConfigError(f"the event log cannot be used: {error.filename}: {error.strerror}") from error
+    logger.info("delivery events are written to %s", settings.event_log)
+    publishing = asyncio.create_task(_publish(log, settings.event_log_segment_seconds))
+    try:
+        yield OpenedEventLog(log, keys)
+    finally:
+        publishing.cancel()
+        await asyncio.gather(publishing, return_exceptions=True)
+        await asyncio.to_thread(log.close)
+
+
+async def _publish(log: EventLog, interval: float) -> None:
+    """So that a quiet router's last events appear."""
+    while True:
+        await asyncio.sleep(interval)
+        log.publish_if_due()

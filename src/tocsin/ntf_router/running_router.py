@@ -16,8 +16,7 @@ from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.direct.keys import DirectKeys
 from tocsin.ntf_router.direct.packets import DirectCommands, DirectPackets
 from tocsin.ntf_router.router import NtfRouter
-from tocsin.ntf_router.session.events import NoEvents, NtfEvents
-from tocsin.ntf_router.session.requests import NtfState
+from tocsin.ntf_router.session.requests import NoEvents, NtfEvents, NtfState
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore

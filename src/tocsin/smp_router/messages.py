@@ -14,9 +14,9 @@ from tocsin.protocol.smp.responses import MessageReceived, Subscribed
 from tocsin.protocol.smp.sender_commands import SendMessage, max_message_bytes
 from tocsin.smp_router.links import remove_link
 from tocsin.smp_router.services import subscribe_recipient
-from tocsin.smp_router.session.events import NamedNotification
 from tocsin.smp_router.session.peers import Delivery, Peer
 from tocsin.smp_router.session.requests import (
+    NamedNotification,
     PushMessage,
     PushNotifications,
     SendEvent,

@@ -22,9 +22,8 @@ from typing import Final
 
 from tocsin.events.delivery_events import Stage
 from tocsin.protocol.smp.responses import NotificationReceived
-from tocsin.smp_router.session.events import NamedNotification
 from tocsin.smp_router.session.peers import Event, Peer
-from tocsin.smp_router.session.requests import SmpState
+from tocsin.smp_router.session.requests import NamedNotification, SmpState
 from tocsin.smp_router.store.records import StoredNotification
 
 NOTIFICATIONS_PER_BLOCK: Final = 80

@@ -13,9 +13,8 @@ from tocsin.operate.timers import Timers
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
 from tocsin.smp_router.router import SmpRouter
-from tocsin.smp_router.session.events import NoSmpEvents, SmpEvents
 from tocsin.smp_router.session.peers import PeerSubscriptions
-from tocsin.smp_router.session.requests import SmpState
+from tocsin.smp_router.session.requests import NoSmpEvents, SmpEvents, SmpState
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.interface import SmpStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tocsin.events.segments import SegmentWriter
+from tocsin.events.event_log import SegmentWriter
 
 
 def write(folder: Path, now: float, *lines: bytes) -> None:

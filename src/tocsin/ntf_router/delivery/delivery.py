@@ -24,7 +24,7 @@ from tocsin.ntf_router.delivery.delivery_lane import DeliveryLane
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
 from tocsin.ntf_router.delivery.pushes import code_request, periodic_request
-from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore

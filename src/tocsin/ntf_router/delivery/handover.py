@@ -20,11 +20,13 @@ from typing import Final, TypeAlias
 
 from tocsin.crypto.boxes import BoxKey
 from tocsin.errors import ConfigError, DecodeError
+from tocsin.events.event_log import HANDED_OVER, OUTCOMES, SEGMENTS, SegmentWriter
 from tocsin.events.private_files import make_private_once
-from tocsin.events.segments import HANDED_OVER, OUTCOMES, SEGMENTS, SegmentWriter
+from tocsin.events.pseudonyms import keys_folder
 from tocsin.ntf_router.delivery.handover_lines import Returned, decode_returned, handover_line
+from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
 from tocsin.ntf_router.store.records import DuePush
-from tocsin.operate.randomness import Randomness
+from tocsin.operate.randomness import Randomness, SystemRandomness
 from tocsin.push.provider import PushOutcome, RetryLater, RetryScope
 
 MOST_GIVEN: Final = 32_768
@@ -166,3 +168,23 @@ def read_handover_key(folder: Path) -> BoxKey:
     if len(key) != KEY_BYTES:
         raise ConfigError(f"{path} holds no key of hand-overs")
     return BoxKey(key)
+
+
+def opened_handover(settings: DeliverySettings) -> HandOver | None:
+    """None if the router pushes by itself. Raises ConfigError if the folder cannot be used."""
+    if settings.engine is DeliveryEngine.INLINE or settings.handover is None:
+        return None
+    try:
+        key = handover_key(handover_keys(settings.handover, settings.handover_keys))
+        opened = HandOver(settings.handover, key, SystemRandomness())
+    except OSError as error:
+        raise ConfigError(
+            f"delivery_handover {settings.handover} cannot be used: {error.strerror}"
+        ) from error
+    logger.info("notifications are handed over to `tocsin pipeline deliver` in %s", settings.handover)
+    return opened
+
+
+def handover_keys(folder: Path, chosen: Path | None) -> Path:
+    """As with the event log: whoever copies the folder must not copy its key."""
+    return keys_folder(folder, chosen)

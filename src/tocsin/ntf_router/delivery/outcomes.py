@@ -11,7 +11,7 @@ from typing import Final
 
 from tocsin.errors import StoreError
 from tocsin.ntf_router.delivery.pushes import NotificationPush
-from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import SettledNotification, TokenRecord
 from tocsin.ntf_router.store.retry import pause_after

@@ -17,11 +17,10 @@ from tocsin.ntf_router.settings.keys import NtfSettingKey
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.apns.client import ApnsProvider
-from tocsin.push.apns.provider_token import ProviderToken
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.apns.request import ProviderToken
 from tocsin.push.provider import NullProvider, Provider
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings, WebPushSettings
 from tocsin.push.webpush.client import WebPushProvider
-from tocsin.push.webpush.settings import WebPushSettings
 from tocsin.transport.dialer import find_addresses
 
 TEST: Final = PushProvider.APNS_TEST.text

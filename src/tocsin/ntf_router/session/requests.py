@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.delivery.pushes import NotificationPush
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
-from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
+from tocsin.ntf_router.store.records import (
+    NotRecorded,
+    ReceivedNotification,
+    Recorded,
+    SettledNotification,
+    SubscriptionRecord,
+    TokenRecord,
+)
 from tocsin.operate.clock import Clock
 from tocsin.operate.command_table import CommandTable
 from tocsin.operate.randomness import TokenRandomness
-from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.sessions import ReceivedCommand
 
@@ -114,3 +122,59 @@ class NtfCommandTable(CommandTable[Awaitable[Response]]):
 def counts(provider: PushProvider) -> bool:
     """Whether statistics count this provider. Operators test servers with the null provider, which does not count."""
     return provider is not PushProvider.APNS_NULL
+
+
+class NtfEvents(Protocol):
+    """Receives reports for the event log and the latencies. Calls must be quick and must not raise."""
+
+    def received(
+        self,
+        router: RouterAddress,
+        notifications: Sequence[ReceivedNotification],
+        results: Sequence[Recorded | NotRecorded],
+    ) -> None:
+        """The store has decided what becomes of them; nothing is on disk yet."""
+
+    def attempted(self, pushes: Sequence[NotificationPush]) -> None:
+        """These pushes are on their way to the provider."""
+
+    def settled(self, settled: Sequence[SettledNotification]) -> None:
+        """The notifications have their outcome, which is not on disk yet."""
+
+    def token_changed(
+        self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
+    ) -> None:
+        """`None` before means that the token is new, `None` after that it is gone."""
+
+    def subscriptions_changed(
+        self, router: RouterLocation, changed: Sequence[tuple[bytes, SubscriptionStatus | None]], cause: str
+    ) -> None:
+        """Statuses by notifier id. `None` means that the subscription is gone."""
+
+
+class NoEvents:
+    """Ignores all reports."""
+
+    def received(
+        self,
+        router: RouterAddress,
+        notifications: Sequence[ReceivedNotification],
+        results: Sequence[Recorded | NotRecorded],
+    ) -> None:
+        pass
+
+    def attempted(self, pushes: Sequence[NotificationPush]) -> None:
+        pass
+
+    def settled(self, settled: Sequence[SettledNotification]) -> None:
+        pass
+
+    def token_changed(
+        self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
+    ) -> None:
+        pass
+
+    def subscriptions_changed(
+        self, router: RouterLocation, changed: Sequence[tuple[bytes, SubscriptionStatus | None]], cause: str
+    ) -> None:
+        pass

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from tocsin.clients import SmpClient
 from tocsin.clients.client_metrics import ClientMetrics
 from tocsin.clients.settings import ClientSettings
-from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.settings.settings import SubscriberSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore

@@ -20,9 +20,7 @@ from typing import Final
 
 from tocsin.errors import ConnectFailed
 from tocsin.push.apns.outcome import ACCEPTED, EXPIRED_PROVIDER_TOKEN, apns_outcome
-from tocsin.push.apns.provider_token import ProviderToken
-from tocsin.push.apns.request import PATH, own_headers, shared_headers
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.apns.request import PATH, ProviderToken, own_headers, shared_headers
 from tocsin.push.http2.connection import Http2Connection
 from tocsin.push.http2.exchange import (
     Failure,
@@ -34,6 +32,7 @@ from tocsin.push.http2.exchange import (
 )
 from tocsin.push.http2.header_blocks import SharedHeaders
 from tocsin.push.provider import PushOutcome, PushRequest, RetryLater, RetryScope, Urgency
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 
 WAITING_LIMIT: Final = 200
 """Requests that wait for a connection."""

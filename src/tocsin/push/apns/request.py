@@ -10,9 +10,10 @@ There is no `apns-collapse-id`: a later push would replace the alert that an ear
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from tocsin.crypto.es256 import es256_key_from_pem, signed_token
 from tocsin.push.http2.header_blocks import Header, OwnHeader, SharedHeaders
 from tocsin.push.provider import PushRequest, Urgency
 
@@ -58,3 +59,39 @@ def request_headers(
         (APNS_ID, push.push_id.encode(), True),
         (APNS_EXPIRATION, b"%d" % push.expires_at, True),
     ]
+
+
+LIFETIME_SECONDS: Final = 1800
+SHORTEST_LIFE_SECONDS: Final = 60
+"""A token that Apple declares expired is replaced, but not more often than this."""
+
+
+class ProviderToken:
+    def __init__(self, key_pem: bytes, key_id: str, team_id: str, now: Callable[[], float]) -> None:
+        """Raises BadKey if the file holds no P-256 key."""
+        self._key = es256_key_from_pem(key_pem, "APNs")
+        self._key_id = key_id
+        self._team_id = team_id
+        self._now = now
+        self._made_at = 0
+        self._text = b""
+
+    def authorization(self) -> bytes:
+        """Value of the header; made anew when it is half an hour old."""
+        now = int(self._now())
+        if not self._text or now - self._made_at >= LIFETIME_SECONDS or now < self._made_at:
+            self._make(now)
+        return self._text
+
+    def expired(self, authorization: bytes) -> bool:
+        """Apple says so of what it got: perhaps its clock differs from ours. Returns whether there is a newer one."""
+        now = int(self._now())
+        if authorization == self._text and now - self._made_at >= SHORTEST_LIFE_SECONDS:
+            self._make(now)
+        return authorization != self._text
+
+    def _make(self, now: int) -> None:
+        header = {"alg": "ES256", "kid": self._key_id}
+        claims = {"iss": self._team_id, "iat": now}
+        self._text = b"bearer " + signed_token(self._key, header, claims)
+        self._made_at = now

@@ -21,19 +21,19 @@ from tocsin.errors import DecodeError
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.push.provider import PushOutcome, PushRefused, PushRequest, TokenInvalid
+from tocsin.push.settings import WebPushSettings
 from tocsin.push.webpush.host_lane import (
     BUSY,
     CLOSED,
     COME_BACK_SECONDS,
     CONNECTION,
     HostLane,
+    Reputations,
     Sending,
     ServiceDialer,
     later,
 )
-from tocsin.push.webpush.reputations import Reputations
 from tocsin.push.webpush.request import pushed_content
-from tocsin.push.webpush.settings import WebPushSettings
 from tocsin.transport.tls_stream import FindAddresses
 
 ROOM: Final = 1000

@@ -19,7 +19,7 @@ from tocsin.smp_router.direct.packet_line import Outbox, PacketLine
 from tocsin.smp_router.proxy.relays import socks_proxy, usable_hosts
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
-from tocsin.smp_router.store.direct import WaitingPacket
+from tocsin.smp_router.store.interface import WaitingPacket
 from tocsin.transport.client_sessions import DialSettings
 
 

@@ -18,9 +18,8 @@ from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.session.peers import Peer, ServiceQueues
-from tocsin.smp_router.session.requests import SmpCommandTable, SmpRequest, SmpState
-from tocsin.smp_router.session.service_records import find_or_add_service
-from tocsin.smp_router.store.direct import NtfRouterRecord
+from tocsin.smp_router.session.requests import SmpCommandTable, SmpRequest, SmpState, find_or_add_service
+from tocsin.smp_router.store.interface import NtfRouterRecord
 
 CLOCK_DIFFERENCE: Final = 86_400
 """In seconds. A key issued further in the future could not be replaced until then."""

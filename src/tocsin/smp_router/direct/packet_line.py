@@ -16,7 +16,7 @@ from tocsin.errors import ConnectFailed, ConnectionLost, TocsinError
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.smp_router.statistics.counters import SmpCounters
-from tocsin.smp_router.store.direct import WaitingPacket
+from tocsin.smp_router.store.interface import WaitingPacket
 
 logger = logging.getLogger(__name__)
 

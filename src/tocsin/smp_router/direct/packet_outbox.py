@@ -19,9 +19,8 @@ from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.direct.ntf_forwarding import NtfForwarding
-from tocsin.smp_router.session.requests import SmpState
-from tocsin.smp_router.session.service_records import find_or_add_service
-from tocsin.smp_router.store.direct import NtfRouterRecord, WaitingPacket
+from tocsin.smp_router.session.requests import SmpState, find_or_add_service
+from tocsin.smp_router.store.interface import NtfRouterRecord, WaitingPacket
 from tocsin.smp_router.store.records import NotifierRecord
 
 REMEMBERED_REFUSALS: Final = 10_000

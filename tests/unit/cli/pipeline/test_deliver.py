@@ -11,8 +11,7 @@ import pytest
 from tests.doubles.delivery_engines import Meeting
 from tocsin.cli.pipeline import deliver as deliver_command
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.handover import KEY_FILE
-from tocsin.ntf_router.delivery.handover_opening import opened_handover
+from tocsin.ntf_router.delivery.handover import KEY_FILE, opened_handover
 from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
 
 

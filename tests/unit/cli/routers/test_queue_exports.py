@@ -24,7 +24,7 @@ from tocsin.cli.main import run
 from tocsin.events.queue_exports import id_of_text
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store
 from tocsin.protocol.ntf.statuses import SubscriptionFailed
-from tocsin.smp_router.store.logs.store_export import fill_folder
+from tocsin.smp_router.store.logs.store_files import fill_folder
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.wire.base64url import encode_base64url
 

@@ -14,7 +14,7 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import until
 from tests.unit.ntf_router.store.samples import received
 from tocsin.errors import ConfigError
-from tocsin.events.segments import OUTCOMES
+from tocsin.events.event_log import OUTCOMES
 from tocsin.ntf_router.delivery import handover
 from tocsin.ntf_router.delivery.handover import KEY_FILE, handover_key, read_handover_key
 from tocsin.ntf_router.delivery.handover_lines import (

@@ -18,10 +18,9 @@ from tocsin.errors import ConfigError
 from tocsin.ntf_router.delivery.providers import opened_providers, served_names, served_settings, vapid_key
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.protocol.ntf.device_tokens import PushProvider
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.provider import Accepted, RetryLater
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings, WebPushSettings
 from tocsin.push.webpush.client import WebPushProvider
-from tocsin.push.webpush.settings import WebPushSettings
 
 TEST_ONLY = ApnsSettings(endpoints={"apns_test": ApnsEndpoint("localhost", 6010)})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tocsin.push.webpush.reputations import LONGEST_PAUSE_SECONDS, Reputations
+from tocsin.push.webpush.host_lane import LONGEST_PAUSE_SECONDS, Reputations
 
 HERE = "https://push.test"
 

@@ -16,7 +16,7 @@ from tocsin.durable.log_fields import (
     encode_field,
     exactly,
 )
-from tocsin.ntf_router.store.logs.log_parts import decode_flag, decode_router
+from tocsin.ntf_router.store.logs.store_log import decode_flag, decode_router
 from tocsin.ntf_router.store.memory.subscription_table import ID_BYTES
 from tocsin.protocol.addresses import RouterLocation, Scheme
 

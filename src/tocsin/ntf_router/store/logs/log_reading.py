@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from tocsin.durable.log_fields import BadLogLine, decode_field
-from tocsin.durable.log_reading import records_of
+from tocsin.durable.log_files import records_of
 from tocsin.errors import DecodeError
 from tocsin.ntf_router.store.logs.change_log import (
     ChangeLine,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
-from tocsin.ntf_router.store.logs.store_log import SubscriptionStatusSet
-from tocsin.ntf_router.store.memory.journal import NoNtfJournal, NtfJournal
+from tocsin.ntf_router.store.logs.change_log import DirectChange
+from tocsin.ntf_router.store.logs.store_log import NtfStoreChange, SubscriptionStatusSet
 from tocsin.ntf_router.store.memory.subscription_table import ID_BYTES, SubscribedRouters, Subscription
 from tocsin.ntf_router.store.memory.token_table import KeptToken, NotificationTable, TokenTable
 from tocsin.ntf_router.store.records import (
@@ -228,3 +228,49 @@ class DirectMarks:
         """No packet can be opened any more that would bring these back."""
         for notifier_id in [each for each, until in self._ended.items() if until <= now]:
             del self._ended[notifier_id]
+
+
+class NtfJournal(Protocol):
+    """All methods but `commit` take note of what was changed in memory. They never fail: `commit` tells."""
+
+    def append(self, change: NtfStoreChange) -> None: ...
+
+    def came(self, subscription_id: bytes, received_at: float, nonce: bytes, sealed_meta: bytes) -> None:
+        """A notification, which is pending. It replaces the last one of its subscription."""
+
+    def ended(self, subscription_id: bytes, outcome: str) -> None:
+        """The last notification of a subscription is not pending any more."""
+
+    def registered(self, token_id: bytes, at: int) -> None: ...
+
+    def cron_sent(self, token_id: bytes, at: int) -> None: ...
+
+    def direct(self, change: DirectChange) -> None: ...
+
+    async def commit(self) -> None:
+        """Returns when all that was noted before is durable; raises StoreError if that is impossible."""
+
+
+class NoNtfJournal:
+    """For a router that forgets everything when it stops, and while a store is being read from its files."""
+
+    def append(self, change: NtfStoreChange) -> None:
+        pass
+
+    def came(self, subscription_id: bytes, received_at: float, nonce: bytes, sealed_meta: bytes) -> None:
+        pass
+
+    def ended(self, subscription_id: bytes, outcome: str) -> None:
+        pass
+
+    def registered(self, token_id: bytes, at: int) -> None:
+        pass
+
+    def cron_sent(self, token_id: bytes, at: int) -> None:
+        pass
+
+    def direct(self, change: DirectChange) -> None:
+        pass
+
+    async def commit(self) -> None:
+        pass

@@ -22,7 +22,7 @@ from tocsin.durable.log_files import AppendOnlyFile, replace_lines, sync_folder
 from tocsin.errors import DecodeError
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.smp_router.store.direct import NtfRouterRecord, SmpDirectStore, WaitingPacket
+from tocsin.smp_router.store.interface import NtfRouterRecord, SmpDirectStore, WaitingPacket
 
 _NONE: Final = b"-"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tocsin.durable.log_reading import records_of
+from tocsin.durable.log_files import records_of
 from tocsin.smp_router.store.logs.direct_log import DirectChange, decode_direct_line
 from tocsin.smp_router.store.logs.message_log import (
     MessageChange,

@@ -8,7 +8,7 @@ from typing import Final
 
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.smp_router.store.direct import NtfRouterRecord, WaitingPacket
+from tocsin.smp_router.store.interface import NtfRouterRecord, WaitingPacket
 from tocsin.smp_router.store.logs.direct_log import (
     DirectChange,
     MinimumPrioritySet,
@@ -19,7 +19,7 @@ from tocsin.smp_router.store.logs.direct_log import (
 
 
 class SmpDirectTable:
-    """Implements `tocsin.smp_router.store.direct.SmpDirectStore`, where the methods are described."""
+    """Implements `tocsin.smp_router.store.interface.SmpDirectStore`, where the methods are described."""
 
     def __init__(
         self,

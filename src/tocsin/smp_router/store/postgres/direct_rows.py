@@ -10,7 +10,7 @@ from asyncpg import Record
 from tocsin.errors import DecodeError, StoreError
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.smp_router.store.direct import NtfRouterRecord, SmpDirectStore, WaitingPacket
+from tocsin.smp_router.store.interface import NtfRouterRecord, SmpDirectStore, WaitingPacket
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
 from tocsin.smp_router.store.postgres.rows import Row
 

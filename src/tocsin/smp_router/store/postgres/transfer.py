@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
+import asyncpg
 from asyncpg import Connection, Record
 
+from tocsin.durable.postgres.database_errors import translated
 from tocsin.durable.transfers import Progress
 from tocsin.errors import StoreError
-from tocsin.smp_router.store.interface import SmpStore
+from tocsin.smp_router.store.interface import SmpStore, StoreTotals, WholeStore, totals_of
 from tocsin.smp_router.store.postgres.change_batch import ROWS_PER_STATEMENT
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
 from tocsin.smp_router.store.postgres.direct_rows import copied_rows
@@ -26,7 +28,7 @@ from tocsin.smp_router.store.postgres.rows import (
     queue_row,
     service_row,
 )
-from tocsin.smp_router.store.transfers import StoreTotals, WholeStore, totals_of
+from tocsin.smp_router.store.postgres.schema_migrations import has_current_schema
 
 _TOTALS: Final = """
     SELECT (SELECT count(*) FROM tocsin_smp.services), (SELECT count(*) FROM tocsin_smp.queues),
@@ -123,3 +125,25 @@ async def _totals(connection: Connection[Record]) -> StoreTotals:
 def _require_empty(found: StoreTotals) -> None:
     if any(found):
         raise StoreError(f"the database has a store already ({found}): nothing is overwritten")
+
+
+ROWS_AT_A_TIME: Final = 5000
+CONNECT_TIMEOUT: Final = 10.0
+
+_NOTIFIERS: Final = """
+    SELECT notifier_id, notifier_service_id FROM tocsin_smp.queues WHERE notifier_id IS NOT NULL
+"""
+
+
+async def notifiers_in_database(url: str) -> AsyncIterator[tuple[bytes, bytes | None]]:
+    """Yield every notifier id with the service it is associated with. Raises StoreError."""
+    with translated():
+        connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT)
+        try:
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                if not await has_current_schema(connection):
+                    raise StoreError("the database has no schema tocsin_smp: there is no store in it")
+                async for row in connection.cursor(_NOTIFIERS, prefetch=ROWS_AT_A_TIME):
+                    yield row["notifier_id"], row["notifier_service_id"]
+        finally:
+            await connection.close(timeout=CONNECT_TIMEOUT)

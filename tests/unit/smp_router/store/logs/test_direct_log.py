@@ -29,7 +29,7 @@ from tocsin.durable.log_fields import BadLogLine
 from tocsin.errors import DecodeError, StoreError
 from tocsin.protocol.addresses import RouterLocation, parse_host
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.smp_router.store.direct import NtfRouterRecord, WaitingPacket
+from tocsin.smp_router.store.interface import NtfRouterRecord, WaitingPacket
 from tocsin.smp_router.store.logs import direct_log as smp_direct_file
 from tocsin.smp_router.store.logs.direct_log import (
     DirectChange,

@@ -43,7 +43,7 @@ class SubscribedQueue(msgspec.Struct, frozen=True, gc=False):
     """Seconds since 1970."""
 
     def __repr__(self) -> str:
-        """Without the ids."""
+        """Omit the ids."""
         return f"SubscribedQueue({self.status!r}, {self.router!r})"
 
 
@@ -60,7 +60,7 @@ class ExportedQueue(msgspec.Struct, frozen=True, gc=False):
     taken_at: int
 
     def __repr__(self) -> str:
-        """Without the ids."""
+        """Omit the ids."""
         return f"NotifierQueue({self.router!r})"
 
 

@@ -201,7 +201,7 @@ INTERVAL_SECONDS: Final = 60.0
 
 
 class UnknownQueueLimit:
-    """Holds one number for each SMP router that sent some in this interval."""
+    """Limits the events about unknown queues: one count for each SMP router that caused some in this interval."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -209,7 +209,7 @@ class UnknownQueueLimit:
         self._events: dict[RouterLocation, int] = {}
 
     def allowed(self, router: RouterLocation, wanted: int) -> int:
-        """How many of so many events may be written now."""
+        """Return how many of the wanted events may be written now."""
         if not wanted:
             return 0
         now = self._now()

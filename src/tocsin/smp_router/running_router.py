@@ -105,7 +105,7 @@ async def running_smp_router(
 
 
 class _TimedActions:
-    """What a router does by the clock."""
+    """Actions that the router repeats by the clock."""
 
     def __init__(self, state: SmpState, router: SmpRouter) -> None:
         self._state = state

@@ -1,4 +1,4 @@
-"""What a command of a device is executed with: the router's state, and the verified request."""
+"""Verified requests of devices, the router's state they are executed against, and the events it reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ C = TypeVar("C", bound=Command)
 
 
 class Pushes(Protocol):
-    """What commands need of the delivery."""
+    """The part of the delivery that commands use."""
 
     def verify(self, token: TokenRecord) -> None:
         """Push the token's code to its device."""
@@ -42,7 +42,7 @@ class Pushes(Protocol):
 
 
 class Subscriber(Protocol):
-    """What commands need of the connections to SMP routers. No method waits: the store holds what is wanted."""
+    """The part of the SMP connections that commands use. No method waits: the store holds the wanted queues."""
 
     def subscribe(self, queue: NotifierQueue, notifier_key: bytes) -> None:
         """Send NSUB to the queue's router."""
@@ -133,23 +133,23 @@ class NtfEvents(Protocol):
         notifications: Sequence[ReceivedNotification],
         results: Sequence[Recorded | NotRecorded],
     ) -> None:
-        """The store has decided what becomes of them; nothing is on disk yet."""
+        """Report the store's decision about these notifications. Nothing is on disk yet."""
 
     def attempted(self, pushes: Sequence[NotificationPush]) -> None:
-        """These pushes are on their way to the provider."""
+        """Report that these pushes were sent to the provider."""
 
     def settled(self, settled: Sequence[SettledNotification]) -> None:
-        """The notifications have their outcome, which is not on disk yet."""
+        """Report outcomes that are not on disk yet."""
 
     def token_changed(
         self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
     ) -> None:
-        """`None` before means that the token is new, `None` after that it is gone."""
+        """Report a token's new status. `before` is None for a new token, `after` is None for a removed one."""
 
     def subscriptions_changed(
         self, router: RouterLocation, changed: Sequence[tuple[bytes, SubscriptionStatus | None]], cause: str
     ) -> None:
-        """Statuses by notifier id. `None` means that the subscription is gone."""
+        """Report new statuses by notifier id. None means that the subscription is gone."""
 
 
 class NoEvents:

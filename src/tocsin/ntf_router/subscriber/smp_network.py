@@ -1,4 +1,4 @@
-"""What the connections to all SMP routers share, and the state of one of them."""
+"""Shared resources of the connections to all SMP routers, and the state of one of them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SubscriberState:
 
 
 class SmpNetwork:
-    """How this NTF router deals with all SMP routers: who it is there, how it connects, where it keeps queues."""
+    """Shared resources of all SMP connections: our identity, the client settings, the store and its reports."""
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ class QueueRecord:
     notifier: NotifierRecord | None = None
     status: QueueStatus | Blocked = QueueStatus.ACTIVE
     updated_at: int | None = None
-    """Day of last use, seconds since 1970."""
+    """Day of last use, as Unix time."""
     service_id: bytes | None = field(default=None, repr=False)
     """The messaging service of the recipient, if one was associated."""
 

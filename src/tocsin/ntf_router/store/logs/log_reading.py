@@ -51,7 +51,7 @@ from tocsin.protocol.ntf.pushes import PushedNotification
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
-# Of several tokens with one registration the first of the best kind stays (ntf.md 5.4).
+# Of several tokens with the same registration, the first in the best state stays (ntf.md 5.4).
 _BEST_FIRST: Final = (
     TokenState.ACTIVE,
     TokenState.INVALID,
@@ -64,19 +64,19 @@ _REGISTERED: Final = TokenStatus(TokenState.REGISTERED)
 
 
 class NtfRestorer:
-    """The store log first, then the state, then the changes logs, then `finish`.
+    """Applies the store log, then the state, then the changes logs; then comes `finish`.
 
-    A crash may leave notifications of subscriptions that are gone: their removal was in the store log, which is written
-    first, and the end of the notification would have been in the changes log. These are counted when all is read.
+    A crash may leave notifications of removed subscriptions: the removal was in the store log, which is written first,
+    and the outcome would have been in the changes log. `finish` counts them.
     """
 
     def __init__(self, tables: NtfTables) -> None:
         self._tables: Final = tables
         self._orphans: Final[set[bytes]] = set()
-        """Subscriptions that do not exist, whose last notification is pending."""
+        """Subscriptions that do not exist, but have a pending notification."""
 
     def store_change(self, change: NtfStoreChange) -> bool:
-        """False if it is about something that does not exist, or exists already."""
+        """Apply a change. Returns False if its subject does not exist, or exists already."""
         match change:
             case TokenAdded(token):
                 return self._add_token(token)
@@ -153,7 +153,7 @@ class NtfRestorer:
         return True
 
     def _direct(self, line: DirectChange) -> bool:
-        """False if all of it is about what does not exist, or exists already."""
+        """Apply a change. Returns False if all its subjects do not exist, or exist already."""
         tables = self._tables
         match line:
             case QueuesAssociated(token_id, router, notifier_ids):
@@ -198,7 +198,7 @@ class NtfRestorer:
         return True
 
     def last_notification(self, token_id: bytes, item: PushedNotification) -> bool:
-        """Of the reference, which does not know whether it was pushed."""
+        """Apply a last notification of the reference, which does not record whether it was pushed."""
         row = self._tables.routers.row_of(item.queue)
         if row is None or self._tables.owner(row).record.token_id != token_id:
             return False
@@ -251,23 +251,23 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class NtfStartReport:
-    """What was found in the folder."""
+    """The contents of the folder, in numbers."""
 
     tokens: int = 0
     subscriptions: int = 0
     notifications: int = 0
     pending: int = 0
-    """Of the notifications: those that are still to be pushed."""
+    """Notifications that are still to be pushed."""
     skipped: int = 0
-    """Records about tokens or subscriptions that do not exist (any more), or that exist already."""
+    """Records about tokens or subscriptions that do not exist, or that exist already."""
     broken: int = 0
     """Lines that could not be read, and were skipped as asked."""
     torn_bytes: int = 0
-    """Cut off the ends of logs: lines whose writing a crash interrupted."""
+    """Bytes of torn lines, cut off the ends of logs: a crash interrupted their writing."""
 
 
 class NtfLogReader:
-    """Fills one store."""
+    """Reads logs into one store."""
 
     def __init__(
         self, tables: NtfTables, report: NtfStartReport, *, skip_broken: bool, keep_broken: bool = True
@@ -279,7 +279,7 @@ class NtfLogReader:
         self._keep: Final = keep_broken
 
     def read_store_log(self, path: Path) -> bool:
-        """Whether it is compact: tokens, then subscriptions, then services, each once."""
+        """Read the store log. Returns whether it is compact: tokens, then subscriptions, then services, each once."""
         broken, skipped = self._report.broken, self._report.skipped
         stage = 0
         order = (TokenAdded, SubscriptionAdded, ServiceSet)
@@ -291,7 +291,7 @@ class NtfLogReader:
         return stage < len(order) and (self._report.broken, self._report.skipped) == (broken, skipped)
 
     def read_notifications(self, folder: Path) -> tuple[int, bool]:
-        """The number of the next part of the changes log, and whether the state file is all there is to know."""
+        """Read state and changes. Returns the number of the next changes log, and whether the state is up to date."""
         begins: int | None = None
         broken = self._report.broken
         for line in records_of(
@@ -314,7 +314,7 @@ class NtfLogReader:
         return next_part, is_current
 
     def count(self) -> None:
-        """Completes the report."""
+        """Complete the report."""
         tables, report = self._tables, self._report
         report.tokens = len(tables.tokens)
         report.subscriptions = len(tables.routers.table)
@@ -347,4 +347,4 @@ def _decode_last_notification(line: bytes) -> tuple[bytes, PushedNotification]:
     try:
         return decode_field(token_id), PushedNotification.parse(item.decode())
     except (DecodeError, UnicodeDecodeError):
-        raise BadLogLine("a last notification that is none") from None
+        raise BadLogLine("not a last notification") from None

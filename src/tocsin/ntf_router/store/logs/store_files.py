@@ -1,21 +1,22 @@
-"""The folder of an NTF router's store: reading it and keeping it.
+"""The folder of an NTF router's store: opening, reading, saving and filling it.
 
 ntf-server-store.log                 tokens, subscriptions and services, as the reference writes it; each change is
                                      appended, and the log is made compact at start
 ntf-server-last-notifications.log    last notifications, written for the reference at a stop and with each state; read
                                      only if there is no state
 ntf-server-state.log                 ours: notifications, pending ones marked, all totals, and what the store log has no
-                                     field for (`ntf_change_log`)
-ntf-server-changes.log.N             ours: what happened to notifications since
+                                     field for (`change_log`)
+ntf-server-changes.log.N             ours: changes of notifications since the state
 ntf-server-direct.keys               ours: private keys for direct notifications, replaced as a whole
 ntf-server.lock                      ours: locked while a router runs
-*.broken                             lines that could not be read, if it was asked to go on without them
+*.broken                             lines that could not be read, if the operator asked to skip them
 *.<time>Z                            the store log before it was made compact
 
-Theory of operation. What is in the folder is always: the store log, then the state, then the parts of the changes log
-from the number on that the state names. A new state is the rename of one file, and names the part that was begun at its
-moment: a crash before or after leaves the same. Older parts are removed afterwards, at the latest at the next start.
-The store log is replaced in the steps of the reference, so that either program recovers from a crash of the other.
+Theory of operation. The contents of the folder are always the store log, then the state, then the changes logs from the
+number on that the state names. A new state replaces the old one by a rename, and names the changes log that began at its
+moment, so a crash before or after leaves the same contents. Older changes logs are removed afterwards, at the latest at
+the next start. The store log is replaced in the steps of the reference, so that either program recovers from a crash of
+the other.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ from tocsin.ntf_router.store.logs.store_log import NtfStoreChange
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 
 CHANGE_LOG_LIMIT: Final = 256 << 20
-"""From this size on a new state replaces the changes log, see `NtfFolderStore.maintain`."""
+"""The size of the changes log from which on a new state replaces it (`NtfFolderStore.maintain`)."""
 
 
 class NtfFileJournal(GroupCommit):
@@ -98,20 +99,20 @@ class NtfFileJournal(GroupCommit):
 
 @dataclass(frozen=True, slots=True)
 class NtfOpenOptions:
-    """How a folder is opened."""
+    """Options for opening a folder."""
 
     skip_broken_lines: bool = False
-    """Go on without lines that cannot be read; they are kept in `.broken` files."""
+    """Skip lines that cannot be read, and keep them in `.broken` files."""
     change_log_limit: int = CHANGE_LOG_LIMIT
 
 
 def open_ntf_store(
     folder: Path, options: NtfOpenOptions | None = None, *, now: float | None = None
 ) -> NtfFolderStore:
-    """Reads the folder and keeps it from then on.
+    """Open a folder: read it, and keep it up to date from then on.
 
     Blocks. Raises StoreError, naming the file, if another router uses the folder, if a file cannot be read or written,
-    or if a log has a line that is none (`BadLogLine`).
+    or if a log has a broken line (`BadLogLine`).
     """
     lock = FolderLock(folder / LOCK)
     with contextlib.ExitStack() as stack:
@@ -125,7 +126,7 @@ def open_ntf_store(
 def read_ntf_store(
     folder: Path, *, skip_broken_lines: bool = False, keep_broken_lines: bool = True
 ) -> tuple[NtfMemoryStore, NtfStartReport]:
-    """Reads the folder and leaves its files as they are, but for new `.broken` ones. Raises as `open_ntf_store`."""
+    """Read the folder without changing its files, except for new `.broken` ones. Raises as `open_ntf_store`."""
     lock = FolderLock(folder / LOCK) if (folder / LOCK).exists() else None
     try:
         store, report = NtfMemoryStore(), NtfStartReport()
@@ -143,7 +144,7 @@ def read_ntf_store(
 
 
 class NtfFolderStore(NtfMemoryStore):
-    """A store in memory that is kept in a folder. Belongs to one event loop."""
+    """A store in memory whose changes are kept in a folder. Belongs to one event loop."""
 
     def __init__(self, folder: Path, lock: FolderLock, options: NtfOpenOptions) -> None:
         super().__init__()
@@ -158,7 +159,7 @@ class NtfFolderStore(NtfMemoryStore):
         self._journal: NtfFileJournal
 
     def read(self, now: datetime) -> None:
-        """Once, at the beginning."""
+        """Read the folder, once at the start."""
         folder, report = self._folder, self.report
         reader = NtfLogReader(self.tables, report, skip_broken=self._options.skip_broken_lines)
         report.torn_bytes += read_and_compact(
@@ -185,23 +186,22 @@ class NtfFolderStore(NtfMemoryStore):
         await asyncio.to_thread(replace_lines, self._folder / DIRECT_KEYS, [encode_field(keys)])
 
     async def maintain(self) -> None:
-        """Saves if the changes log has outgrown its limit and the last state, so that it takes no more than about twice
-        the space of what it describes.
-        """
+        """Save if the changes log has outgrown its limit and the last state, which bounds the space it takes."""
         limit = max(self._options.change_log_limit, self._state_bytes)
         if not self._saving.locked() and self._journal.change_log_bytes >= limit:
             await self.save()
 
     async def save(self) -> None:
-        """Writes the state of this moment and starts a new part of the changes log. Others may change and commit
-        meanwhile. Raises StoreError; the store is then as durable as before.
+        """Write the state of this moment and start a new changes log. Other tasks may change and commit meanwhile.
+
+        Raises StoreError, which leaves the store as durable as before.
         """
         async with self._saving:
             if self._closed:
                 return
             new = await asyncio.to_thread(AppendOnlyFile, change_log(self._folder, self._part + 1))
             await asyncio.to_thread(sync_folder, self._folder)
-            # Nobody else gets a turn between these: the new part begins at the moment of the snapshot.
+            # No other task gets a turn between these: the new log begins at the moment of the snapshot.
             self._journal.use_change_log(new)
             self._part += 1
             snapshot = await NtfStoreSnapshot.taken_slowly(self.tables)
@@ -235,7 +235,7 @@ class NtfFolderStore(NtfMemoryStore):
 
 
 def require_empty_ntf_folder(folder: Path) -> None:
-    """Raises StoreError if the folder has a store, or is none."""
+    """Raise StoreError if the folder has a store already, or is not a folder."""
     if not folder.is_dir():
         raise StoreError(f"{folder} is not a folder")
     store_log = folder / STORE_LOG
@@ -245,7 +245,7 @@ def require_empty_ntf_folder(folder: Path) -> None:
 
 
 def fill_ntf_folder(folder: Path, store: NtfMemoryStore, progress: Progress) -> None:
-    """Writes the files, the store log last: until then there is no store. Raises StoreError."""
+    """Write a whole store into an empty folder. The store log comes last and completes it. Raises StoreError."""
     require_empty_ntf_folder(folder)
     lock = FolderLock(folder / LOCK)
     try:

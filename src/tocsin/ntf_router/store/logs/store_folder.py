@@ -1,4 +1,4 @@
-"""Names of the files in the folder of an NTF router's store; `ntf_store_files` says what each is for."""
+"""Names of the files in the folder of an NTF router's store; `store_files` describes each."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def change_log(folder: Path, number: int) -> Path:
 
 
 def change_logs(folder: Path) -> dict[int, Path]:
-    """By number, in the order of their writing."""
+    """Return the changes logs by number, oldest first."""
     parts = [part for part in folder.glob(f"{CHANGE_LOG}.*") if part.suffix[1:].isdigit()]
     return {number: change_log(folder, number) for number in sorted(int(part.suffix[1:]) for part in parts)}

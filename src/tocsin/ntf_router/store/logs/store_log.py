@@ -1,7 +1,7 @@
 """Lines of the store log of an NTF router, `ntf-server-store.log` (ntf.md 5.2; reference: `NtfStoreLogRecord`).
 
-The log is the reference's own, so that data moves between its server and ours in both directions. Each class is one
-kind of line: its fields and its text both ways. Lines do not include the newline.
+The format is the reference's, so that data moves between its server and ours in both directions. Each class is one kind
+of line, with its fields, `encode` and `decode`. Lines do not include the newline.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class TokenAdded:
         dh_key = decode_field(words[6])
         prefix = X25519PrivateKey.der_prefix
         if not dh_key.startswith(prefix) or len(dh_key) != len(prefix) + X25519PrivateKey.raw_bytes:
-            raise BadLogLine("a DH key that is none")
+            raise BadLogLine("not a DH key")
         labelled(words[5], b"dhKeys=")
         rest = OptionalFields(words[10:])
         token = TokenRecord(
@@ -305,7 +305,7 @@ def decode_ntf_store_line(line: bytes) -> NtfStoreChange:
     tag, _, rest = line.partition(b" ")
     kind = _CHANGES.get(tag)
     if kind is None:
-        raise BadLogLine("a record of unknown kind")
+        raise BadLogLine("unknown kind of record")
     return kind.decode(rest)
 
 
@@ -333,7 +333,7 @@ _KEPT_ADDRESSES: Final = 4096
 
 def decode_flag(text: bytes) -> bool:
     if text not in _FLAGS:
-        raise BadLogLine("a flag that is neither T nor F")
+        raise BadLogLine("a flag must be T or F")
     return _FLAGS[text]
 
 
@@ -347,9 +347,9 @@ def encode_device_token(token: DeviceToken) -> bytes:
 
 
 def decode_device_token(provider: bytes, token: bytes) -> DeviceToken:
-    """Less strict than the reference, which refuses what is not hex: our test provider takes any word."""
+    """Decode a device token. Unlike the reference this accepts any word, as our test provider does, not only hex."""
     if provider not in _PROVIDERS or not token:
-        raise BadLogLine("a device token that is none")
+        raise BadLogLine("not a device token")
     return DeviceToken(_PROVIDERS[provider], token)
 
 
@@ -361,11 +361,11 @@ def decode_token_status(text: bytes) -> TokenStatus:
     try:
         return TokenStatus.parse(text.decode())
     except (DecodeError, UnicodeDecodeError):
-        raise BadLogLine("an unknown token status") from None
+        raise BadLogLine("unknown token status") from None
 
 
 def encode_subscription_status(status: SubscriptionStatus) -> bytes:
-    """The text of an error comes from elsewhere: it must not end the line."""
+    """Encode a status. The text of an error comes from an SMP router and must not end the line."""
     return " ".join(subscription_status_text(status).splitlines()).encode("utf-8", "replace")
 
 
@@ -373,7 +373,7 @@ def decode_subscription_status(text: bytes) -> SubscriptionStatus:
     try:
         return parse_subscription_status(text.decode())
     except (DecodeError, UnicodeDecodeError):
-        raise BadLogLine("an unknown subscription status") from None
+        raise BadLogLine("unknown subscription status") from None
 
 
 @lru_cache(_KEPT_ADDRESSES)
@@ -381,7 +381,7 @@ def decode_router(text: bytes) -> RouterLocation:
     try:
         address = RouterAddress.parse(text.decode())
     except (DecodeError, UnicodeDecodeError):
-        raise BadLogLine("an address that is none") from None
+        raise BadLogLine("not a router address") from None
     if address.scheme is not Scheme.SMP or address.password is not None:
-        raise BadLogLine("an address that is not one of an SMP router")
+        raise BadLogLine("not the address of an SMP router")
     return address.location.with_legacy_onion()

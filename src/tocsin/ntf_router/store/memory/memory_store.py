@@ -19,7 +19,7 @@ from tocsin.protocol.addresses import RouterLocation
 
 
 class MemoryWhole:
-    """Implements `tocsin.ntf_router.store.interface.WholeNtfStore`. Nothing here is told to a journal."""
+    """Implements `WholeNtfStore`, which describes the methods. These methods bypass the journal."""
 
     _tables: NtfTables
 
@@ -89,7 +89,7 @@ class NtfMemoryStore(MemoryTokens, MemorySubscriptions, MemoryDirect, MemoryNoti
 
     @property
     def tables(self) -> NtfTables:
-        """For whoever reads or writes the store as a whole."""
+        """The tables, for code that reads or writes the whole store."""
         return self._tables
 
     async def counts(self) -> StoreCounts:

@@ -23,12 +23,12 @@ from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import TokenState
 
 PAUSE_AFTER: Final = 256
-"""So many tokens are looked at before others get a turn."""
+"""Tokens to check before other tasks get a turn."""
 _ACTIVE: Final = TokenState.ACTIVE
 
 
 class MemoryNotifications:
-    """Implements `tocsin.ntf_router.store.interface.NotificationStore`, where the methods are described."""
+    """Implements `NotificationStore`, which describes the methods."""
 
     _tables: NtfTables
 

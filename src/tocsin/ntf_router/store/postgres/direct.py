@@ -1,7 +1,7 @@
 """Queues of direct notifications of an NTF store in PostgreSQL.
 
-They are rows of the reference's table, associated with our service, so that its server goes on with them if it presents
-the same certificate. Their key is one that nobody has, since the table wants one.
+They are rows of the reference's table, associated with our service, so that its server continues with them if it
+presents the same certificate. The table requires a key, so they have one without a private half.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _END: Final = """
 
 
 class PostgresDirect:
-    """Implements `tocsin.ntf_router.store.interface.DirectStore`, where the methods are described."""
+    """Implements `DirectStore`, which describes the methods."""
 
     _clients: NtfPool
     _background: NtfPool
@@ -109,7 +109,7 @@ class PostgresDirect:
         return await self._background.run(work)
 
     async def _remove(self, connection: Proxy, subscription_ids: Sequence[bytes]) -> None:
-        """They are locked."""
+        """Remove queues whose rows are locked."""
         if subscription_ids:
             ids = list(subscription_ids)
             await end_pending(

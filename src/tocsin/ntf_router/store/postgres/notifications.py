@@ -1,7 +1,7 @@
 """Last notifications of an NTF store in PostgreSQL.
 
-A last notification is pending if there is a row for it, with its nonce, in our own table. The reference knows nothing
-of that: if it replaced the notification meanwhile, ours expires.
+A last notification is pending if our own table has a row with its nonce. The reference does not know that table: if it
+replaced the notification meanwhile, our row expires.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import item_text, router_text
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
-# A row for each token, whose columns are many, with its notifications in arrays.
+# One row for each token, which has many columns, with its notifications in arrays.
 _DUE: Final = f"""
     SELECT {TOKEN_COLUMNS}, last.* FROM {TOKENS}
     JOIN LATERAL (
@@ -84,7 +84,7 @@ ACCOUNTING: Final = """
 
 
 class PostgresNotifications:
-    """Implements `tocsin.ntf_router.store.interface.NotificationStore`, where the methods are described."""
+    """Implements `NotificationStore`, which describes the methods."""
 
     _clients: NtfPool
     _background: NtfPool
@@ -190,7 +190,7 @@ _LOCK_QUEUES: Final = f"""
     WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($4::bytea[]) AND s.token_id = ANY($5::bytea[])
     ORDER BY s.subscription_id FOR UPDATE OF s
 """  # noqa: S608
-# Pending ones are locked, so that none comes to its end between being counted as superseded here and being replaced.
+# Pending ones are locked, so that none is settled between being counted as superseded here and being replaced.
 _LAST: Final = """
     WITH waiting AS (
         SELECT subscription_id, nonce, received_at FROM pending_notifications
@@ -220,17 +220,17 @@ _WRITE: Final = """
 
 
 class ReceivedBatch:
-    """Notifications of one SMP router whose tokens and subscriptions are locked: decided here, written at once."""
+    """Received notifications of one SMP router, decided here and written together. Tokens and subscriptions are locked."""
 
     def __init__(self) -> None:
         self._providers: dict[bytes, PushProvider] = {}
         self._subscriptions: dict[bytes, tuple[bytes, bytes]] = {}
-        """Subscription id and token id by notifier id."""
+        """Subscription ids and token ids by notifier id."""
         self._last: dict[bytes, bytes] = {}
         self._pending: dict[bytes, tuple[bytes, float]] = {}
-        """Nonces and times by subscription id.
+        """Pending nonces and times by subscription id.
 
-        What is pending may not be the last one, if the reference was here meanwhile.
+        The pending one may not be the last one, if the reference used the database meanwhile.
         """
         self._new: dict[bytes, tuple[bytes, ReceivedNotification]] = {}
         self._counts: Counter[str] = Counter()

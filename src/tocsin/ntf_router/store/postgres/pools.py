@@ -1,7 +1,7 @@
-"""Connections of an NTF store to its database: one pool for clients and notifications, one for what can wait.
+"""Connections of an NTF store to its database: one pool for clients and notifications, one for background tasks.
 
-Each method of the store uses one connection, for one transaction, and never asks for a second one meanwhile: however
-many wait for a connection, those who have one go on (Appendix B 23 of ntf.md).
+Each method of the store uses one connection for one transaction, and never asks for a second one meanwhile. So tasks
+that wait for a connection cannot block those that have one (Appendix B 23 of ntf.md).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tocsin.ntf_router.store.postgres.schema import search_path
 
 CONNECT_TIMEOUT: Final = 10.0
 STATEMENT_TIMEOUT: Final = 60.0
-"""After so many seconds without an answer the connection counts as lost."""
+"""Seconds without an answer after which the connection counts as lost."""
 BACKGROUND_TIMEOUT: Final = 600.0
 WAIT_TIMEOUT: Final = 60.0
-"""For a connection of the pool to be free."""
+"""Seconds to wait for a free connection of the pool."""
 ATTEMPTS: Final = 5
-"""Of a transaction that the database takes back because another one was in its way."""
+"""Attempts of a transaction that the database rolls back because of a conflict."""
 
 R = TypeVar("R")
 Proxy: TypeAlias = "PoolConnectionProxy[Record]"
@@ -40,9 +40,10 @@ class NtfPool:
     async def open(
         cls, url: str, schema: str, size: int, statement_timeout: float, *, by_key: bool = False
     ) -> Self:
-        """`by_key`: its statements find rows by their keys, and must not read whole tables. Raises StoreError.
+        """Open a pool. Raises StoreError.
 
-        Some tables are empty at one moment and full at the next, so what the planner knows of them is often wrong.
+        With `by_key`, statements must find rows by their keys instead of reading whole tables. Some tables fill and empty
+        so quickly that the planner's statistics are often wrong.
         """
         settings = {"search_path": search_path(schema), "application_name": "tocsin ntf"}
         if by_key:
@@ -61,7 +62,7 @@ class NtfPool:
         return cls(pool)
 
     async def run(self, work: Work[R]) -> R:
-        """In one transaction, which is tried again if another one was in its way. Raises StoreError."""
+        """Run statements in one transaction, again if it conflicts with another one. Raises StoreError."""
         with translated():
             for attempt in range(ATTEMPTS):
                 try:
@@ -85,7 +86,7 @@ class NtfPool:
         return await self._run_alone(work)
 
     async def execute(self, statement: str, *arguments: object) -> int:
-        """How many rows it changed."""
+        """Execute one statement. Returns the number of changed rows."""
 
         async def work(connection: Proxy) -> int:
             return rows_of(await connection.execute(statement, *arguments))
@@ -93,7 +94,7 @@ class NtfPool:
         return await self._run_alone(work)
 
     async def command(self, statement: str) -> None:
-        """One that is not about rows, and has no parameters."""
+        """Execute a command that has no parameters and returns no rows."""
 
         async def work(connection: Proxy) -> None:
             await connection.execute(statement)
@@ -109,7 +110,7 @@ class NtfPool:
             self._pool.terminate()
 
     async def _run_alone(self, work: Work[R]) -> R:
-        """One statement is a transaction."""
+        """Run one statement, which is a transaction of its own."""
         with translated():
             for attempt in range(ATTEMPTS):
                 try:
@@ -127,16 +128,16 @@ class NtfPool:
 
 
 def rows_of(tag: str) -> int:
-    """Of what PostgreSQL says it did: `UPDATE 5`."""
+    """Return the number of rows of a command tag such as `UPDATE 5`."""
     return int(tag.rpartition(" ")[2])
 
 
 async def _leave_as_it_is(_connection: Connection[Record]) -> None:
-    """Nothing here changes a session, so there is nothing to reset: RESET ALL would undo what `_prepare` has set."""
+    """Skip the reset of a session. Nothing here changes it, and RESET ALL would undo what `_prepare` sets."""
 
 
 async def _prepare(connection: Connection[Record]) -> None:
-    # Whatever the database's default, a commit is on disk; stricter settings stay.
+    # A commit must be on disk, whatever the database's default. Stricter settings stay.
     await connection.execute(
         "SELECT set_config('synchronous_commit', 'on', false)"
         " WHERE current_setting('synchronous_commit') = 'off'"
@@ -144,12 +145,12 @@ async def _prepare(connection: Connection[Record]) -> None:
 
 
 FEWEST: Final = 1000
-"""Rows, and rows that came, went or changed. A table with fewer is left to the database once it has been analyzed."""
+"""The smallest number of rows, and of changed rows. The database takes care of smaller tables that were analyzed once."""
 CHANGED_SHARE: Final = 0.2
-"""Of its rows: then its statistics are old."""
+"""The share of changed rows from which on a table's statistics are stale."""
 
-# The number of rows is -1 as long as a table has never been analyzed (PostgreSQL 14). One that is empty, or nearly so,
-# is left alone: plans for no rows would be bad ones as soon as it fills.
+# The number of rows is -1 until a table is analyzed (PostgreSQL 14). Empty and nearly empty tables are left alone: plans
+# for no rows would be bad as soon as the table fills.
 _STALE: Final = """
     SELECT format('%I.%I', s.schemaname, s.relname) AS name
     FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
@@ -162,10 +163,10 @@ _STALE: Final = """
 
 
 async def analyze_stale_tables(pool: NtfPool, tables: Sequence[str]) -> list[str]:
-    """Those that need it; their whole names are returned. Raises StoreError.
+    """Analyze tables with stale statistics. Returns their qualified names. Raises StoreError.
 
-    A sample of each is read, so that even large tables take moments. One that is being analyzed already is skipped,
-    and one that belongs to another role.
+    PostgreSQL reads a sample, so even large tables take moments. Tables that are being analyzed, or that belong to
+    another role, are skipped.
     """
     rows = await pool.fetch(_STALE, FEWEST, CHANGED_SHARE, list(tables))
     names = [row["name"] for row in rows]
@@ -175,5 +176,5 @@ async def analyze_stale_tables(pool: NtfPool, tables: Sequence[str]) -> list[str
 
 
 async def analyze_tables(connection: Proxy, tables: Sequence[str]) -> None:
-    """Also those that the transaction has just filled."""
+    """Analyze tables, including those that the transaction has just filled."""
     await connection.execute(f"ANALYZE {', '.join(tables)}")

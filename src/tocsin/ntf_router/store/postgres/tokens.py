@@ -1,6 +1,6 @@
 """Device tokens of an NTF store in PostgreSQL.
 
-The order of locks, here and in the other parts: tokens before subscriptions before pending notifications.
+All modules here take locks in this order: tokens, subscriptions, pending notifications.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _CRON_DUE: Final = f"""
 
 
 class PostgresTokens:
-    """Implements `tocsin.ntf_router.store.interface.TokenStore`, where the methods are described."""
+    """Implements `TokenStore`, which describes the methods."""
 
     _clients: NtfPool
     _background: NtfPool
@@ -197,7 +197,7 @@ class PostgresTokens:
 async def _remove_tokens(
     connection: Proxy, token_ids: list[bytes], tell: ReportSettled | None
 ) -> list[NotifierQueue]:
-    """They are locked, so nothing is added to them meanwhile; the rest goes with them by cascade."""
+    """Remove locked tokens, to which nothing can be added meanwhile. A cascade removes the rest."""
     queues = [queue_of_row(row) for row in await connection.fetch(_QUEUES, token_ids)]
     await end_pending(connection, END_OF_TOKENS, token_ids, TOKEN_REMOVED, tell)
     await connection.execute("DELETE FROM tokens WHERE token_id = ANY($1::bytea[])", token_ids)

@@ -1,4 +1,4 @@
-"""A whole NTF store into an empty database in one transaction, and out of a database that stays as it is."""
+"""Transfers of a whole NTF store into an empty database and out of one, and exports of its rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ S = TypeVar("S", bound=WholeNtfStore)
 
 
 async def require_empty_ntf_database(url: str, schema: str) -> None:
-    """Raises StoreError if it has a store. Changes nothing."""
+    """Raise StoreError if the database has a store. Changes nothing."""
     pool = await NtfPool.open(url, schema, 1, BACKGROUND_TIMEOUT)
 
     async def work(connection: Proxy) -> None:
@@ -69,12 +69,12 @@ async def require_empty_ntf_database(url: str, schema: str) -> None:
 
 
 async def fill_ntf_database(url: str, schema: str, store: WholeNtfStore, progress: Progress) -> None:
-    """All of the store, or, if anything goes wrong, nothing. Raises StoreError, also if the database has a store."""
+    """Write the whole store or nothing, in one transaction. Raises StoreError, also if the database has a store."""
     pool = await NtfPool.open(url, schema, 1, BACKGROUND_TIMEOUT)
 
     async def work(connection: Proxy) -> None:
         await migrate(connection, schema)
-        # `migrate` has left another search path, which lasts as long as the transaction.
+        # `migrate` left another search path, which lasts until the end of the transaction.
         await connection.execute(f'SET LOCAL search_path TO "{schema}", "{schema}_tocsin"')
         _require_empty(await _totals(connection))
         await _write(connection, store, progress)
@@ -90,7 +90,7 @@ async def fill_ntf_database(url: str, schema: str, store: WholeNtfStore, progres
 
 
 async def read_whole_ntf_database(url: str, schema: str, store: S) -> S:
-    """Into an empty store. Raises StoreError if there is nothing to read, or if rows do not fit together."""
+    """Read the database into an empty store. Raises StoreError if it has no store, or if rows are inconsistent."""
     pool = await NtfPool.open(url, schema, 1, BACKGROUND_TIMEOUT)
 
     async def work(connection: Proxy) -> None:
@@ -185,7 +185,7 @@ async def _read(connection: Proxy, store: WholeNtfStore) -> None:
 
 
 def _without_orphans(totals: Accounting, pending: int) -> Accounting:
-    """What is pending of subscriptions that somebody has deleted in the database has failed."""
+    """Count pending notifications as failed whose subscriptions were deleted in the database."""
     failed = dict(totals.failed)
     if orphans := totals.pending - pending:
         failed["subscription_removed"] = failed.get("subscription_removed", 0) + orphans
@@ -244,7 +244,7 @@ _PENDING_FIELDS: Final = ("subscription_id", "token_id", "nonce", "received_at")
 
 CONNECT_TIMEOUT: Final = 10.0
 
-# Rows of one SMP router stand together, so readers of one router skip the rest of the export.
+# Ordered by SMP router, so that readers of one router can skip the rest of the export.
 _EXPORTED_SUBSCRIPTIONS: Final = f"""
     SELECT v.smp_host, v.smp_port, v.smp_keyhash, v.ntf_service_id, s.smp_notifier_id, s.status,
         s.ntf_service_assoc, t.status = 'ACTIVE' AS token_active

@@ -136,7 +136,7 @@ def decode_direct_line(line: bytes) -> DirectChange:
     words = line.split(b" ")
     kind = _KINDS.get(words.pop(0))
     if kind is None:
-        raise BadLogLine("a record of unknown kind")
+        raise BadLogLine("unknown kind of record")
     return kind.decode(words)
 
 
@@ -170,7 +170,7 @@ def _decode_location(text: bytes) -> RouterLocation:
     try:
         return RouterAddress.of(decode_field(text).decode(), Scheme.NTF).location
     except (DecodeError, UnicodeDecodeError):
-        raise BadLogLine("an address that is none") from None
+        raise BadLogLine("not a router address") from None
 
 
 LEAST_BYTES: Final = 16 << 20

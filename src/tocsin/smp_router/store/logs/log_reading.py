@@ -50,11 +50,11 @@ class StartReport:
     broken: int = 0
     """Lines that could not be read, and were skipped as asked."""
     torn_bytes: int = 0
-    """Cut off the ends of logs: lines whose writing a crash interrupted."""
+    """Bytes of torn lines, cut off the ends of logs: a crash interrupted their writing."""
 
 
 class LogReader:
-    """Fills one store."""
+    """Reads logs into one store."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class LogReader:
         return all(restored) and len(records) == kept and self._report.broken == broken
 
     def count(self) -> None:
-        """Completes the report."""
+        """Complete the report."""
         store, report = self._store, self._report
         report.queues = store.queue_count()
         report.messages = sum(store.message_count(q) for q in store.queues_with_messages())

@@ -93,7 +93,7 @@ class OpenOptions:
 def open_smp_store(
     folder: Path, options: OpenOptions | None = None, *, now: float
 ) -> tuple[SmpMemoryStore, StoreFiles]:
-    """Reads the folder and keeps it from then on.
+    """Open a folder: read it, and keep it up to date from then on.
 
     Blocks: 20 s for a million queues. Raises StoreError, naming the file, if another router uses the folder, if a file
     cannot be read or written, if a log has a broken line (`BadLogLine`), or if there are changes that build on
@@ -110,7 +110,7 @@ def open_smp_store(
 def read_smp_store(
     folder: Path, *, skip_broken_lines: bool = False, keep_broken_lines: bool = True
 ) -> tuple[SmpMemoryStore, StartReport]:
-    """Reads the folder and leaves its files as they are, but for new `.broken` ones. Raises as `open_smp_store`."""
+    """Read the folder without changing its files, except for new `.broken` ones. Raises as `open_smp_store`."""
     lock = FolderLock(folder / LOCK) if (folder / LOCK).exists() else None
     try:
         if _has_changes(folder) and not SnapshotBase(folder).fits():
@@ -299,7 +299,7 @@ def compact_lines(store: SmpMemoryStore) -> Iterator[bytes]:
 
 
 def require_empty_folder(folder: Path) -> None:
-    """Raises StoreError if the folder has a store already, or is not a folder."""
+    """Raise StoreError if the folder has a store already, or is not a folder."""
     if not folder.is_dir():
         raise StoreError(f"{folder} is not a folder")
     store_log = folder / STORE_LOG

@@ -1,4 +1,4 @@
-"""Names of the files in the folder of an SMP router's store; `smp_store_files` says what each is for."""
+"""Names of the files in the folder of an SMP router's store; `store_files` describes each."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def decode_store_log_line(line: bytes) -> StoreLogRecord:
     words = line.split(b" ")
     kind = _RECORDS.get(words.pop(0))
     if kind is None:
-        raise BadLogLine("a record of unknown kind")
+        raise BadLogLine("unknown kind of record")
     return kind.decode(words)
 
 

@@ -37,7 +37,7 @@ async def migrate(connection: Connection[Record]) -> list[str]:
 
     Raises StoreError if a newer Tocsin has changed the schema.
     """
-    # Asked first, because CREATE … IF NOT EXISTS needs the right to create even if there is nothing to do.
+    # Checked first, because CREATE … IF NOT EXISTS needs the right to create even if there is nothing to do.
     if not await _exists(connection):
         await connection.execute(_PREPARE)
     missing = await _missing(connection)

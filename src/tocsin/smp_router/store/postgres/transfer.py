@@ -1,4 +1,4 @@
-"""A whole store into an empty database in one transaction, and out of a database that stays as it is."""
+"""Transfers of a whole store into an empty database and out of one, and exports of its notifiers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def fill_database(url: str, store: WholeStore, progress: Progress) -> None
 
 
 async def read_whole_database(url: str, store: S) -> S:
-    """Into an empty store. Raises StoreError if there is nothing to read, or if rows do not fit together."""
+    """Read the database into an empty store. Raises StoreError if it has no store, or if rows are inconsistent."""
     session = DatabaseSession(url)
     try:
         if not await session.open_to_read(LOCK_WAIT):

@@ -1,11 +1,11 @@
 """Group commit: changes gather in memory, and one write makes all of them durable.
 
-Theory of operation. A change adds a line to the batch of its file. `commit` makes sure that everything
-added so far gets written: it starts a write of the batches, or, if one is under way, waits for its end and then starts
-the next, which serves everyone who waits. A write is one `write` and one `fdatasync` for each file that has lines, in a
-thread of its own; the event loop never waits for the disk.
+Theory of operation. A change adds a line to the batch of its file. `commit` returns when all lines added so far are
+written: it starts a write of the batches or, if one is in progress, waits for its end and then starts the next, which
+serves all that wait. A write is one `write` and one `fdatasync` for each file with lines, in a thread of its own; the
+event loop never waits for the disk.
 
-The store log is made durable before the changes log: a message never comes to lie on disk without its queue, nor a
+The store log is made durable before the changes log, so a message is never on disk without its queue, nor a
 notification without its subscription.
 
 After a failed write it is unknown what is on disk, so every later `commit` fails too, until a restart reads it.
@@ -32,7 +32,7 @@ class _Batch(NamedTuple):
     file: AppendOnlyFile
     lines: list[bytes]
     is_last: bool = False
-    """The file is closed after it."""
+    """Whether the file is closed after this batch."""
 
     def write(self) -> None:
         if self.lines:
@@ -72,7 +72,7 @@ class GroupCommit:
             self._appended += 1
 
     def add_change_line(self, line: bytes) -> None:
-        """Forgotten without a changes log."""
+        """Add a line to the changes log. Without one the line is dropped."""
         if self._failure is None and self._change_log is not None:
             self._change_lines.append(line)
             self._appended += 1

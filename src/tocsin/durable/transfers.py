@@ -1,4 +1,4 @@
-"""Progress of a transfer between two stores."""
+"""Shared by transfers between two stores: progress, and the refusal to overwrite a store."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The event log on disk: segments of JSON lines that appear whole, and survive the death of their writer.
+"""The event log on disk: segments of JSON lines that appear whole and survive a crash of their writer.
 
-Segments (`segments`) are published after some seconds or megabytes, synced, for Spark to read. Old ones are deleted by
-age and, when there are too many bytes, oldest first. When the disk is full or gone events are lost, counted, and
-nothing else is disturbed.
+Segments are synced and published after some seconds or megabytes, for Spark to read. Old ones are deleted by age and,
+when there are too many bytes, oldest first. If the disk is full or gone, events are lost and counted; the router goes
+on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class EventLogSettings:
 
 
 class EventLog:
-    """Belongs to one thread, the event loop's. Raises OSError when it cannot be opened, never afterwards."""
+    """Writes the event log from the event loop's thread. Only opening it raises OSError."""
 
     def __init__(
         self,
@@ -59,17 +59,17 @@ class EventLog:
         """Events that could not be written."""
         self.written = 0
         self.left_out = 0
-        """Events that were not written because too many of their kind came: counted by whoever leaves them out."""
+        """Events that their recorder left out because there were too many of their kind."""
 
     def append_later(self, pieces: list[bytes], count: int) -> None:
-        """Write them with the next events: for events that may be missing after a kill."""
+        """Write lines together with the next events. A kill before that loses them."""
         self._waiting += pieces
         self._waiting_count += count
         if self._waiting_count >= MOST_WAITING:
             self.append([], 0)
 
     def append(self, pieces: list[bytes], count: int) -> None:
-        """Write `count` lines, given in any number of pieces. The system has them when this returns."""
+        """Write `count` lines, given in any number of pieces. The operating system has them when this returns."""
         if self._waiting:
             pieces, self._waiting = self._waiting + pieces, []
             count, self._waiting_count = self._waiting_count + count, 0
@@ -77,13 +77,13 @@ class EventLog:
             self._segments.append(b"".join(pieces))
         except OSError as error:
             self.lost += count
-            logger.error("delivery events are lost: %s", error.strerror)
+            logger.error("cannot write delivery events, which are lost: %s", error.strerror)
             return
         self.written += count
         self.publish_if_due()
 
     def publish_if_due(self) -> None:
-        """Also to be called by the clock, so that a quiet router's last events appear."""
+        """Publish the open segment if it is due. Call this regularly, so that a quiet router's last events appear."""
         if self._waiting:
             self.append([], 0)
             return
@@ -95,7 +95,7 @@ class EventLog:
             self._hand_over()
 
     def close(self) -> None:
-        """Publishes what there is and waits for it."""
+        """Publish the open segment and wait for it."""
         if self._waiting:
             self.append([], 0)
         if self._segments.is_open:
@@ -118,7 +118,7 @@ def _remove_old(folder: Path, settings: EventLogSettings, now: float) -> None:
             path.unlink(missing_ok=True)
             total -= stat.st_size
     except OSError as error:
-        logger.error("old segments of the event log could not be removed: %s", error.strerror)
+        logger.error("could not remove old segments of the event log: %s", error.strerror)
 
 
 OPEN_PREFIX: Final = ".open-"
@@ -126,10 +126,10 @@ _NAME: Final = re.compile(r"(?:\.open|[a-z]+)-(\d+)-\d+-\d+\.jsonl")
 
 
 class SegmentWriter:
-    """Raises OSError when it cannot be opened. Belongs to one thread."""
+    """Writes segments from one thread. Raises OSError if the folder cannot be used."""
 
     def __init__(self, folder: Path, prefix: str, now: Callable[[], float]) -> None:
-        """`prefix` begins the names of published segments."""
+        """Names of published segments begin with `prefix`."""
         self._folder = folder
         self._prefix = prefix
         self._now = now
@@ -137,7 +137,7 @@ class SegmentWriter:
         self._path: Path | None = None
         self._number = 0
         self.size = 0
-        """Bytes in the open segment."""
+        """The size of the open segment in bytes."""
         self.began_at = 0.0
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = [_NAME.fullmatch(each.name) for each in folder.iterdir()]
@@ -150,7 +150,10 @@ class SegmentWriter:
         return self._descriptor is not None
 
     def append(self, data: bytes) -> None:
-        """Whole lines. In the system's hands when this returns; raises OSError, and then nothing of it is there."""
+        """Append whole lines, which the operating system has when this returns.
+
+        Raises OSError and then appends nothing.
+        """
         try:
             if self._descriptor is None:
                 self._open()
@@ -164,7 +167,7 @@ class SegmentWriter:
         self.size += len(data)
 
     def detach(self) -> Callable[..., None]:
-        """Ends the open segment. Whoever calls what is returned publishes it, perhaps in another thread."""
+        """End the open segment. Call the returned function to publish it, perhaps in another thread."""
         assert self._descriptor is not None
         assert self._path is not None
         descriptor, path, target = self._descriptor, self._path, self._published(self._path)
@@ -184,7 +187,7 @@ class SegmentWriter:
         self._path, self.size = path, 0
 
     def _cut_torn_line(self) -> None:
-        """What was written of lines that are lost must not spoil the next ones."""
+        """Cut off what was written of lost lines, so that it does not spoil the next ones."""
         if self._descriptor is not None:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, self.size)
@@ -211,21 +214,21 @@ def _publish_segment(descriptor: int, path: Path, target: Path, *, synced: bool)
         os.close(descriptor)
         path.rename(target)
     except OSError as error:
-        logger.error("a segment of %s could not be published: %s", target.parent.name, error.strerror)
+        logger.error("could not publish a segment of %s: %s", target.parent.name, error.strerror)
 
 
 HANDED_OVER: Final = "pending"
-"""Begins the names of segments with due pushes."""
+"""The prefix of segments with due pushes."""
 SEGMENTS: Final = f"{HANDED_OVER}-*.jsonl"
 OUTCOMES: Final = "outcomes"
-"""Begins the names of segments with outcomes; also their folder's, inside the one with due pushes."""
+"""The prefix of segments with outcomes, and the name of their folder inside the one with due pushes."""
 
 
 DAY: Final = 86_400.0
 
 
 class SetsEventLog(Protocol):
-    """What both routers' settings say of it."""
+    """Settings of the event log, the same for both routers."""
 
     @property
     def event_log(self) -> Path | None: ...
@@ -246,7 +249,7 @@ class OpenedEventLog(NamedTuple):
 
 @asynccontextmanager
 async def opened_event_log(settings: SetsEventLog) -> AsyncIterator[OpenedEventLog | None]:
-    """In the folder of the settings, if there is one; all of it is published at the end.
+    """Open the event log if the settings name its folder, and publish all of it at the end.
 
     Raises ConfigError if the folder cannot be used.
     """
@@ -267,8 +270,8 @@ async def opened_event_log(settings: SetsEventLog) -> AsyncIterator[OpenedEventL
         keys.current()
         log = EventLog(settings.event_log, how)
     except OSError as error:
-        raise ConfigError(f"the event log cannot be used: {error.filename}: {error.strerror}") from error
-    logger.info("delivery events are written to %s", settings.event_log)
+        raise ConfigError(f"cannot use the event log: {error.filename}: {error.strerror}") from error
+    logger.info("writing delivery events to %s", settings.event_log)
     publishing = asyncio.create_task(_publish(log, settings.event_log_segment_seconds))
     try:
         yield OpenedEventLog(log, keys)
@@ -279,7 +282,7 @@ async def opened_event_log(settings: SetsEventLog) -> AsyncIterator[OpenedEventL
 
 
 async def _publish(log: EventLog, interval: float) -> None:
-    """So that a quiet router's last events appear."""
+    """Publish regularly, so that a quiet router's last events appear."""
     while True:
         await asyncio.sleep(interval)
         log.publish_if_due()

@@ -1,4 +1,4 @@
-"""Replay: which notifications the pipeline misses, and what one NTF router can say about them.
+"""Replay: notifications that the pipeline misses, and what one NTF router knows about them.
 
 `tocsin pipeline replay` writes the requests, `tocsin ntf replay` answers them.
 """
@@ -18,12 +18,12 @@ from tocsin.events.private_files import CountedLines
 from tocsin.events.pseudonyms import PERIOD_SECONDS, PseudonymKeys, PseudonymPeriod
 
 LATE_SECONDS: Final = 3600.0
-"""So much later than its time an event may have been read into the tables."""
+"""The longest delay between an event's time and its appearance in the tables, in seconds."""
 _ENDS: Final = tuple(f'"stage":"{stage}"'.encode() for stage in sorted(ENDS))
 
 
 class Waiting(NamedTuple):
-    """A pending notification of the store."""
+    """A pending notification in the store."""
 
     notifier_id: bytes
     nonce: bytes
@@ -35,7 +35,7 @@ class ReplayAnswer:
     waiting: list[Overdue] = field(default_factory=list)
     ended: list[Overdue] = field(default_factory=list)
     erased: list[Overdue] = field(default_factory=list)
-    """Of days whose keys do not exist here: nobody can tell."""
+    """Notifications of days whose keys do not exist here, which cannot be recognised."""
     lost: list[Overdue] = field(default_factory=list)
 
 
@@ -87,7 +87,7 @@ def _identities(waiting: Iterable[Waiting], periods: _Periods) -> Iterator[tuple
 
 
 def _ended(event_log: Path, since: float) -> Iterator[tuple[int, int]]:
-    """Notifications whose end is in segments written since then, open ones included."""
+    """Return notifications whose outcome is in segments written since a time, open segments included."""
     for pattern in (PUBLISHED, f"{OPEN_PREFIX}*"):
         for path in sorted(event_log.glob(pattern)):
             try:
@@ -95,13 +95,13 @@ def _ended(event_log: Path, since: float) -> Iterator[tuple[int, int]]:
                     continue
                 lines = path.read_bytes().splitlines()
             except FileNotFoundError:
-                continue  # published, or removed, meanwhile
+                continue  # published or removed meanwhile
             for line in lines:
                 if any(end in line for end in _ENDS):
                     try:
                         event = decode_event(line)
                     except ValueError:
-                        continue  # the last line of an open segment, half written
+                        continue  # the last line of an open segment is incomplete
                     yield notification_identity(event.period, event.notification)
 
 
@@ -113,18 +113,18 @@ class RequestBegins(msgspec.Struct, frozen=True):
 
     version: int = msgspec.field(name="replay")
     as_of: int
-    """Of the newest event that the tables take into account, microseconds since 1970."""
+    """Time of the newest event in the tables, as Unix time in microseconds."""
     entries: int
 
 
 class Overdue(msgspec.Struct, frozen=True, gc=False):
-    """A notification without an end."""
+    """A notification without an outcome."""
 
     period: str
     high: int
     low: int
     received_at: int
-    """Microseconds since 1970."""
+    """Unix time in microseconds."""
     smp_host: str = ""
 
 
@@ -144,12 +144,12 @@ _REQUESTS: Final = CountedLines(
 
 
 def write_request(path: Path, as_of: int, count: int, overdue: Iterable[Overdue]) -> None:
-    """Raises ConfigError, and ValueError if there are not as many: then nothing is written."""
+    """Write the file. Raises ConfigError; raises ValueError, and writes nothing, if the number of entries is wrong."""
     _REQUESTS.write(path, RequestBegins(REQUEST_VERSION, as_of, count), overdue)
 
 
 def read_request(path: Path) -> ReplayRequest:
-    """Raises ConfigError, saying which line is none or that some are missing."""
+    """Read the file. Raises ConfigError that names the broken line, or says that lines are missing."""
     begins, overdue = _REQUESTS.read(path)
     return ReplayRequest(begins.as_of, tuple(overdue))
 
@@ -164,7 +164,7 @@ _P5: Final = 0x27D4EB2F165667C5
 
 
 def spark_xxhash64(*texts: str) -> int:
-    """Of columns of texts; signed, as Spark has it."""
+    """Return Spark's signed hash of columns of text."""
     value = SPARK_SEED
     for text in texts:
         value = xxhash64(text.encode(), value)
@@ -172,12 +172,12 @@ def spark_xxhash64(*texts: str) -> int:
 
 
 def notification_identity(period: str, pseudonym: str) -> tuple[int, int]:
-    """The two halves by which tables know a notification (`pipeline.transforms.event_lines.identity`)."""
+    """Return the two halves that identify a notification in tables (`pipeline.transforms.event_lines.identity`)."""
     return spark_xxhash64(period, pseudonym), spark_xxhash64(pseudonym, period)
 
 
 def xxhash64(data: bytes, seed: int) -> int:
-    """Unsigned."""
+    """Return the unsigned hash."""
     at, size = 0, len(data)
     if size >= 32:
         lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]

@@ -1,4 +1,4 @@
-"""Settings of Apple's push service."""
+"""Settings of the push providers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ APNS_PORT: Final = 443
 
 @dataclass(frozen=True, slots=True)
 class ApnsEndpoint:
-    """Where one environment of Apple's push service is, and whom to believe that it is it."""
+    """The address of one environment of Apple's push service, and its CA."""
 
     host: str
     port: int = APNS_PORT
     ca_file: Path | None = None
-    """Certificates that may vouch for it; the system's if not given."""
+    """CA certificates; by default the system's."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApnsSettings:
-    """Apple's push service."""
+    """Settings of Apple's push service."""
 
     endpoints: Mapping[str, ApnsEndpoint] = field(
         default_factory=lambda: {
@@ -30,35 +30,35 @@ class ApnsSettings:
             "apns_dev": ApnsEndpoint("api.sandbox.push.apple.com"),
         }
     )
-    """By the name of the provider. `apns_test` tokens are refused unless there is an endpoint for them."""
+    """Endpoints by provider name. `apns_test` tokens are refused unless they have an endpoint."""
     key_file: Path | None = None
-    """PKCS#8 PEM of the P-256 key that Apple gave out."""
+    """PKCS#8 PEM of the P-256 key that Apple issued."""
     key_id: str | None = None
     team_id: str = "5NN7GUYB6T"
     topic: str = "chat.simplex.app"
     connections: int = 4
-    """HTTP/2 connections to each endpoint, opened as they are needed."""
+    """The limit of HTTP/2 connections to each endpoint, opened on demand."""
     connect_timeout: float = 25.0
     request_timeout: float = 25.0
 
 
 @dataclass(frozen=True, slots=True)
 class WebPushSettings:
-    """Web Push services, whichever devices name (RFC 8030); what UnifiedPush distributors are."""
+    """Settings for Web Push services, which devices name (RFC 8030). UnifiedPush distributors are such services."""
 
     enabled: bool = False
-    """Device tokens of `webpush` are refused otherwise."""
+    """Whether `webpush` device tokens are accepted."""
     key_file: Path = Path("webpush-vapid.pem")
-    """PEM of the P-256 key by which push services know this router (RFC 8292); made at the first start."""
+    """PEM of the P-256 key that identifies this router to push services (RFC 8292), created at the first start."""
     subject: str | None = None
-    """Where they find its operator: a `mailto:` or `https:` address."""
+    """The operator's contact for push services: a `mailto:` or `https:` address."""
     ca_file: Path | None = None
-    """Certificates that may vouch for them, besides the system's."""
+    """CA certificates in addition to the system's."""
     connections: int = 4
-    """To each host."""
+    """The limit of connections to each host."""
     hosts: int = 256
-    """Hosts that are connected at a time."""
+    """The limit of connected hosts."""
     timeout: float = 15.0
-    """For a push to be answered, from when it is due."""
+    """Seconds until a due push must be answered."""
     rate: int = 100
-    """Pushes a second to one host."""
+    """The limit of pushes per second to one host."""

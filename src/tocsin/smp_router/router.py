@@ -69,7 +69,7 @@ class _SlowRequest(NamedTuple):
 
 @dataclass(slots=True)
 class _BlockAnswers:
-    """What follows a block of commands, once its changes are on disk."""
+    """The answers and effects of a block of commands, once its changes are on disk."""
 
     errors: list[bytes] = field(default_factory=list)
     answers: list[bytes] = field(default_factory=list)

@@ -1,9 +1,9 @@
 """The hand-over of due pushes to the `deliver` job, and its outcomes (`delivery_engine: spark`).
 
-Theory of operation. Each due push is a line in a segment, which is published after some milliseconds. The job pushes the
-lines and writes the outcomes to a folder inside. Nothing here has to survive a crash, because the store knows what is
-pending: a starting router clears the folder and hands everything over again. Outcomes of forgotten lines are therefore
-ignored, and segments are not synced. At most `MOST_GIVEN` lines wait for an outcome.
+Theory of operation. Each due push is a line in a segment, which is published after some milliseconds. The job pushes
+the lines and writes the outcomes to a folder inside. Nothing here has to survive a crash, because the store knows what
+is pending: a starting router clears the folder and hands everything over again. Outcomes of forgotten lines are
+therefore ignored, and segments are not synced. At most `MOST_GIVEN` lines wait for an outcome.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from tocsin.operate.randomness import Randomness, SystemRandomness
 from tocsin.push.provider import PushOutcome, RetryLater, RetryScope
 
 MOST_GIVEN: Final = 32_768
-"""Lines without an outcome: three seconds' worth at 10,000 a second. While the job is away, the folder stops growing."""
+"""Lines without an outcome: three seconds' worth at 10,000 a second. While the job is away, the folder stops
+growing."""
 PUBLISH_SECONDS: Final = 0.05
 LOOK_SECONDS: Final = 0.02
 Answered: TypeAlias = Callable[[PushOutcome, int, bool], None]

@@ -79,7 +79,10 @@ class DirectKeys:
         return max(key.expires_at for key in self._keys)
 
     async def listening_at(self, location: RouterLocation) -> None:
-        """Set our address. SMP routers learn it together with a key, so a new address needs a new key. Raises StoreError."""
+        """Set our address.
+
+        SMP routers learn it together with a key, so a new address needs a new key. Raises StoreError.
+        """
         self._address = location.text(Scheme.NTF)
         await self.rotate()
 

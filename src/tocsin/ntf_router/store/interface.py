@@ -1,8 +1,8 @@
 """The interface of an NTF router's store, and of a whole store that is transferred.
 
 The store is the truth: the router keeps no copy of a token or subscription, so the next command sees what an operator
-changed in the database. Every method is atomic, and its changes are on disk when it returns. A batch costs about as much
-as a single item. Methods raise `StoreError` when the store cannot be reached.
+changed in the database. Every method is atomic, and its changes are on disk when it returns. A batch costs about as
+much as a single item. Methods raise `StoreError` when the store cannot be reached.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ class TokenStore(Protocol):
     async def activate_token(self, token_id: bytes, code: bytes) -> list[NotifierQueue] | None:
         """Set status ACTIVE, and remove every other registration of the device token with all that belongs to it.
 
-        Returns the queues of the removed ones. Returns None, and changes nothing, if the token is gone, has another code,
-        or is neither REGISTERED nor CONFIRMED nor ACTIVE. Pending notifications of rivals fail as `token_removed`.
+        Returns the queues of the removed ones. Returns None, and changes nothing, if the token is gone, has another
+        code, or is neither REGISTERED nor CONFIRMED nor ACTIVE. Pending notifications of rivals fail as
+        `token_removed`.
         """
 
     async def invalidate_token(self, token_id: bytes, device_token: DeviceToken, status: TokenStatus) -> bool:
@@ -158,7 +159,8 @@ class DirectStore(Protocol):
     async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated: ...
 
     async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int) -> bool:
-        """Remove a queue as its owner asked. It cannot be associated again before `until`, when today's packets expired.
+        """Remove a queue as its owner asked. It cannot be associated again before `until`, when today's packets
+        expired.
 
         Returns False, and changes nothing, if the queue belongs to another token. The queue need not exist, because
         packets may arrive in any order.

@@ -1,4 +1,4 @@
-"""Lines that tell the fake provider what to do, for people and for tests in other languages."""
+"""Control lines of the fake provider, for people and for tests in other languages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _STREAMS, _WINDOW = 3, 4
 
 
 class BadLine(TocsinError):
-    """Not a line that the fake provider understands."""
+    """The line is not a command of the fake provider."""
 
 
 async def obey(apns: FakeApns, line: str) -> None:
@@ -72,7 +72,7 @@ async def obey(apns: FakeApns, line: str) -> None:
                 behaviour = _BEHAVIOURS[verb](words, named)
                 apns.behave(behaviour, device_token=token, times=_times(named.get("times", "1")))
     except (ValueError, KeyError, IndexError, TypeError, OSError) as error:
-        raise BadLine(f"not understood: {line.strip()!r}; `help` shows what is") from error
+        raise BadLine(f"unknown command {line.strip()!r}; `help` lists the commands") from error
 
 
 def _times(text: str) -> int | None:

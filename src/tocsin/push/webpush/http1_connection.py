@@ -15,7 +15,7 @@ from tocsin.errors import ConnectionLost, DecodeError
 from tocsin.transport.tls_stream import TlsStream
 
 REST_SECONDS: Final = 1.0
-"""How long to wait for the end of an answer; after that a new connection is cheaper."""
+"""Seconds to wait for the end of an answer; after that a new connection is cheaper."""
 
 
 class Http1Connection:
@@ -34,7 +34,10 @@ class Http1Connection:
         return self._lost is None
 
     async def post(self, request: bytes) -> Http1Answer:
-        """Returns the head of the answer; `finish` reads the rest. Raises ConnectionLost or DecodeError."""
+        """Send a request and return the head of the answer; `finish` reads the rest.
+
+        Raises ConnectionLost or DecodeError.
+        """
         reader = self._reader = AnswerReader()
         self.received = False
         self._stream.write(request)
@@ -43,7 +46,7 @@ class Http1Connection:
         return reader.answer
 
     async def finish(self) -> None:
-        """Reads the rest of the answer for at most a second. Closes the connection if it cannot be used again."""
+        """Read the rest of the answer for at most a second. Closes the connection if it cannot be reused."""
         reader = self._reader
         with suppress(ConnectionLost, DecodeError, TimeoutError):
             async with asyncio.timeout(REST_SECONDS):
@@ -56,7 +59,7 @@ class Http1Connection:
         self._stream.close("no longer needed")
 
     async def _change(self) -> None:
-        """Waits until something arrives. Raises the error that ended the connection."""
+        """Wait until something arrives. Raises the error that ended the connection."""
         if self._broken is not None:
             raise self._broken
         if self._lost is not None:
@@ -92,7 +95,7 @@ class Http1Client:
         self._connection: Http1Connection | None = None
 
     async def post(self, request: bytes) -> Http1Answer:
-        """Like `Http1Connection.post`; also raises ConnectFailed. Call `finish` after an answer.
+        """Post as `Http1Connection.post`; also raises ConnectFailed. Call `finish` after an answer.
 
         A service may have closed a connection that was idle. If it has not begun to answer, the request is sent again
         over a new connection.
@@ -115,7 +118,7 @@ class Http1Client:
         return await connection.post(request)
 
     async def finish(self) -> None:
-        """Call it after an answer."""
+        """Read the rest of an answer."""
         if self._connection is not None:
             await self._connection.finish()
 
@@ -127,9 +130,9 @@ class Http1Client:
 
 MAX_HEAD_BYTES: Final = 16_384
 MAX_REST_BYTES: Final = 65_536
-"""After the head, in an answer after which the connection is used again."""
+"""The limit of bytes after the head, if the connection is to be reused."""
 MAX_LINE_BYTES: Final = 256
-"""The line with a chunk's size and its extensions, or a line of the trailer."""
+"""The limit of a line with a chunk's size and extensions, or of the trailer."""
 MOST_INTERIM_ANSWERS: Final = 4
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
@@ -150,11 +153,11 @@ class AnswerReader:
 
     def __init__(self) -> None:
         self.answer: Http1Answer | None = None
-        """Known as soon as the head is complete."""
+        """The head, once it is complete."""
         self.complete = False
-        """Nothing more needs to be read."""
+        """Whether nothing more needs to be read."""
         self.reusable = False
-        """Read to its end, and another answer may follow on the connection."""
+        """Whether the answer was read to its end, so that another may follow on the connection."""
         self._data = bytearray()
         self._interim = 0
         self._keep_alive = False
@@ -177,7 +180,7 @@ class AnswerReader:
         self._read_rest()
 
     def _read_head(self) -> bool:
-        """Returns whether a head was complete, be it the head of an interim answer."""
+        """Read a head. Returns whether it was complete, also for an interim answer."""
         end = self._data.find(_END_OF_HEAD, 0, MAX_HEAD_BYTES)
         if end < 0:
             if len(self._data) >= MAX_HEAD_BYTES:
@@ -261,12 +264,12 @@ class AnswerReader:
         self.reusable = self._keep_alive and not self._data
 
     def _leave(self) -> None:
-        """Leaves the rest unread."""
+        """End the answer, leaving the rest unread."""
         self.complete = True
 
 
 def _headers(lines: Iterable[bytes]) -> dict[bytes, bytes]:
-    """By name in lower case. Values of one name are joined, so two lengths or two codings are not a valid one."""
+    """Return headers by lower-case name. Values of one name are joined, so that two lengths are not a valid one."""
     headers: dict[bytes, bytes] = {}
     for line in lines:
         name, colon, value = line.partition(b":")

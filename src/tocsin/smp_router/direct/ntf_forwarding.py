@@ -1,8 +1,8 @@
-"""Connections to NTF routers, over which packets are forwarded: one for each that packets wait for.
+"""Connections to NTF routers that forward packets: one for each router with waiting packets.
 
-Each NTF router has a task while packets wait for it, so none is held up by another. A router that cannot be reached,
-does not answer or has a failure of its own is tried again later and later; its packets wait in the store meanwhile. If
-as many are connected as may be, the next one waits until another is left, which happens at once if that is unused.
+Each NTF router has a task while packets wait for it, so that routers do not delay each other. A router that is
+unreachable, does not answer or reports a failure is tried again after growing delays; its packets wait in the store. At
+the limit of connections the next router waits until another connection is closed, which is at once if one is unused.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class NtfForwarding:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """A connection may be open inside."""
+        """Hold a place, inside which a connection may be open."""
         self._waiting += 1
         try:
             if self._places.locked():

@@ -1,4 +1,4 @@
-"""Packets to one NTF router, and the connection to it while there are any."""
+"""Packets to one NTF router, and the connection to it while there are packets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tocsin.smp_router.store.interface import WaitingPacket
 logger = logging.getLogger(__name__)
 
 UNDER_WAY: Final = 16
-"""Packets sent to one NTF router whose answers are awaited at a time."""
+"""The limit of packets in flight to one NTF router."""
 
 
 class Outbox(Protocol):
@@ -31,17 +31,17 @@ class Outbox(Protocol):
         """Return when the packet is on disk. False means that it must not be sent."""
 
     async def settle(self, packet: WaitingPacket, fate: PacketFate, certificates: tuple[bytes, ...]) -> None:
-        """The NTF router with these certificates has answered."""
+        """Handle the answer of the NTF router with these certificates."""
 
     def delayed(self, packet: WaitingPacket) -> None:
-        """It was not answered, and is tried again later."""
+        """Note that the packet was not answered and is tried again later."""
 
     def is_too_old(self, packet: WaitingPacket) -> bool:
-        """Then it is kept no longer."""
+        """Whether the packet is too old to be kept."""
 
 
 class Forwarding(Protocol):
-    """What the lines to all NTF routers have in common."""
+    """The shared resources of the lines to all NTF routers."""
 
     @property
     def outbox(self) -> Outbox: ...
@@ -56,7 +56,7 @@ class Forwarding(Protocol):
         """Whether another line waits for a place. Then unused connections are closed."""
 
     def place(self) -> AbstractAsyncContextManager[None]:
-        """A connection may be open inside."""
+        """Hold a place, inside which a connection may be open."""
 
     def address(self, location: RouterLocation) -> RouterAddress | None:
         """Return the address to connect to, or None if no host may be tried."""
@@ -65,27 +65,27 @@ class Forwarding(Protocol):
 
 
 class PacketLine:
-    """`run` ends when nothing waits. A packet is in one of: fresh, under way, failed."""
+    """Forwards packets to one NTF router. `run` ends when none waits. A packet is fresh, in flight or failed."""
 
     def __init__(self, forwarding: Forwarding, location: RouterLocation) -> None:
         self.location: Final = location
         self.failing = False
-        """The last attempt failed, so callers should not wait for an answer."""
+        """Whether the last attempt failed, so that callers should not wait for an answer."""
         self._forwarding = forwarding
         self._fresh: deque[WaitingPacket] = deque()
         self._failed: list[WaitingPacket] = []
         self._woken = asyncio.Event()
         self._retry_at: float | None = None
-        """Loop time: when what failed is tried again."""
+        """Loop time at which failed packets are tried again."""
         self._idle = False
-        """There is a connection and nothing to do with it."""
+        """Whether there is an unused connection."""
 
     def add(self, packet: WaitingPacket) -> None:
         self._fresh.append(packet)
         self._woken.set()
 
     def leave(self) -> bool:
-        """Closes the connection if it is open and unused; says whether it does. Once is enough."""
+        """Close the connection if it is open and unused. Returns whether it closes it."""
         leaves = self._idle and not self._fresh
         if leaves:
             self._idle = False
@@ -93,7 +93,7 @@ class PacketLine:
         return leaves
 
     async def run(self, backoff: Backoff) -> None:
-        """Never fails."""
+        """Run until nothing waits. Never fails."""
         delays = backoff.delays()
         while self._has_any():
             try:
@@ -106,14 +106,14 @@ class PacketLine:
                 delays = backoff.delays()
 
     def _has_any(self) -> bool:
-        """Without those that are too old."""
+        """Drop packets that are too old."""
         outbox = self._forwarding.outbox
         self._fresh = deque(packet for packet in self._fresh if not outbox.is_too_old(packet))
         self._failed = [packet for packet in self._failed if not outbox.is_too_old(packet)]
         return bool(self._fresh or self._failed)
 
     async def _pause(self, backoff: Backoff, delays: Iterator[float]) -> None:
-        """Until what failed is to be tried again; then it is fresh. A router that answers gets new packets at once."""
+        """Wait until failed packets are due again, and make them fresh. A working router gets new packets at once."""
         if self._retry_at is None:
             delay = backoff.spread(next(delays), random.random())  # noqa: S311 - nothing to guess here
             self._retry_at = asyncio.get_running_loop().time() + delay
@@ -141,7 +141,7 @@ class PacketLine:
             self._forwarding.outbox.delayed(packet)
 
     async def _use_connection(self) -> None:
-        """Until nothing waits but what failed."""
+        """Forward packets until only failed ones are left."""
         forwarding = self._forwarding
         address = forwarding.address(self.location)
         if address is None:
@@ -157,7 +157,7 @@ class PacketLine:
                 await forwarding.outbox.settle(self._fresh.popleft(), PacketFate.UNSUPPORTED, ())
 
     async def _forward_until_idle(self, client: NtfClient) -> None:
-        """Raises when the connection is lost with packets under way, or an answer does not come."""
+        """Raise if the connection is lost with packets in flight, or an answer does not come."""
         lost = asyncio.create_task(_until_lost(client))
         under_way: dict[asyncio.Task[None], WaitingPacket] = {}
         try:
@@ -170,10 +170,10 @@ class PacketLine:
                 unused = not under_way
                 await self._wait(lost, under_way)
                 for task in [each for each in under_way if each.done()]:
-                    task.result()  # its packet stays among those under way if this raises
+                    task.result()  # the packet stays in flight if this raises
                     del under_way[task]
                 if lost.done() and (under_way or self._fresh):
-                    raise ConnectionLost("with packets under way")
+                    raise ConnectionLost("with packets in flight")
                 if lost.done() or (unused and not self._fresh):
                     return
         finally:

@@ -1,4 +1,4 @@
-"""The proxy side of forwarding: senders reach other routers without showing their address (smp.md 6.7).
+"""Both sides of forwarding: senders reach other routers without showing their address (smp.md 6.7).
 
 One connection per relay serves all clients (`relays.py`).
 """
@@ -97,7 +97,7 @@ class Proxy:
             return self._failed(ProxyProtocol(refusal.error))
         except ResponseTimeout:
             return self._failed(ProxyBroker(BrokerFault.TIMEOUT))
-        except LocalProtocolError:  # our envelope makes it longer than the block it came in
+        except LocalProtocolError:  # our envelope makes it longer than the received block
             return self._failed(ProxyBroker(TransportFault.LARGE_MSG))
         except RemoteProtocolError:
             return self._failed(ProxyBroker(TransportFault.BLOCK))
@@ -135,7 +135,7 @@ FORWARDED: Final = (SendMessage, SecureQueueBySender, SecureLinkedQueue, GetLink
 
 
 class RelayCommands:
-    """RFWD."""
+    """Executes RFWD, the relay side of forwarding."""
 
     def __init__(self, state: SmpState, execute: Callable[[SmpRequest[Any]], Response]) -> None:
         self._state = state

@@ -1,4 +1,4 @@
-"""What a command is executed with: the router's state, the verified request, and the effects it asks for."""
+"""Verified requests of clients, the router's state they are executed against, and their effects."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class NamedNotification(NamedTuple):
     notifier_id: bytes
     nonce: bytes
     sent_at: int
-    """When its message was sent. This selects the period whose key hides the notification in the event log."""
+    """Time of its message. It selects the period whose key hides the notification in the event log."""
 
 
 class SmpEvents(Protocol):
@@ -170,9 +170,9 @@ class NoSmpEvents:
 def find_or_add_service(
     state: SmpState, role: ServiceRole, fingerprint: bytes, certificates: tuple[bytes, ...]
 ) -> bytes | None:
-    """The id of the service with this fingerprint. None if it is known in another role: a certificate has one for ever.
+    """Return the id of the service with this fingerprint, a new one if needed, which the next commit makes durable.
 
-    A new one is durable after the next commit.
+    Returns None if the certificate is known in another role, because its role never changes.
     """
     known = state.store.service_by_fingerprint(fingerprint)
     if known is not None:

@@ -261,7 +261,7 @@ class NtfStartReport:
     skipped: int = 0
     """Records about tokens or subscriptions that do not exist, or that exist already."""
     broken: int = 0
-    """Lines that could not be read, and were skipped as asked."""
+    """Lines that could not be read, and were skipped as requested."""
     torn_bytes: int = 0
     """Bytes of torn lines, cut off the ends of logs: a crash interrupted their writing."""
 

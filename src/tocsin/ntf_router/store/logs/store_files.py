@@ -13,10 +13,10 @@ ntf-server.lock                      ours: locked while a router runs
 *.<time>Z                            the store log before it was made compact
 
 Theory of operation. The contents of the folder are always the store log, then the state, then the changes logs from the
-number on that the state names. A new state replaces the old one by a rename, and names the changes log that began at its
-moment, so a crash before or after leaves the same contents. Older changes logs are removed afterwards, at the latest at
-the next start. The store log is replaced in the steps of the reference, so that either program recovers from a crash of
-the other.
+number on that the state names. A new state replaces the old one by a rename, and names the changes log that began at
+its moment, so a crash before or after leaves the same contents. Older changes logs are removed afterwards, at the
+latest at the next start. The store log is replaced in the steps of the reference, so that either program recovers from
+a crash of the other.
 """
 
 from __future__ import annotations

@@ -312,8 +312,8 @@ class SubscribedRouters:
     ) -> tuple[list[int], bytes | None]:
         """Return wanted rows, from the router's last block to its first, and the cursor behind them.
 
-        The page has at most `limit` rows of at most `blocks` blocks. The cursor is a block's place and the number of its
-        rows that are left.
+        The page has at most `limit` rows of at most `blocks` blocks. The cursor is a block's place and the number of
+        its rows that are left.
         """
         place, left = self.table.block_count(number), 0
         if after is not None:

@@ -220,7 +220,10 @@ _WRITE: Final = """
 
 
 class ReceivedBatch:
-    """Received notifications of one SMP router, decided here and written together. Tokens and subscriptions are locked."""
+    """Received notifications of one SMP router, decided here and written together.
+
+    Tokens and subscriptions are locked.
+    """
 
     def __init__(self) -> None:
         self._providers: dict[bytes, PushProvider] = {}

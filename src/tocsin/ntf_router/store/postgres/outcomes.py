@@ -25,8 +25,8 @@ _COUNT: Final = """
     FROM unnest($1::text[], $2::bigint[]) AS came (outcome, count) ORDER BY outcome
     ON CONFLICT (outcome, part) DO UPDATE SET count = total.count + EXCLUDED.count
 """
-# Removes a token's oldest notifications that are not pending, beyond the number it may keep. The nonce is compared again
-# because the row may have got a newer notification while this statement waited for its lock.
+# Removes a token's oldest notifications that are not pending, beyond the number it may keep. The nonce is compared
+# again because the row may have got a newer notification while this statement waited for its lock.
 _PRUNE: Final = """
     DELETE FROM last_notifications USING (
         SELECT l.token_ntf_id, l.nmsg_nonce,

@@ -42,8 +42,8 @@ class NtfPool:
     ) -> Self:
         """Open a pool. Raises StoreError.
 
-        With `by_key`, statements must find rows by their keys instead of reading whole tables. Some tables fill and empty
-        so quickly that the planner's statistics are often wrong.
+        With `by_key`, statements must find rows by their keys instead of reading whole tables. Some tables fill and
+        empty so quickly that the planner's statistics are often wrong.
         """
         settings = {"search_path": search_path(schema), "application_name": "tocsin ntf"}
         if by_key:
@@ -145,12 +145,13 @@ async def _prepare(connection: Connection[Record]) -> None:
 
 
 FEWEST: Final = 1000
-"""The smallest number of rows, and of changed rows. The database takes care of smaller tables that were analyzed once."""
+"""The smallest number of rows, and of changed rows. The database takes care of smaller tables that were analyzed
+once."""
 CHANGED_SHARE: Final = 0.2
 """The share of changed rows from which on a table's statistics are stale."""
 
-# The number of rows is -1 until a table is analyzed (PostgreSQL 14). Empty and nearly empty tables are left alone: plans
-# for no rows would be bad as soon as the table fills.
+# The number of rows is -1 until a table is analyzed (PostgreSQL 14). Empty and nearly empty tables are left alone:
+# plans for no rows would be bad as soon as the table fills.
 _STALE: Final = """
     SELECT format('%I.%I', s.schemaname, s.relname) AS name
     FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid

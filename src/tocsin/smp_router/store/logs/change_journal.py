@@ -1,7 +1,7 @@
-"""The journal of an SMP store: what it writes, and into which of its three files. `group_commit` decides when.
+"""The journal of an SMP store: which of its three files each change goes to. `group_commit` writes them.
 
-The log of direct notifications is written first: a packet that ends an association is on disk before the queue it
-belongs to is gone. What it says of a queue that did not get to the disk is left out when it is read.
+The log of direct notifications is written first, so that a packet that ends an association is on disk before its queue
+is removed. Its lines about queues that did not reach the disk are skipped when it is read.
 """
 
 from __future__ import annotations

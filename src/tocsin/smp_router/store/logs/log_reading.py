@@ -1,8 +1,4 @@
-"""Reading the logs of a folder into a store, without changing any of them.
-
-A line that cannot be read stops the reading, unless the caller asked to skip such lines. Skipped lines are kept next
-to the log, in a file that ends in `.broken`. A last line without its end is what a crash left of a write.
-"""
+"""Reads the logs of an SMP router's folder into a store, without changing the logs."""
 
 from __future__ import annotations
 
@@ -41,14 +37,14 @@ class StartReport:
 
     queues: int = 0
     messages: int = 0
-    """Markers included, expired ones not."""
+    """The number of messages, including markers, without expired ones."""
     notifications: int = 0
     expired_messages: int = 0
     expired_notifications: int = 0
     skipped: int = 0
     """Records about queues that do not exist, or that exist already."""
     broken: int = 0
-    """Lines that could not be read, and were skipped as asked."""
+    """Lines that could not be read, and were skipped as requested."""
     torn_bytes: int = 0
     """Bytes of torn lines, cut off the ends of logs: a crash interrupted their writing."""
 
@@ -70,7 +66,7 @@ class LogReader:
         self._keep: Final = keep_broken_lines
 
     def read_store_log(self, path: Path) -> bool:
-        """Whether it is compact: services first, then one CREATE for each queue."""
+        """Read the store log. Returns whether it is compact: services first, then one CREATE for each queue."""
         broken = self._report.broken
         is_compact, queues_begun = True, False
         for record in self._records(path, decode_store_log_line):
@@ -84,7 +80,7 @@ class LogReader:
         return is_compact and self._report.broken == broken
 
     def read_messages(self, folder: Path) -> bool:
-        """Whether the snapshots are outdated: there were later changes, or broken lines."""
+        """Read messages and notifications. Returns whether there were changes since the snapshots, or broken lines."""
         broken = self._report.broken
         self._restore(folder / MESSAGE_LOG, decode_message_line)
         self._restore(folder / NOTIFICATION_LOG, decode_notification_line)
@@ -92,7 +88,7 @@ class LogReader:
         return changes > 0 or self._report.broken > broken
 
     def read_direct_log(self, folder: Path) -> bool:
-        """Whether all of its lines are still true: none that another undid, or whose queue is gone."""
+        """Read the log of direct notifications. Returns whether all its lines are current."""
         broken, direct = self._report.broken, self._store.direct
         records = list(self._records(folder / DIRECT_LOG, decode_direct_line))
         restored = [direct.restore(record) for record in records]
@@ -107,7 +103,7 @@ class LogReader:
         report.notifications = sum(len(store.notifications(n)) for n in store.notifiers_with_notifications())
 
     def _restore(self, path: Path, decode: Callable[[bytes], R]) -> int:
-        """Applies the lines of a log; says how many there were."""
+        """Apply the lines of a log. Returns their number."""
         count = 0
         for record in self._records(path, decode):
             self._report.skipped += not self._store.restore(record)

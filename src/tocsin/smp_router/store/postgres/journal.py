@@ -1,11 +1,11 @@
 """Group commit into PostgreSQL: changes gather in memory, and one transaction makes all of them durable.
 
-Theory of operation. As in the journal of files, `commit` starts a transaction with everything that waits, or, if one is
-under way, waits for its end and then starts the next, which serves everyone who waits. A transaction that fails because
-the database is away is tried again on a new connection, later and later, until the patience ends; a batch may be
-written twice (`change_batch`), so it does not matter at which moment the connection broke. Meanwhile commits wait.
+Theory of operation. As in the journal of files, `commit` starts a transaction with all waiting changes or, if one is in
+progress, waits for its end and then starts the next, which serves all that wait. If the database is away, the
+transaction is tried again on a new connection, after growing delays, until the patience ends; commits wait meanwhile. A
+batch may be written twice (`change_batch`), so it does not matter when the connection broke.
 
-When a transaction cannot be made, memory and database differ for ever: every later `commit` fails too.
+When a transaction fails for good, memory and database differ, so every later `commit` fails too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PostgresJournal:
         self._write: asyncio.Task[None] | None = None
         self._failure: StoreError | None = None
         self.transactions = 0
-        """How many transactions were committed."""
+        """The number of committed transactions."""
 
     @property
     def uncommitted(self) -> bool:
@@ -50,7 +50,7 @@ class PostgresJournal:
         self._appended += 1
 
     async def commit(self) -> None:
-        """Returns when all that was appended before is durable; raises StoreError if that is impossible."""
+        """Return when every change appended before is durable. Raises StoreError if that fails."""
         target = self._appended
         while self._durable < target or self._failure is not None:
             if self._failure is not None:

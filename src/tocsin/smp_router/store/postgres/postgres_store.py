@@ -1,8 +1,8 @@
 """An SMP store with PostgreSQL as its durable side: the schema `tocsin_smp` of a database, read at start.
 
-All reading is done in memory; the database is written to (`postgres_journal`) and read only when the store is opened.
-The lock of the schema belongs to the connection, which must therefore lead to PostgreSQL itself, or through a pool in
-session mode.
+All reads happen in memory. The database is written by the journal (`journal`), and read only when the store is opened.
+The lock of the schema belongs to the connection, so the URL must lead to PostgreSQL itself, or to a pool in session
+mode.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DatabaseReport:
 
     queues: int = 0
     messages: int = 0
-    """Markers included, expired ones not."""
+    """The number of messages, including markers, without expired ones."""
     notifications: int = 0
     expired_messages: int = 0
     expired_notifications: int = 0
@@ -67,11 +67,11 @@ async def open_postgres_smp_store(
     patience: float = PATIENCE,
     lock_wait: float = LOCK_WAIT,
 ) -> tuple[S, PostgresStore]:
-    """Reads the database into an empty store and keeps it from then on; makes the schema if there is none. Messages
-    and notifications older than a given TTL are dropped.
+    """Read the database into an empty store, and keep it up to date from then on. Creates the schema if needed.
 
-    `patience` is for how many seconds a commit waits for a database that is away. Raises StoreError if another router
-    uses the schema (after `lock_wait` seconds), if a newer Tocsin made it, or if the database cannot be used.
+    Drops messages and notifications older than a given TTL. A commit waits at most `patience` seconds for a database
+    that is away. Raises StoreError if another router uses the schema (after `lock_wait` seconds), if a newer Tocsin
+    created it, or if the database cannot be used.
     """
     session = DatabaseSession(url)
     try:
@@ -114,12 +114,13 @@ class PostgresStore:
         return True
 
     async def save(self) -> None:
-        """Makes all changes durable. Raises StoreError."""
+        """Make all changes durable. Raises StoreError."""
         await self._journal.commit()
 
     async def close(self) -> None:
-        """A graceful stop: commits and gives the schema back. Raises StoreError if the last changes could not be
-        written; what was committed is safe.
+        """Stop gracefully: commit, and release the schema.
+
+        Raises StoreError if the last changes could not be written; committed changes are safe.
         """
         if self._closed:
             return
@@ -131,7 +132,7 @@ class PostgresStore:
 
 
 async def read_database(session: DatabaseSession, store: SmpStore, report: DatabaseReport) -> int:
-    """Returns the last position in use."""
+    """Read all tables into the store. Returns the last position in use."""
     last_position = 0
     async with session.pages(SELECT_SERVICES, PAGE) as pages:
         async for page in pages:
@@ -147,7 +148,7 @@ async def read_database(session: DatabaseSession, store: SmpStore, report: Datab
             for row in page:
                 recipient_id, position, message = message_of_row(row)
                 last_position = max(last_position, position)
-                # The quota was applied when it was written.
+                # The quota was applied when the message was stored.
                 is_new = store.write_message(recipient_id, message, sys.maxsize) is not None
                 report.messages += is_new
                 report.skipped += not is_new

@@ -41,7 +41,7 @@ S = TypeVar("S", bound=SmpStore)
 
 
 async def require_empty_database(url: str) -> None:
-    """Raises StoreError if a router uses the database, or if it has a store. Changes nothing."""
+    """Raise StoreError if a router uses the database, or if it has a store. Changes nothing."""
     session = DatabaseSession(url)
     try:
         if await session.open_to_read(LOCK_WAIT):

@@ -155,6 +155,17 @@ class FolderLock:
         os.close(self._descriptor)
 
 
+@contextmanager
+def locked_while_read(path: Path) -> Iterator[None]:
+    """Hold the lock of a folder that has one. Raises StoreError if a router uses the folder."""
+    lock = FolderLock(path) if path.exists() else None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
+
+
 def set_aside(path: Path, now: datetime) -> Path:
     """Return the name under which a file is kept that must not be read again."""
     return path.with_name(f"{path.name}.{now.strftime('%Y-%m-%dT%H:%M:%S.%fZ')}")
@@ -215,6 +226,12 @@ OLD_BACKUPS: Final = 3
 def start_of(path: Path) -> Path:
     """Return the name of a store log while it is compacted."""
     return path.with_name(path.name + ".start")
+
+
+def current_store_log(path: Path) -> Path:
+    """Return the file with the present lines: while `.start` exists, it is the log."""
+    start = start_of(path)
+    return start if start.exists() else path
 
 
 def read_and_compact(

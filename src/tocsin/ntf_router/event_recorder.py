@@ -18,6 +18,7 @@ from tocsin.ntf_router.store.records import (
     NotRecorded,
     ReceivedNotification,
     Recorded,
+    Results,
     SettledNotification,
     TokenRecord,
 )
@@ -46,10 +47,7 @@ class NtfEventRecorder:
         self._unknown = UnknownQueueLimit()
 
     def received(
-        self,
-        router: RouterAddress,
-        notifications: Sequence[ReceivedNotification],
-        results: Sequence[Recorded | NotRecorded],
+        self, router: RouterAddress, notifications: Sequence[ReceivedNotification], results: Results
     ) -> None:
         if self._log is None or self._encoder is None:
             return

@@ -146,7 +146,7 @@ async def test_a_port_in_use_is_one_sentence(folders: NtfFolders) -> None:
         ({"apns_key_file": "/none.p8", "apns_key_id": "A"}, "apns_key_file /none.p8 cannot be read"),
         ({"apns_prod_host": "localhost"}, "apns_prod needs a key"),
         ({"certificate_file": "/none.crt"}, "/none.crt: the file is missing"),
-        ({"event_log": "/dev/null/events"}, "the event log cannot be used"),
+        ({"event_log": "/dev/null/events"}, "cannot use the event log"),
         ({"lowest_version": "9"}, "lowest_version"),
     ],
 )

@@ -11,9 +11,8 @@ from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import (
-    NotRecorded,
     ReceivedNotification,
-    Recorded,
+    Results,
     SettledNotification,
     SubscriptionRecord,
     TokenRecord,
@@ -128,10 +127,7 @@ class NtfEvents(Protocol):
     """Receives reports for the event log and the latencies. Calls must be quick and must not raise."""
 
     def received(
-        self,
-        router: RouterAddress,
-        notifications: Sequence[ReceivedNotification],
-        results: Sequence[Recorded | NotRecorded],
+        self, router: RouterAddress, notifications: Sequence[ReceivedNotification], results: Results
     ) -> None:
         """Report the store's decision about these notifications. Nothing is on disk yet."""
 
@@ -156,10 +152,7 @@ class NoEvents:
     """Ignores all reports."""
 
     def received(
-        self,
-        router: RouterAddress,
-        notifications: Sequence[ReceivedNotification],
-        results: Sequence[Recorded | NotRecorded],
+        self, router: RouterAddress, notifications: Sequence[ReceivedNotification], results: Results
     ) -> None:
         pass
 

@@ -18,6 +18,7 @@ from tocsin.ntf_router.store.records import (
     NotRecorded,
     ReceivedNotification,
     Recorded,
+    Results,
     SettledNotification,
     SubscriptionPage,
     SubscriptionRecord,
@@ -191,7 +192,7 @@ class NotificationStore(Protocol):
         self,
         router: RouterLocation,
         received: Sequence[ReceivedNotification],
-        before_commit: Callable[[Sequence[Recorded | NotRecorded]], None] | None = None,
+        before_commit: Callable[[Results], None] | None = None,
     ) -> list[Recorded | NotRecorded]:
         """Store notifications and return one result for each, in order. A newer one replaces its queue's older one.
 

@@ -5,9 +5,10 @@ Records are immutable: a change makes a new one. Keys are DER, ids and secrets a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -87,6 +88,10 @@ class NotRecorded(StrEnum):
     """No subscription, or its token is not active. This is expected, because deletions race with messages."""
     DUPLICATE = "duplicate"
     """The queue's last notification has this nonce: SMP routers repeat notifications that may be lost."""
+
+
+Results: TypeAlias = Sequence[Recorded | NotRecorded]
+"""One result for each received notification."""
 
 
 class LastNotification(msgspec.Struct, frozen=True, gc=False):

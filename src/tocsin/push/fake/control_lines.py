@@ -6,19 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tocsin.errors import TocsinError
-from tocsin.push.fake.behaviours import (
-    ACCEPT,
-    LOSE,
-    Behaviour,
-    CloseConnection,
-    CloseMidAnswer,
-    Delay,
-    GoAway,
-    Hold,
-    ResetStream,
-    Respond,
-    SendRaw,
-)
+from tocsin.push.fake import behaviours
 from tocsin.push.fake.server import FakeApns
 
 HELP: Final = """\
@@ -79,26 +67,26 @@ def _times(text: str) -> int | None:
     return None if text == "always" else int(text)
 
 
-def _answer(words: list[str], named: Mapping[str, str]) -> Behaviour:
+def _answer(words: list[str], named: Mapping[str, str]) -> behaviours.Behaviour:
     timestamp = int(named["timestamp"]) if "timestamp" in named else None
     reason = words[1] if len(words) > 1 else None
-    return Respond(int(words[0]), reason, timestamp, named.get("retry-after"))
+    return behaviours.Respond(int(words[0]), reason, timestamp, named.get("retry-after"))
 
 
-def _go_away(words: list[str], named: Mapping[str, str]) -> Behaviour:
+def _go_away(words: list[str], named: Mapping[str, str]) -> behaviours.Behaviour:
     last = int(named["last"]) if "last" in named else None
-    return GoAway(last, int(named.get("code", "0")), named.get("close") == "yes")
+    return behaviours.GoAway(last, int(named.get("code", "0")), named.get("close") == "yes")
 
 
-_BEHAVIOURS: Final[dict[str, Callable[[list[str], Mapping[str, str]], Behaviour]]] = {
-    "accept": lambda _words, _named: ACCEPT,
-    "lose": lambda _words, _named: LOSE,
+_BEHAVIOURS: Final[dict[str, Callable[[list[str], Mapping[str, str]], behaviours.Behaviour]]] = {
+    "accept": lambda _words, _named: behaviours.ACCEPT,
+    "lose": lambda _words, _named: behaviours.LOSE,
     "answer": _answer,
-    "delay": lambda words, _named: Delay(float(words[0])),
-    "hold": lambda _words, _named: Hold(),
-    "reset": lambda words, _named: ResetStream(*map(int, words)),
+    "delay": lambda words, _named: behaviours.Delay(float(words[0])),
+    "hold": lambda _words, _named: behaviours.Hold(),
+    "reset": lambda words, _named: behaviours.ResetStream(*map(int, words)),
     "goaway": _go_away,
-    "close": lambda _words, _named: CloseConnection(),
-    "close-mid-answer": lambda words, _named: CloseMidAnswer(*map(int, words)),
-    "raw": lambda words, _named: SendRaw(bytes.fromhex(words[0])),
+    "close": lambda _words, _named: behaviours.CloseConnection(),
+    "close-mid-answer": lambda words, _named: behaviours.CloseMidAnswer(*map(int, words)),
+    "raw": lambda words, _named: behaviours.SendRaw(bytes.fromhex(words[0])),
 }

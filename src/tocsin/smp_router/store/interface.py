@@ -17,6 +17,20 @@ from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.store.records import QueueRecord, ServiceRecord, StoredMessage, StoredNotification
 
 
+@dataclass(slots=True)
+class SmpStoreReport:
+    """The contents of a store that was opened, in numbers."""
+
+    queues: int = 0
+    messages: int = 0
+    """The number of messages, including markers, without expired ones."""
+    notifications: int = 0
+    expired_messages: int = 0
+    expired_notifications: int = 0
+    skipped: int = 0
+    """Records about queues that do not exist, or that exist already."""
+
+
 class Written(NamedTuple):
     """The result of storing a message."""
 

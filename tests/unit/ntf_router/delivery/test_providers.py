@@ -73,7 +73,7 @@ def test_a_service_that_was_asked_for_needs_a_key() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"key_file": Path("/none.p8"), "key_id": "A"}, "/none.p8 cannot be read .*APNS_KEY_FILE"),
+        ({"key_file": Path("/none.p8"), "key_id": "A"}, "cannot read apns_key_file /none.p8 .*APNS_KEY_FILE"),
         ({"key_file": Path("/none.p8")}, "apns_key_id is not set"),
         ({"key_id": "A"}, "apns_key_file is not set"),
     ],
@@ -94,7 +94,7 @@ def test_a_key_of_another_kind_is_told(tmp_path: Path) -> None:
 
 async def test_a_ca_file_that_cannot_be_read_is_told() -> None:
     broken = replace(TEST_ONLY, endpoints={"apns_test": ApnsEndpoint("localhost", 1, Path("/none.pem"))})
-    with pytest.raises(ConfigError, match=r"apns_test_ca_file /none.pem cannot be used: No such file"):
+    with pytest.raises(ConfigError, match=r"apns_test_ca_file /none.pem is unusable: No such file"):
         async with opened_providers(broken):
             pass
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final, TypeVar, assert_never
 
 from tocsin.durable.log_fields import BadLogLine, decode_field
 from tocsin.durable.log_files import records_of
 from tocsin.errors import DecodeError
 from tocsin.ntf_router.store.logs.change_log import (
+    AnywhereLine,
     ChangeLine,
     CronSentAt,
-    DirectChange,
     FailedCount,
     NotificationCame,
     NotificationEnded,
@@ -60,6 +60,8 @@ _BEST_FIRST: Final = (
     TokenState.REGISTERED,
     TokenState.NEW,
 )
+T = TypeVar("T")
+
 _REGISTERED: Final = TokenStatus(TokenState.REGISTERED)
 
 
@@ -144,18 +146,16 @@ class NtfRestorer:
                 notifications.failed[outcome] = count
             case StateBegins():
                 pass
-            case TokenRegisteredAt() | CronSentAt():
-                return self._token_fact(line)
-            case QueuesAssociated() | QueuesEnded() | QueuesGone() | QueuesRemoved():
-                return self._direct(line)
             case _:
-                assert_never(line)
+                return self._anywhere(line)
         return True
 
-    def _direct(self, line: DirectChange) -> bool:
-        """Apply a change. Returns False if all its subjects do not exist, or exist already."""
+    def _anywhere(self, line: AnywhereLine) -> bool:
+        """Apply a line that state and changes share. Returns False if its subjects do not exist, or exist already."""
         tables = self._tables
         match line:
+            case TokenRegisteredAt() | CronSentAt():
+                return self._token_fact(line)
             case QueuesAssociated(token_id, router, notifier_ids):
                 queues = [NotifierQueue(router, each) for each in notifier_ids]
                 return sum(tables.add_direct(token_id, queue) for queue in queues) > 0
@@ -189,12 +189,8 @@ class NtfRestorer:
                 token = self._tables.owner(row)
                 self._tables.end_pending(token, row, outcome)
                 self._tables.notifications.prune(token)
-            case TokenRegisteredAt() | CronSentAt():
-                return self._token_fact(line)
-            case QueuesAssociated() | QueuesEnded() | QueuesGone() | QueuesRemoved():
-                return self._direct(line)
             case _:
-                assert_never(line)
+                return self._anywhere(line)
         return True
 
     def last_notification(self, token_id: bytes, item: PushedNotification) -> bool:
@@ -246,9 +242,6 @@ class NtfRestorer:
         return False
 
 
-logger = logging.getLogger(__name__)
-
-
 @dataclass(slots=True)
 class NtfStartReport:
     """The contents of the folder, in numbers."""
@@ -283,9 +276,7 @@ class NtfLogReader:
         broken, skipped = self._report.broken, self._report.skipped
         stage = 0
         order = (TokenAdded, SubscriptionAdded, ServiceSet)
-        for change in records_of(
-            path, decode_ntf_store_line, self._report, skip_broken=self._skip, keep_broken=self._keep
-        ):
+        for change in self._records(path, decode_ntf_store_line):
             self._report.skipped += not self._restorer.store_change(change)
             stage = order.index(type(change)) if type(change) in order[stage:] else len(order)
         return stage < len(order) and (self._report.broken, self._report.skipped) == (broken, skipped)
@@ -294,9 +285,7 @@ class NtfLogReader:
         """Read state and changes. Returns the number of the next changes log, and whether the state is up to date."""
         begins: int | None = None
         broken = self._report.broken
-        for line in records_of(
-            folder / STATE, decode_state_line, self._report, skip_broken=self._skip, keep_broken=self._keep
-        ):
+        for line in self._records(folder / STATE, decode_state_line):
             if isinstance(line, StateBegins):
                 begins = line.next_part
             elif begins is None:
@@ -321,20 +310,19 @@ class NtfLogReader:
         report.notifications = tables.notifications.count
         report.pending = tables.notifications.accounting().pending
 
+    def _records(self, path: Path, decode: Callable[[bytes], T]) -> Iterator[T]:
+        return records_of(path, decode, self._report, skip_broken=self._skip, keep_broken=self._keep)
+
     def _read_changes(self, path: Path) -> int:
         count = 0
-        for line in records_of(
-            path, decode_ntf_change_line, self._report, skip_broken=self._skip, keep_broken=self._keep
-        ):
-            # A notification of a subscription that was removed later is nothing unusual.
+        for line in self._records(path, decode_ntf_change_line):
+            # A notification of a subscription that was removed later is normal.
             self._restorer.change(line)
             count += 1
         return count
 
     def _read_last_notifications(self, path: Path) -> None:
-        for token_id, item in records_of(
-            path, _decode_last_notification, self._report, skip_broken=self._skip, keep_broken=self._keep
-        ):
+        for token_id, item in self._records(path, _decode_last_notification):
             self._report.skipped += not self._restorer.last_notification(token_id, item)
 
 

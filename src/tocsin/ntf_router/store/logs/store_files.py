@@ -24,7 +24,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,16 +34,16 @@ from tocsin.durable.log_fields import decode_field, encode_field
 from tocsin.durable.log_files import (
     AppendOnlyFile,
     FolderLock,
+    current_store_log,
     cut_torn_line,
-    has_content,
+    locked_while_read,
     read_and_compact,
     read_lines,
     remove,
     replace_lines,
-    start_of,
     sync_folder,
 )
-from tocsin.durable.transfers import Progress
+from tocsin.durable.transfers import Progress, counted, require_no_store
 from tocsin.errors import StoreError
 from tocsin.ntf_router.store.interface import ntf_totals_of
 from tocsin.ntf_router.store.logs.change_log import (
@@ -127,20 +126,15 @@ def read_ntf_store(
     folder: Path, *, skip_broken_lines: bool = False, keep_broken_lines: bool = True
 ) -> tuple[NtfMemoryStore, NtfStartReport]:
     """Read the folder without changing its files, except for new `.broken` ones. Raises as `open_ntf_store`."""
-    lock = FolderLock(folder / LOCK) if (folder / LOCK).exists() else None
-    try:
+    with locked_while_read(folder / LOCK):
         store, report = NtfMemoryStore(), NtfStartReport()
         reader = NtfLogReader(
             store.tables, report, skip_broken=skip_broken_lines, keep_broken=keep_broken_lines
         )
-        start = start_of(folder / STORE_LOG)
-        reader.read_store_log(start if start.exists() else folder / STORE_LOG)
+        reader.read_store_log(current_store_log(folder / STORE_LOG))
         reader.read_notifications(folder)
         reader.count()
         return store, report
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 class NtfFolderStore(NtfMemoryStore):
@@ -236,12 +230,8 @@ class NtfFolderStore(NtfMemoryStore):
 
 def require_empty_ntf_folder(folder: Path) -> None:
     """Raise StoreError if the folder has a store already, or is not a folder."""
-    if not folder.is_dir():
-        raise StoreError(f"{folder} is not a folder")
-    store_log = folder / STORE_LOG
-    logs = [store_log, start_of(store_log), folder / STATE, folder / LAST_NOTIFICATIONS]
-    if found := [path.name for path in (*logs, *change_logs(folder).values()) if has_content(path)]:
-        raise StoreError(f"{folder} has a store already ({', '.join(found)}): nothing is overwritten")
+    logs = (folder / STATE, folder / LAST_NOTIFICATIONS, *change_logs(folder).values())
+    require_no_store(folder, STORE_LOG, logs)
 
 
 def fill_ntf_folder(folder: Path, store: NtfMemoryStore, progress: Progress) -> None:
@@ -250,18 +240,12 @@ def fill_ntf_folder(folder: Path, store: NtfMemoryStore, progress: Progress) -> 
     lock = FolderLock(folder / LOCK)
     try:
         snapshot = NtfStoreSnapshot.of(store.tables)
-        replace_lines(folder / LAST_NOTIFICATIONS, _counted(snapshot.last_notification_lines(), progress))
+        replace_lines(folder / LAST_NOTIFICATIONS, counted(snapshot.last_notification_lines(), progress))
         replace_lines(folder / STATE, snapshot.state_lines(1))
-        replace_lines(folder / STORE_LOG, _counted(compact_lines(store.tables), progress))
+        replace_lines(folder / STORE_LOG, counted(compact_lines(store.tables), progress))
     finally:
         lock.release()
     written, _ = read_ntf_store(folder)
     found, expected = ntf_totals_of(written), ntf_totals_of(store)
     if found != expected or written.all_totals() != store.all_totals():
         raise StoreError(f"{folder} has {found} instead of {expected}, or other totals")
-
-
-def _counted(lines: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
-    for line in lines:
-        yield line
-        progress(1)

@@ -17,6 +17,7 @@ from tocsin.ntf_router.store.records import (
     PendingNotification,
     ReceivedNotification,
     Recorded,
+    Results,
     SettledNotification,
 )
 from tocsin.protocol.addresses import RouterLocation
@@ -36,7 +37,7 @@ class MemoryNotifications:
         self,
         router: RouterLocation,
         received: Sequence[ReceivedNotification],
-        before_commit: Callable[[Sequence[Recorded | NotRecorded]], None] | None = None,
+        before_commit: Callable[[Results], None] | None = None,
     ) -> list[Recorded | NotRecorded]:
         number = self._tables.routers.number(router)
         results = [self._add_notification(number, each) for each in received]

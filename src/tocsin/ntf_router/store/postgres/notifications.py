@@ -12,6 +12,7 @@ from typing import Final
 
 from asyncpg import Record
 
+from tocsin.ntf_router.store import records
 from tocsin.ntf_router.store.postgres.outcomes import (
     END_OF_OLD,
     PROVIDERS,
@@ -31,18 +32,6 @@ from tocsin.ntf_router.store.postgres.rows import (
     router_row,
     time_of,
     token_of_row,
-)
-from tocsin.ntf_router.store.records import (
-    ACCEPTED,
-    EXPIRED,
-    Accounting,
-    DuePush,
-    LastNotification,
-    NotRecorded,
-    PendingNotification,
-    ReceivedNotification,
-    Recorded,
-    SettledNotification,
 )
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import PushProvider
@@ -96,10 +85,10 @@ class PostgresNotifications:
     async def add_notifications(
         self,
         router: RouterLocation,
-        received: Sequence[ReceivedNotification],
-        before_commit: Callable[[Sequence[Recorded | NotRecorded]], None] | None = None,
-    ) -> list[Recorded | NotRecorded]:
-        async def work(connection: Proxy) -> list[Recorded | NotRecorded]:
+        received: Sequence[records.ReceivedNotification],
+        before_commit: Callable[[records.Results], None] | None = None,
+    ) -> list[records.Recorded | records.NotRecorded]:
+        async def statements(connection: Proxy) -> list[records.Recorded | records.NotRecorded]:
             batch = await ReceivedBatch.locked(connection, router, received)
             results = [batch.add(each) for each in received]
             await batch.write(connection)
@@ -107,25 +96,25 @@ class PostgresNotifications:
                 before_commit(results)
             return results
 
-        return await self._clients.run(work)
+        return await self._clients.run(statements)
 
-    async def due_pushes(self, token_ids: Sequence[bytes]) -> list[DuePush]:
+    async def due_pushes(self, token_ids: Sequence[bytes]) -> list[records.DuePush]:
         rows = await self._clients.fetch(_DUE, list(token_ids))
         found = {row["token_id"]: row for row in rows}
         asked = [found[token_id] for token_id in dict.fromkeys(token_ids) if token_id in found]
-        return [DuePush(token_of_row(row), _notifications_of_row(row)) for row in asked]
+        return [records.DuePush(token_of_row(row), _notifications_of_row(row)) for row in asked]
 
     async def settle(
         self,
-        settled: Sequence[SettledNotification],
-        before_commit: Callable[[Sequence[SettledNotification]], None] | None = None,
+        settled: Sequence[records.SettledNotification],
+        before_commit: Callable[[Sequence[records.SettledNotification]], None] | None = None,
     ) -> None:
         first = {(each.subscription_id, each.nonce): each for each in reversed(settled)}
         if not first:
             return
         columns = [(each.subscription_id, each.token_id, each.nonce) for each in first.values()]
 
-        async def work(connection: Proxy) -> None:
+        async def statements(connection: Proxy) -> None:
             rows = await connection.fetch(_SETTLE, *map(list, zip(*columns, strict=True)))
             ended = [first[tuple(row)] for row in rows]
             outcomes = Counter([each.outcome for each in ended])
@@ -133,7 +122,7 @@ class PostgresNotifications:
             if before_commit is not None and ended:
                 before_commit(ended)
 
-        await self._clients.run(work)
+        await self._clients.run(statements)
 
     async def tokens_with_pending(self, after: bytes | None, limit: int) -> list[bytes]:
         statement = """
@@ -142,26 +131,26 @@ class PostgresNotifications:
         return [row["token_id"] for row in await self._background.fetch(statement, after or b"", limit)]
 
     async def expire_pending(self, before: float) -> int:
-        async def work(connection: Proxy) -> int:
-            rows = await end_pending(connection, END_OF_OLD, before, EXPIRED, self._report_settled)
+        async def statements(connection: Proxy) -> int:
+            rows = await end_pending(connection, END_OF_OLD, before, records.EXPIRED, self._report_settled)
             await prune(connection, list({row["token_id"] for row in rows}))
             return len(rows)
 
-        return await self._background.run(work)
+        return await self._background.run(statements)
 
-    async def accounting(self) -> Accounting:
+    async def accounting(self) -> records.Accounting:
         return accounting_of_rows(await self._background.fetch(ACCOUNTING))
 
 
-def accounting_of_rows(rows: Sequence[Record]) -> Accounting:
+def accounting_of_rows(rows: Sequence[Record]) -> records.Accounting:
     counts = {row["outcome"]: row["count"] for row in rows}
     received, pending = counts.pop(RECEIVED, 0), counts.pop("pending", 0)
-    accepted, superseded = counts.pop(ACCEPTED, 0), counts.pop(SUPERSEDED, 0)
-    return Accounting(received, accepted, superseded, counts, pending)
+    accepted, superseded = counts.pop(records.ACCEPTED, 0), counts.pop(SUPERSEDED, 0)
+    return records.Accounting(received, accepted, superseded, counts, pending)
 
 
-def _notifications_of_row(row: Record) -> tuple[LastNotification, ...]:
-    notifications: list[LastNotification] = []
+def _notifications_of_row(row: Record) -> tuple[records.LastNotification, ...]:
+    notifications: list[records.LastNotification] = []
     columns = row["subscription_ids"], row["notifier_ids"], row["hosts"], row["ports"], row["keyhashes"]
     facts = row["times"], row["nonces"], row["metas"], row["are_pending"]
     for subscription_id, notifier_id, host, port, keyhash, received_at, nonce, meta, is_pending in zip(
@@ -171,9 +160,11 @@ def _notifications_of_row(row: Record) -> tuple[LastNotification, ...]:
         text = router_text(router) + item_text(notifier_id, int(received_at), nonce, meta)
         if is_pending:
             queue = NotifierQueue(router, notifier_id)
-            notifications.append(PendingNotification(received_at, nonce, text, subscription_id, queue))
+            notifications.append(
+                records.PendingNotification(received_at, nonce, text, subscription_id, queue)
+            )
         else:
-            notifications.append(LastNotification(received_at, nonce, text))
+            notifications.append(records.LastNotification(received_at, nonce, text))
     return tuple(notifications)
 
 
@@ -235,12 +226,12 @@ class ReceivedBatch:
 
         The pending one may not be the last one, if the reference used the database meanwhile.
         """
-        self._new: dict[bytes, tuple[bytes, ReceivedNotification]] = {}
+        self._new: dict[bytes, tuple[bytes, records.ReceivedNotification]] = {}
         self._counts: Counter[str] = Counter()
 
     @classmethod
     async def locked(
-        cls, connection: Proxy, router: RouterLocation, received: Sequence[ReceivedNotification]
+        cls, connection: Proxy, router: RouterLocation, received: Sequence[records.ReceivedNotification]
     ) -> ReceivedBatch:
         batch = cls()
         where, notifier_ids = router_row(router), list({each.notifier_id for each in received})
@@ -257,20 +248,20 @@ class ReceivedBatch:
                 batch._pending[subscription_id] = nonce, received_at
         return batch
 
-    def add(self, received: ReceivedNotification) -> Recorded | NotRecorded:
+    def add(self, received: records.ReceivedNotification) -> records.Recorded | records.NotRecorded:
         found = self._subscriptions.get(received.notifier_id)
         if found is None:
-            return NotRecorded.UNKNOWN_QUEUE
+            return records.NotRecorded.UNKNOWN_QUEUE
         subscription_id, token_id = found
         if self._last.get(subscription_id) == received.nonce:
-            return NotRecorded.DUPLICATE
+            return records.NotRecorded.DUPLICATE
         superseded = self._pending.get(subscription_id)
         self._counts[RECEIVED] += 1
         self._counts[SUPERSEDED] += superseded is not None
         self._last[subscription_id] = received.nonce
         self._pending[subscription_id] = received.nonce, received.received_at
         self._new[subscription_id] = token_id, received
-        return Recorded(token_id, self._providers[token_id], *(superseded or (None, None)))
+        return records.Recorded(token_id, self._providers[token_id], *(superseded or (None, None)))
 
     async def write(self, connection: Proxy) -> None:
         if not self._new:

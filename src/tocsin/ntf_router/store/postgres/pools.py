@@ -7,8 +7,7 @@ that wait for a connection cannot block those that have one (Appendix B 23 of nt
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Self, TypeAlias, TypeVar
 
 import asyncpg
@@ -29,7 +28,7 @@ ATTEMPTS: Final = 5
 
 R = TypeVar("R")
 Proxy: TypeAlias = "PoolConnectionProxy[Record]"
-Work: TypeAlias = Callable[[Proxy], Awaitable[R]]
+Statements: TypeAlias = Callable[[Proxy], Awaitable[R]]
 
 
 class NtfPool:
@@ -61,45 +60,42 @@ class NtfPool:
             )
         return cls(pool)
 
-    async def run(self, work: Work[R]) -> R:
+    async def run(self, statements: Statements[R]) -> R:
         """Run statements in one transaction, again if it conflicts with another one. Raises StoreError."""
-        with translated():
-            for attempt in range(ATTEMPTS):
-                try:
-                    async with self._connection() as connection, connection.transaction():
-                        return await work(connection)
-                except asyncpg.TransactionRollbackError:
-                    if attempt + 1 == ATTEMPTS:
-                        raise
-            raise AssertionError
+
+        async def transaction(connection: Proxy) -> R:
+            async with connection.transaction():
+                return await statements(connection)
+
+        return await self._run_alone(transaction)
 
     async def fetch(self, statement: str, *arguments: object) -> list[Record]:
-        async def work(connection: Proxy) -> list[Record]:
+        async def statements(connection: Proxy) -> list[Record]:
             return await connection.fetch(statement, *arguments)
 
-        return await self._run_alone(work)
+        return await self._run_alone(statements)
 
     async def fetchrow(self, statement: str, *arguments: object) -> Record | None:
-        async def work(connection: Proxy) -> Record | None:
+        async def statements(connection: Proxy) -> Record | None:
             return await connection.fetchrow(statement, *arguments)
 
-        return await self._run_alone(work)
+        return await self._run_alone(statements)
 
     async def execute(self, statement: str, *arguments: object) -> int:
         """Execute one statement. Returns the number of changed rows."""
 
-        async def work(connection: Proxy) -> int:
+        async def statements(connection: Proxy) -> int:
             return rows_of(await connection.execute(statement, *arguments))
 
-        return await self._run_alone(work)
+        return await self._run_alone(statements)
 
     async def command(self, statement: str) -> None:
         """Execute a command that has no parameters and returns no rows."""
 
-        async def work(connection: Proxy) -> None:
+        async def statements(connection: Proxy) -> None:
             await connection.execute(statement)
 
-        await self._run_alone(work)
+        await self._run_alone(statements)
 
     async def close(self) -> None:
         """Never raises."""
@@ -109,22 +105,17 @@ class NtfPool:
         except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             self._pool.terminate()
 
-    async def _run_alone(self, work: Work[R]) -> R:
-        """Run one statement, which is a transaction of its own."""
+    async def _run_alone(self, statements: Statements[R]) -> R:
+        """Run a transaction, again if it conflicts with another one. A single statement is one."""
         with translated():
             for attempt in range(ATTEMPTS):
                 try:
-                    async with self._connection() as connection:
-                        return await work(connection)
+                    async with self._pool.acquire(timeout=WAIT_TIMEOUT) as connection:
+                        return await statements(connection)
                 except asyncpg.TransactionRollbackError:
                     if attempt + 1 == ATTEMPTS:
                         raise
             raise AssertionError
-
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Proxy]:
-        async with self._pool.acquire(timeout=WAIT_TIMEOUT) as connection:
-            yield connection
 
 
 def rows_of(tag: str) -> int:

@@ -79,8 +79,8 @@ async def open_ntf_postgres_store(
 
 
 async def _migrate(pool: NtfPool, schema: str) -> None:
-    async def work(connection: Proxy) -> None:
+    async def statements(connection: Proxy) -> None:
         with translated():
             await migrate(connection, schema)
 
-    await pool.run(work)
+    await pool.run(statements)

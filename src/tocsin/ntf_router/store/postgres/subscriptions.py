@@ -133,7 +133,7 @@ class PostgresSubscriptions:
         return None if row is None else subscription_of_row(row)
 
     async def add_subscription(self, subscription: SubscriptionRecord) -> bool:
-        async def work(connection: Proxy) -> bool:
+        async def statements(connection: Proxy) -> bool:
             try:
                 async with connection.transaction():
                     tag = await connection.execute(
@@ -150,10 +150,10 @@ class PostgresSubscriptions:
                 return False  # the token is gone
             return rows_of(tag) > 0
 
-        return await self._clients.run(work)
+        return await self._clients.run(statements)
 
     async def delete_subscription(self, subscription_id: bytes) -> bool:
-        async def work(connection: Proxy) -> bool:
+        async def statements(connection: Proxy) -> bool:
             found = await connection.fetchval(
                 "SELECT true FROM subscriptions WHERE subscription_id = $1 FOR UPDATE", subscription_id
             )
@@ -165,7 +165,7 @@ class PostgresSubscriptions:
             await connection.execute("DELETE FROM subscriptions WHERE subscription_id = $1", subscription_id)
             return True
 
-        return await self._clients.run(work)
+        return await self._clients.run(statements)
 
     async def other_routers_of(self, token_id: bytes, router: RouterLocation) -> int:
         row = await self._clients.fetchrow(_OTHER_ROUTERS, *router_row(router), token_id)

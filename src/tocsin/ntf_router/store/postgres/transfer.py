@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from itertools import chain, islice
 from typing import Final, NamedTuple, TypeVar
 
-import asyncpg
+from asyncpg import Connection, Record
 
-from tocsin.durable.postgres.database_errors import translated
-from tocsin.durable.transfers import Progress
+from tocsin.durable.postgres.database_snapshot import ROWS_AT_A_TIME, read_only_snapshot
+from tocsin.durable.transfers import Progress, require_no_rows
 from tocsin.errors import StoreError
 from tocsin.ntf_router.store.interface import KeptLast, NtfTotals, WholeNtfStore, ntf_totals_of
 from tocsin.ntf_router.store.postgres.notifications import ACCOUNTING, accounting_of_rows
@@ -34,8 +34,6 @@ from tocsin.ntf_router.store.records import ACCEPTED, Accounting
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import subscription_status_text
 
-ROWS_AT_A_TIME: Final = 5000
-
 _TOTALS: Final = """
     SELECT (SELECT count(*) FROM tokens), (SELECT count(*) FROM subscriptions),
         (SELECT count(*) FROM smp_servers WHERE ntf_service_id IS NOT NULL),
@@ -58,12 +56,12 @@ async def require_empty_ntf_database(url: str, schema: str) -> None:
     """Raise StoreError if the database has a store. Changes nothing."""
     pool = await NtfPool.open(url, schema, 1, BACKGROUND_TIMEOUT)
 
-    async def work(connection: Proxy) -> None:
+    async def statements(connection: Proxy) -> None:
         if await has_store(connection, schema):
-            _require_empty(await _totals(connection))
+            require_no_rows(await _totals(connection))
 
     try:
-        await pool.run(work)
+        await pool.run(statements)
     finally:
         await pool.close()
 
@@ -72,11 +70,11 @@ async def fill_ntf_database(url: str, schema: str, store: WholeNtfStore, progres
     """Write the whole store or nothing, in one transaction. Raises StoreError, also if the database has a store."""
     pool = await NtfPool.open(url, schema, 1, BACKGROUND_TIMEOUT)
 
-    async def work(connection: Proxy) -> None:
+    async def statements(connection: Proxy) -> None:
         await migrate(connection, schema)
         # `migrate` left another search path, which lasts until the end of the transaction.
         await connection.execute(f'SET LOCAL search_path TO "{schema}", "{schema}_tocsin"')
-        _require_empty(await _totals(connection))
+        require_no_rows(await _totals(connection))
         await _write(connection, store, progress)
         written, wanted = await _totals(connection), ntf_totals_of(store)
         if written != wanted or accounting_of_rows(await connection.fetch(ACCOUNTING)) != store.all_totals():
@@ -84,7 +82,7 @@ async def fill_ntf_database(url: str, schema: str, store: WholeNtfStore, progres
         await analyze_tables(connection, TABLES)
 
     try:
-        await pool.run(work)
+        await pool.run(statements)
     finally:
         await pool.close()
 
@@ -93,14 +91,14 @@ async def read_whole_ntf_database(url: str, schema: str, store: S) -> S:
     """Read the database into an empty store. Raises StoreError if it has no store, or if rows are inconsistent."""
     pool = await NtfPool.open(url, schema, 1, BACKGROUND_TIMEOUT)
 
-    async def work(connection: Proxy) -> None:
+    async def statements(connection: Proxy) -> None:
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         if not await has_store(connection, schema):
-            raise StoreError(f"the database has no schema {schema} of this version: there is no store in it")
+            raise StoreError(_no_store(schema))
         await _read(connection, store)
 
     try:
-        await pool.run(work)
+        await pool.run(statements)
     finally:
         await pool.close()
     return store
@@ -211,11 +209,6 @@ async def _totals(connection: Proxy) -> NtfTotals:
     return NtfTotals(*row)
 
 
-def _require_empty(found: NtfTotals) -> None:
-    if any(found):
-        raise StoreError(f"the database has a store already ({found}): nothing is overwritten")
-
-
 _TOKEN_FIELDS: Final = (
     "token_id",
     "push_provider",
@@ -241,8 +234,6 @@ _SUBSCRIPTION_FIELDS: Final = (
 _LAST_FIELDS: Final = ("token_id", "subscription_id", "sent_at", "nmsg_nonce", "nmsg_data")
 _PENDING_FIELDS: Final = ("subscription_id", "token_id", "nonce", "received_at")
 
-
-CONNECT_TIMEOUT: Final = 10.0
 
 # Ordered by SMP router, so that readers of one router can skip the rest of the export.
 _EXPORTED_SUBSCRIPTIONS: Final = f"""
@@ -287,18 +278,12 @@ async def pending_in_database(url: str, schema: str) -> AsyncIterator[tuple[byte
 
 
 @asynccontextmanager
-async def _ntf_snapshot(url: str, schema: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    path = search_path(schema)
-    with translated():
-        connection = await asyncpg.connect(
-            url, timeout=CONNECT_TIMEOUT, server_settings={"search_path": path}
-        )
-        try:
-            async with connection.transaction(isolation="repeatable_read", readonly=True):
-                if not await has_store(connection, schema):
-                    raise StoreError(
-                        f"the database has no schema {schema} of this version: there is no store in it"
-                    )
-                yield connection
-        finally:
-            await connection.close(timeout=CONNECT_TIMEOUT)
+async def _ntf_snapshot(url: str, schema: str) -> AsyncIterator[Connection[Record]]:
+    async with read_only_snapshot(url, {"search_path": search_path(schema)}) as connection:
+        if not await has_store(connection, schema):
+            raise StoreError(_no_store(schema))
+        yield connection
+
+
+def _no_store(schema: str) -> str:
+    return f"the database has no schema {schema} of this version: there is no store in it"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tocsin.durable.log_files import records_of
+from tocsin.smp_router.store.interface import SmpStoreReport
 from tocsin.smp_router.store.logs.direct_log import DirectChange, decode_direct_line
 from tocsin.smp_router.store.logs.message_log import (
     MessageChange,
@@ -32,17 +33,9 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class StartReport:
+class StartReport(SmpStoreReport):
     """The contents of the folder, in numbers."""
 
-    queues: int = 0
-    messages: int = 0
-    """The number of messages, including markers, without expired ones."""
-    notifications: int = 0
-    expired_messages: int = 0
-    expired_notifications: int = 0
-    skipped: int = 0
-    """Records about queues that do not exist, or that exist already."""
     broken: int = 0
     """Lines that could not be read, and were skipped as requested."""
     torn_bytes: int = 0

@@ -32,18 +32,19 @@ from typing import Final
 from tocsin.durable.log_files import (
     AppendOnlyFile,
     FolderLock,
+    current_store_log,
     cut_torn_line,
     has_content,
+    locked_while_read,
     read_and_compact,
     remove,
     rename,
     replace_lines,
     set_aside,
-    start_of,
     sync_folder,
     write_lines,
 )
-from tocsin.durable.transfers import Progress
+from tocsin.durable.transfers import Progress, counted, require_no_store
 from tocsin.errors import StoreError
 from tocsin.smp_router.store.interface import totals_of
 from tocsin.smp_router.store.logs.change_journal import ChangeJournal
@@ -111,23 +112,18 @@ def read_smp_store(
     folder: Path, *, skip_broken_lines: bool = False, keep_broken_lines: bool = True
 ) -> tuple[SmpMemoryStore, StartReport]:
     """Read the folder without changing its files, except for new `.broken` ones. Raises as `open_smp_store`."""
-    lock = FolderLock(folder / LOCK) if (folder / LOCK).exists() else None
-    try:
+    with locked_while_read(folder / LOCK):
         if _has_changes(folder) and not SnapshotBase(folder).fits():
             raise _stale_changes(folder)
         store, report = SmpMemoryStore(), StartReport()
         reader = LogReader(
             store, report, skip_broken_lines=skip_broken_lines, keep_broken_lines=keep_broken_lines
         )
-        start = start_of(folder / STORE_LOG)
-        reader.read_store_log(start if start.exists() else folder / STORE_LOG)
+        reader.read_store_log(current_store_log(folder / STORE_LOG))
         reader.read_messages(folder)
         reader.read_direct_log(folder)
         reader.count()
         return store, report
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 def _open_locked(
@@ -303,13 +299,8 @@ def compact_lines(store: SmpMemoryStore) -> Iterator[bytes]:
 
 def require_empty_folder(folder: Path) -> None:
     """Raise StoreError if the folder has a store already, or is not a folder."""
-    if not folder.is_dir():
-        raise StoreError(f"{folder} is not a folder")
-    store_log = folder / STORE_LOG
-    others = (*SNAPSHOTS, DIRECT_LOG)
-    logs = [store_log, start_of(store_log), *(folder / name for name in others), *change_logs(folder)]
-    if found := [path.name for path in logs if has_content(path)]:
-        raise StoreError(f"{folder} has a store already ({', '.join(found)}): nothing is overwritten")
+    logs = (*(folder / name for name in (*SNAPSHOTS, DIRECT_LOG)), *change_logs(folder))
+    require_no_store(folder, STORE_LOG, logs)
 
 
 def fill_folder(folder: Path, store: SmpMemoryStore, progress: Progress) -> None:
@@ -318,19 +309,13 @@ def fill_folder(folder: Path, store: SmpMemoryStore, progress: Progress) -> None
     lock = FolderLock(folder / LOCK)
     try:
         snapshot = SmpSnapshot.of(store)
-        replace_lines(folder / MESSAGE_LOG, _counted(snapshot.message_lines(), progress))
-        replace_lines(folder / NOTIFICATION_LOG, _counted(snapshot.notification_lines(), progress))
+        replace_lines(folder / MESSAGE_LOG, counted(snapshot.message_lines(), progress))
+        replace_lines(folder / NOTIFICATION_LOG, counted(snapshot.notification_lines(), progress))
         if totals_of(store).direct:
-            replace_lines(folder / DIRECT_LOG, _counted(direct_lines(store.direct), progress))
-        replace_lines(folder / STORE_LOG, _counted(compact_lines(store), progress))
+            replace_lines(folder / DIRECT_LOG, counted(direct_lines(store.direct), progress))
+        replace_lines(folder / STORE_LOG, counted(compact_lines(store), progress))
     finally:
         lock.release()
     written, _ = read_smp_store(folder)
     if totals_of(written) != totals_of(store):
         raise StoreError(f"{folder} has {totals_of(written)} instead of {totals_of(store)}")
-
-
-def _counted(lines: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
-    for line in lines:
-        yield line
-        progress(1)

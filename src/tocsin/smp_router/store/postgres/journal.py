@@ -11,8 +11,10 @@ When a transaction fails for good, memory and database differ, so every later `c
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Final
 
+from tocsin.durable.group_commit import Commits
 from tocsin.durable.postgres.database_errors import DatabaseUnavailable
 from tocsin.errors import StoreError
 from tocsin.smp_router.store.postgres.change_batch import ChangeBatch, PendingChanges, StoreChange
@@ -23,24 +25,17 @@ from tocsin.smp_router.store.postgres.database_session import (
 )
 
 
-class PostgresJournal:
+class PostgresJournal(Commits):
     """Implements `Journal` of the store in memory. Belongs to one event loop."""
 
     def __init__(self, session: DatabaseSession, pending: PendingChanges, *, patience: float) -> None:
+        super().__init__()
         self._session: Final = session
         self._pending: Final = pending
         self._patience: Final = patience
-        self._appended = 0
-        self._durable = 0
         self._write: asyncio.Task[None] | None = None
-        self._failure: StoreError | None = None
         self.transactions = 0
         """The number of committed transactions."""
-
-    @property
-    def uncommitted(self) -> bool:
-        """Whether an appended change is not durable yet. Always true once a write has failed."""
-        return self._durable < self._appended or self._failure is not None
 
     def append(self, change: StoreChange) -> None:
         """Add a change that was made in memory. Never fails; `commit` reports failures."""
@@ -49,20 +44,15 @@ class PostgresJournal:
         self._pending.take(change)
         self._appended += 1
 
-    async def commit(self) -> None:
-        """Return when every change appended before is durable. Raises StoreError if that fails."""
-        target = self._appended
-        while self._durable < target or self._failure is not None:
-            if self._failure is not None:
-                raise StoreError(str(self._failure)) from self._failure
-            await asyncio.wait([self._write or self._start_write()])
-
     async def close(self) -> None:
         """Wait for the write in progress. Uncommitted changes are lost, and later commits fail."""
         if self._write is not None:
             await asyncio.wait([self._write])
         self._failure = self._failure or StoreError("the store is closed")
         await self._session.close()
+
+    def _write_end(self) -> Awaitable[object]:
+        return asyncio.wait([self._write or self._start_write()])
 
     def _start_write(self) -> asyncio.Task[None]:
         # A task of its own, not of a committer: one that is cancelled leaves the transaction to the others. It ends

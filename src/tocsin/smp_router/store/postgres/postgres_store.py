@@ -8,10 +8,9 @@ mode.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from tocsin.smp_router.store.interface import SmpStore
+from tocsin.smp_router.store.interface import SmpStore, SmpStoreReport
 from tocsin.smp_router.store.postgres.change_batch import PendingChanges
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
 from tocsin.smp_router.store.postgres.direct_rows import read_direct_tables
@@ -43,20 +42,6 @@ class JournalledStore(SmpStore, Protocol):
 S = TypeVar("S", bound=JournalledStore)
 
 
-@dataclass(slots=True)
-class DatabaseReport:
-    """The contents of the database, in numbers."""
-
-    queues: int = 0
-    messages: int = 0
-    """The number of messages, including markers, without expired ones."""
-    notifications: int = 0
-    expired_messages: int = 0
-    expired_notifications: int = 0
-    skipped: int = 0
-    """Rows about queues that do not exist."""
-
-
 async def open_postgres_smp_store(
     url: str,
     store: S,
@@ -76,7 +61,7 @@ async def open_postgres_smp_store(
     session = DatabaseSession(url)
     try:
         await session.open(lock_wait)
-        report = DatabaseReport()
+        report = SmpStoreReport()
         last_position = await read_database(session, store, report)
         journal = PostgresJournal(session, PendingChanges(store, last_position), patience=patience)
         store.keep_in(journal)
@@ -99,7 +84,7 @@ async def open_postgres_smp_store(
 class PostgresStore:
     """The database of an open store. Belongs to the event loop that changes the store."""
 
-    def __init__(self, journal: PostgresJournal, report: DatabaseReport) -> None:
+    def __init__(self, journal: PostgresJournal, report: SmpStoreReport) -> None:
         self.report: Final = report
         self._journal: Final = journal
         self._closed = False
@@ -131,7 +116,7 @@ class PostgresStore:
             await self._journal.close()
 
 
-async def read_database(session: DatabaseSession, store: SmpStore, report: DatabaseReport) -> int:
+async def read_database(session: DatabaseSession, store: SmpStore, report: SmpStoreReport) -> int:
     """Read all tables into the store. Returns the last position in use."""
     last_position = 0
     async with session.pages(SELECT_SERVICES, PAGE) as pages:

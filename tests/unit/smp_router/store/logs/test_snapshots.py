@@ -83,7 +83,7 @@ async def test_changes_from_before_another_program_ran_are_refused(tmp_path: Pat
     queue, _ = await killed(tmp_path)
     run_reference(tmp_path, queue, *[a_message()][:left])
     before = files_in(tmp_path)
-    with pytest.raises(StaleChanges, match=f"{CHANGE_LOG} has changes since snapshots that are not there"):
+    with pytest.raises(StaleChanges, match=f"{CHANGE_LOG} has changes since snapshots that are gone"):
         open_smp_store(tmp_path, now=NOW)
     with pytest.raises(StaleChanges):
         read_smp_store(tmp_path)

@@ -87,7 +87,7 @@ class GroupCommit(Commits):
         return self._change_log.size if self._change_log is not None else 0
 
     def add_store_line(self, line: bytes) -> None:
-        if self._failure is None:  # else nothing will be written
+        if self._failure is None:  # after a failure nothing will be written
             self._store_lines.append(line)
             self._appended += 1
 

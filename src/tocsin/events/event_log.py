@@ -77,7 +77,7 @@ class EventLog:
             self._segments.append(b"".join(pieces))
         except OSError as error:
             self.lost += count
-            logger.error("cannot write delivery events, which are lost: %s", error.strerror)
+            logger.error("delivery events are lost: %s", error.strerror)
             return
         self.written += count
         self.publish_if_due()

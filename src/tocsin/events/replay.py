@@ -62,7 +62,7 @@ def answer_to(
 
 
 class _Periods:
-    """By day."""
+    """The periods by day."""
 
     def __init__(self, keys: PseudonymKeys) -> None:
         self._keys = keys

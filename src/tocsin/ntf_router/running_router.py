@@ -202,7 +202,7 @@ class _TimedActions:
         timers.run(self._recover())
 
     async def _recover(self) -> None:
-        """Push what was pending when the router stopped."""
+        """Push notifications that were pending when the router stopped."""
         if found := await self._delivery.recover():
             logger.info("%d tokens have notifications from before the start", found)
 

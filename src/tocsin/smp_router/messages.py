@@ -139,7 +139,7 @@ class MessageCommands:
         subscriptions = self._state.subscriptions
         peer = subscriptions.recipient(recipient_id)
         if peer is None and not subscriptions.receive_services:
-            return  # The recipient is away: the common case needs no look at the queue.
+            return  # The recipient is offline: the common case does not read the queue.
         queue = self._state.store.queue_by_recipient(recipient_id)
         if queue is None:
             return

@@ -77,7 +77,7 @@ class _BlockAnswers:
     effects: list[Effect] = field(default_factory=list)
     """Performed before the answers."""
     slow: list[_SlowRequest] = field(default_factory=list)
-    """Commands that take time. Each is answered by itself when it is done."""
+    """Commands that take time. Each is answered separately when it is done."""
     only_sends: bool = False
     """The block has only authorized SENDs: a run of such blocks is answered in one block."""
 

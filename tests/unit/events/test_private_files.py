@@ -86,8 +86,8 @@ def test_nothing_is_written_if_there_are_not_as_many_as_were_counted(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "is no plan of tocsin pipeline reconcile"),
-        (REQUEST, "is no plan of tocsin pipeline reconcile"),
+        ("", "is not a plan of `tocsin pipeline reconcile`"),
+        (REQUEST, "is not a plan of `tocsin pipeline reconcile`"),
         (PLAN.replace('"plan":1', '"plan":2'), "is a plan of version 2; only 1 is supported"),
         (PLAN.replace("report", "burn"), "line 3 is not an entry of a plan"),
         (PLAN[:-9], "line 3 is not an entry of a plan"),
@@ -102,10 +102,10 @@ def test_a_plan_that_is_none_or_not_whole_is_refused(tmp_path: Path, text: str, 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "is no request of tocsin pipeline replay"),
-        (PLAN, "is no request of tocsin pipeline replay"),
-        (REQUEST.replace('"replay":1', '"replay":2'), "is a request of version 2; 1 is known"),
-        (REQUEST.replace('"low":5', '"low":"5"'), "line 3 is no entry of a request"),
+        ("", "is not a request of `tocsin pipeline replay`"),
+        (PLAN, "is not a request of `tocsin pipeline replay`"),
+        (REQUEST.replace('"replay":1', '"replay":2'), "is a request of version 2; only 1 is supported"),
+        (REQUEST.replace('"low":5', '"low":"5"'), "line 3 is not an entry of a request"),
         (REQUEST.rpartition('{"period"')[0], "1 notifications instead of 2: was it cut\\?$"),
     ],
 )

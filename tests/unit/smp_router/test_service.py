@@ -24,7 +24,7 @@ from tocsin.protocol.smp.recipient_commands import InspectQueue, Subscribe
 from tocsin.protocol.smp.responses import QueueDeleted, QueueInspected, Subscribed
 from tocsin.smp_router.service import METRICS_FILE
 from tocsin.smp_router.statistics.statistics_lines import parse_statistics
-from tocsin.smp_router.store.logs.store_folder import (
+from tocsin.smp_router.store.logs.log_reading import (
     CHANGE_BASE,
     CHANGE_LOG,
     LOCK,
@@ -344,7 +344,7 @@ async def test_a_second_router_on_the_same_folder_is_refused(folders: SmpFolders
         for arguments in ((), ("--maintenance",)):
             code, log = await folders.outcome(*arguments)
             assert code == 1
-            assert log == f"tocsin: another router uses {folders.store} ({LOCK} is locked)\n"
+            assert log == f"tocsin: another router uses {folders.store} ({LOCK} is locked): stop it first\n"
         assert isinstance(await router.connect(), SmpTestClient)  # the first one is not disturbed
 
 

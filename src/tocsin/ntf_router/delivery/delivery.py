@@ -1,4 +1,4 @@
-"""From notifications in the store to pushes at the providers, and back to their outcomes.
+"""The delivery of pending notifications: pushes to the providers, and their outcomes.
 
 Theory of operation. The store knows which notifications are pending; the delivery only remembers which tokens have
 some. Each provider has its own lane, so that an outage of one does not slow another:
@@ -80,7 +80,7 @@ class PushDelivery:
             for name, provider in providers.items()
         }
         self._reminders: dict[bytes, tuple[int, float]] = {}
-        """By token: when its periodic push was due, and until when (loop time) it is tried. Oldest first."""
+        """The due time of each token's periodic push, and the loop time until which it is tried. Oldest first."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> PushDelivery:
@@ -168,5 +168,5 @@ class PushDelivery:
 
     @property
     def waiting(self) -> int:
-        """How many tokens and control pushes wait to be sent."""
+        """The number of tokens and control pushes that wait to be sent."""
         return sum(lane.waiting for lane in self.lanes.values())

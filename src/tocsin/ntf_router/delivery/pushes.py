@@ -43,7 +43,7 @@ class NotificationPush(msgspec.Struct, frozen=True, gc=False):
     more: bool
     """Some pending notifications had no room: another push must follow."""
     attempt: int = 0
-    """How often this push has failed before."""
+    """The number of failed attempts before."""
 
 
 def choose_notifications(

@@ -37,7 +37,7 @@ class Pushes(Protocol):
         """Push the token's code to its device."""
 
     def notify(self, token_id: bytes, provider: PushProvider) -> None:
-        """Push what is pending for the token."""
+        """Push the pending notifications of the token."""
 
 
 class Subscriber(Protocol):

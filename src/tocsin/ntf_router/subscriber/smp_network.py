@@ -49,7 +49,7 @@ class SubscriberState:
     """Queues of our service that wait to be subscribed together."""
     resubscribing: bool = False
     drift: int = 0
-    """How many queues more (or fewer) the router has for our service than we have."""
+    """The router's number of queues of our service minus ours."""
     last_error: str = ""
 
 
@@ -80,7 +80,7 @@ class SmpNetwork:
         self._fallback = fallback
         self._client = client
         self.places = asyncio.Semaphore(settings.concurrent_resubscriptions)
-        """How many SMP routers are resubscribed at a time."""
+        """Limits the number of SMP routers that are resubscribed at a time."""
 
     def connect(
         self, address: RouterAddress, certificate: ServiceIdentity | None

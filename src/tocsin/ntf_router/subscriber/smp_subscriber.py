@@ -50,7 +50,7 @@ STORED_WITHIN: Final = 2.0
 AT_ONCE: Final = 2_000
 """Events stored at a time: as many as a slow store manages within the limit."""
 STOP_SECONDS: Final = 2.0
-"""How long a router that stops waits for what has arrived to be stored."""
+"""Seconds for which a stopping router waits until arrived events are stored."""
 
 logger = logging.getLogger(__name__)
 

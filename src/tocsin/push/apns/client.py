@@ -176,7 +176,7 @@ class ApnsProvider:
 
     def _answered(self, connection: Http2Connection, sending: _Sending, result: Result) -> None:
         if isinstance(result, Http2Answer):
-            self._settle(connection, sending, result)
+            self._answer(connection, sending, result)
         elif isinstance(result, Unprocessed):
             self._move(connection, sending)
         else:
@@ -192,7 +192,7 @@ class ApnsProvider:
         else:
             sending.answered(RetryLater(Failure.CONNECTION.value))
 
-    def _settle(self, connection: Http2Connection, sending: _Sending, answer: Http2Answer) -> None:
+    def _answer(self, connection: Http2Connection, sending: _Sending, answer: Http2Answer) -> None:
         if answer.status == _ACCEPTED:  # nearly always
             sending.answered(ACCEPTED)
             return

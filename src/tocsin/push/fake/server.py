@@ -254,7 +254,7 @@ class FakeApns:
         self.close_connections()
         with suppress(TimeoutError):
             async with asyncio.timeout(ARRIVAL_SECONDS):
-                while self.sessions or self._arriving:  # noqa: ASYNC110 - a handshake that fails tells nobody
+                while self.sessions or self._arriving:  # noqa: ASYNC110 - a failed handshake has no event
                     await asyncio.sleep(0.005)
 
 

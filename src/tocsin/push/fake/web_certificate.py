@@ -47,7 +47,7 @@ def make_web_certificate(names: Sequence[str], now: datetime) -> WebCertificate:
         .not_valid_after(now + timedelta(days=365))
         .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        # Strict verification, the default of Python 3.13 and later, asks them of CAs.
+        # Strict verification, the default since Python 3.13, requires these of CAs.
         .add_extension(_KEY_USAGE, critical=True)
         .add_extension(key_id, critical=False)
         .sign(key, hashes.SHA256())

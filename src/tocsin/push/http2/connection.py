@@ -78,7 +78,7 @@ class Http2Connection:
         """The time since which the peer allows no stream at all."""
         self._heard_at = self._loop.time()
         self._pinged_at: float | None = None
-        self._settled: asyncio.Future[None] = self._loop.create_future()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.draining = False
         self.lost: str | None = None
@@ -100,7 +100,7 @@ class Http2Connection:
         connection._start()
         try:
             async with asyncio.timeout_at(deadline):
-                await connection._settled
+                await connection._ready
         except TimeoutError:
             connection.close("no settings")
             raise ConnectFailed(f"{host} did not send HTTP/2 settings within {limits.connect:g} s") from None
@@ -218,7 +218,7 @@ class Http2Connection:
             return
         if self._header_blocks.unfinished and kind != _CONTINUATION:
             raise ValueError("a header block without its continuation")
-        if kind != _SETTINGS and not self._settled.done():
+        if kind != _SETTINGS and not self._ready.done():
             raise ValueError("the first frame is not SETTINGS")
         if (kind in STREAM_FRAMES and frame.stream_id == 0) or (
             kind in CONNECTION_FRAMES and frame.stream_id
@@ -253,7 +253,7 @@ class Http2Connection:
 
     def _settings_received(self, frame: Frame) -> None:
         if frame.flags & ACK:
-            if frame.payload or not self._settled.done():
+            if frame.payload or not self._ready.done():
                 raise ValueError("an acknowledgement of SETTINGS with a payload")
             return
         settings = decode_settings(frame.payload)
@@ -266,8 +266,8 @@ class Http2Connection:
             self._blocks.change_table_size(min(table, 4096))
         if (window := settings.get(Setting.INITIAL_WINDOW_SIZE)) is not None:
             self._streams.change_stream_window(window)
-        if not self._settled.done():
-            self._settled.set_result(None)
+        if not self._ready.done():
+            self._ready.set_result(None)
         self._on_change()
 
     # Liveness and closing
@@ -316,9 +316,9 @@ class Http2Connection:
     def _lost(self, reason: str) -> None:
         self.lost = reason
         self._watch.cancel()
-        if not self._settled.done():
-            self._settled.set_exception(ConnectFailed(f"{self._name}: {reason}"))
-            self._settled.exception()  # mark the exception as seen
+        if not self._ready.done():
+            self._ready.set_exception(ConnectFailed(f"{self._name}: {reason}"))
+            self._ready.exception()  # mark the exception as seen
         self._streams.fail_all(reason)
         if not self._ended.done():
             self._ended.set_result(None)

@@ -93,7 +93,7 @@ STREAMS_UNTIL_TOLD: Final = 100
 MOST_STREAMS: Final = 1000
 LAST_STREAM_ID: Final = (1 << 31) - 1001
 MAX_IDLE_FRAMES: Final = 10_000
-"""Frames within a second that end no stream; each stream that ends makes up for some."""
+"""Frames within a second that end no stream. Each stream that ends allows some more."""
 IDLE_FRAMES_PER_ANSWER: Final = 8
 
 

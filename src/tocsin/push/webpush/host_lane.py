@@ -252,7 +252,7 @@ class HostLane:
         return outcome
 
     async def _connect(self) -> TlsStream:
-        """Connect within half of the time, so that an unreachable service can be told from a slow one."""
+        """Connect within half of the time, so that an unreachable service differs from a slow one."""
         proven = self._reputations.is_proven(self.origin)
         return await self._dialer.connect(self._host, self._port, proven=proven)
 

@@ -33,7 +33,7 @@ class _Refusal(NamedTuple):
 
 
 class PacketOutbox:
-    """Implements `packet_line.Outbox`."""
+    """Implements `ntf_forwarding.Outbox`."""
 
     def __init__(self, state: SmpState, associated: Callable[[bytes], None]) -> None:
         """`associated` is called with the id of a notifier that was associated, when that is on disk."""
@@ -144,7 +144,9 @@ class PacketOutbox:
         await self._state.store.commit()
         return self._store.packet(packet.packet_id) is not None
 
-    async def settle(self, packet: WaitingPacket, fate: PacketFate, certificates: tuple[bytes, ...]) -> None:
+    async def answered(
+        self, packet: WaitingPacket, fate: PacketFate, certificates: tuple[bytes, ...]
+    ) -> None:
         if self._store.packet(packet.packet_id) is None:
             return  # the notifier is gone, or has another packet
         if packet.notifier_id is not None:

@@ -32,7 +32,7 @@ class PeerSubscriptions:
         self._recipients: dict[bytes, Peer] = {}
         self._notifiers: dict[bytes, Peer] = {}
         self._services: dict[bytes, Peer] = {}
-        self.told: set[Peer] = set()
+        self.with_late_events: set[Peer] = set()
         """Connections with late events."""
 
     def recipient(self, recipient_id: bytes) -> Peer | None:
@@ -151,18 +151,18 @@ class PeerSubscriptions:
         for service_id in (None if service is None else service.service_id, peer.ntf_router_id):
             if service_id is not None and self._services.get(service_id) is peer:
                 del self._services[service_id]
-        self.told.discard(peer)
+        self.with_late_events.discard(peer)
 
     def tell_later(self, peer: Peer, event: Event) -> None:
         """Send the event with the next flush."""
         peer.late_events.append(event)
-        self.told.add(peer)
+        self.with_late_events.add(peer)
 
     def flush_late_events(self) -> None:
-        for peer in list(self.told):
+        for peer in list(self.with_late_events):
             self._counters.ends_sent += peer.flush_late_events()
             if not peer.late_events:
-                self.told.discard(peer)
+                self.with_late_events.discard(peer)
 
     def _tell(
         self,

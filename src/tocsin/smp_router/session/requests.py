@@ -73,7 +73,7 @@ class SendBacklog(NamedTuple):
 
 
 Effect: TypeAlias = SendEvent | PushMessage | PushNotifications | AnswerWithFate | SendBacklog
-"""What the router does once the changes of a command are on disk. Effects are plain values: tests compare them."""
+"""An action of the router once the changes of a command are on disk. Effects are plain values that tests compare."""
 
 
 @dataclass(slots=True)

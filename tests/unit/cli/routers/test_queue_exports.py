@@ -107,7 +107,7 @@ async def test_an_export_of_another_kind_is_refused(
     logs.write_text("[STORE_LOG]\nenable: on\n[TOCSIN]\nstore: memory\nstore_path: var\n")
     made(tmp_path / "var")
     assert await command("ntf", "store", "export-subscriptions", "--config", logs, tmp_path / "x.csv") == 1
-    assert "name it .parquet or .jsonl" in capsys.readouterr().err
+    assert "name the file .parquet or .jsonl" in capsys.readouterr().err
 
 
 def made(folder: Path) -> Path:

@@ -228,7 +228,7 @@ def test_the_key_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
     assert (folder / KEY_FILE).stat().st_mode & 0o777 == 0o600
     assert os.listdir(folder) == [KEY_FILE]
     (folder / KEY_FILE).write_bytes(b"short")
-    with pytest.raises(ConfigError, match="holds no key"):
+    with pytest.raises(ConfigError, match="is not a hand-over key"):
         read_handover_key(folder)
 
 

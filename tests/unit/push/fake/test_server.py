@@ -172,7 +172,7 @@ async def test_lines_act_at_once(stage: Stage) -> None:
     "line", ["", "dance", "answer", "answer x", "delay", "reset x", "raw 0", "hold times=x", "settings x=1"]
 )
 async def test_a_line_that_means_nothing_is_refused(apns: FakeApns, line: str) -> None:
-    with pytest.raises(BadLine, match="not understood"):
+    with pytest.raises(BadLine, match="unknown command"):
         await obey(apns, line)
 
 

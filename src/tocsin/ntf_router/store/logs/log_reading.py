@@ -29,7 +29,6 @@ from tocsin.ntf_router.store.logs.change_log import (
     decode_ntf_change_line,
     decode_state_line,
 )
-from tocsin.ntf_router.store.logs.store_folder import LAST_NOTIFICATIONS, STATE, change_logs
 from tocsin.ntf_router.store.logs.store_log import (
     CronSet,
     NtfStoreChange,
@@ -336,3 +335,21 @@ def _decode_last_notification(line: bytes) -> tuple[bytes, PushedNotification]:
         return decode_field(token_id), PushedNotification.parse(item.decode())
     except (DecodeError, UnicodeDecodeError):
         raise BadLogLine("not a last notification") from None
+
+
+STORE_LOG: Final = "ntf-server-store.log"
+LAST_NOTIFICATIONS: Final = "ntf-server-last-notifications.log"
+STATE: Final = "ntf-server-state.log"
+CHANGE_LOG: Final = "ntf-server-changes.log"
+DIRECT_KEYS: Final = "ntf-server-direct.keys"
+LOCK: Final = "ntf-server.lock"
+
+
+def change_log(folder: Path, number: int) -> Path:
+    return folder / f"{CHANGE_LOG}.{number}"
+
+
+def change_logs(folder: Path) -> dict[int, Path]:
+    """Return the changes logs by number, oldest first."""
+    parts = [part for part in folder.glob(f"{CHANGE_LOG}.*") if part.suffix[1:].isdigit()]
+    return {number: change_log(folder, number) for number in sorted(int(part.suffix[1:]) for part in parts)}

@@ -143,7 +143,7 @@ class NtfStoreSnapshot:
                 yield registered_line(token.token_id, token.registered_at)
             if token.cron_sent_at is not None:
                 yield cron_sent_line(token.token_id, token.cron_sent_at)
-        # Queues before what is said of them, and all of them before their notifications.
+        # Queues come before their marks, and all of them before their notifications.
         for change in sorted(self.direct, key=lambda each: not isinstance(each, QueuesAssociated)):
             yield change.encode()
         for each in self.notifications:

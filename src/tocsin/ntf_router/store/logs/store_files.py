@@ -53,17 +53,18 @@ from tocsin.ntf_router.store.logs.change_log import (
     ended_line,
     registered_line,
 )
-from tocsin.ntf_router.store.logs.log_reading import NtfLogReader, NtfStartReport
-from tocsin.ntf_router.store.logs.snapshots import NtfStoreSnapshot, compact_lines
-from tocsin.ntf_router.store.logs.store_folder import (
+from tocsin.ntf_router.store.logs.log_reading import (
     DIRECT_KEYS,
     LAST_NOTIFICATIONS,
     LOCK,
     STATE,
     STORE_LOG,
+    NtfLogReader,
+    NtfStartReport,
     change_log,
     change_logs,
 )
+from tocsin.ntf_router.store.logs.snapshots import NtfStoreSnapshot, compact_lines
 from tocsin.ntf_router.store.logs.store_log import NtfStoreChange
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from tocsin.durable.group_commit import GroupCommit, PendingWrite
 from tocsin.durable.log_files import AppendOnlyFile
 from tocsin.smp_router.store.logs.direct_log import DIRECT_CHANGES, DirectChange, DirectLogFile
+from tocsin.smp_router.store.logs.log_reading import DIRECT_LOG
 from tocsin.smp_router.store.logs.message_log import (
     MessageAdded,
     MessageRemoved,
@@ -19,7 +20,6 @@ from tocsin.smp_router.store.logs.message_log import (
     NotificationRemoved,
     encode_change_line,
 )
-from tocsin.smp_router.store.logs.store_folder import DIRECT_LOG
 from tocsin.smp_router.store.memory.memory_store import StoreChange
 
 _MESSAGE_CHANGES: Final = (MessageAdded, MessageRemoved, NotificationAdded, NotificationRemoved)

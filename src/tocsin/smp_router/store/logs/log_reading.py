@@ -17,7 +17,6 @@ from tocsin.smp_router.store.logs.message_log import (
     decode_message_line,
     decode_notification_line,
 )
-from tocsin.smp_router.store.logs.store_folder import DIRECT_LOG, MESSAGE_LOG, NOTIFICATION_LOG, change_logs
 from tocsin.smp_router.store.logs.store_log import (
     AddServiceLine,
     CreateQueueLine,
@@ -105,3 +104,25 @@ class LogReader:
 
     def _records(self, path: Path, decode: Callable[[bytes], R]) -> Iterator[R]:
         return records_of(path, decode, self._report, skip_broken=self._skip, keep_broken=self._keep)
+
+
+STORE_LOG: Final = "smp-server-store.log"
+MESSAGE_LOG: Final = "smp-server-messages.log"
+NOTIFICATION_LOG: Final = "smp-server-ntfs.log"
+CHANGE_LOG: Final = "smp-server-changes.log"
+CHANGE_BASE: Final = "smp-server-changes.base"
+DIRECT_LOG: Final = "smp-server-direct.log"
+LOCK: Final = "smp-server.lock"
+
+SNAPSHOTS: Final = (MESSAGE_LOG, NOTIFICATION_LOG)
+
+
+def change_logs(folder: Path) -> list[Path]:
+    """Return the changes logs, oldest first."""
+    parts = [part for part in folder.glob(f"{CHANGE_LOG}.*") if part.suffix[1:].isdigit()]
+    current = folder / CHANGE_LOG
+    return [*sorted(parts, key=part_number), *([current] if current.exists() else [])]
+
+
+def part_number(part: Path) -> int:
+    return int(part.suffix[1:])

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from tocsin.durable.log_files import naming, read_lines, remove, rename, replace_lines, write_lines
+from tocsin.smp_router.store.logs.log_reading import CHANGE_BASE, MESSAGE_LOG, NOTIFICATION_LOG, SNAPSHOTS
 from tocsin.smp_router.store.logs.message_log import MessageAdded, NotificationAdded
-from tocsin.smp_router.store.logs.store_folder import CHANGE_BASE, MESSAGE_LOG, NOTIFICATION_LOG, SNAPSHOTS
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import StoredMessage, StoredNotification
 

@@ -49,9 +49,7 @@ from tocsin.errors import StoreError
 from tocsin.smp_router.store.interface import totals_of
 from tocsin.smp_router.store.logs.change_journal import ChangeJournal
 from tocsin.smp_router.store.logs.direct_log import direct_lines, direct_records
-from tocsin.smp_router.store.logs.log_reading import LogReader, StartReport
-from tocsin.smp_router.store.logs.snapshots import SmpSnapshot, SnapshotBase
-from tocsin.smp_router.store.logs.store_folder import (
+from tocsin.smp_router.store.logs.log_reading import (
     CHANGE_BASE,
     CHANGE_LOG,
     DIRECT_LOG,
@@ -60,9 +58,12 @@ from tocsin.smp_router.store.logs.store_folder import (
     NOTIFICATION_LOG,
     SNAPSHOTS,
     STORE_LOG,
+    LogReader,
+    StartReport,
     change_logs,
     part_number,
 )
+from tocsin.smp_router.store.logs.snapshots import SmpSnapshot, SnapshotBase
 from tocsin.smp_router.store.logs.store_log import AddServiceLine, CreateQueueLine
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 

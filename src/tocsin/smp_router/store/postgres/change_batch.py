@@ -45,7 +45,7 @@ _DELETE_MESSAGES_OF_QUEUES: Final = """
 _DELETE_QUEUES: Final = """
     DELETE FROM tocsin_smp.queues AS q USING unnest($1::bytea[]) AS gone(id) WHERE q.recipient_id = gone.id
 """
-# A queue has no more than its quota of messages, so its part of the primary key is index enough.
+# A queue has at most its quota of messages, so its part of the primary key suffices as an index.
 _DELETE_MESSAGES: Final = """
     DELETE FROM tocsin_smp.messages AS m USING unnest($1::bytea[], $2::bytea[]) AS gone(recipient_id, message_id)
     WHERE m.recipient_id = gone.recipient_id AND m.message_id = gone.message_id

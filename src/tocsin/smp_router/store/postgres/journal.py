@@ -55,8 +55,7 @@ class PostgresJournal(Commits):
         return asyncio.wait([self._write or self._start_write()])
 
     def _start_write(self) -> asyncio.Task[None]:
-        # A task of its own, not of a committer: one that is cancelled leaves the transaction to the others. It ends
-        # with the transaction, and `close` waits for it.
+        # The transaction has its own task, so that a cancelled committer leaves it to the others. `close` waits for it.
         batch, upto = self._pending.take_batch(), self._appended
         self._write = asyncio.create_task(self._write_batch(batch, upto), name="smp-store")
         return self._write

@@ -90,9 +90,7 @@ class PostgresStore:
         self._closed = False
 
     async def maintain(self) -> bool:
-        """Write changes that are not committed yet, and return whether there were any. Call it now and then.
-        Raises StoreError.
-        """
+        """Write uncommitted changes. Returns whether there were any. Call this regularly. Raises StoreError."""
         if not self._journal.uncommitted:
             return False
         await self._journal.commit()

@@ -8,6 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.unit.smp_router.store.samples import a_message, a_notification, a_notifier, a_queue
+from tocsin.smp_router.store.logs.log_reading import (
+    CHANGE_BASE,
+    CHANGE_LOG,
+    LOCK,
+    MESSAGE_LOG,
+    NOTIFICATION_LOG,
+    STORE_LOG,
+)
 from tocsin.smp_router.store.logs.message_log import MessageAdded
 from tocsin.smp_router.store.logs.store_files import (
     OpenOptions,
@@ -15,14 +23,6 @@ from tocsin.smp_router.store.logs.store_files import (
     StoreFiles,
     open_smp_store,
     read_smp_store,
-)
-from tocsin.smp_router.store.logs.store_folder import (
-    CHANGE_BASE,
-    CHANGE_LOG,
-    LOCK,
-    MESSAGE_LOG,
-    NOTIFICATION_LOG,
-    STORE_LOG,
 )
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import QueueRecord, StoredMessage

@@ -136,7 +136,7 @@ async def test_a_key_or_certificate_for_web_push_that_cannot_be_used_is_named(tm
         async with opened_providers(TEST_ONLY, elsewhere):
             pass
     path.unlink()
-    with pytest.raises(ConfigError, match=r"webpush_ca_file .* cannot be used"):
+    with pytest.raises(ConfigError, match=r"webpush_ca_file .* is unusable"):
         async with opened_providers(TEST_ONLY, replace(wanted, ca_file=tmp_path / "ca.pem")):
             pass
 

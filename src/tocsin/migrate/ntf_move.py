@@ -25,8 +25,8 @@ from tocsin.ntf_router.settings.files import INI_FILE, TOML_FILE, load_ntf_setti
 from tocsin.ntf_router.settings.keys import NTF_KEYS
 from tocsin.ntf_router.settings.locations import config_folder, credentials_of, router_address, store_folder
 from tocsin.ntf_router.settings.settings import NtfSettings
-from tocsin.ntf_router.store.logs.store_export import fill_ntf_folder
-from tocsin.ntf_router.store.logs.store_folder import change_logs
+from tocsin.ntf_router.store.logs.log_reading import change_logs
+from tocsin.ntf_router.store.logs.store_files import fill_ntf_folder
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.operate.settings.setting_keys import OWN_SECTION
 from tocsin.protocol.addresses import RouterAddress

@@ -27,11 +27,10 @@ from tocsin.smp_router.settings.files import (
 )
 from tocsin.smp_router.settings.keys import SMP_KEYS
 from tocsin.smp_router.settings.settings import SmpSettings
-from tocsin.smp_router.store.logs.store_export import fill_folder
-from tocsin.smp_router.store.logs.store_files import read_smp_store
-from tocsin.smp_router.store.logs.store_folder import change_logs
+from tocsin.smp_router.store.interface import totals_of
+from tocsin.smp_router.store.logs.log_reading import change_logs
+from tocsin.smp_router.store.logs.store_files import fill_folder, read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
-from tocsin.smp_router.store.transfers import totals_of
 from tocsin.transport.credential_files import read_credentials
 
 NAME = "smp"

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tocsin import __version__
 from tocsin.errors import StoreError
-from tocsin.events.configured_log import opened_event_log
+from tocsin.events.event_log import opened_event_log
 from tocsin.operate.control_port import ControlPasswords
 from tocsin.operate.metrics import counters_of, exposition, gauge, totals
 from tocsin.operate.operator_pages import MetricsEndpoint

@@ -92,7 +92,7 @@ async def _pending(settings: NtfSettings) -> AsyncIterator[tuple[bytes, bytes, f
             if (each := last.get(subscription.subscription_id)) is not None:
                 yield subscription.queue.notifier_id, each.nonce, each.received_at
         return
-    from tocsin.ntf_router.store.postgres.exported_queues import pending_in_database
+    from tocsin.ntf_router.store.postgres.transfer import pending_in_database
 
     ends = NtfEnds.of(settings)
     async with ends.database() as url:

@@ -7,9 +7,9 @@ import asyncio
 
 from tocsin.cli.ntf.transfers import add_transfer_arguments, ends_of
 from tocsin.cli.routers.store_transfers import copy_to_logs
-from tocsin.ntf_router.store.logs.store_export import fill_ntf_folder, require_empty_ntf_folder
+from tocsin.ntf_router.store.interface import ntf_totals_of
+from tocsin.ntf_router.store.logs.store_files import fill_ntf_folder, require_empty_ntf_folder
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.ntf_router.store.transfers import ntf_totals_of
 
 NAME = "export"
 SUMMARY = "copy PostgreSQL into logs"

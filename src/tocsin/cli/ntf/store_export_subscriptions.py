@@ -81,7 +81,7 @@ def _of_folder(settings: NtfSettings) -> Iterator[_Subscription]:
 
 
 async def _of_database(settings: NtfSettings) -> AsyncIterator[_Subscription]:
-    from tocsin.ntf_router.store.postgres.exported_queues import subscriptions_in_database
+    from tocsin.ntf_router.store.postgres.transfer import subscriptions_in_database
 
     ends = NtfEnds.of(settings)
     async with ends.database() as url:

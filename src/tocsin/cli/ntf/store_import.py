@@ -9,8 +9,8 @@ from tocsin.cli.ntf.transfers import add_transfer_arguments, ends_of
 from tocsin.cli.routers.broken_lines import add_broken_lines_argument, hint_at_broken_lines
 from tocsin.cli.routers.store_transfers import copy_to_database
 from tocsin.durable.transfers import Progress
+from tocsin.ntf_router.store.interface import ntf_totals_of
 from tocsin.ntf_router.store.logs.store_files import read_ntf_store
-from tocsin.ntf_router.store.transfers import ntf_totals_of
 
 NAME = "import"
 SUMMARY = "copy the logs into PostgreSQL"

@@ -15,7 +15,7 @@ from tocsin.durable.postgres.embedded_database import embedded_database
 from tocsin.errors import ConfigError
 from tocsin.ntf_router.opened_store import EMBEDDED_FOLDER, data_folder
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
-from tocsin.ntf_router.store.logs.store_folder import LOCK
+from tocsin.ntf_router.store.logs.log_reading import LOCK
 
 
 class NtfEnds(NamedTuple):

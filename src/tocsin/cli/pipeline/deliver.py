@@ -9,8 +9,7 @@ from typing import Final
 from tocsin.cli.ntf.files import add_config_argument, settings_of
 from tocsin.cli.pipeline.job_options import add_job_options, job_options
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.handover import read_handover_key
-from tocsin.ntf_router.delivery.handover_opening import handover_keys
+from tocsin.ntf_router.delivery.handover import handover_keys, read_handover_key
 from tocsin.ntf_router.delivery.providers import served_settings
 
 NAME = "deliver"

@@ -7,9 +7,9 @@ import asyncio
 
 from tocsin.cli.routers.store_transfers import copy_to_logs
 from tocsin.cli.smp.transfers import add_transfer_arguments, ends_of
-from tocsin.smp_router.store.logs.store_export import fill_folder, require_empty_folder
+from tocsin.smp_router.store.interface import totals_of
+from tocsin.smp_router.store.logs.store_files import fill_folder, require_empty_folder
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
-from tocsin.smp_router.store.transfers import totals_of
 
 NAME = "export"
 SUMMARY = "copy PostgreSQL into logs"

@@ -8,8 +8,8 @@ import logging
 from tocsin.cli.routers.broken_lines import add_broken_lines_argument, hint_at_broken_lines
 from tocsin.cli.routers.store_transfers import copy_to_database
 from tocsin.cli.smp.transfers import add_transfer_arguments, ends_of
+from tocsin.smp_router.store.interface import totals_of
 from tocsin.smp_router.store.logs.store_files import read_smp_store
-from tocsin.smp_router.store.transfers import totals_of
 
 NAME = "import"
 SUMMARY = "copy the logs into PostgreSQL"

@@ -11,7 +11,7 @@ from tocsin.ntf_router.settings.keys import NO_HOST, NTF_KEYS, NtfSettingKey
 from tocsin.ntf_router.settings.settings import DeliveryEngine, NtfSettings, StoreKind
 from tocsin.operate.settings.keyed_settings import DescribedSetting, KeyedSettings
 from tocsin.operate.settings.operation_checks import operation_problems
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 
 INI_FILE: Final = "ntf-server.ini"
 TOML_FILE: Final = "ntf-server.toml"

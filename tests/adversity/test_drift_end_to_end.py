@@ -20,7 +20,7 @@ from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.push.fake.behaviours import Respond
 from tocsin.smp_router.settings.files import SMP_FILE
-from tocsin.smp_router.store.logs.store_folder import STORE_LOG
+from tocsin.smp_router.store.logs.log_reading import STORE_LOG
 from tocsin.smp_router.store.logs.store_log_changes import DeleteNotifierLine, SetQueueServiceLine
 
 pytestmark = pytest.mark.timeout(400)

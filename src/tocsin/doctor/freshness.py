@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.doctor.findings import DoctorSettings, Finding, bad, ok, skipped, span, warn
-from tocsin.events.configured_log import SetsEventLog
-from tocsin.events.event_log import PUBLISHED
+from tocsin.events.event_log import OPEN_PREFIX, PUBLISHED, SetsEventLog
 from tocsin.events.pseudonyms import keys_folder
-from tocsin.events.segments import OPEN_PREFIX
 from tocsin.pipeline.lake.status_files import read_statuses
 
 EVENT_LOG: Final = "event log"

@@ -13,7 +13,6 @@ from tocsin.errors import ConfigError
 from tocsin.ntf_router.delivery.providers import opened_providers, served_settings, vapid_key
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.push.apns.client import ApnsProvider
-from tocsin.push.apns.settings import ApnsSettings
 from tocsin.push.provider import (
     Accepted,
     PushOutcome,
@@ -23,7 +22,7 @@ from tocsin.push.provider import (
     TokenInvalid,
     Urgency,
 )
-from tocsin.push.webpush.settings import WebPushSettings
+from tocsin.push.settings import ApnsSettings, WebPushSettings
 
 NO_DEVICE: Final = b"0" * 64
 """A token of no device: Apple checks our key first, and then reports that the device does not exist."""

@@ -16,8 +16,7 @@ from tocsin.errors import PeerIdentityMismatch, StoreError, TocsinError
 from tocsin.ntf_router.opened_store import EMBEDDED_FOLDER
 from tocsin.ntf_router.running_router import client_settings
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
-from tocsin.ntf_router.store.logs.log_reading import NtfLogReader, NtfStartReport
-from tocsin.ntf_router.store.logs.store_folder import STORE_LOG
+from tocsin.ntf_router.store.logs.log_reading import STORE_LOG, NtfLogReader, NtfStartReport
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.smp_router.settings.settings import SmpSettings

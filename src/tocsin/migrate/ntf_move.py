@@ -15,7 +15,7 @@ from tocsin.migrate.settings import STORE_SECTION
 from tocsin.migrate.stores import OpenedStore, StorePlace
 from tocsin.ntf_router.settings.files import NTF_FILE, credentials_of, router_address
 from tocsin.ntf_router.settings.settings import NtfSettings
-from tocsin.ntf_router.store.logs.store_folder import change_logs
+from tocsin.ntf_router.store.logs.log_reading import change_logs
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.operate.settings.setting_keys import OWN_SECTION
 from tocsin.protocol.addresses import RouterAddress

@@ -16,11 +16,10 @@ from tocsin.migrate.settings import NOTHING_KEPT
 from tocsin.migrate.stores import OpenedStore, StorePlace
 from tocsin.ntf_router.opened_store import EMBEDDED_FOLDER
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
-from tocsin.ntf_router.store.logs.store_export import fill_ntf_folder, require_empty_ntf_folder
-from tocsin.ntf_router.store.logs.store_files import read_ntf_store
-from tocsin.ntf_router.store.logs.store_folder import LOCK
+from tocsin.ntf_router.store.interface import NtfTotals, ntf_totals_of
+from tocsin.ntf_router.store.logs.log_reading import LOCK
+from tocsin.ntf_router.store.logs.store_files import fill_ntf_folder, read_ntf_store, require_empty_ntf_folder
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.ntf_router.store.transfers import NtfTotals, ntf_totals_of
 from tocsin.protocol.ntf.device_tokens import PushProvider
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tocsin.operate.settings.setting_keys import OWN_SECTION
 from tocsin.protocol.addresses import RouterAddress
 from tocsin.smp_router.settings.files import SMP_FILE, router_address
 from tocsin.smp_router.settings.settings import SmpSettings
-from tocsin.smp_router.store.logs.store_folder import change_logs
+from tocsin.smp_router.store.logs.log_reading import change_logs
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.transport.credential_files import read_credentials
 

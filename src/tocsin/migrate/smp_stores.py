@@ -7,10 +7,9 @@ from typing import Final
 
 from tocsin.durable.transfers import Progress
 from tocsin.migrate.stores import StorePlace
-from tocsin.smp_router.store.logs.store_export import fill_folder, require_empty_folder
-from tocsin.smp_router.store.logs.store_files import read_smp_store
+from tocsin.smp_router.store.interface import StoreTotals, totals_of
+from tocsin.smp_router.store.logs.store_files import fill_folder, read_smp_store, require_empty_folder
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
-from tocsin.smp_router.store.transfers import StoreTotals, totals_of
 
 SMP_SCHEMA: Final = "tocsin_smp"
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from tocsin.durable.log_files import FolderLock
-from tocsin.events.configured_log import opened_event_log
-from tocsin.events.event_log import PUBLISHED
+from tocsin.events.event_log import PUBLISHED, opened_event_log
 from tocsin.events.pseudonyms import keys_folder
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.settings.settings import NtfSettings

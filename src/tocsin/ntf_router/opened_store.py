@@ -16,8 +16,8 @@ from tocsin.durable.postgres.embedded_database import embedded_database
 from tocsin.errors import ConfigError, StoreError
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.logs.log_reading import LOCK, STORE_LOG
 from tocsin.ntf_router.store.logs.store_files import NtfFolderStore, NtfOpenOptions, open_ntf_store
-from tocsin.ntf_router.store.logs.store_folder import LOCK, STORE_LOG
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 
 EMBEDDED_FOLDER: Final = "postgres"

@@ -16,7 +16,7 @@ from typing import Final
 from tocsin.errors import ConfigError, DecodeError
 from tocsin.events.queue_exports import WANTED, id_of_text
 from tocsin.events.repair_plans import RepairAction, RepairEntry
-from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import SubscriptionRecord
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme

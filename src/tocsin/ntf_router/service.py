@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from tocsin import __version__
 from tocsin.ntf_router.control_port import GREETING, NtfControlSession
-from tocsin.ntf_router.delivery.handover_opening import opened_handover
+from tocsin.ntf_router.delivery.handover import opened_handover
 from tocsin.ntf_router.delivery.providers import opened_providers, served_settings
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.opened_store import opened_store, store_lines

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from tocsin.events.configured_log import OpenedEventLog, SetsEventLog, opened_event_log
+from tocsin.events.event_log import OpenedEventLog, SetsEventLog, opened_event_log
 from tocsin.operate.control_port import ControlPasswords, LinePort
 from tocsin.operate.operator_pages import METRICS_PATH, OperatorPages, Page, health_pages, metrics_page
 from tocsin.operate.process import freeze_loaded_objects, stop_signals

@@ -42,7 +42,7 @@ from tocsin.protocol.smp.recipient_commands import (
 from tocsin.protocol.smp.responses import QueueDeleted
 from tocsin.protocol.smp.sender_commands import GetLinkData, SecureLinkedQueue, SecureQueueBySender
 from tocsin.smp_router.operator import QueueOperator
-from tocsin.smp_router.store.logs.store_folder import STORE_LOG
+from tocsin.smp_router.store.logs.log_reading import STORE_LOG
 from tocsin.smp_router.store.records import QueueStatus
 from tocsin.wire.base64url import encode_base64url
 

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tocsin.cli.main import run
 from tocsin.push.apns.client import ApnsProvider
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.provider import Accepted, PushRequest, RetryLater, RetryScope, Urgency
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 
 TOKEN = b"0123456789abcdef"
 PUSH = PushRequest(

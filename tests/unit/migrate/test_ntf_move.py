@@ -25,9 +25,8 @@ from tocsin.cli.main import run
 from tocsin.crypto.web_push import WebPushSecret
 from tocsin.ntf_router.settings.files import load_ntf_settings
 from tocsin.ntf_router.settings.settings import StoreKind
-from tocsin.ntf_router.store.interface import NtfStore
-from tocsin.ntf_router.store.logs.store_files import open_ntf_store, read_ntf_store
-from tocsin.ntf_router.store.logs.store_folder import (
+from tocsin.ntf_router.store.interface import NtfStore, ntf_totals_of
+from tocsin.ntf_router.store.logs.log_reading import (
     LAST_NOTIFICATIONS,
     LOCK,
     STATE,
@@ -35,9 +34,9 @@ from tocsin.ntf_router.store.logs.store_folder import (
     change_log,
     change_logs,
 )
+from tocsin.ntf_router.store.logs.store_files import open_ntf_store, read_ntf_store
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.ntf_router.store.records import Associated
-from tocsin.ntf_router.store.transfers import ntf_totals_of
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.transport.credential_files import read_fingerprint

@@ -13,9 +13,8 @@ from tests.unit.smp_router.store.postgres.opened_stores import contents, stored
 from tests.unit.smp_router.store.samples import a_message, a_queue
 from tocsin.cli.main import run
 from tocsin.smp_router.settings.files import load_smp_settings
-from tocsin.smp_router.store.logs.store_export import fill_folder
-from tocsin.smp_router.store.logs.store_files import read_smp_store
-from tocsin.smp_router.store.logs.store_folder import CHANGE_LOG, LOCK, STORE_LOG
+from tocsin.smp_router.store.logs.log_reading import CHANGE_LOG, LOCK, STORE_LOG
+from tocsin.smp_router.store.logs.store_files import fill_folder, read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.transport.credential_files import read_fingerprint
 

@@ -20,8 +20,8 @@ from tests.unit.ntf_router.store.samples import (
     subscription,
 )
 from tocsin.cli.main import run
+from tocsin.ntf_router.store.logs.log_reading import STATE, STORE_LOG
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store, read_ntf_store
-from tocsin.ntf_router.store.logs.store_folder import STATE, STORE_LOG
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.protocol.ntf.statuses import SubscriptionFailed

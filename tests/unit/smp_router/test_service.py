@@ -26,7 +26,7 @@ from tocsin.protocol.smp.recipient_commands import InspectQueue, Subscribe
 from tocsin.protocol.smp.responses import QueueDeleted, QueueInspected, Subscribed
 from tocsin.smp_router.service import METRICS_FILE
 from tocsin.smp_router.statistics.statistics_lines import parse_statistics
-from tocsin.smp_router.store.logs.store_folder import (
+from tocsin.smp_router.store.logs.log_reading import (
     CHANGE_BASE,
     CHANGE_LOG,
     LOCK,
@@ -197,7 +197,7 @@ async def test_sigterm_sends_the_answers_that_are_on_the_way(folders: SmpFolders
                     Asked(send_command(b"%d" % number), queue.sender_id, queue.sender_key)
                 )
             reading = asyncio.create_task(answers_until_the_end(sender))
-            await asyncio.sleep(delay)
+            await asyncio.sleep(delay)  # the signal comes at different moments
             router.terminate()
             answered = await reading
             assert await router.ended() == 0
@@ -316,7 +316,7 @@ async def test_a_broken_line_stops_the_start_unless_it_is_to_be_skipped(folders:
     assert "--skip-broken-lines" in log
     code, log = await folders.outcome("--maintenance", "--skip-broken-lines")
     assert code == 0
-    assert f"{path}, line 1: a record of unknown kind; SKIPPED as asked" in log
+    assert f"{path}, line 1: unknown kind of record; SKIPPED as requested" in log
     assert (folders.store / f"{STORE_LOG}.broken").read_bytes() == b"BROKEN LINE\n"
     async with serving(folders) as (router, _):
         assert await (await router.connect()).send_message(queue, b"hello") == OK
@@ -333,7 +333,7 @@ async def test_changes_that_the_reference_has_overtaken_stop_the_start(folders: 
     (folders.store / MESSAGE_LOG).write_bytes(b"")  # the reference delivered what it knew
     code, log = await folders.outcome()
     assert code == 1
-    assert "has changes since snapshots that are not there any more" in log
+    assert "has changes since snapshots that are gone" in log
     assert log.endswith("--set-aside-stale-changes to continue without them; they are kept in a file\n")
     code, log = await folders.outcome("--maintenance", "--set-aside-stale-changes")
     assert code == 0
@@ -346,7 +346,7 @@ async def test_a_second_router_on_the_same_folder_is_refused(folders: SmpFolders
         for arguments in ((), ("--maintenance",)):
             code, log = await folders.outcome(*arguments)
             assert code == 1
-            assert log == f"tocsin: another router uses {folders.store} ({LOCK} is locked)\n"
+            assert log == f"tocsin: another router uses {folders.store} ({LOCK} is locked): stop it first\n"
         assert isinstance(await router.connect(), SmpTestClient)  # the first one is not disturbed
 
 

@@ -14,11 +14,10 @@ from tocsin.cli.routers.router_kind import add_router_arguments
 from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.durable.log_files import FolderLock
 from tocsin.errors import ConfigError
-from tocsin.events.event_log import OPEN_PREFIX, PUBLISHED
+from tocsin.events.event_log import OPEN_PREFIX, OUTCOMES, PUBLISHED, SEGMENTS
 from tocsin.events.pseudonyms import KEY_SUFFIX, keys_folder
-from tocsin.events.segments import OUTCOMES, SEGMENTS
 from tocsin.ntf_router.settings.settings import NtfSettings
-from tocsin.ntf_router.store.logs.store_folder import LOCK
+from tocsin.ntf_router.store.logs.log_reading import LOCK
 from tocsin.operate.router_files import CREDENTIAL_FILES
 
 NAME = "delete"

@@ -99,7 +99,7 @@ async def _pending(settings: NtfSettings) -> AsyncIterator[tuple[bytes, bytes, f
             if (each := last.get(subscription.subscription_id)) is not None:
                 yield subscription.queue.notifier_id, each.nonce, each.received_at
         return
-    from tocsin.ntf_router.store.postgres.exported_queues import pending_in_database
+    from tocsin.ntf_router.store.postgres.transfer import pending_in_database
 
     async with opened_database(place_of(settings, data_folder(settings))) as url:
         async for waiting in pending_in_database(url, settings.database_schema):

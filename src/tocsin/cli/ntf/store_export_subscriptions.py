@@ -85,7 +85,7 @@ def _in_folder(settings: NtfSettings) -> Iterator[_Subscription]:
 
 
 async def _in_database(settings: NtfSettings) -> AsyncIterator[_Subscription]:
-    from tocsin.ntf_router.store.postgres.exported_queues import subscriptions_in_database
+    from tocsin.ntf_router.store.postgres.transfer import subscriptions_in_database
 
     async with opened_database(place_of(settings, data_folder(settings))) as url:
         async for each in subscriptions_in_database(url, settings.database_schema):

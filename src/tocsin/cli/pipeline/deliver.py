@@ -10,8 +10,7 @@ from tocsin.cli.ntf.router_kind import NTF
 from tocsin.cli.pipeline.job_options import add_job_options, job_options
 from tocsin.cli.routers.router_kind import add_router_arguments
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.handover import read_handover_key
-from tocsin.ntf_router.delivery.handover_opening import handover_keys
+from tocsin.ntf_router.delivery.handover import handover_keys, read_handover_key
 from tocsin.ntf_router.delivery.providers import served_settings
 
 NAME = "deliver"

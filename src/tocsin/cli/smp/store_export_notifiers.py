@@ -62,7 +62,7 @@ _Notifier: TypeAlias = tuple[bytes, bytes | None]
 def _notifiers(settings: SmpSettings) -> AsyncIterator[_Notifier] | Iterator[_Notifier]:
     if settings.database_url is None:
         return _in_folder(settings)
-    from tocsin.smp_router.store.postgres.exported_queues import notifiers_in_database  # needs asyncpg
+    from tocsin.smp_router.store.postgres.transfer import notifiers_in_database  # needs asyncpg
 
     return notifiers_in_database(settings.database_url)
 

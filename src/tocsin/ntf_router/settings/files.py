@@ -15,7 +15,7 @@ from tocsin.operate.settings.keyed_settings import KeyedSettings
 from tocsin.operate.settings.operation_checks import operation_problems
 from tocsin.operate.settings.router_settings import RouterSettings
 from tocsin.protocol.addresses import RouterAddress, Scheme
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 from tocsin.transport.credential_files import read_credentials
 
 STORE_VARIABLE: Final = f"{NtfSettingKey.environment_prefix}STORE"

@@ -8,8 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from tocsin.push.apns.settings import ApnsSettings
-from tocsin.push.webpush.settings import WebPushSettings
+from tocsin.push.settings import ApnsSettings, WebPushSettings
 
 DAY: Final = 86_400.0
 LOWEST_VERSION: Final = 1

@@ -78,7 +78,7 @@ class Statement(NamedTuple):
     queue: NotifierQueue
 
     def __repr__(self) -> str:
-        """Without the ids."""
+        """Omit the ids."""
         return f"Statement({self.kind.name}, {self.queue!r})"
 
     def encode(self) -> bytes:

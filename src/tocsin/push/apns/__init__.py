@@ -1,1 +1,1 @@
-"""Apple's push service: requests, outcomes and the client. What other providers share belongs to `push`."""
+"""Apple's push service (APNs): requests, answers as outcomes, and the client."""

@@ -15,7 +15,7 @@ from tocsin.crypto.web_push import VapidKey
 from tocsin.durable.log_files import FolderLock
 from tocsin.ntf_router.settings.files import load_ntf_settings
 from tocsin.ntf_router.settings.settings import StoreKind
-from tocsin.ntf_router.store.logs.store_folder import LOCK
+from tocsin.ntf_router.store.logs.log_reading import LOCK
 from tocsin.operate.settings.ini_files import read_ini
 from tocsin.protocol.addresses import RouterAddress
 from tocsin.transport.credential_files import read_credentials, read_fingerprint

@@ -10,9 +10,8 @@ import pytest
 from tests.unit.smp_router.store.postgres.opened_stores import contents, stored
 from tests.unit.smp_router.store.samples import a_message, a_queue
 from tocsin.cli.main import run
-from tocsin.smp_router.store.logs.store_export import fill_folder
-from tocsin.smp_router.store.logs.store_files import read_smp_store
-from tocsin.smp_router.store.logs.store_folder import MESSAGE_LOG, STORE_LOG
+from tocsin.smp_router.store.logs.log_reading import MESSAGE_LOG, STORE_LOG
+from tocsin.smp_router.store.logs.store_files import fill_folder, read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
 pytestmark = pytest.mark.timeout(120)

@@ -24,8 +24,7 @@ from tocsin.ntf_router.settings.settings import (
     SubscriberSettings,
 )
 from tocsin.protocol.ntf.versions import SUPPORTED
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
-from tocsin.push.webpush.settings import WebPushSettings
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings, WebPushSettings
 
 Load = Callable[..., NtfSettings]
 URL = "postgresql://ntf:hid:den@/ntf"

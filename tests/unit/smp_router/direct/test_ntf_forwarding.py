@@ -49,7 +49,7 @@ from tocsin.protocol.direct.smp_responses import NtfRouterSubscribed
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.notifier_commands import SubscribeServiceNotifications
 from tocsin.protocol.smp.responses import ServiceSubscribed
-from tocsin.smp_router.direct import packet_line, packet_outbox
+from tocsin.smp_router.direct import ntf_forwarding, packet_outbox
 from tocsin.smp_router.opened_store import opened_store
 from tocsin.smp_router.settings.settings import SmpSettings
 
@@ -125,12 +125,12 @@ async def test_a_dead_router_holds_up_no_other() -> None:
 async def test_many_packets_share_a_connection_and_few_are_under_way_at_a_time() -> None:
     async with both_routers(settings=direct_settings(answer_wait=0.0)) as (forwardee, router, client):
         forwardee.gate = asyncio.Event()
-        count = 3 * packet_line.UNDER_WAY
+        count = 3 * ntf_forwarding.IN_FLIGHT
         await associated(client, *(Wish(forwardee.location) for _ in range(count)))
-        await until(lambda: len(forwardee.packets) == packet_line.UNDER_WAY)
+        await until(lambda: len(forwardee.packets) == ntf_forwarding.IN_FLIGHT)
         forwardee.gate.set()
         await until(lambda: router.store.direct.packet_count() == 0)
-        assert forwardee.most_waiting == packet_line.UNDER_WAY
+        assert forwardee.most_waiting == ntf_forwarding.IN_FLIGHT
         assert len(forwardee.packets) == count
         assert forwardee.connections == 1
         assert router.running.state.counters.packets_accepted == count

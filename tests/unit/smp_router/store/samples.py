@@ -13,7 +13,7 @@ from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.queue_modes import LinkData, QueueMode
-from tocsin.smp_router.store.direct import WaitingPacket
+from tocsin.smp_router.store.interface import WaitingPacket
 from tocsin.smp_router.store.records import (
     NotifierRecord,
     QueueLink,

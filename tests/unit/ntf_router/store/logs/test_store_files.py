@@ -26,8 +26,8 @@ from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.durable.log_fields import BadLogLine, encode_field
 from tocsin.durable.log_files import AppendOnlyFile
 from tocsin.errors import StoreError
+from tocsin.ntf_router.store.logs.log_reading import CHANGE_LOG, LAST_NOTIFICATIONS, LOCK, STATE, STORE_LOG
 from tocsin.ntf_router.store.logs.store_files import NtfOpenOptions, open_ntf_store, read_ntf_store
-from tocsin.ntf_router.store.logs.store_folder import CHANGE_LOG, LAST_NOTIFICATIONS, LOCK, STATE, STORE_LOG
 from tocsin.ntf_router.store.logs.store_log import (
     ServiceSet,
     SubscriptionAdded,

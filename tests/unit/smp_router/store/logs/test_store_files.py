@@ -29,14 +29,14 @@ from tocsin.errors import StoreError
 from tocsin.protocol.error_codes import Blocked, BlockReason
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.queue_modes import QueueMode
-from tocsin.smp_router.store.logs.store_files import OpenOptions, StoreFiles, open_smp_store
-from tocsin.smp_router.store.logs.store_folder import (
+from tocsin.smp_router.store.logs.log_reading import (
     CHANGE_LOG,
     LOCK,
     MESSAGE_LOG,
     NOTIFICATION_LOG,
     STORE_LOG,
 )
+from tocsin.smp_router.store.logs.store_files import OpenOptions, StoreFiles, open_smp_store
 from tocsin.smp_router.store.logs.store_log import (
     AddServiceLine,
     CreateQueueLine,

@@ -21,7 +21,7 @@ from tests.unit.smp_router.store.samples import (
     some_bytes,
 )
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.smp_router.store.direct import NtfRouterRecord
+from tocsin.smp_router.store.interface import NtfRouterRecord
 from tocsin.smp_router.store.logs.store_files import StoreFiles, open_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.postgres.postgres_store import PostgresStore

@@ -8,6 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.unit.smp_router.store.samples import a_message, a_notification, a_notifier, a_queue
+from tocsin.smp_router.store.logs.log_reading import (
+    CHANGE_BASE,
+    CHANGE_LOG,
+    LOCK,
+    MESSAGE_LOG,
+    NOTIFICATION_LOG,
+    STORE_LOG,
+)
 from tocsin.smp_router.store.logs.message_log import MessageAdded
 from tocsin.smp_router.store.logs.store_files import (
     OpenOptions,
@@ -15,14 +23,6 @@ from tocsin.smp_router.store.logs.store_files import (
     StoreFiles,
     open_smp_store,
     read_smp_store,
-)
-from tocsin.smp_router.store.logs.store_folder import (
-    CHANGE_BASE,
-    CHANGE_LOG,
-    LOCK,
-    MESSAGE_LOG,
-    NOTIFICATION_LOG,
-    STORE_LOG,
 )
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import QueueRecord, StoredMessage
@@ -83,7 +83,7 @@ async def test_changes_from_before_another_program_ran_are_refused(tmp_path: Pat
     queue, _ = await killed(tmp_path)
     run_reference(tmp_path, queue, *[a_message()][:left])
     before = files_in(tmp_path)
-    with pytest.raises(StaleChanges, match=f"{CHANGE_LOG} has changes since snapshots that are not there"):
+    with pytest.raises(StaleChanges, match=f"{CHANGE_LOG} has changes since snapshots that are gone"):
         open_smp_store(tmp_path, now=NOW)
     with pytest.raises(StaleChanges):
         read_smp_store(tmp_path)

@@ -11,9 +11,9 @@ import pytest
 from tests.doubles.cryptographic_work import work
 from tests.doubles.smp_harness import ed448, ed25519, x25519
 from tocsin.crypto.keys import AuthPrivateKey, X25519PrivateKey
+from tocsin.ntf_router.session.verification import verify
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
-from tocsin.ntf_router.verification import verify
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.messages import Command
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider

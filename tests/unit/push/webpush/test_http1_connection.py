@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.errors import DecodeError
-from tocsin.push.webpush.http1_answer import (
+from tocsin.push.webpush.http1_connection import (
     MAX_HEAD_BYTES,
     MAX_LINE_BYTES,
     MAX_REST_BYTES,

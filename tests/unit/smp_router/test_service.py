@@ -18,6 +18,8 @@ from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import AUTH, OK, PATIENCE, Asked, SmpTestClient, send_command, until
 from tests.doubles.smp_process import ADMIN_PASSWORD, ControlClient, SmpFolders, SmpProcess
 from tocsin.errors import ConnectionLost
+from tocsin.operate.http_client import get_page
+from tocsin.operate.operator_pages import LIVE_PATH, READY_PATH
 from tocsin.protocol.error_codes import Blocked, BlockReason
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.smp.recipient_commands import InspectQueue, Subscribe
@@ -262,7 +264,7 @@ async def test_maintenance_removes_old_messages_and_counts_them(folders: SmpFold
     assert len(folders.lines(MESSAGE_LOG)) == 1
     code, log = await folders.outcome("--maintenance", message_ttl=50)
     assert code == 0
-    assert "1 messages and 0 notifications were too old" in log
+    assert "removed 1 expired messages and 0 expired notifications" in log
     assert folders.lines(MESSAGE_LOG) == []
     assert folders.names() == STOPPED
     values = parse_statistics((folders.store / STATISTICS).read_text()).values
@@ -332,7 +334,7 @@ async def test_changes_that_the_reference_has_overtaken_stop_the_start(folders: 
     code, log = await folders.outcome()
     assert code == 1
     assert "has changes since snapshots that are gone" in log
-    assert log.endswith("--set-aside-stale-changes goes on without them and keeps them\n")
+    assert log.endswith("--set-aside-stale-changes to continue without them; they are kept in a file\n")
     code, log = await folders.outcome("--maintenance", "--set-aside-stale-changes")
     assert code == 0
     assert "is not restored; it is kept as" in log
@@ -387,6 +389,15 @@ async def test_a_running_router_is_tidied_up(folders: SmpFolders) -> None:
         await until(lambda: len(router.running.router.peers) == 1)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
+
+
+async def test_the_router_reports_that_it_is_ready_until_it_stops(folders: SmpFolders) -> None:
+    async with serving(folders, prometheus_port=0) as (router, _):
+        for path in (LIVE_PATH, READY_PATH):
+            assert await get_page(HOST, router.metrics_port, path, PATIENCE) == (200, "ok\n")
+        port = router.metrics_port
+    with pytest.raises(OSError, match=r"refused|failed"):
+        await get_page(HOST, port, READY_PATH, PATIENCE)
 
 
 async def test_r4_metrics_are_written_to_a_file(folders: SmpFolders) -> None:

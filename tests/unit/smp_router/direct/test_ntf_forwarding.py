@@ -50,7 +50,7 @@ from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.notifier_commands import SubscribeServiceNotifications
 from tocsin.protocol.smp.responses import ServiceSubscribed
 from tocsin.smp_router.direct import ntf_forwarding, packet_outbox
-from tocsin.smp_router.service import opened_store
+from tocsin.smp_router.opened_store import opened_store
 from tocsin.smp_router.settings.settings import SmpSettings
 
 

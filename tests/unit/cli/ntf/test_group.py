@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tocsin.cli import ntf
 from tocsin.cli.main import build_parser, run
-from tocsin.cli.ntf import command_group as ntf
 from tocsin.crypto.es256 import unpadded_base64url
 from tocsin.crypto.web_push import VapidKey
 from tocsin.durable.log_files import FolderLock
@@ -97,13 +97,13 @@ def test_init_writes_what_the_reference_writes(
 def test_init_overwrites_nothing(router: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in router.iterdir()}
     assert init(router) == 1
-    assert "nothing is overwritten" in capsys.readouterr().err
+    assert "nothing was changed" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in router.iterdir()} == before
 
 
 def test_a_dry_run_makes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert init(folder, "--dry-run") == 0
-    assert "would make" in capsys.readouterr().out
+    assert "Would create" in capsys.readouterr().out
     assert not folder.parent.exists()
 
 
@@ -137,7 +137,7 @@ def test_the_embedded_database_can_be_chosen(folder: Path) -> None:
     ("options", "says"),
     [
         (["--port", "x"], "--port: [TRANSPORT] port"),
-        (["--fqdn", "a b"], "--fqdn: "),
+        (["--fqdn", "a b"], "--host: "),
         (["--schema", "a;b"], "--schema: "),
         (["--pool-size", "0"], "--pool-size: "),
     ],
@@ -185,7 +185,7 @@ def test_check_says_the_key_for_web_push(
     assert run(["ntf", "config", "check", *config(router)]) == 0
     shown = capsys.readouterr().out
     assert "Device tokens of: webpush" in shown
-    assert "Key for Web Push: made at the first start" in shown
+    assert "Key for Web Push: created at the first start" in shown
     key = VapidKey.from_scalar(bytes(range(1, 33)))
     (router / "webpush-vapid.pem").write_bytes(key.pem)
     assert run(["ntf", "config", "check", *config(router)]) == 0
@@ -283,9 +283,9 @@ def test_files_of_others_survive_a_deletion(
 ) -> None:
     (router / "notes.txt").write_text("mine")
     assert run(["ntf", "delete", *config(router), "--dry-run"]) == 0
-    assert f"would delete {router / 'ca.key'}" in capsys.readouterr().out
+    assert f"Would delete {router / 'ca.key'}" in capsys.readouterr().out
     assert (router / "ca.key").exists()
     answer(monkeypatch, "Y\n")
     assert run(["ntf", "delete", *config(router)]) == 0
     assert [path.name for path in router.iterdir()] == ["notes.txt"]
-    assert "stays: it has notes.txt" in capsys.readouterr().out
+    assert "router: it contains notes.txt" in capsys.readouterr().out

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tocsin.cli import smp
 from tocsin.cli.main import build_parser, run
-from tocsin.cli.smp import command_group as smp
 from tocsin.protocol.addresses import RouterAddress
-from tocsin.smp_router.service import StartOptions
+from tocsin.smp_router.opened_store import StartOptions
 from tocsin.smp_router.settings.files import load_smp_settings
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.transport.credential_files import read_authority, read_credentials, read_fingerprint
@@ -126,7 +126,7 @@ def test_init_overwrites_nothing(name: str, folder: Path, capsys: pytest.Capture
     folder.mkdir(parents=True)
     (folder / name).write_text("mine")
     assert init(folder) == 1
-    assert f"has a router already ({name})" in capsys.readouterr().err
+    assert f"already has files of a router ({name})" in capsys.readouterr().err
     assert contents(folder) == {name: b"mine"}
 
 
@@ -151,7 +151,7 @@ def test_init_with_wrong_values_leaves_nothing_behind(
 
 def test_init_may_only_say_what_it_would_do(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert init(folder, "--dry-run") == 0
-    assert "would make" in capsys.readouterr().out
+    assert "Would create" in capsys.readouterr().out
     assert not folder.exists()
 
 
@@ -168,7 +168,7 @@ def test_init_in_a_place_where_nothing_can_be_made_is_told(
 def test_config_check_finds_a_new_router_in_order(router: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["smp", "config", "check", *config(router)]) == 0
     shown = capsys.readouterr().out
-    assert "Settings and certificates are in order." in shown
+    assert "Settings and certificates are valid." in shown
     assert f"smp://{encode_base64url(read_fingerprint(router))}@smp.example.com" in shown
 
 
@@ -181,7 +181,7 @@ def test_config_check_tells_what_is_wrong(router: Path, capsys: pytest.CaptureFi
     assert run(["smp", "config", "check", *config(router)]) == 1
     assert "unknown key `prot` in [TOCSIN]" in capsys.readouterr().err
     assert run(["smp", "config", "check", *config(router / "nowhere")]) == 1
-    assert "the file cannot be read" in capsys.readouterr().err
+    assert "does not exist: create a router with `tocsin smp init" in capsys.readouterr().err
 
 
 def test_config_check_needs_the_host(router: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,7 +221,9 @@ def test_cert_makes_a_new_leaf_under_the_same_identity(
 def test_cert_may_only_say_what_it_would_do(router: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(router)
     assert run(["smp", "cert", "--dry-run", "--host", "other.example", *config(router)]) == 0
-    assert "would be replaced: other.example, ED25519" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert shown.startswith("Would replace server.crt and server.key")
+    assert ": other.example, ED25519\n" in shown
     assert contents(router) == before
 
 
@@ -248,7 +250,7 @@ def test_cert_needs_the_key_of_the_same_authority(
     (router / "fingerprint").write_bytes((tmp_path / "other" / "fingerprint").read_bytes())
     before = contents(router)
     assert run(["smp", "cert", *config(router)]) == 1
-    assert "not that of the identity certificate" in capsys.readouterr().err
+    assert "not the fingerprint of ca.crt" in capsys.readouterr().err
     assert contents(router) == before
     assert read_authority(router).fingerprint != read_fingerprint(router)
 
@@ -279,5 +281,5 @@ def test_start_with_wrong_settings_starts_nothing(router: Path, capsys: pytest.C
 def test_cert_needs_a_name(router: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (router / "smp-server.ini").write_text("")
     assert run(["smp", "cert", *config(router)]) == 1
-    assert "say --host" in capsys.readouterr().err
+    assert "name the host with --host" in capsys.readouterr().err
     assert run(["smp", "cert", "--host", "a.example", *config(router)]) == 0

@@ -1,4 +1,4 @@
-"""What the settings files of both routers have in common on the command line: which one, its check, how it is shown."""
+"""`tocsin smp|ntf config`: checks the settings of a router, or shows them."""
 
 from __future__ import annotations
 
@@ -9,59 +9,73 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
+from tocsin.cli.routers.router_kind import RouterKind, S, add_router_arguments
+from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.errors import ConfigError, TocsinError
 from tocsin.operate.settings.keyed_settings import HIDDEN, NONE, TOML_SUFFIX, DescribedSetting
 from tocsin.operate.settings.new_files import by_table
 from tocsin.operate.settings.problems import problems_of
 from tocsin.operate.settings.toml_values import literal_of
 
-INI: Final = "ini"
-TOML: Final = "toml"
-FORMATS: Final = (INI, TOML)
+SUMMARY: Final = "check or show the router's settings"
 T = TypeVar("T")
 
 
-def add_settings_arguments(parser: argparse.ArgumentParser, default: str, example: str) -> None:
-    """`--config` and `--set`; `default` says which file is read without it."""
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help=f"the router's settings, INI or TOML, or their folder (default {default})",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help=f"a setting, instead of file and environment, for example {example}; may be repeated",
-    )
-
-
-class Check:
-    """Steps of a check, all of which are taken; what is wrong goes to standard error, a line for each."""
+class ConfigCheck:
+    """Runs every step of a check and collects the problems."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def step(self, work: Callable[[], T]) -> T | None:
+    def step(self, check: Callable[[], T]) -> T | None:
+        """The result of the step, or None if it found a problem."""
         try:
-            return work()
+            return check()
         except ConfigError as error:
             self.problems += problems_of(error)
         except TocsinError as error:
             self.problems.append(str(error))
         return None
 
-    def tell(self) -> bool:
-        """Whether something is wrong."""
-        for problem in self.problems:
-            print(f"tocsin: {problem}", file=sys.stderr)
-        return bool(self.problems)
+
+MoreChecks = Callable[[S, ConfigCheck], list[str]]
+"""Checks of one kind of router; they return lines to print if nothing is wrong."""
+
+
+def add_arguments(parser: argparse.ArgumentParser, kind: RouterKind[S]) -> None:
+    parser.add_argument("action", choices=("check", "show"), help="check the settings, or show them")
+    add_router_arguments(parser, kind)
+    parser.add_argument(
+        "--format",
+        choices=("table", "toml", "json"),
+        default="table",
+        help="output format of `show` (default table)",
+    )
+
+
+def run(options: argparse.Namespace, kind: RouterKind[S], more: MoreChecks[S] | None = None) -> int:
+    if options.action == "show":
+        described = kind.settings.describe(kind.load_settings(options))
+        show_settings(described, options.format, kind.settings_file(options))
+        return ExitCode.OK
+    check, lines, address = ConfigCheck(), list[str](), None
+    settings = check.step(lambda: kind.load_settings(options))
+    if settings is not None:
+        credentials = check.step(lambda: kind.credentials(settings))
+        fingerprint = credentials.fingerprint if credentials else bytes(32)
+        lines = more(settings, check) if more is not None else []
+        address = check.step(lambda: kind.address(settings, fingerprint))
+    for problem in check.problems:
+        print(f"tocsin: {problem}", file=sys.stderr)
+    if check.problems:
+        return ExitCode.WRONG
+    for line in ("Settings and certificates are valid.", *lines, f"Address: {address}"):
+        print(line)
+    return ExitCode.OK
 
 
 def show_settings(lines: Sequence[DescribedSetting], style: str, file: Path) -> None:
-    """As a table with the names of the file's format, as TOML, or as JSON."""
+    """Print a table with the key names of the file's format, TOML, or JSON."""
     match style:
         case "json":
             print(json.dumps([_fields(each) for each in lines], indent=2))
@@ -99,7 +113,7 @@ def _toml_value(each: DescribedSetting) -> str:
 
 
 def _as_toml(lines: Sequence[DescribedSetting]) -> str:
-    """A file that can be used, after its secrets are filled in; what is the default is commented out."""
+    """A usable file once its secrets are filled in. Defaults are commented out."""
     by_key = {each.key: each for each in lines}
     text = []
     for table, keys in by_table(by_key).items():
@@ -107,8 +121,8 @@ def _as_toml(lines: Sequence[DescribedSetting]) -> str:
         for key in keys:
             each, name = by_key[key], key.toml_path[-1]
             if key.secret:
-                told = "set a value: it is not shown here" if each.value == HIDDEN else "not set"
-                text.append(f"# {name} =  # {told}; {each.source}")
+                hint = "set a value: it is not shown here" if each.value == HIDDEN else "not set"
+                text.append(f"# {name} =  # {hint}; {each.source}")
             else:
                 mark = "# " if each.source == "default" else ""
                 text.append(f"{mark}{name} = {_toml_value(each)}  # {each.source}")

@@ -109,11 +109,6 @@ class Proxy:
         self._state.counters.proxy_forward_errors += 1
         return Refused(error)
 
-    @property
-    def relay_count(self) -> int:
-        """Connections to relays that are open now."""
-        return self.relays.open
-
     def _password_fits(self, given: bytes | None) -> bool:
         needed = self._state.settings.create_password
         return needed is None or (given is not None and hmac.compare_digest(needed.encode(), given))

@@ -191,7 +191,7 @@ class PacketLine:
                 delays = backoff.delays()
 
     def _has_any(self) -> bool:
-        """Drop packets that are too old."""
+        """Drop packets that are too old. Returns whether any are left."""
         outbox = self._forwarding.outbox
         self._fresh = deque(packet for packet in self._fresh if not outbox.is_too_old(packet))
         self._failed = [packet for packet in self._failed if not outbox.is_too_old(packet)]
@@ -242,7 +242,7 @@ class PacketLine:
                 await forwarding.outbox.answered(self._fresh.popleft(), PacketFate.UNSUPPORTED, ())
 
     async def _forward_until_idle(self, client: NtfClient) -> None:
-        """Raise if the connection is lost with packets in flight, or an answer does not come."""
+        """Forward packets until none is left. Raises if the connection is lost or an answer does not come."""
         lost = asyncio.create_task(_until_lost(client))
         in_flight: dict[asyncio.Task[None], WaitingPacket] = {}
         try:

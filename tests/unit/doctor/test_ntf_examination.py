@@ -212,7 +212,7 @@ async def test_the_key_for_apple(ntf: NtfFolders, tmp_path: Path) -> None:
     key.write_text("no key")
     assert (await look_at(ntf, **chosen))["key for Apple"].status is Status.BAD
     key.unlink()
-    assert "cannot be read" in (await look_at(ntf, **chosen))["key for Apple"].text
+    assert "cannot read apns_key_file" in (await look_at(ntf, **chosen))["key for Apple"].text
     nobody: dict[str, Any] = {"apns_prod_host": "off", "apns_dev_host": "off"}
     assert (await look_at(ntf, **nobody))["push provider"].status is Status.WARN
 

@@ -18,7 +18,6 @@ from typing import Final
 import msgspec
 
 NO_SERVICE: Final = 0
-ACTIVE_TOKEN: Final = "ACTIVE"  # noqa: S105
 WANTED: Final = frozenset({"NEW", "PENDING", "ACTIVE", "INACTIVE", "SERVICE"})
 """Statuses of subscriptions that should receive notifications. The others are final (ntf.md 2.6)."""
 

@@ -51,7 +51,7 @@ class QueueOperator:
         if peer := self._state.subscriptions.recipient_of(queue):
             event = (queue.recipient_id, Refused(reason))
             if not peer.try_send([event]):
-                self._state.subscriptions.tell_later(peer, event)
+                self._state.subscriptions.send_later(peer, event)
         return True
 
     async def unblock(self, sender_or_link_id: bytes) -> bool:

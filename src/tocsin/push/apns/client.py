@@ -97,7 +97,7 @@ class ApnsProvider:
         return sum(usable) if usable else max(0, WAITING_LIMIT - len(self._waiting))
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         return sum(connection.streams for connection in self._connections) + len(self._waiting)
 
     async def wait_for_room(self) -> None:
@@ -111,7 +111,7 @@ class ApnsProvider:
         self._dispatch(_Sending(push, answered, self._loop.time() + self._limits.request))
 
     def send(self, push: PushRequest) -> asyncio.Future[PushOutcome]:
-        """Send a push and return its outcome."""
+        """Send a push. Returns a future of its outcome."""
         outcome: asyncio.Future[PushOutcome] = self._loop.create_future()
 
         def answered(result: PushOutcome) -> None:

@@ -48,12 +48,12 @@ class Receiver(Protocol):
         """Add a connection. Returns its number."""
 
     def something_happened(self) -> None:
-        """Report a violation of HTTP/2."""
+        """Note that something happened on a connection."""
 
     def request_received(self, session: FakeSession, stream_id: int, request: FakeRequest) -> Behaviour: ...
 
     def performed(self, behaviour: Behaviour) -> None:
-        """Handle the request that arrived last."""
+        """Note the behaviour that the last request met."""
 
     def answered(self, session: FakeSession, stream_id: int, respond: Respond) -> None: ...
 

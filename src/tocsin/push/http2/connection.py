@@ -23,7 +23,7 @@ from tocsin.push.http2.exchange import (
     MAX_IDLE_FRAMES,
     MOST_STREAMS,
     OUR_WINDOW,
-    STREAMS_UNTIL_TOLD,
+    STREAMS_BEFORE_SETTINGS,
     Http2Limits,
     Result,
 )
@@ -72,7 +72,7 @@ class Http2Connection:
         self._blocks = RequestBlocks()
         self._header_blocks = HeaderBlocks()
         self._streams = Streams(stream.write)
-        self._limit = STREAMS_UNTIL_TOLD
+        self._limit = STREAMS_BEFORE_SETTINGS
         self._idle_frames = 0
         self._barred_at: float | None = None
         """The time since which the peer allows no stream at all."""

@@ -89,7 +89,7 @@ class Exchange:
 
 
 OUR_WINDOW: Final = 1_048_575
-STREAMS_UNTIL_TOLD: Final = 100
+STREAMS_BEFORE_SETTINGS: Final = 100
 MOST_STREAMS: Final = 1000
 LAST_STREAM_ID: Final = (1 << 31) - 1001
 MAX_IDLE_FRAMES: Final = 10_000
@@ -99,7 +99,7 @@ IDLE_FRAMES_PER_ANSWER: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Http2Limits:
-    """Seconds."""
+    """Time limits in seconds."""
 
     connect: float = 25.0
     request: float = 25.0

@@ -73,7 +73,7 @@ class Streams:
 
     def refuse(self, answered: Callable[[Result], None], reason: str) -> None:
         """End a request that cannot be sent."""
-        self._tell(answered, Unprocessed(reason))
+        self._report(answered, Unprocessed(reason))
 
     # Received frames
 
@@ -150,7 +150,7 @@ class Streams:
         """End all streams of a lost connection, perhaps while `outflow` writes to it, which notices that."""
         exchanges, self._exchanges = self._exchanges, {}
         for exchange in exchanges.values():
-            self._tell(exchange.answered, Unanswered(Failure.CONNECTION, reason, exchange.status))
+            self._report(exchange.answered, Unanswered(Failure.CONNECTION, reason, exchange.status))
 
     def _find(self, stream_id: int) -> Exchange | None:
         """Return the stream, or None if it has ended, which the peer may not know yet."""
@@ -159,13 +159,11 @@ class Streams:
         return self._exchanges.get(stream_id)
 
     def _finish(self, stream_id: int, exchange: Exchange) -> None:
-        if self.outflow.forget(
-            stream_id
-        ):  # answered before it got the whole request, and wants no more of it
+        if self.outflow.forget(stream_id):  # answered without the whole request, of which it wants no more
             self._write(encode_reset(stream_id, _NO_ERROR))
         self.answers += 1
         if self._exchanges.pop(stream_id, None) is not None:  # unless that write has ended the connection
-            self._tell(exchange.answered, Http2Answer(exchange.status, exchange.headers, exchange.body))
+            self._report(exchange.answered, Http2Answer(exchange.status, exchange.headers, exchange.body))
 
     def _give_up(self, stream_id: int, exchange: Exchange, error: MalformedAnswer) -> None:
         self._write(encode_reset(stream_id, Http2ErrorCode.PROTOCOL_ERROR))
@@ -177,14 +175,14 @@ class Streams:
     def _end(self, stream_id: int, exchange: Exchange, result: Result) -> None:
         self.outflow.forget(stream_id)
         if self._exchanges.pop(stream_id, None) is not None:
-            self._tell(exchange.answered, result)
+            self._report(exchange.answered, result)
 
-    def _tell(self, answered: Callable[[Result], None], result: Result) -> None:
+    def _report(self, answered: Callable[[Result], None], result: Result) -> None:
         if not self._ends:
-            self._loop.call_soon(self._tell_ends)
+            self._loop.call_soon(self._report_ends)
         self._ends.append((answered, result))
 
-    def _tell_ends(self) -> None:
+    def _report_ends(self) -> None:
         ends, self._ends = self._ends, []
         for answered, result in ends:
             try:
@@ -199,6 +197,8 @@ _DATA: Final = int(FrameType.DATA)
 
 
 class Outflow:
+    """Sends requests as far as the peer's windows allow."""
+
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
         self._window = DEFAULT_WINDOW

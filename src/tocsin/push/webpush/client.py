@@ -2,8 +2,8 @@
 
 Theory of operation. Every host has a lane (`host_lane`), so that a slow or hostile one does not delay the others. The
 number of lanes is limited, and an idle one makes room for another. Hosts that have not accepted a push yet get at most
-half of them, so that a user who names thousands of slow hosts leaves the other half to those that work. Pushes that
-find no lane are tried again later.
+half of them, so that a user who names thousands of slow hosts leaves the other half to those that coroutine. Pushes
+that find no lane are tried again later.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class WebPushProvider:
         self._dialer = ServiceDialer(tls_context(settings.ca_file), find, settings.timeout / 2)
 
     @property
-    def under_way(self) -> int:
-        return sum(lane.under_way for lane in self._lanes.values())
+    def in_flight(self) -> int:
+        return sum(lane.in_flight for lane in self._lanes.values())
 
     @property
     def hosts(self) -> int:
@@ -164,8 +164,8 @@ class WebPushProvider:
         if self._lanes.get(lane.origin) is lane:
             del self._lanes[lane.origin]
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -128,7 +128,7 @@ class HostLane:
         return not self._waiting and not self._busy
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         return len(self._waiting) + self._busy
 
     def submit(self, sending: Sending) -> None:
@@ -143,7 +143,7 @@ class HostLane:
                 idle.set_result(None)
                 return
         if len(self._workers) < self._settings.connections:
-            self._workers.add(self._spawn(self._work()))
+            self._workers.add(self._spawn(self._run_worker()))
 
     def fail_waiting(self, outcome: PushOutcome) -> None:
         waiting, self._waiting = self._waiting, deque()
@@ -185,7 +185,7 @@ class HostLane:
 
     # Workers, one for each connection
 
-    async def _work(self) -> None:
+    async def _run_worker(self) -> None:
         task = asyncio.current_task()
         assert task is not None
         client = Http1Client(self._connect)

@@ -8,19 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.protocol.ntf.statuses import InvalidReason
-from tocsin.push.provider import (
-    Accepted,
-    PushOutcome,
-    PushRefused,
-    RetryLater,
-    RetryScope,
-    TokenInvalid,
-    retry_after_seconds,
-)
+from tocsin.push import provider
 
 REDIRECT: Final = "redirect"
 OTHER_STATUS: Final = "other_status"
-ACCEPTED: Final = Accepted()
+ACCEPTED: Final = provider.Accepted()
 _ACCEPTED: Final = frozenset({200, 201, 202, 204})
 _GONE: Final = frozenset({404, 410})
 _NAMED: Final = frozenset({400, 401, 403, 413, 429, 500, 502, 503, 504, 507})
@@ -28,7 +20,7 @@ _NAMED: Final = frozenset({400, 401, 403, 413, 429, 500, 502, 503, 504, 507})
 _TOO_MANY_REQUESTS: Final = 429
 
 
-def web_push_outcome(status: int, retry_after: bytes | None) -> PushOutcome:
+def web_push_outcome(status: int, retry_after: bytes | None) -> provider.PushOutcome:
     """Return the outcome of an answer. `retry_after` is the header's value.
 
     Redirects are not followed, because the device registers its new endpoint.
@@ -36,8 +28,8 @@ def web_push_outcome(status: int, retry_after: bytes | None) -> PushOutcome:
     if status in _ACCEPTED:
         return ACCEPTED
     if status in _GONE:
-        return TokenInvalid(InvalidReason.UNREGISTERED)
+        return provider.TokenInvalid(InvalidReason.UNREGISTERED)
     name = str(status) if status in _NAMED else OTHER_STATUS
     if status == _TOO_MANY_REQUESTS or status >= 500:
-        return RetryLater(name, RetryScope.TOKEN, retry_after_seconds(retry_after))
-    return PushRefused(REDIRECT if 300 <= status < 400 else name)
+        return provider.RetryLater(name, provider.RetryScope.TOKEN, provider.retry_after_seconds(retry_after))
+    return provider.PushRefused(REDIRECT if 300 <= status < 400 else name)

@@ -191,7 +191,7 @@ class PacketLine:
                 delays = backoff.delays()
 
     def _has_any(self) -> bool:
-        """Drop packets that are too old."""
+        """Drop packets that are too old. Returns whether any are left."""
         outbox = self._forwarding.outbox
         self._fresh = deque(packet for packet in self._fresh if not outbox.is_too_old(packet))
         self._failed = [packet for packet in self._failed if not outbox.is_too_old(packet)]
@@ -242,42 +242,42 @@ class PacketLine:
                 await forwarding.outbox.answered(self._fresh.popleft(), PacketFate.UNSUPPORTED, ())
 
     async def _forward_until_idle(self, client: NtfClient) -> None:
-        """Raise if the connection is lost with packets in flight, or an answer does not come."""
+        """Forward packets until none is left. Raises if the connection is lost or an answer does not come."""
         lost = asyncio.create_task(_until_lost(client))
-        under_way: dict[asyncio.Task[None], WaitingPacket] = {}
+        in_flight: dict[asyncio.Task[None], WaitingPacket] = {}
         try:
             while True:
-                while self._fresh and len(under_way) < IN_FLIGHT:
+                while self._fresh and len(in_flight) < IN_FLIGHT:
                     packet = self._fresh.popleft()
-                    under_way[asyncio.create_task(self._forward(client, packet))] = packet
-                if not under_way and (self._failed or self._forwarding.crowded):
+                    in_flight[asyncio.create_task(self._forward(client, packet))] = packet
+                if not in_flight and (self._failed or self._forwarding.crowded):
                     return
-                unused = not under_way
-                await self._wait(lost, under_way)
-                for task in [each for each in under_way if each.done()]:
+                unused = not in_flight
+                await self._wait(lost, in_flight)
+                for task in [each for each in in_flight if each.done()]:
                     task.result()  # the packet stays in flight if this raises
-                    del under_way[task]
-                if lost.done() and (under_way or self._fresh):
+                    del in_flight[task]
+                if lost.done() and (in_flight or self._fresh):
                     raise ConnectionLost("with packets in flight")
                 if lost.done() or (unused and not self._fresh):
                     return
         finally:
-            tasks = [lost, *under_way]
+            tasks = [lost, *in_flight]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._failed += under_way.values()
+            self._failed += in_flight.values()
 
     async def _wait(
-        self, lost: asyncio.Task[None], under_way: dict[asyncio.Task[None], WaitingPacket]
+        self, lost: asyncio.Task[None], in_flight: dict[asyncio.Task[None], WaitingPacket]
     ) -> None:
         """Wait for an answer, a packet, the end of the connection, or the idle time."""
         self._woken.clear()
         woken = asyncio.create_task(self._woken.wait())
-        self._idle = not under_way
+        self._idle = not in_flight
         try:
             await asyncio.wait(
-                [lost, woken, *under_way],
+                [lost, woken, *in_flight],
                 timeout=self._forwarding.idle if self._idle else None,
                 return_when=asyncio.FIRST_COMPLETED,
             )

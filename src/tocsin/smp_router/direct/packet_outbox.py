@@ -159,10 +159,10 @@ class PacketOutbox:
                 self._remember(packet.notifier_id, _Refusal(packet.location, fate))
         self._store.remove_packet(packet.packet_id)
         self._count(fate)
-        self._tell(packet, fate)
+        self._report(packet, fate)
 
     def delayed(self, packet: WaitingPacket) -> None:
-        self._tell(packet, PacketFate.PENDING)
+        self._report(packet, PacketFate.PENDING)
 
     def is_too_old(self, packet: WaitingPacket) -> bool:
         if packet.created_at >= self._state.clock.now() - self._settings.keep_packets:
@@ -195,7 +195,7 @@ class PacketOutbox:
             del self._refusals[next(iter(self._refusals))]
         self._refusals[notifier_id] = refusal
 
-    def _tell(self, packet: WaitingPacket, fate: PacketFate) -> None:
+    def _report(self, packet: WaitingPacket, fate: PacketFate) -> None:
         waiter = self._waiters.pop(packet.packet_id, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(fate)

@@ -38,17 +38,17 @@ class Relay:
     """Whether the operator counts it as one of their own."""
     used_at: float
     """Loop time."""
-    under_way: int = 0
+    in_flight: int = 0
     """Commands that wait for its answer."""
 
     @contextmanager
     def in_use(self) -> Iterator[SmpClient]:
         """Keep the connection from being closed as unused."""
-        self.under_way += 1
+        self.in_flight += 1
         try:
             yield self.client
         finally:
-            self.under_way -= 1
+            self.in_flight -= 1
             self.used_at = asyncio.get_running_loop().time()
 
 
@@ -105,7 +105,7 @@ class Relays:
     def close_idle(self) -> None:
         """Close connections that were unused for `relay_idle` seconds."""
         before = asyncio.get_running_loop().time() - self._settings.relay_idle
-        for relay in [each for each in self._by_session.values() if not each.under_way]:
+        for relay in [each for each in self._by_session.values() if not each.in_flight]:
             if relay.used_at < before:
                 self._close(relay)
                 self._counters.proxy_relays_closed_idle += 1
@@ -119,7 +119,7 @@ class Relays:
 
     def _make_room(self) -> bool:
         """Close the connection that was unused for longest. Returns False if all are in use."""
-        unused = [each for each in self._by_session.values() if not each.under_way]
+        unused = [each for each in self._by_session.values() if not each.in_flight]
         if not unused:
             return False
         self._close(min(unused, key=lambda relay: relay.used_at))

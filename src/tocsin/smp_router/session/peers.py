@@ -59,7 +59,7 @@ class PeerSubscriptions:
         before = self._recipients.get(recipient_id)
         if before is not None and before is not peer:
             before.end_delivery(recipient_id)
-            self._tell(before, recipient_id, SubscriptionEnded())
+            self._send_later(before, recipient_id, SubscriptionEnded())
         self._recipients[recipient_id] = peer
         delivery = peer.deliveries[recipient_id] = Delivery(by_get=False)
         return delivery
@@ -70,7 +70,7 @@ class PeerSubscriptions:
             return
         if before is not None:
             before.notifiers.discard(notifier_id)
-            self._tell(before, notifier_id, SubscriptionEnded())
+            self._send_later(before, notifier_id, SubscriptionEnded())
         self._notifiers[notifier_id] = peer
         peer.notifiers.add(notifier_id)
 
@@ -79,7 +79,7 @@ class PeerSubscriptions:
         before = self._recipients.pop(recipient_id, None)
         if before is not None and before is not unless:
             before.end_delivery(recipient_id)
-            self._tell(before, recipient_id, SubscriptionEnded())
+            self._send_later(before, recipient_id, SubscriptionEnded())
 
     def end_notifier(self, notifier_id: bytes, *, unless: Peer) -> None:
         """Move a notifier to a service. Its own subscriber gets END."""
@@ -88,14 +88,14 @@ class PeerSubscriptions:
             return
         before.notifiers.discard(notifier_id)
         if before is not unless:
-            self._tell(before, notifier_id, SubscriptionEnded())
+            self._send_later(before, notifier_id, SubscriptionEnded())
 
     def subscribe_service(self, peer: Peer, service_id: bytes) -> ServiceQueues:
         """Subscribe a service. Another connection of it loses all its subscriptions."""
         before = self._services.get(service_id)
         if before is not None and before is not peer:
             lost = before.service_queues or ServiceQueues()
-            self._tell(before, service_id, ServiceSubscriptionEnded(lost.count, lost.ids_hash))
+            self._send_later(before, service_id, ServiceSubscriptionEnded(lost.count, lost.ids_hash))
             before.service_queues = None
             for recipient_id in list(before.deliveries):
                 before.end_delivery(recipient_id)
@@ -108,7 +108,7 @@ class PeerSubscriptions:
         """Take one queue or notifier from the service, for another subscriber."""
         peer = self._remove_from_service(service_id, entity_id)
         if peer is not None and peer is not unless:
-            self._tell(peer, entity_id, SubscriptionEnded())
+            self._send_later(peer, entity_id, SubscriptionEnded())
 
     def _remove_from_service(self, service_id: bytes, entity_id: bytes) -> Peer | None:
         peer = self._services.get(service_id)
@@ -126,7 +126,7 @@ class PeerSubscriptions:
         if peer is not None:
             peer.end_delivery(recipient_id)
             if peer is not unless:
-                self._tell(peer, recipient_id, QueueDeleted())
+                self._send_later(peer, recipient_id, QueueDeleted())
         if unless is not None:
             unless.deliveries.pop(recipient_id, None)
 
@@ -137,7 +137,7 @@ class PeerSubscriptions:
         if service_id is not None:
             peer = self._remove_from_service(service_id, notifier_id) or peer
         if peer is not None and peer is not unless:
-            self._tell(peer, notifier_id, QueueDeleted())
+            self._send_later(peer, notifier_id, QueueDeleted())
 
     def drop(self, peer: Peer) -> None:
         """Remove the subscriptions of a lost connection."""
@@ -153,7 +153,7 @@ class PeerSubscriptions:
                 del self._services[service_id]
         self.with_late_events.discard(peer)
 
-    def tell_later(self, peer: Peer, event: Event) -> None:
+    def send_later(self, peer: Peer, event: Event) -> None:
         """Send the event with the next flush."""
         peer.late_events.append(event)
         self.with_late_events.add(peer)
@@ -164,13 +164,13 @@ class PeerSubscriptions:
             if not peer.late_events:
                 self.with_late_events.discard(peer)
 
-    def _tell(
+    def _send_later(
         self,
         peer: Peer,
         entity_id: bytes,
         event: SubscriptionEnded | ServiceSubscriptionEnded | QueueDeleted,
     ) -> None:
-        self.tell_later(peer, (entity_id, event))
+        self.send_later(peer, (entity_id, event))
         self._counters.subscriptions_taken_over += not isinstance(event, QueueDeleted)
 
 
@@ -246,7 +246,7 @@ class Peer:
 
     @property
     def has_subscriptions(self) -> bool:
-        """Whether the connection subscribed to the queue. GET does not subscribe."""
+        """Whether the connection has subscriptions. GET does not subscribe."""
         if self.notifiers or self.service_queues is not None:
             return True
         return any(not delivery.by_get for delivery in self.deliveries.values())

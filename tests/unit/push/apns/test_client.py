@@ -128,7 +128,7 @@ async def test_an_outage_ends_by_itself(stage: Stage) -> None:
 async def test_many_pushes_wait_for_the_first_connection_and_fail_with_it(stage: Stage) -> None:
     stage.apns.refuse_connections()
     assert await stage.push_all(*tokens(50)) == [LOST] * 50
-    assert stage.provider.under_way == 0
+    assert stage.provider.in_flight == 0
 
 
 async def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ async def test_an_idle_host_makes_room_for_another(stage_with: StageWith) -> Non
     async with stage_with(hosts=2) as stage:
         for name in NAMES * 2:
             assert await stage.push(stage.phone(name)) == Accepted()
-            await until(lambda: stage.provider.under_way == 0)
+            await until(lambda: stage.provider.in_flight == 0)
             assert stage.provider.hosts <= 2
 
 
@@ -175,7 +175,7 @@ async def test_a_host_that_answers_but_accepts_nothing_stays_unproven(stage_with
         for name in NAMES[1:]:
             stage.service.by_host[name] = Answer(503)
             assert await stage.push(stage.phone(name)) == RetryLater("503", TOKEN)
-            await until(lambda: stage.provider.under_way == 0)
+            await until(lambda: stage.provider.in_flight == 0)
         assert stage.provider.hosts == 1
 
 

@@ -335,9 +335,7 @@ class SubscribedRouters:
                 if status in WANTED and (with_associated or not associated) and not self.table.is_direct(row):
                     found.append(row)
                     if len(found) == limit:
-                        return found, (place * BLOCK_ROWS + left).to_bytes(
-                            5, "big"
-                        ) if place or left else None
+                        return found, _cursor(place, left)
             left = 0
 
     def _count(self, row: int, by: int) -> None:

@@ -66,17 +66,17 @@ ReportSettled: TypeAlias = Callable[[Sequence[SettledNotification]], None]
 
 
 async def end_pending(
-    connection: Proxy, statement: str, which: object, outcome: str, tell: ReportSettled | None
+    connection: Proxy, statement: str, which: object, outcome: str, report: ReportSettled | None
 ) -> list[Record]:
     """Settle pending notifications: count and report them. Returns their rows.
 
     Notifications whose token or subscription an operator deleted with SQL are counted, but not reported.
     """
     rows = await connection.fetch(statement, which)
-    await count_outcome(connection, outcome, len(rows))
+    await count_outcomes(connection, {outcome: len(rows)})
     known = [row for row in rows if row["push_provider"] in PROVIDERS and row["smp_host"] is not None]
-    if known and tell is not None:
-        tell(
+    if known and report is not None:
+        report(
             [
                 SettledNotification(
                     row["token_id"],
@@ -97,10 +97,6 @@ async def count_outcomes(connection: Proxy, counts: Mapping[str, int]) -> None:
     counted = {outcome: count for outcome, count in counts.items() if count}
     if counted:
         await connection.execute(_COUNT, list(counted), list(counted.values()))
-
-
-async def count_outcome(connection: Proxy, outcome: str, count: int) -> None:
-    await count_outcomes(connection, {outcome: count})
 
 
 async def count_and_prune(connection: Proxy, counts: Mapping[str, int], token_ids: Sequence[bytes]) -> None:

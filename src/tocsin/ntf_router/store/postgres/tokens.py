@@ -195,10 +195,10 @@ class PostgresTokens:
 
 
 async def _remove_tokens(
-    connection: Proxy, token_ids: list[bytes], tell: ReportSettled | None
+    connection: Proxy, token_ids: list[bytes], report: ReportSettled | None
 ) -> list[NotifierQueue]:
     """Remove locked tokens, to which nothing can be added meanwhile. A cascade removes the rest."""
     queues = [queue_of_row(row) for row in await connection.fetch(_QUEUES, token_ids)]
-    await end_pending(connection, END_OF_TOKENS, token_ids, TOKEN_REMOVED, tell)
+    await end_pending(connection, END_OF_TOKENS, token_ids, TOKEN_REMOVED, report)
     await connection.execute("DELETE FROM tokens WHERE token_id = ANY($1::bytea[])", token_ids)
     return queues

@@ -11,19 +11,12 @@ from tests.unit.ntf_router.store.samples import ROUTER, filled, received
 from tocsin.errors import StoreError
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.postgres.pools import BACKGROUND_TIMEOUT, FEWEST, NtfPool, analyze_stale_tables
-from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
+from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore
 from tocsin.ntf_router.store.postgres.schema import DEFAULT_SCHEMA, TABLES
 from tocsin.ntf_router.store.postgres.transfer import fill_ntf_database
 
 PENDING = ("pending_notifications",)
 """The table that is filled most easily; the store itself leaves it alone."""
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[NtfPostgresStore]:
-    opened = await open_ntf_postgres_store(url, pool_size=3)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

@@ -35,13 +35,6 @@ Operator: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
 @pytest.fixture
-async def store(url: str) -> AsyncIterator[NtfPostgresStore]:
-    opened = await open_ntf_postgres_store(url, pool_size=3)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
 async def operator(url: str, store: NtfPostgresStore) -> AsyncIterator[Operator]:
     """Somebody with psql."""
     connection: Operator = await asyncpg.connect(

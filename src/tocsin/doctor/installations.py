@@ -53,7 +53,7 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class NamedPlaces:
-    """What the operator names on the command line."""
+    """Places that the operator names on the command line."""
 
     folders: Sequence[Path] = ()
     """Folders of routers, as in `tocsin smp init --folder`."""

@@ -50,7 +50,7 @@ W = TypeVar("W")
 
 @dataclass(frozen=True, slots=True)
 class MoveRequest:
-    """What the operator asks for. All paths are absolute."""
+    """The operator's choices. All paths are absolute."""
 
     source: Path
     """Folder of settings and certificates."""
@@ -163,7 +163,7 @@ class Move(ABC, Generic[S, W]):
         return False
 
     def notes_on_place(self, used: StorePlace) -> Sequence[str]:
-        """What the reference will find of Tocsin's."""
+        """Notes about files or tables of Tocsin that the reference will find."""
         return ()
 
     def import_steps(

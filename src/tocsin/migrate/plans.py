@@ -29,7 +29,7 @@ class MovePlan:
     found: list[str] = field(default_factory=list)
     steps: list[MoveStep] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What will be different afterwards."""
+    """Differences after the move."""
     verify: Callable[[], str] = lambda: ""
     """Describes the result. Raises ConfigError or StoreError if it is not what was moved."""
     next_commands: list[str] = field(default_factory=list)

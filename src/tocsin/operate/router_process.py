@@ -53,7 +53,7 @@ class ProcessSettings(SetsEventLog, Protocol):
 
 
 class RouterOperator(Protocol):
-    """What operators see of any running router."""
+    """The view of a running router that every operator has."""
 
     async def metrics(self) -> str:
         """The text that Prometheus reads."""
@@ -67,7 +67,7 @@ class RouterOperator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What the process repeats while the router runs."""
+    """Actions that the process repeats while the router runs."""
 
     maintain: Callable[[], Awaitable[object]] | None
     """Maintains the store; None if there is nothing to maintain."""

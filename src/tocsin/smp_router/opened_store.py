@@ -28,7 +28,7 @@ class StartOptions:
 
 
 class StoreReport(Protocol):
-    """What was read when the store was opened."""
+    """Counts of what was read when the store was opened."""
 
     queues: int
     messages: int

@@ -1,4 +1,4 @@
-"""What the exit code of every `tocsin` command says; docs/configuration.md has the same table."""
+"""The exit codes of every `tocsin` command; docs/configuration.md has the same table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Commands that run until they are told to stop (SIGTERM, SIGINT) end with OK."""
+    """Commands that run until a signal stops them (SIGTERM, SIGINT) end with OK."""
 
     OK = 0
     WRONG = 1

@@ -80,7 +80,7 @@ class SubscriberSettings:
     """host:port"""
     socks_onion_only: bool = True
     prefer_onion: bool = False
-    """Of an SMP router with several hosts, .onion ones are tried first."""
+    """Try the .onion hosts of an SMP router first."""
     required_host_mode: bool = False
     """Hosts of the other kind are not tried at all."""
     allow_private_hosts: bool = False
@@ -125,7 +125,7 @@ class NtfSettings:
     store_log: bool = True
     """Changes are logged in the folder, so that they survive a restart; of no effect with a database."""
     database_url: str | None = field(default=None, repr=False)
-    """Of the PostgreSQL for `StoreKind.URL`."""
+    """URL of the PostgreSQL for `StoreKind.URL`."""
     database_schema: str = "ntf_server"
     database_pool: int = 10
     """Connections of each of the two pools: for clients and notifications, and for the background."""
@@ -139,7 +139,7 @@ class NtfSettings:
     tls_handshake_seconds: float = 60.0
     hello_seconds: float = 60.0
     disconnect_inactive: bool = False
-    """What the file says; what counts is `inactive_ttl`, which is None without it."""
+    """The key of the file. The router only reads `inactive_ttl`, which is None if this is off."""
     inactive_ttl: float | None = None
     inactive_check_interval: float = 3600.0
     write_queue_blocks: int = 128

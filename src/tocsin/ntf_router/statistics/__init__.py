@@ -1,1 +1,1 @@
-"""What an NTF router counts and measures, and its statistics file."""
+"""The counters and latencies of an NTF router, and its statistics file. Metrics are in `metrics`."""

@@ -1,4 +1,4 @@
-"""Who chose a value: a file, the environment or the command line; and what is said about a wrong one."""
+"""Values with their source: a file, the environment or the command line; and errors about wrong ones."""
 
 from __future__ import annotations
 

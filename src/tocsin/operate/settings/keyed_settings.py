@@ -205,7 +205,7 @@ class KeyedSettings(Generic[S]):
         )
 
     def _speaks_for_its_setting(self, key: SettingKey, sources: Mapping[str, str]) -> bool:
-        """Of several keys for one setting, show the one that was used, or the first."""
+        """Whether to show this key: if several set the same setting, only the used one or the first."""
         same = [each for each in self.keys if each.setting == key.setting and each.switch == key.switch]
         used = [each for each in same if each.variable in sources]
         by_command_line = [each for each in used if sources[each.variable].startswith(COMMAND_LINE)]

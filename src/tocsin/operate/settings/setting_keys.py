@@ -1,4 +1,4 @@
-"""What is declared about one key of a settings file, and its names: in INI, in TOML, in the environment."""
+"""The declaration of one key of a settings file, and its names in INI, in TOML and in the environment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from tocsin.operate.settings.setting_values import ValueKind
 
 OWN_SECTION: Final = "TOCSIN"
-"""Of keys that the reference does not have."""
+"""The section of keys that the reference does not have."""
 
 # These names say nothing without their section.
 _NAMED_WITH_SECTION: Final = frozenset({"enable", "disconnect", "ttl", "check_interval"})
@@ -31,7 +31,7 @@ class SettingKey:
     """`off` makes the setting None, `on` leaves it to the key that gives its value."""
     secret: bool = False
     shown: str | None = None
-    """What a new file has as default, if it is not that of the setting."""
+    """The default in a new file, if it differs from that of the setting."""
     also: str = ""
     """Another environment variable: weaker than our own, stronger than the file."""
 

@@ -1,1 +1,1 @@
-"""What an SMP router counts, and its statistics file."""
+"""The counters of an SMP router and its statistics file. Metrics for Prometheus are in `operator`."""

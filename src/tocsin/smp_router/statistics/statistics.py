@@ -135,7 +135,7 @@ DAILY_LOG: Final = "smp-server-stats.daily.log"
 
 
 class StatisticsFiles(KeptStatistics):
-    """Of one router."""
+    """The statistics file and the daily lines of one router."""
 
     def __init__(self, settings: SmpSettings, counters: SmpCounters, store: SmpStore) -> None:
         super().__init__(

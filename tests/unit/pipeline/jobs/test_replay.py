@@ -126,7 +126,7 @@ async def test_what_waits_is_delivered_what_ended_is_left_and_what_is_lost_is_na
     for key in (tmp_path / "events-keys").iterdir():
         key.unlink()
     assert await asyncio.to_thread(command, ntf_replay, request, "--config", ini) == 0
-    assert "3  are of days whose keys are erased" in capsys.readouterr().out
+    assert "3  cannot be identified: the keys of their days are erased" in capsys.readouterr().out
     await store.close()
 
 

@@ -1,0 +1,23 @@
+"""Values of options that several commands take."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+
+import pytest
+
+from tocsin.cli.terminal.option_types import count, seconds
+
+
+def test_seconds_are_above_0_and_at_most_a_day() -> None:
+    assert [seconds("0.5"), seconds("86400")] == [0.5, 86_400.0]
+    for text in ("0", "-1", "86401", "nan", "soon", ""):
+        with pytest.raises(ArgumentTypeError, match="expected a number of seconds above 0"):
+            seconds(text)
+
+
+def test_counts_are_whole_and_not_negative() -> None:
+    assert [count("0"), count("50")] == [0, 50]
+    for text in ("-1", "1.5", "many", ""):
+        with pytest.raises(ArgumentTypeError, match="expected a whole number, 0 or more"):
+            count(text)

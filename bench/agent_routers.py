@@ -15,8 +15,8 @@ from tocsin.ntf_router.running_router import running_ntf_router
 from tocsin.ntf_router.settings.settings import NtfSettings, SubscriberSettings
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.ntf.device_tokens import PushProvider
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.provider import NullProvider, PushOutcome, PushRequest
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 from tocsin.smp_router.running_router import running_smp_router
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore

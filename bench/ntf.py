@@ -36,7 +36,7 @@ from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.ntf_router.delivery.pushes import NotificationPush
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router
-from tocsin.ntf_router.session.events import NoEvents
+from tocsin.ntf_router.session.requests import NoEvents
 from tocsin.ntf_router.settings.settings import NtfSettings, SubscriberSettings
 from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.interface import NtfStore
@@ -57,9 +57,9 @@ from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.push.apns.client import ApnsProvider
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.fake.web_certificate import make_web_certificate
 from tocsin.push.provider import NullProvider
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 from tocsin.transport.credential_files import write_credentials
 
 ROUND_TRIPS_MS: Final = (0, 50, 200)

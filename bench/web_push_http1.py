@@ -32,7 +32,7 @@ from tocsin.errors import ConnectionLost
 from tocsin.push.provider import Accepted, PushOutcome
 from tocsin.push.webpush import host_lane, http1_connection
 from tocsin.push.webpush.client import WebPushProvider
-from tocsin.push.webpush.http1_answer import Http1Answer
+from tocsin.push.webpush.http1_connection import Http1Answer
 from tocsin.transport.tls_stream import TlsStream
 
 AT_ONCE: Final = 64

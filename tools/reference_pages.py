@@ -29,8 +29,8 @@ from tocsin.operate.settings.setting_keys import SettingKey
 from tocsin.pipeline.lake import tables
 from tocsin.protocol import error_codes
 from tocsin.protocol.direct.packets import PacketFate
+from tocsin.smp_router.operator import SmpOperator
 from tocsin.smp_router.running_router import running_smp_router
-from tocsin.smp_router.service import Operator
 from tocsin.smp_router.settings.keys import SMP_KEYS
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
@@ -64,10 +64,10 @@ async def _expositions() -> tuple[str, str]:
         running_smp_router(smp_settings, credentials, smp_store) as smp,
         running_ntf_router(ntf_settings, credentials, ntf_store, {}) as ntf,
     ):
-        smp_operator = Operator(smp_settings, smp, smp_store, None, cast(Any, None))
+        smp_operator = SmpOperator(smp, smp_store, None, cast(Any, None))
         statistics = NtfStatistics(ntf.state.counters, since=datetime.now(UTC))
         ntf_operator = NtfOperator(ntf, ntf_store, statistics, About("0"))
-        return smp_operator.metrics(), await ntf_operator.metrics()
+        return await smp_operator.metrics(), await ntf_operator.metrics()
 
 
 def _credentials() -> Credentials:

@@ -119,7 +119,7 @@ async def test_agent_fetches_another_key_when_its_own_is_of_no_use(scene: Scene,
     keys = scene.ntf.running.keys
     assert keys is not None
     scene.ntf_clock.time += 31 * DAY
-    await keys.turn()
+    await keys.rotate()
     if agent_knows:
         await scene.world.clock.move(31 * DAY)
     at_alice, at_bob = await connected(scene.alice, scene.bob)

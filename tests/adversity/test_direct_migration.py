@@ -23,7 +23,7 @@ from tests.doubles.smp_direct import direct_settings
 from tests.doubles.smp_harness import OK, SmpHarness, send_command, smp_router
 from tests.unit.ntf_router.store.samples import token
 from tocsin.errors import TocsinError
-from tocsin.ntf_router.session.events import NoEvents
+from tocsin.ntf_router.session.requests import NoEvents
 from tocsin.ntf_router.settings.settings import NtfDirectSettings, SubscriberSettings
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.records import NotRecorded, ReceivedNotification, Recorded, SubscriptionRecord
@@ -31,7 +31,7 @@ from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
-from tocsin.smp_router.session.events import NamedNotification, NoSmpEvents
+from tocsin.smp_router.session.requests import NamedNotification, NoSmpEvents
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
 

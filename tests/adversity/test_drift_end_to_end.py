@@ -15,12 +15,12 @@ from tests.doubles.ntf_process import ADMIN_PASSWORD
 from tests.doubles.whole_delivery import Chat, Everything, everything
 from tocsin.events.queue_exports import id_text
 from tocsin.events.repair_plans import read_plan
-from tocsin.ntf_router.settings.files import INI_FILE as NTF_INI
+from tocsin.ntf_router.settings.files import NTF_FILE
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.push.fake.behaviours import Respond
-from tocsin.smp_router.settings.files import INI_FILE as SMP_INI
-from tocsin.smp_router.store.logs.store_folder import STORE_LOG
+from tocsin.smp_router.settings.files import SMP_FILE
+from tocsin.smp_router.store.logs.log_reading import STORE_LOG
 from tocsin.smp_router.store.logs.store_log_changes import DeleteNotifierLine, SetQueueServiceLine
 
 pytestmark = pytest.mark.timeout(400)
@@ -35,8 +35,8 @@ class Commands:
         self.folder = folder
         settings = {**ntf, "control_port": parts.ntf.control_port}
         self._environment = parts._ntf_folders.environment(**settings)
-        self.ntf_config = ("--config", parts._ntf_folders.config / NTF_INI)
-        self.smp_config = ("--config", parts._smp_folders.config / SMP_INI)
+        self.ntf_config = ("--config", parts._ntf_folders.config / NTF_FILE.ini_file)
+        self.smp_config = ("--config", parts._smp_folders.config / SMP_FILE.ini_file)
 
     async def tocsin(self, *arguments: object, code: int = 0) -> dict[str, Any]:
         """What it says in JSON, if it does."""

@@ -15,7 +15,7 @@ from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, Subscribe
 from tocsin.protocol.smp.responses import MessageReceived, Subscribed
 from tocsin.smp_router.statistics.statistics_lines import StatisticsRecord, parse_statistics
-from tocsin.smp_router.store.logs.store_folder import LOCK, MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG
+from tocsin.smp_router.store.logs.log_reading import LOCK, MESSAGE_LOG, NOTIFICATION_LOG, STORE_LOG
 
 STATISTICS = "smp-server-stats.log"
 REFERENCE_FILES = {STORE_LOG, MESSAGE_LOG, NOTIFICATION_LOG, LOCK, STATISTICS}

@@ -26,7 +26,7 @@ import pytest
 from tests.doubles import whole_delivery
 from tests.doubles.spark_cluster import QUICK_JAVA
 from tests.doubles.whole_delivery import Everything, everything
-from tocsin.ntf_router.settings.files import INI_FILE
+from tocsin.ntf_router.settings.files import NTF_FILE
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.push.fake.server import FakeApns
 
@@ -42,7 +42,12 @@ class DeliverJob:
     def __init__(self, folder: Path, apns: FakeApns) -> None:
         """Beside the routers in that folder."""
         self._command = [sys.executable, "-m", "tocsin", "pipeline", "deliver", "--master", "local[2]"]
-        self._command += ["--config", str(folder / "ntf" / "etc" / INI_FILE), "--lake", str(folder / "lake")]
+        self._command += [
+            "--config",
+            str(folder / "ntf" / "etc" / NTF_FILE.ini_file),
+            "--lake",
+            str(folder / "lake"),
+        ]
         self._command += ["--memory", "1g"]
         settings = {
             "delivery_handover": handover_in(folder),

@@ -89,8 +89,9 @@ FLOOR_PLAN: Final = (
         only="wire crypto protocol transport clients events operate pipeline",
     ),
     row("doctor", "msgspec cryptography asyncpg", refused=frozenset()),
-    row("migrate", "rich asyncpg", refused=frozenset()),
-    row("lab", "msgspec rich", refused=frozenset()),
+    row("migrate", "asyncpg", refused=frozenset()),
+    # cryptography: the public key with which fake-apns checks provider tokens.
+    row("lab", "cryptography msgspec rich", refused=frozenset()),
     row("cli", "rich msgspec cryptography shtab pyarrow", refused=frozenset()),
 )
 ROWS: Final = {each.folder: (number, each) for number, each in enumerate(FLOOR_PLAN)}
@@ -117,7 +118,7 @@ CONCRETE: Final = (
     "push.fake",
 )
 CHOOSERS: Final = (
-    "smp_router.service",
+    "smp_router.opened_store",
     "smp_router.store",
     "ntf_router.opened_store",
     "ntf_router.offline_events",

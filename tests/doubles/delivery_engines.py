@@ -11,10 +11,10 @@ from pathlib import Path
 from tests.doubles.push_provider import PATIENCE
 from tests.unit.ntf_router.store.samples import ROUTER, device_token, filled
 from tocsin.crypto.boxes import BoxKey
-from tocsin.events.segments import SEGMENTS
+from tocsin.events.event_log import SEGMENTS
 from tocsin.ntf_router.delivery.delivery import PushDelivery
 from tocsin.ntf_router.delivery.handover import HandOver, handover_key
-from tocsin.ntf_router.session.events import NoEvents
+from tocsin.ntf_router.session.requests import NoEvents
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore

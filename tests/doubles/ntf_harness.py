@@ -52,8 +52,8 @@ from tocsin.protocol.ntf.responses import (
 from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import CheckSubscription, NotifierQueue, SubscribeToQueue
 from tocsin.protocol.ntf.token_commands import CheckToken, RegisterToken, VerifyToken
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.provider import Provider
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 from tocsin.transport.client_sessions import DialSettings, dial_ntf
 from tocsin.wire.versions import VersionRange
 

@@ -14,7 +14,7 @@ from tests.doubles.ntf_harness import NtfTestClient
 from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import PATIENCE
 from tocsin.cli.main import run
-from tocsin.ntf_router.settings.files import INI_FILE
+from tocsin.ntf_router.settings.files import NTF_FILE
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.transport.client_sessions import DialSettings, dial_ntf
 from tocsin.transport.credential_files import read_fingerprint
@@ -53,7 +53,15 @@ class NtfFolders:
 
     async def spawn(self, *arguments: str, **settings: Any) -> Process:
         """The process, just started; its output and its log are one pipe."""
-        command = [sys.executable, "-m", "tocsin", "ntf", "start", "--config", str(self.config / INI_FILE)]
+        command = [
+            sys.executable,
+            "-m",
+            "tocsin",
+            "ntf",
+            "start",
+            "--config",
+            str(self.config / NTF_FILE.ini_file),
+        ]
         return await asyncio.create_subprocess_exec(
             *command, *arguments, env=self.environment(**settings), stdout=PIPE, stderr=STDOUT
         )

@@ -42,8 +42,8 @@ from tocsin.protocol.smp.queue_modes import NotifierKeys
 from tocsin.protocol.smp.recipient_commands import SecureQueue
 from tocsin.protocol.smp.responses import QueueCreated
 from tocsin.push.apns.client import ApnsProvider
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.fake.server import FakeApns
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
 StoreOpening: TypeAlias = Callable[[], AbstractAsyncContextManager[NtfStore]]

@@ -62,8 +62,8 @@ from tocsin.protocol.smp.responses import (
 )
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
 from tocsin.smp_router.running_router import RunningSmpRouter, running_smp_router
-from tocsin.smp_router.session.events import SmpEvents
 from tocsin.smp_router.session.peers import Peer
+from tocsin.smp_router.session.requests import SmpEvents
 from tocsin.smp_router.settings.settings import SmpProxySettings, SmpSettings
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.transport.client_sessions import ClientConnection, DialSettings, ServiceIdentity, dial_smp

@@ -16,8 +16,9 @@ from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import PATIENCE, SmpHarness, SmpTestClient
 from tocsin.cli.main import run
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
-from tocsin.smp_router.service import opened_store, running
-from tocsin.smp_router.settings.files import INI_FILE, load_smp_settings
+from tocsin.smp_router.opened_store import opened_store
+from tocsin.smp_router.service import running
+from tocsin.smp_router.settings.files import SMP_FILE, load_smp_settings
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.transport.client_sessions import DialSettings, dial_smp
 from tocsin.transport.credential_files import read_credentials, read_fingerprint
@@ -59,14 +60,14 @@ class SmpFolders:
 
     def settings(self, **settings: Any) -> SmpSettings:
         """The same, for a router in this process."""
-        return load_smp_settings(self.config / INI_FILE, self.environment(**settings))
+        return load_smp_settings(self.config / SMP_FILE.ini_file, self.environment(**settings))
 
     @asynccontextmanager
     async def run(self, **settings: Any) -> AsyncIterator[SmpHarness]:
         """The same router in this process; stopped gracefully."""
         chosen = self.settings(**settings)
-        async with opened_store(chosen) as (store, files), running(chosen, store, files) as router:
-            harness = SmpHarness(router, read_credentials(self.config), store)
+        async with opened_store(chosen) as opened, running(chosen, opened) as router:
+            harness = SmpHarness(router, read_credentials(self.config), opened.store)
             yield harness
             for client in harness.clients:
                 client.connection.abort()
@@ -81,7 +82,15 @@ class SmpFolders:
 
     async def spawn(self, *arguments: str, **settings: Any) -> Process:
         """The process, just started; its log is a pipe."""
-        command = [sys.executable, "-m", "tocsin", "smp", "start", "--config", str(self.config / INI_FILE)]
+        command = [
+            sys.executable,
+            "-m",
+            "tocsin",
+            "smp",
+            "start",
+            "--config",
+            str(self.config / SMP_FILE.ini_file),
+        ]
         return await asyncio.create_subprocess_exec(
             *command, *arguments, env=self.environment(**settings), stderr=PIPE
         )

@@ -14,7 +14,7 @@ from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import Push, parse_push_json
 from tocsin.protocol.ntf.web_push_contents import PADDED_CONTENT_BYTES, web_push_content
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
-from tocsin.push.webpush.settings import WebPushSettings
+from tocsin.push.settings import WebPushSettings
 
 
 def running_with_web_push(place: NtfPlace) -> AbstractAsyncContextManager[NtfHarness]:

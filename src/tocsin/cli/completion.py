@@ -1,4 +1,4 @@
-"""`tocsin completion`: scripts with which shells complete commands, options and their values."""
+"""`tocsin completion`: prints a script that completes commands, options and their values in a shell."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final
 from tocsin.cli.terminal.exit_codes import ExitCode
 
 NAME = "completion"
-SUMMARY = "print a script for completion in bash, zsh or fish"
+SUMMARY = "print a completion script for bash, zsh or fish"
 DESCRIPTION = (
-    "Prints a script with which the shell completes commands, options, their values and file names. bash: write it to "
-    "the file of the example, or `source <(tocsin completion bash)`. zsh: write it to a file _tocsin in a folder of "
-    "$fpath. fish: write it to ~/.config/fish/completions/tocsin.fish."
+    "Prints a script that lets the shell complete commands, options, their values and file names. bash: write it to "
+    "the file in the example, or run `source <(tocsin completion bash)`. zsh: write it to a file named _tocsin in a "
+    "folder of $fpath. fish: write it to ~/.config/fish/completions/tocsin.fish."
 )
 EXAMPLE = "tocsin completion bash > ~/.local/share/bash-completion/completions/tocsin"
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -24,23 +24,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    print(completion_script(options.shell))
+    print(completion_script(options.shell, options.program))
     return ExitCode.OK
 
 
-def completion_script(shell: str) -> str:
+def completion_script(shell: str, parser: argparse.ArgumentParser) -> str:
+    """The script for a program with this parser, which is changed: build one for this call."""
     import shtab
 
-    from tocsin.cli.main import build_parser  # this module is one of its commands
-
-    parser = build_parser()
     _prepare(parser, shtab.FILE)
     script: str = shtab.complete(parser, shell)
     return script
 
 
 def _prepare(parser: argparse.ArgumentParser, files: dict[str, Any]) -> None:
-    """Completes file names where a path is expected, and shows a command's one-line summary, not its description."""
+    """Complete file names where a path is expected, and show a command's summary instead of its description."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for child in action.choices.values():

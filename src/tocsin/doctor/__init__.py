@@ -1,4 +1,4 @@
-"""`tocsin doctor`: examines an installation and says what is wrong and what to do.
+"""Examines an installation of routers and pipeline: each finding has a status, a sentence and a next step.
 
-Findings are values; the command prints them.
+Nothing here changes or prints anything: `cli.doctor` prints the findings.
 """

@@ -1,4 +1,4 @@
-"""Certificates of a router: do they fit, are they valid, and who may read the keys?"""
+"""Examines the certificates of a router: whether they match, their validity, and who may read the keys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SUBJECT: Final = "certificates"
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
     kind: str
-    """smp or ntf, for the commands that are advised."""
+    """smp or ntf, for commands in next steps."""
     folder: Path
     certificate_file: Path | None = None
     key_file: Path | None = None
@@ -40,7 +40,7 @@ class CertificateFiles:
 
 
 def credentials_found(files: CertificateFiles) -> tuple[Credentials | None, list[Finding]]:
-    """The credentials if they can be used, else what is wrong with them."""
+    """The credentials, or a finding that says why they cannot be used."""
     try:
         credentials = read_credentials(
             files.folder,
@@ -56,20 +56,18 @@ def credentials_found(files: CertificateFiles) -> tuple[Credentials | None, list
 def _step_for(text: str, files: CertificateFiles) -> str:
     renew = f"`tocsin {files.kind} cert` (it needs {AUTHORITY_KEY} in {files.folder})"
     if "does not belong" in text:
-        return f"put the key back that belongs to the certificate, or make a new pair with {renew}"
+        return f"restore the key that belongs to the certificate, or create a new pair with {renew}"
     if "missing" in text:
-        return f"restore the file from a copy, or make it with {renew}"
+        return f"restore the file from a backup, or create it with {renew}"
     if "fingerprint" in text:
-        return (
-            "restore the certificates of this router: with others its address changes, and clients refuse it"
-        )
-    return "check the file and its owner"
+        return "restore this router's certificates from a backup: with others its address changes and clients refuse it"
+    return "check the file, its owner and its permissions"
 
 
 def validity_findings(credentials: Credentials, files: CertificateFiles, now: float) -> Iterator[Finding]:
     today = datetime.fromtimestamp(now, UTC)
-    names = ["the certificate for TLS", "the identity certificate"]
-    told = []
+    names = ["the TLS certificate", "the identity certificate"]
+    valid = []
     for number, der in enumerate(credentials.chain):
         certificate = x509.load_der_x509_certificate(der)
         name = names[number] if number < len(names) else f"issuer {number - 1} of the identity"
@@ -79,7 +77,7 @@ def validity_findings(credentials: Credentials, files: CertificateFiles, now: fl
         if today < begins:
             yield bad(
                 SUBJECT,
-                f"{name} is valid only from {begins:%Y-%m-%d}, in {span((begins - today).total_seconds())}",
+                f"{name} becomes valid only on {begins:%Y-%m-%d}, in {span((begins - today).total_seconds())}",
                 "check the clock of this machine",
             )
         elif left < 0:
@@ -87,13 +85,13 @@ def validity_findings(credentials: Credentials, files: CertificateFiles, now: fl
         elif left < SOON_SECONDS:
             yield warn(SUBJECT, f"{name} expires on {ends:%Y-%m-%d}, in {span(left)}", step)
         else:
-            told.append(f"{name} is valid until {ends:%Y-%m-%d}")
-    if len(told) == len(credentials.chain):
-        yield from _chain_findings(credentials, files, today, "; ".join(told))
+            valid.append(f"{name} is valid until {ends:%Y-%m-%d}")
+    if len(valid) == len(credentials.chain):
+        yield from _chain_findings(credentials, files, today, "; ".join(valid))
 
 
 def _chain_findings(
-    credentials: Credentials, files: CertificateFiles, today: datetime, told: str
+    credentials: Credentials, files: CertificateFiles, today: datetime, validity: str
 ) -> Iterator[Finding]:
     try:
         validate_server_chain(credentials.chain, credentials.fingerprint, today)
@@ -101,38 +99,36 @@ def _chain_findings(
         yield bad(
             SUBJECT,
             f"clients will refuse the certificates: {error}",
-            f"restore them, or make a new one for TLS with `tocsin {files.kind} cert`",
+            f"restore them from a backup, or create a new TLS certificate with `tocsin {files.kind} cert`",
         )
     else:
-        yield ok(SUBJECT, told)
+        yield ok(SUBJECT, validity)
 
 
 def _renewal_step(number: int, files: CertificateFiles) -> str:
     if number == 0:
-        return f"`tocsin {files.kind} cert` makes a new one under the same identity; then restart the router"
-    return (
-        "a router with a new identity has another address: set one up, tell its users, then retire this one"
-    )
+        return f"run `tocsin {files.kind} cert`, which keeps the identity, then restart the router"
+    return "set up a router with a new identity, give its address to the users, then retire this one"
 
 
 def key_file_findings(files: CertificateFiles, settings_file: Path) -> Iterator[Finding]:
-    """Who else may read what only the router may know."""
-    kept = {
-        "key for TLS": files.leaf_key,
-        "key of the identity": files.folder / AUTHORITY_KEY,
+    """Find private files that other users may read."""
+    private = {
+        "TLS key": files.leaf_key,
+        "identity key": files.folder / AUTHORITY_KEY,
         "settings": settings_file,
     }
     closed = []
-    for what, path in kept.items():
+    for what, path in private.items():
         try:
             mode = path.stat().st_mode & 0o777
         except OSError:
-            continue  # said elsewhere, or kept elsewhere as advised
+            continue  # another finding reports it, or it is kept offline as advised
         if mode & 0o007:
-            yield bad(what, f"every user of this machine may read {path} ({mode:03o})", f"chmod 600 {path}")
+            yield bad(what, f"every user of this machine can read {path} ({mode:03o})", f"chmod 600 {path}")
         elif mode & 0o070:
-            yield warn(what, f"the group of {path} may read it ({mode:03o})", f"chmod 600 {path}")
+            yield warn(what, f"the group of {path} can read it ({mode:03o})", f"chmod 600 {path}")
         else:
             closed.append(path.name)
     if closed:
-        yield ok("permissions", f"only their owner may read {', '.join(closed)}")
+        yield ok("permissions", f"only their owner can read {', '.join(closed)}")

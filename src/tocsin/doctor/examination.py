@@ -1,4 +1,4 @@
-"""The whole examination: every part of an installation, each thing that can go wrong in it."""
+"""The whole examination: every router, the pipeline and the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tocsin.doctor.certificates import (
     key_file_findings,
     validity_findings,
 )
-from tocsin.doctor.findings import Finding, Surroundings, bad
+from tocsin.doctor.findings import DoctorSettings, Finding, bad
 from tocsin.doctor.freshness import event_log_findings, pipeline_findings
 from tocsin.doctor.installations import FoundRouter, Installation
 from tocsin.doctor.machine import clock_findings, disk_findings
@@ -22,11 +22,9 @@ from tocsin.doctor.ports import control_port_findings, metrics_findings, router_
 from tocsin.doctor.push import push_findings
 from tocsin.doctor.stores import ntf_store_findings, smp_store_findings
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.settings.files import load_ntf_settings
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.operate.settings.problems import problems_of
 from tocsin.protocol.addresses import Scheme
-from tocsin.smp_router.settings.files import load_smp_settings
 from tocsin.smp_router.settings.settings import SmpSettings
 
 MACHINE: Final = "machine"
@@ -34,16 +32,16 @@ PIPELINE: Final = "pipeline"
 
 
 async def examine(
-    installation: Installation, around: Surroundings, environment: Mapping[str, str]
+    installation: Installation, doctor: DoctorSettings, environment: Mapping[str, str]
 ) -> list[Finding]:
-    """In the order in which people read them. Changes nothing."""
+    """Findings in reading order. Changes nothing."""
     findings: list[Finding] = []
     usable: list[tuple[FoundRouter, SmpSettings | NtfSettings]] = []
     for router in installation.routers:
         loaded, found = _settings_of(router, environment)
         if loaded is not None:
             usable.append((router, loaded))
-            found += await _router_findings(router, loaded, around)
+            found += await _router_findings(router, loaded, doctor)
         findings += _part(router.name, found)
     folders: dict[str, Path | None] = {}
     for router, each in usable:
@@ -51,10 +49,10 @@ async def examine(
         folders[f"{router.name}'s event log"] = each.event_log
     event_logs = [each.event_log for _, each in usable if each.event_log is not None]
     if installation.lake is not None or event_logs:
-        findings += _part(PIPELINE, pipeline_findings(installation.lake, around, event_logs))
+        findings += _part(PIPELINE, pipeline_findings(installation.lake, doctor, event_logs))
         folders["pipeline's tables"] = installation.lake
     written = [path for each in event_logs for path in each.glob("*.jsonl")]
-    machine = [*clock_findings(around, written), *disk_findings(around, folders)]
+    machine = [*clock_findings(doctor, written), *disk_findings(doctor, folders)]
     return findings + _part(MACHINE, machine)
 
 
@@ -65,16 +63,15 @@ def _part(name: str, findings: Iterable[Finding]) -> list[Finding]:
 def _settings_of(
     router: FoundRouter, environment: Mapping[str, str]
 ) -> tuple[SmpSettings | NtfSettings | None, list[Finding]]:
-    load = load_smp_settings if router.kind == "smp" else load_ntf_settings
     try:
-        return load(router.file, environment, router.overrides), []
+        return router.settings.load(router.file, environment, router.overrides), []
     except ConfigError as error:
-        step = f"correct it; `tocsin {router.kind} config check` checks again"
+        step = f"correct it, then run `tocsin {router.kind} config check --config {router.file}`"
         return None, [bad("settings", problem, step) for problem in problems_of(error)]
 
 
 async def _router_findings(
-    router: FoundRouter, settings: SmpSettings | NtfSettings, around: Surroundings
+    router: FoundRouter, settings: SmpSettings | NtfSettings, doctor: DoctorSettings
 ) -> list[Finding]:
     files = CertificateFiles(router.kind, settings.credentials)
     if isinstance(settings, NtfSettings):
@@ -86,24 +83,23 @@ async def _router_findings(
         )
     credentials, findings = credentials_found(files)
     if credentials is not None:
-        findings += validity_findings(credentials, files, around.now())
+        findings += validity_findings(credentials, files, doctor.now())
     findings += key_file_findings(files, router.file)
     scheme = Scheme.SMP if router.kind == "smp" else Scheme.NTF
     passwords = (settings.control_port_admin_password, settings.control_port_user_password)
-    is_ntf = isinstance(settings, NtfSettings)
     store = (
-        ntf_store_findings(settings, around)
+        ntf_store_findings(settings, doctor)
         if isinstance(settings, NtfSettings)
-        else smp_store_findings(settings, around)
+        else smp_store_findings(settings, doctor)
     )
-    asked = await asyncio.gather(
-        router_port_findings(scheme, settings.hosts, settings.ports, credentials, around.timeout),
-        control_port_findings(settings.control_port, passwords, around.timeout),
-        metrics_findings(settings.prometheus_host, settings.prometheus_port, around.timeout, health=is_ntf),
+    answers = await asyncio.gather(
+        router_port_findings(scheme, settings.hosts, settings.ports, credentials, doctor.timeout),
+        control_port_findings(settings.control_port, passwords, doctor.timeout),
+        metrics_findings(settings.prometheus_host, settings.prometheus_port, doctor.timeout),
         store,
     )
-    for found in asked:
+    for found in answers:
         findings += found
     if isinstance(settings, NtfSettings):
-        findings += await push_findings(settings, around)
-    return findings + list(event_log_findings(settings, around))
+        findings += await push_findings(settings, doctor)
+    return findings + list(event_log_findings(settings, doctor))

@@ -1,4 +1,4 @@
-"""What the doctor of an installation says: one thing, its status, a sentence, and what to do."""
+"""Findings of the doctor: a subject, its status, a sentence, and the next step."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _TIMEX_BYTES: Final = 512
-"""More than the kernel's structure has on any machine; zeros ask and change nothing."""
+"""Larger than the kernel's structure on any machine. Zeros make the call read-only."""
 _UNSYNCHRONIZED: Final = 5
 """TIME_ERROR of adjtimex(2)."""
 
 
 def clock_is_synchronized() -> bool | None:
-    """What the kernel was told by chrony, ntpd or systemd-timesyncd; None where it cannot be asked."""
+    """The kernel's state as set by chrony, ntpd or systemd-timesyncd; None on systems that do not tell."""
     if sys.platform != "linux":
         return None
     try:
@@ -32,10 +32,10 @@ def clock_is_synchronized() -> bool | None:
 class Status(StrEnum):
     OK = "ok"
     WARN = "warn"
-    """It works, and will not for long, or not as well as it could."""
+    """It works now, but will stop working soon, or could work better."""
     BAD = "bad"
     SKIPPED = "skipped"
-    """It could not be looked at; the text says why."""
+    """It was not examined; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Finding:
     subject: str
     status: Status
     text: str
-    """A sentence, without secrets and ids."""
+    """A sentence without secrets or ids."""
     next_step: str = ""
     part: str = ""
-    """Of the installation: a router, the pipeline, the machine."""
+    """The part of the installation: a router, the pipeline, the machine."""
 
 
 def ok(subject: str, text: str) -> Finding:
@@ -76,14 +76,14 @@ class DiskSpace(NamedTuple):
 
 
 def disk_space(path: Path) -> DiskSpace:
-    """Of the file system that a folder is on. Raises OSError."""
+    """The space of the file system that holds the folder. Raises OSError."""
     usage = shutil.disk_usage(path)
     return DiskSpace(usage.total, usage.free)
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the doctor knows of the machine and of its task; tests give their own."""
+class DoctorSettings:
+    """How thorough an examination is, and how it looks at the machine; tests replace the latter."""
 
     now: Callable[[], float] = time.time
     disk_space: Callable[[Path], DiskSpace] = disk_space
@@ -91,13 +91,13 @@ class Surroundings:
     timeout: float = 10.0
     """Seconds for each connection."""
     most_routers: int = 10
-    """SMP routers that are tried."""
+    """How many SMP routers to connect to."""
     online: bool = False
-    """Whether push providers may be asked."""
+    """Whether to send a test push to push providers."""
 
 
 def span(seconds: float) -> str:
-    """A time for people: `3 days`."""
+    """A duration for people: `3 days`."""
     seconds = abs(seconds)
     for unit, name in ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute")):
         if seconds >= unit:

@@ -1,4 +1,4 @@
-"""Event logs and pipeline tables: do they go on?"""
+"""Examines event logs and pipeline tables: whether they are still being written."""
 
 from __future__ import annotations
 
@@ -6,54 +6,54 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tocsin.doctor.findings import Finding, Surroundings, bad, ok, skipped, span, warn
-from tocsin.events.configured_log import SetsEventLog
-from tocsin.events.event_log import PUBLISHED
+from tocsin.doctor.findings import DoctorSettings, Finding, bad, ok, skipped, span, warn
+from tocsin.events.event_log import OPEN_PREFIX, PUBLISHED, SetsEventLog
 from tocsin.events.pseudonyms import keys_folder
-from tocsin.events.segments import OPEN_PREFIX
 from tocsin.pipeline.lake.status_files import read_statuses
 
 EVENT_LOG: Final = "event log"
 TABLES: Final = "tables"
 QUIET_SECONDS: Final = 86_400.0
-"""Without an event a router seems to be unused, or its log broken."""
+"""After this time without events, the router is unused or its event log is broken."""
 STUCK_SEGMENTS: Final = 10
-"""An open segment that is so many times older than it should get is not published any more."""
+"""An open segment is stuck when it is this many times older than the interval of publication."""
 STUCK_SECONDS: Final = 60.0
 OLD_TABLES_SECONDS: Final = 2 * 3600.0
 
 
-def event_log_findings(settings: SetsEventLog, around: Surroundings) -> Iterator[Finding]:
+def event_log_findings(settings: SetsEventLog, doctor: DoctorSettings) -> Iterator[Finding]:
     folder = settings.event_log
     if folder is None:
         yield skipped(
             EVENT_LOG,
             "it is off",
-            "set event_log to a folder: without it nobody can tell what became of pushes",
+            "set event_log to a folder to be able to trace pushes",
         )
         return
     if not folder.is_dir():
-        yield warn(EVENT_LOG, f"{folder} is not there: the router has not written it yet", "start the router")
+        yield warn(
+            EVENT_LOG, f"{folder} does not exist: the router has not written it yet", "start the router"
+        )
         return
     keys = keys_folder(folder, settings.event_log_keys)
     if keys.is_dir() and (mode := keys.stat().st_mode & 0o777) & 0o077:
-        text = f"others may look into the folder of the keys of pseudonyms, {keys} ({mode:03o})"
+        text = f"other users can open the folder of pseudonym keys, {keys} ({mode:03o})"
         yield bad(EVENT_LOG, text, f"chmod 700 {keys}")
-    now = around.now()
+    now = doctor.now()
     waiting = [now - _changed(path) for path in folder.glob(f"{OPEN_PREFIX}*")]
     allowed = max(STUCK_SECONDS, STUCK_SEGMENTS * settings.event_log_segment_seconds)
     if waiting and max(waiting) > allowed:
         yield bad(
             EVENT_LOG,
-            f"events written {span(max(waiting))} ago were not published: the router was killed, or it hangs",
-            "restart the router: it publishes them at its start",
+            f"events written {span(max(waiting))} ago are not published: the router was killed, or it hangs",
+            "restart the router, which publishes them at its start",
         )
         return
     newest = newest_event(folder)
     if newest is None:
         yield ok(EVENT_LOG, "no events yet")
     elif now - newest > QUIET_SECONDS:
-        step = "if there is traffic, look at the router's log for `delivery events are lost`"
+        step = "if there is traffic, search the router's log for `delivery events are lost`"
         yield warn(EVENT_LOG, f"the newest event was published {span(now - newest)} ago", step)
     else:
         yield ok(EVENT_LOG, f"the newest event was published {span(now - newest)} ago")
@@ -64,12 +64,12 @@ def newest_event(folder: Path) -> float | None:
     return max((_changed(path) for path in folder.glob(PUBLISHED)), default=None)
 
 
-def pipeline_findings(lake: Path | None, around: Surroundings, event_logs: list[Path]) -> Iterator[Finding]:
+def pipeline_findings(lake: Path | None, doctor: DoctorSettings, event_logs: list[Path]) -> Iterator[Finding]:
     if lake is None or not lake.is_dir():
         step = "name its folder with --lake" if lake is None else "run `tocsin pipeline ingest` first"
-        yield skipped(TABLES, "no pipeline was found" if lake is None else f"{lake} is not there", step)
+        yield skipped(TABLES, "no pipeline was found" if lake is None else f"{lake} does not exist", step)
         return
-    yield from _job_findings(lake, around)
+    yield from _job_findings(lake, doctor)
     commits = {
         path.name: max((_changed(each) for each in (path / "_commits").glob("*.json")), default=0.0)
         for path in lake.iterdir()
@@ -79,28 +79,30 @@ def pipeline_findings(lake: Path | None, around: Surroundings, event_logs: list[
         yield warn(TABLES, "they are empty", "run `tocsin pipeline ingest --build`")
         return
     events = max((newest for each in event_logs if (newest := newest_event(each)) is not None), default=0.0)
-    age = around.now() - max(commits.values())
+    age = doctor.now() - max(commits.values())
     behind = events - max(commits.values())
     if behind > OLD_TABLES_SECONDS:
-        step = "run `tocsin pipeline ingest --follow --build`, or look why it stopped"
-        yield bad(TABLES, f"they lack the events of the last {span(behind)}", step)
+        step = "run `tocsin pipeline ingest --follow --build`, or find out why it stopped"
+        yield bad(TABLES, f"the events of the last {span(behind)} are missing", step)
     else:
         yield ok(TABLES, f"{len(commits)} tables, the newest was written {span(age)} ago")
 
 
-def _job_findings(lake: Path, around: Surroundings) -> Iterator[Finding]:
+def _job_findings(lake: Path, doctor: DoctorSettings) -> Iterator[Finding]:
     for status in read_statuses(lake).values():
         subject = f"job {status.job}"
-        ago = span(around.now() - status.at)
+        ago = span(doctor.now() - status.at)
         if status.state == "failed":
-            why = status.error.splitlines()[0][:200] if status.error else "no reason was told"
+            why = status.error.splitlines()[0][:200] if status.error else "no reason was recorded"
             yield bad(subject, f"it failed {ago} ago: {why}", f"run `tocsin pipeline {status.job}` again")
-        elif status.state == "running" and around.now() - status.at > OLD_TABLES_SECONDS:
+        elif status.state == "running" and doctor.now() - status.at > OLD_TABLES_SECONDS:
             yield warn(
-                subject, f"it said {ago} ago that it runs, and nothing since", "look whether it still runs"
+                subject,
+                f"it reported {ago} ago that it is running, and nothing since",
+                "check whether it is still running",
             )
         else:
-            yield ok(subject, f"{'it runs' if status.state == 'running' else 'it was done'}, said {ago} ago")
+            yield ok(subject, f"{'running' if status.state == 'running' else 'done'}, reported {ago} ago")
 
 
 def _changed(path: Path) -> float:

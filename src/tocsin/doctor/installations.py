@@ -1,24 +1,24 @@
-"""Which routers and tables the doctor looks at: those named, or those in the usual places."""
+"""Finds the routers and tables to examine: those that the operator names, or those in the default folders."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.settings import files as ntf_ini
-from tocsin.ntf_router.settings import locations as ntf_locations
-from tocsin.operate.settings.locations import found_file
+from tocsin.ntf_router.settings.files import NTF_FILE
+from tocsin.operate.settings.router_settings import RouterSettings
 from tocsin.pipeline.lake.status_files import DEFAULT_LAKE
 from tocsin.push.fake.server import CERTIFICATE_FILE
-from tocsin.smp_router.settings import files as smp_ini
-from tocsin.smp_router.settings import files as smp_locations
+from tocsin.smp_router.settings.files import SMP_FILE
 
 Kind = Literal["smp", "ntf"]
+KINDS: Final[tuple[Kind, ...]] = ("smp", "ntf")
 UP_FOLDER: Final = Path("tocsin-up")
 _UP_HOST: Final = "127.0.0.1"
 _PORTS: Final = "ports.json"
@@ -28,13 +28,21 @@ _PORTS: Final = "ports.json"
 class FoundRouter:
     kind: Kind
     file: Path
-    """Of its settings."""
+    """The settings file."""
     overrides: tuple[str, ...] = ()
-    """As after `--set`: what whoever started it gave besides the file."""
+    """Settings that override the file, as after `--set`."""
 
     @property
     def name(self) -> str:
         return f"{self.kind.upper()} router"
+
+    @property
+    def settings(self) -> RouterSettings[Any]:
+        return _settings_of(self.kind)
+
+
+def _settings_of(kind: Kind) -> RouterSettings[Any]:
+    return SMP_FILE if kind == "smp" else NTF_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,54 +51,73 @@ class Installation:
     lake: Path | None
 
 
-def find_installation(
-    smp_config: Path | None, ntf_config: Path | None, up: Path | None, lake: Path | None
-) -> Installation:
-    """Raises ConfigError if there is nothing to look at."""
-    named = [_named("smp", smp_config), _named("ntf", ntf_config)]
-    if up is not None:
-        return _up_installation(up, lake)
-    routers = tuple(router for router in named if router is not None)
+@dataclass(frozen=True, slots=True)
+class NamedPlaces:
+    """What the operator names on the command line."""
+
+    folders: Sequence[Path] = ()
+    """Folders of routers, as in `tocsin smp init --folder`."""
+    smp_config: Path | None = None
+    ntf_config: Path | None = None
+    up: Path | None = None
+    """The folder of `tocsin up`."""
+    lake: Path | None = None
+
+
+def find_installation(named: NamedPlaces) -> Installation:
+    """Raises ConfigError if there is nothing to examine."""
+    if named.up is not None:
+        return _up_installation(named.up, named.lake)
+    routers = [router for folder in named.folders for router in _routers_in(folder)]
+    if named.smp_config is not None:
+        routers.append(FoundRouter("smp", SMP_FILE.find_file(named.smp_config)))
+    if named.ntf_config is not None:
+        routers.append(FoundRouter("ntf", NTF_FILE.find_file(named.ntf_config)))
+    lake = named.lake
     if not routers and lake is None:
-        usual = (_usual("smp"), _usual("ntf"))
-        routers = tuple(router for router in usual if router is not None)
+        routers = [router for kind in KINDS if (router := _default_router(kind)) is not None]
         if not routers and (UP_FOLDER / _PORTS).exists():
             return _up_installation(UP_FOLDER, None)
     if not routers and lake is None:
         raise ConfigError(
-            f"there is no installation in {smp_locations.DEFAULT_FOLDER}, {ntf_locations.config_folder()} "
-            f"or ./{UP_FOLDER}: name one with --smp-config, --ntf-config, --up or --lake"
+            f"found no installation in {SMP_FILE.default_folder}, {NTF_FILE.default_folder} or ./{UP_FOLDER}: name "
+            "one with --folder, --smp-config, --ntf-config, --up or --lake"
         )
-    return Installation(routers, lake or (DEFAULT_LAKE if DEFAULT_LAKE.is_dir() else None))
+    return Installation(tuple(routers), lake or (DEFAULT_LAKE if DEFAULT_LAKE.is_dir() else None))
 
 
-def _named(kind: Kind, config: Path | None) -> FoundRouter | None:
-    if config is None:
+def _routers_in(folder: Path) -> list[FoundRouter]:
+    """Raises ConfigError if the folder has no router's settings."""
+    files = [(kind, _settings_of(kind).find_file(folder)) for kind in KINDS] if folder.is_dir() else []
+    found = [FoundRouter(kind, file) for kind, file in files if file.exists()]
+    if not found:
+        raise ConfigError(
+            f"{folder} has no settings of a router: create one with `tocsin smp init` or `tocsin ntf init`, or name "
+            "another folder with --folder"
+        )
+    return found
+
+
+def _default_router(kind: Kind) -> FoundRouter | None:
+    settings = _settings_of(kind)
+    folder = settings.default_folder
+    if not folder.is_dir() or not os.access(folder, os.X_OK):
         return None
-    return FoundRouter(kind, _file(kind, config))
-
-
-def _usual(kind: Kind) -> FoundRouter | None:
-    folder = smp_locations.DEFAULT_FOLDER if kind == "smp" else ntf_locations.config_folder()
-    file = _file(kind, folder) if folder.is_dir() and os.access(folder, os.X_OK) else None
-    return FoundRouter(kind, file) if file is not None and file.exists() else None
-
-
-def _file(kind: Kind, config: Path) -> Path:
-    module = smp_ini if kind == "smp" else ntf_ini
-    return found_file(config, config, module.INI_FILE, module.TOML_FILE)
+    file = settings.find_file(folder)
+    return FoundRouter(kind, file) if file.exists() else None
 
 
 def _up_installation(folder: Path, lake: Path | None) -> Installation:
-    """`tocsin up` gives its routers settings in their environment. Raises ConfigError."""
+    """`tocsin up` passes settings to its routers in their environment. Raises ConfigError."""
     folder = folder.absolute()
     try:
         ports = msgspec.json.decode((folder / _PORTS).read_bytes(), type=dict[str, int])
     except (OSError, msgspec.MsgspecError) as error:
-        raise ConfigError(f"{folder} is no folder of `tocsin up`: {_PORTS} cannot be read") from error
+        raise ConfigError(
+            f"{folder} is not a folder of `tocsin up`: {_PORTS} is unreadable. Run `tocsin up --folder {folder}` first"
+        ) from error
     routers = []
-    kinds: tuple[Kind, ...] = ("smp", "ntf")
-    for kind in kinds:
+    for kind in KINDS:
         metrics = ports.get("metrics" if kind == "ntf" else "smp_metrics", 0)
         chosen: dict[str, object] = {
             "port": ports.get(kind, 0),
@@ -110,5 +137,5 @@ def _up_installation(folder: Path, lake: Path | None) -> Installation:
                 "allow_private_hosts": "on",
             }
         overrides = tuple(f"{name}={value}" for name, value in chosen.items())
-        routers.append(FoundRouter(kind, _file(kind, folder / kind / "etc"), overrides))
+        routers.append(FoundRouter(kind, _settings_of(kind).find_file(folder / kind / "etc"), overrides))
     return Installation(tuple(routers), lake or folder / "lake")

@@ -1,4 +1,4 @@
-"""Ports of a router: does it answer there, and is it the one of its certificates?"""
+"""Examines the ports of a router: whether it answers, and with its own certificates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tocsin.doctor.findings import Finding, bad, ok, skipped, warn
 from tocsin.errors import ConnectFailed, PeerIdentityMismatch, TocsinError
 from tocsin.operate.control_port import HOST as CONTROL_HOST
 from tocsin.operate.http_client import get_page
-from tocsin.operate.operator_pages import METRICS_PATH, READY_PATH
+from tocsin.operate.operator_pages import READY_PATH
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.transport.client_sessions import DialSettings
 
@@ -26,17 +26,17 @@ async def router_port_findings(
     credentials: Credentials | None,
     timeout: float,
 ) -> list[Finding]:
-    """TLS, both handshakes, the identity, PING, over each port."""
+    """Connect to each port: TLS, both handshakes, the identity, PING."""
     reachable = list(dict.fromkeys(_ANY.get(host, host) for host in hosts))
     findings = []
     for port in ports:
         subject = f"port {port}"
         if port == 0:
-            findings.append(
-                skipped(subject, "the system chooses the port at each start: which one is not known")
-            )
+            findings.append(skipped(subject, "the system chooses the port at each start, so it is unknown"))
         elif credentials is None:
-            findings.append(skipped(subject, "without certificates nobody can tell who answers there"))
+            findings.append(
+                skipped(subject, "the certificates are unusable, so the router cannot be identified")
+            )
         else:
             findings.append(await _port_finding(subject, scheme, reachable, port, credentials, timeout))
     return findings
@@ -56,20 +56,20 @@ async def _port_finding(
             await client.ping()
             version, served = client.session.version, client.certificates
     except ConnectFailed as error:
-        return bad(subject, f"nothing answers: {error}", f"{start}, or look why it stopped in its log")
+        return bad(subject, f"nothing answers: {error}", f"{start}, or find in its log why it stopped")
     except PeerIdentityMismatch:
         return bad(
             subject,
-            "another router answers there: its certificates are not those of these settings",
+            "another router answers: its certificates are not those of these settings",
             "stop it, or restart it if its certificates were replaced",
         )
     except TocsinError as error:
-        return bad(subject, f"what answers there is no router that works: {error}", f"restart it, or {start}")
+        return bad(subject, f"no working router answers: {error}", f"restart it, or {start}")
     if served[0] != credentials.chain[0]:
         return warn(
             subject,
             "the router answers with an older certificate than the one in its folder",
-            "restart the router, so that it uses the new one",
+            "restart the router to use the new one",
         )
     return ok(subject, f"the router answers, its identity is verified, version {version}")
 
@@ -83,31 +83,28 @@ async def control_port_findings(
         return [skipped(subject, why)]
     greeting = await _first_line(CONTROL_HOST, port, b"", timeout)
     if greeting is None:
-        return [
-            bad(subject, f"nothing answers on port {port}", "restart the router: it runs without it, or not")
-        ]
+        return [bad(subject, f"nothing answers on port {port}", "restart the router")]
     if not any(passwords):
-        step = "set control_port_admin_password, or switch the port off"
-        return [warn(subject, "it answers, but nobody can use it: it has no password", step)]
+        step = "set control_port_admin_password, or turn the port off"
+        return [warn(subject, "it answers, but has no password, so nobody can use it", step)]
     return [ok(subject, f"it answers on port {port}")]
 
 
-async def metrics_findings(host: str, port: int | None, timeout: float, *, health: bool) -> list[Finding]:
-    """Also what the router says of itself, where it has pages of health."""
+async def metrics_findings(host: str, port: int | None, timeout: float) -> list[Finding]:
+    """Ask the router whether it is ready, at the port of its metrics."""
     subject = "metrics"
     if not port:
         return [
             skipped(subject, "they are off" if port is None else "the system chooses the port at each start")
         ]
-    path = READY_PATH if health else METRICS_PATH
     try:
-        status, body = await get_page(_ANY.get(host, host), port, path, timeout)
+        status, body = await get_page(_ANY.get(host, host), port, READY_PATH, timeout)
     except (OSError, TimeoutError):
         return [bad(subject, f"nothing answers on port {port}", "restart the router")]
     if status == 200:
-        return [ok(subject, "the router says that it is ready" if health else f"served on port {port}")]
-    said = body.strip().splitlines()[0][:200] if body.strip() else f"HTTP {status}"
-    return [bad(subject, f"the router says that it is not ready: {said}", "look at its log")]
+        return [ok(subject, "the router reports that it is ready")]
+    reason = body.strip().splitlines()[0][:200] if body.strip() else f"HTTP {status}"
+    return [bad(subject, f"the router reports that it is not ready: {reason}", "find the cause in its log")]
 
 
 async def _first_line(host: str, port: int, request: bytes, timeout: float) -> str | None:

@@ -1,4 +1,4 @@
-"""Stores of routers: the folder or the database, its tables, and the SMP routers that an NTF router depends on."""
+"""Examines stores: the folder or database, its tables, and the SMP routers that an NTF router uses."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tocsin.clients import ClientSettings, SmpClient
-from tocsin.doctor.findings import Finding, Surroundings, bad, ok, skipped, warn
+from tocsin.doctor.findings import DoctorSettings, Finding, bad, ok, skipped, warn
 from tocsin.errors import PeerIdentityMismatch, StoreError, TocsinError
 from tocsin.ntf_router.opened_store import EMBEDDED_FOLDER
 from tocsin.ntf_router.running_router import client_settings
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
-from tocsin.ntf_router.store.logs.log_reading import NtfLogReader, NtfStartReport
-from tocsin.ntf_router.store.logs.store_folder import STORE_LOG
+from tocsin.ntf_router.store.logs.log_reading import STORE_LOG, NtfLogReader, NtfStartReport
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.smp_router.settings.settings import SmpSettings
@@ -29,7 +28,7 @@ STORE: Final = "store"
 DATABASE: Final = "database"
 ROUTERS: Final = "SMP routers"
 MOST_LOG_BYTES: Final = 64 << 20
-"""A larger store log is not read only to find SMP routers."""
+"""Larger store logs are not read just to find SMP routers."""
 _POSTMASTER: Final = "postmaster.pid"
 _SOCKET_LINE: Final = 4
 
@@ -39,44 +38,46 @@ _USED: Final = """
 """
 
 
-async def smp_store_findings(settings: SmpSettings, around: Surroundings) -> list[Finding]:
+async def smp_store_findings(settings: SmpSettings, doctor: DoctorSettings) -> list[Finding]:
     if settings.database_url is None:
         return list(_folder_findings(settings.store))
     try:
-        async with _connected(settings.database_url, around.timeout) as connection:
+        async with _connected(settings.database_url, doctor.timeout) as connection:
             from tocsin.smp_router.store.postgres.schema_migrations import has_current_schema  # needs asyncpg
 
             if await has_current_schema(connection):
-                return [ok(DATABASE, "it answers, and its tables are those of this version")]
-            return [warn(DATABASE, "it answers, but has no tables yet", "start the router: it makes them")]
+                return [ok(DATABASE, "it answers, and its tables are up to date")]
+            return [
+                warn(DATABASE, "it answers, but has no tables yet", "start the router, which creates them")
+            ]
     except StoreError as error:
         return [_database_finding(error, "smp")]
 
 
-async def ntf_store_findings(settings: NtfSettings, around: Surroundings) -> list[Finding]:
-    """The store, and the SMP routers that it names."""
+async def ntf_store_findings(settings: NtfSettings, doctor: DoctorSettings) -> list[Finding]:
+    """Findings about the store and the SMP routers in it."""
     if settings.store_kind is StoreKind.MEMORY:
         folder = settings.store if settings.store_log else None
         findings = list(_folder_findings(folder))
         if folder is None or findings[0].status != "ok":
             return findings
-        return findings + await _routers_of_log(folder / STORE_LOG, settings, around)
+        return findings + await _routers_of_log(folder / STORE_LOG, settings, doctor)
     url = settings.database_url
     if settings.store_kind is StoreKind.EMBEDDED:
         url = None if settings.store is None else embedded_url(settings.store / EMBEDDED_FOLDER)
         if url is None:
-            step = "start the router: it starts its database"
-            return [bad(DATABASE, "the embedded PostgreSQL does not run", step)]
+            step = "start the router, which starts its database"
+            return [bad(DATABASE, "the embedded PostgreSQL is not running", step)]
     assert url is not None
     try:
-        async with _connected(url, around.timeout) as connection:
+        async with _connected(url, doctor.timeout) as connection:
             findings = [await _ntf_schema_finding(connection, settings.database_schema)]
             if findings[0].status == "ok":
                 rows = await connection.fetch(_USED.format(schema=settings.database_schema))
                 from tocsin.ntf_router.store.postgres.rows import router_of_row  # needs asyncpg
 
                 used = [router_of_row(row) for row in rows]
-                findings.append(await router_finding(used, settings, around))
+                findings.append(await router_finding(used, settings, doctor))
             return findings
     except StoreError as error:
         return [_database_finding(error, "ntf")]
@@ -84,23 +85,27 @@ async def ntf_store_findings(settings: NtfSettings, around: Surroundings) -> lis
 
 def _folder_findings(folder: Path | None) -> Iterator[Finding]:
     if folder is None:
-        step = "set [STORE_LOG] enable to on if it should not"
-        yield warn(STORE, "it is in memory only: everything is forgotten at a restart", step)
+        step = "set [STORE_LOG] enable to on to keep it"
+        yield warn(STORE, "it is in memory only: a restart loses everything", step)
     elif not folder.is_dir():
-        yield bad(STORE, f"{folder} is not there", "make it for the router's user, with `mkdir -m 700`")
+        yield bad(
+            STORE, f"{folder} does not exist", f"create it as the router's user: `mkdir -m 700 {folder}`"
+        )
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield bad(
-            STORE, f"{folder} cannot be written by this user", "run doctor as the router's user, or chown it"
+            STORE,
+            f"this user cannot write to {folder}",
+            "run doctor as the router's user, or chown the folder",
         )
     elif (mode := folder.stat().st_mode & 0o777) & 0o007:
         step = f"chmod 700 {folder}"
-        yield warn(STORE, f"every user of this machine may look into {folder} ({mode:03o})", step)
+        yield warn(STORE, f"every user of this machine can open {folder} ({mode:03o})", step)
     else:
-        yield ok(STORE, f"{folder} can be read and written")
+        yield ok(STORE, f"{folder} is readable and writable")
 
 
 def embedded_url(folder: Path) -> str | None:
-    """Of the PostgreSQL that a router runs in the folder; None if it does not run."""
+    """URL of the PostgreSQL that a router runs in the folder; None if it is not running."""
     try:
         lines = (folder / _POSTMASTER).read_text().splitlines()
     except OSError:
@@ -129,41 +134,43 @@ async def _connected(url: str, timeout: float) -> AsyncIterator[Connection[Recor
 def _database_finding(error: StoreError, kind: str) -> Finding:
     text = str(error)
     if "newer" in text:
-        return bad(DATABASE, text, "run the newer version again")
+        return bad(DATABASE, text, "run the newer version of Tocsin again")
     if "lacks" in text:
         return warn(
-            DATABASE, text, f"`tocsin {kind} start --maintenance`, or start the router: it does the same"
+            DATABASE,
+            text,
+            f"run `tocsin {kind} start --maintenance`, or start the router: both update the tables",
         )
-    return bad(DATABASE, text, "check that it runs, its address, user and password")
+    return bad(DATABASE, text, "check that it is running, and its address, user and password in the settings")
 
 
 async def _ntf_schema_finding(connection: Connection[Record], schema: str) -> Finding:
     from tocsin.ntf_router.store.postgres.schema import has_store  # needs asyncpg
 
     if await has_store(connection, schema):
-        return ok(DATABASE, f"it answers, and the tables of {schema} are those of this version")
-    there = await connection.fetchval("SELECT to_regclass($1)", f'"{schema}".migrations')
-    step = "`tocsin ntf start --maintenance`, or start the router: it does the same"
-    if there is None:
+        return ok(DATABASE, f"it answers, and the tables of {schema} are up to date")
+    existing = await connection.fetchval("SELECT to_regclass($1)", f'"{schema}".migrations')
+    step = "run `tocsin ntf start --maintenance`, or start the router: both update the tables"
+    if existing is None:
         return warn(DATABASE, f"it answers, but has no tables in {schema} yet", step)
     return warn(DATABASE, f"it answers, but the tables of {schema} are older than this version", step)
 
 
-async def _routers_of_log(log: Path, settings: NtfSettings, around: Surroundings) -> list[Finding]:
+async def _routers_of_log(log: Path, settings: NtfSettings, doctor: DoctorSettings) -> list[Finding]:
     try:
         store = await asyncio.to_thread(_read_log, log)
     except StoreError as error:
-        return [bad(STORE, str(error), "restore the file from a copy")]
+        return [bad(STORE, str(error), "restore the file from a backup")]
     if store is None:
-        text = "the store log is too large to read it for this; metrics tell about each of them"
+        text = "the store log is too large to read for this; see the router's metrics"
         return [skipped(ROUTERS, text)]
     used = await store.used_routers()
     used.sort(key=lambda each: -(each.associated_count + each.individual_count))
-    return [await router_finding([each.location for each in used], settings, around)]
+    return [await router_finding([each.location for each in used], settings, doctor)]
 
 
 def _read_log(log: Path) -> NtfMemoryStore | None:
-    """Beside a running router, which holds the lock: the last line may be torn. None if it is too large."""
+    """Read the log while the router may be writing it: the last line may be torn. None if it is too large."""
     store = NtfMemoryStore()
     if log.exists():
         if log.stat().st_size > MOST_LOG_BYTES:
@@ -173,33 +180,35 @@ def _read_log(log: Path) -> NtfMemoryStore | None:
     return store
 
 
-async def router_finding(used: list[RouterLocation], settings: NtfSettings, around: Surroundings) -> Finding:
-    """Those with the most subscriptions, all at once, as the router itself reaches them."""
+async def router_finding(
+    used: list[RouterLocation], settings: NtfSettings, doctor: DoctorSettings
+) -> Finding:
+    """Connect, as the NTF router does, to the SMP routers with the most subscriptions."""
     if not used:
-        return skipped(ROUTERS, "no device has named any yet")
-    tried = used[: around.most_routers]
+        return skipped(ROUTERS, "no device uses one yet")
+    tried = used[: doctor.most_routers]
     clients = client_settings(settings)
-    dial = replace(clients.dial, connect_timeout=around.timeout)
-    how = replace(clients, dial=dial, response_timeout=around.timeout)
-    problems = await asyncio.gather(*(_problem_of(each, how) for each in tried))
+    dial = replace(clients.dial, connect_timeout=doctor.timeout)
+    limited = replace(clients, dial=dial, response_timeout=doctor.timeout)
+    problems = await asyncio.gather(*(_problem_of(each, limited) for each in tried))
     failed = [f"{each.hosts[0]} ({why})" for each, why in zip(tried, problems, strict=True) if why]
     scope = f"{len(tried)} of {len(used)}" if len(used) > len(tried) else f"{len(used)}"
     if not failed:
         return ok(ROUTERS, f"{scope} in use, reached and verified")
     text = f"{len(failed)} of {len(tried)} tried cannot be reached: {'; '.join(failed[:5])}"
     step = (
-        "check the network, DNS and the SOCKS proxy of this machine; a router that is down is its operator's"
+        "check the network, DNS and the SOCKS proxy of this machine; if a router is down, tell its operator"
     )
     return bad(ROUTERS, text, step) if len(failed) == len(tried) else warn(ROUTERS, text, step)
 
 
-async def _problem_of(location: RouterLocation, how: ClientSettings) -> str:
-    """Why it cannot be used; empty if it can."""
+async def _problem_of(location: RouterLocation, settings: ClientSettings) -> str:
+    """Why the router cannot be used; empty if it can."""
     try:
-        async with SmpClient.connect(RouterAddress(Scheme.SMP, location, None), how) as client:
+        async with SmpClient.connect(RouterAddress(Scheme.SMP, location, None), settings) as client:
             await client.ping()
     except PeerIdentityMismatch:
-        return "another router answers there"
+        return "another router answers at this address"
     except TocsinError as error:
         return str(error)[:120]
     return ""

@@ -8,13 +8,13 @@ from typing import Final
 
 from tocsin.errors import StoreError
 
-# The standard alphabet's own two signs become something that no decoder accepts.
+# The standard alphabet's two special characters are mapped to one that no decoder accepts.
 _TO_STANDARD: Final = bytes.maketrans(b"-_+/", b"+/\0\0")
 _MAX_DIGITS: Final = 18
 
 
 class BadLogLine(StoreError):
-    """A line that is not of its log. The text never repeats the line: it holds keys.
+    """A line cannot be decoded. The text never repeats the line, because it holds keys.
 
     The reader of a whole file fills in `file` and `line`.
     """
@@ -33,7 +33,7 @@ def encode_field(field: bytes) -> bytes:
 
 
 def decode_field(text: bytes) -> bytes:
-    """Padded or not; empty text is refused."""
+    """Decode base64url, padded or not. Refuses empty text."""
     if not text:
         raise BadLogLine("an empty field")
     if len(text) & 3:
@@ -41,7 +41,7 @@ def decode_field(text: bytes) -> bytes:
     try:
         return a2b_base64(text.translate(_TO_STANDARD), strict_mode=True)
     except Base64Error:
-        raise BadLogLine("a field that is not base64url") from None
+        raise BadLogLine("not base64url") from None
 
 
 def decode_field_or_empty(text: bytes) -> bytes:
@@ -64,12 +64,12 @@ def encode_number(number: int) -> bytes:
 
 def decode_number(text: bytes) -> int:
     if not text.removeprefix(b"-").isdigit() or len(text) > _MAX_DIGITS:
-        raise BadLogLine("a field that is not a number")
+        raise BadLogLine("not a number")
     return int(text)
 
 
 def labelled(word: bytes, label: bytes) -> bytes:
-    """The text after `label`, which ends in `=`."""
+    """Return the text after `label`, which ends in `=`."""
     if not word.startswith(label):
         raise BadLogLine(f"{label.decode()} is missing")
     return word[len(label) :]
@@ -91,7 +91,7 @@ class OptionalFields:
         self._at = 0
 
     def skip(self, label: bytes) -> bool:
-        """Whether the next word has this label, which is then gone."""
+        """Consume the label of the next word. Returns whether the word has it."""
         if self._at < len(self._words) and self._words[self._at].startswith(label):
             self._words[self._at] = self._words[self._at][len(label) :]
             return True

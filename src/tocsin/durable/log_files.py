@@ -1,15 +1,22 @@
-"""Files of lines that survive a power cut: append-only ones, and ones that are replaced as a whole."""
+"""Files of lines that survive a power cut: appending, replacing, reading and compacting them.
+
+A line that cannot be read stops the reading, unless the caller asked to skip such lines. Skipped lines are kept next to
+the log, in a file that ends in `.broken`. A last line without its newline is the rest of a write that a crash
+interrupted; readers ignore it.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
+from tocsin.durable.log_fields import BadLogLine
 from tocsin.errors import StoreError
 
 _OWNER_ONLY: Final = 0o600
@@ -18,7 +25,7 @@ _CHUNK: Final = 1 << 20
 
 @contextmanager
 def naming(path: Path, doing: str) -> Iterator[None]:
-    """Any trouble with a file becomes a StoreError that names it."""
+    """Translate errors of a file to a StoreError that names it."""
     try:
         yield
     except OSError as error:
@@ -63,7 +70,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 
 def cut_torn_line(path: Path) -> int:
-    """Removes what stands after the last newline: a line whose writing a crash interrupted. Says how many bytes."""
+    """Remove an unfinished last line, whose writing a crash interrupted. Returns the number of removed bytes."""
     with naming(path, "repair"):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -88,7 +95,7 @@ def cut_torn_line(path: Path) -> int:
 
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """A new file with these lines, on disk when this returns; its name in the folder is not, see `sync_folder`."""
+    """Write a new file, which is on disk when this returns. Its name in the folder is not (`sync_folder`)."""
     with naming(path, "write"):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _OWNER_ONLY)
         with os.fdopen(descriptor, "wb", buffering=_CHUNK) as file:
@@ -101,21 +108,21 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """The file has these lines, or, if the power fails, those it had before."""
+    """Replace the lines of a file. If the power fails, it keeps the old ones."""
     new = path.with_name(path.name + ".new")
     write_lines(new, lines)
     rename(new, path)
 
 
 def rename(old: Path, new: Path) -> None:
-    """Durable when it returns."""
+    """Rename a file. The new name is durable when this returns."""
     with naming(old, "rename"):
         os.replace(old, new)
     sync_folder(new.parent)
 
 
 def remove(path: Path) -> None:
-    """Durable when it returns; a file that does not exist is fine."""
+    """Remove a file if it exists. The removal is durable when this returns."""
     with naming(path, "remove"):
         path.unlink(missing_ok=True)
     sync_folder(path.parent)
@@ -131,7 +138,7 @@ def sync_folder(folder: Path) -> None:
 
 
 class FolderLock:
-    """One process at a time. The system gives it up when the process ends, however it ends."""
+    """A lock that one process holds at a time. The system releases it when the process ends."""
 
     def __init__(self, path: Path) -> None:
         with naming(path, "open"):
@@ -140,10 +147,23 @@ class FolderLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
-            raise StoreError(f"another router uses {path.parent} ({path.name} is locked)") from error
+            raise StoreError(
+                f"another router uses {path.parent} ({path.name} is locked): stop it first"
+            ) from error
 
     def release(self) -> None:
         os.close(self._descriptor)
+
+
+@contextmanager
+def locked_while_read(path: Path) -> Iterator[None]:
+    """Hold the lock of a folder that has one. Raises StoreError if a router uses the folder."""
+    lock = FolderLock(path) if path.exists() else None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def set_aside(path: Path, now: datetime) -> Path:
@@ -156,3 +176,95 @@ def has_content(path: Path) -> bool:
         return path.stat().st_size > 0
     except FileNotFoundError:
         return False
+
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class CountsBroken(Protocol):
+    broken: int
+    """Lines that could not be read, and were skipped as requested."""
+
+
+def records_of(
+    path: Path, decode: Callable[[bytes], T], report: CountsBroken, *, skip_broken: bool, keep_broken: bool
+) -> Iterator[T]:
+    """Yield the decoded lines of one log."""
+    broken: list[bytes] = []
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            yield decode(line)
+        except BadLogLine as error:
+            if not skip_broken:
+                raise BadLogLine(error.reason, file=str(path), line=number) from None
+            logger.warning("%s, line %d: %s; SKIPPED as requested", path, number, error.reason)
+            broken.append(line + b"\n")
+    if broken:
+        report.broken += len(broken)
+        if keep_broken:
+            keep_broken_lines(path, broken)
+
+
+def keep_broken_lines(path: Path, lines: list[bytes]) -> None:
+    """Keep broken lines, so that an operator can repair them."""
+    file = AppendOnlyFile(path.with_name(path.name + ".broken"))
+    try:
+        file.append(b"".join(lines))
+    finally:
+        file.close()
+    logger.warning("%d lines of %s that cannot be read are kept in %s", len(lines), path.name, file.path)
+
+
+KEEP_ALL_BACKUPS: Final = timedelta(days=1)
+KEEP_BACKUPS: Final = timedelta(days=21)
+OLD_BACKUPS: Final = 3
+"""The number of backups older than a day that are always kept."""
+
+
+def start_of(path: Path) -> Path:
+    """Return the name of a store log while it is compacted."""
+    return path.with_name(path.name + ".start")
+
+
+def current_store_log(path: Path) -> Path:
+    """Return the file with the present lines: while `.start` exists, it is the log."""
+    start = start_of(path)
+    return start if start.exists() else path
+
+
+def read_and_compact(
+    path: Path, read: Callable[[Path], bool], compacted: Callable[[], Iterable[bytes]], now: datetime
+) -> int:
+    """Read a store log, and replace it by a compact one unless it is compact, in the steps of the reference.
+
+    `read` returns whether the log is compact; `compacted` yields the lines of a compact log. Returns the number of
+    bytes of a torn last line that were cut off (reference: `readWriteStoreLog`).
+    """
+    start = start_of(path)
+    if start.exists():  # a crash while compacting, ours or the reference's: nothing was accepted after it
+        if path.exists():
+            rename(path, path.with_name(path.name + ".bak"))
+        rename(start, path)
+    torn_bytes = cut_torn_line(path)
+    if not read(path):
+        new = path.with_name(path.name + ".new")
+        write_lines(new, compacted())
+        rename(path, start)
+        rename(new, path)
+        rename(start, set_aside(path, now))
+        _remove_old_backups(path, now)
+    return torn_bytes
+
+
+def _remove_old_backups(path: Path, now: datetime) -> None:
+    """Keep the backups that the reference keeps: those of the last day, three older ones, and all of three weeks."""
+    backups = []
+    for backup in path.parent.glob(f"{path.name}.*Z"):
+        with suppress(ValueError):
+            backups.append((datetime.fromisoformat(backup.name.removeprefix(f"{path.name}.")), backup))
+    older = sorted(one for one in backups if one[0] < now - KEEP_ALL_BACKUPS)
+    for made_at, backup in older[:-OLD_BACKUPS]:
+        if made_at < now - KEEP_BACKUPS:
+            remove(backup)

@@ -31,13 +31,13 @@ class _RouterBlocks:
 
 
 class RowBlocks:
-    """`state_at` is where the state byte is in rows of any width; rows of the first width are kind 0."""
+    """Rows in blocks by SMP router. `state_at` is the offset of the state byte; rows of the first width are kind 0."""
 
     def __init__(self, widths: tuple[int, ...], state_at: int) -> None:
         self._widths: Final = widths
         self._state_at: Final = state_at
         self.arrays: Final[list[bytearray]] = []
-        """By the upper bits of a row's number."""
+        """Arrays by the upper bits of a row's number."""
         self._array_widths: Final[list[int]] = []
         self._routers: Final[list[_RouterBlocks]] = []
         self.block_router: Final = array("I")
@@ -60,17 +60,17 @@ class RowBlocks:
         return len(self._routers[router].blocks) if router < len(self._routers) else 0
 
     def rows_of_block(self, router: int, place: int) -> list[int]:
-        """The rows of one block of a router's list."""
+        """Return the rows of one block of a router's list."""
         first = self._routers[router].blocks[place] << BLOCK_BITS
         return [first + index for index, state in enumerate(self._states(first)) if state != FREE]
 
     @property
     def router_count(self) -> int:
-        """Numbers of routers are below this."""
+        """An upper bound of the routers' numbers."""
         return len(self._routers)
 
     def add(self, number: int, kind: int) -> int:
-        """A row of this router; the caller fills it, state included, before the next call."""
+        """Add a row of a router. The caller fills it, including its state, before the next call."""
         while len(self._routers) <= number:
             self._routers.append(_RouterBlocks(len(self._widths)))
         with_room = self._routers[number].with_room[kind]
@@ -100,7 +100,7 @@ class RowBlocks:
         self._free_blocks[kind].append(block)
 
     def _states(self, first: int) -> bytearray:
-        """Return the SMP router of the block that begins with this row."""
+        """Return the state bytes of the block that begins with this row."""
         data, at = self.where(first)
         width = self.width(first)
         return data[at + self._state_at : at + BLOCK_ROWS * width : width]
@@ -134,7 +134,7 @@ _EMPTY: Final = 0
 
 
 class RowHashTable:
-    """The caller sees to it that no key is added twice, and that keys to be removed are there."""
+    """Finds rows by key. The caller adds no key twice, and removes only keys that exist."""
 
     def __init__(self, key_of: Callable[[int], object]) -> None:
         self._key_of: Final = key_of
@@ -161,7 +161,7 @@ class RowHashTable:
         self._used[part] += 1
 
     def remove(self, key: object) -> None:
-        """Closes the gap, so that no marks of removed rows pile up."""
+        """Remove a key and close the gap, so that no marks of removed rows accumulate."""
         hashed = hash(key)
         part = hashed & (_PARTS - 1)
         slots = self._parts[part]

@@ -15,32 +15,32 @@ SCHEMA_VERSION: Final = 1
 
 
 class Stage(StrEnum):
-    """Where a notification is, or what changed."""
+    """The stages of a notification, and changes of tokens and subscriptions."""
 
     # SMP router
     ENQUEUED = "enqueued"
     """Stored at the SMP router, with its message."""
     SENT = "sent"
-    """The NTF router has it."""
+    """Confirmed by the NTF router."""
     EXPIRED = "expired"
-    """Nobody fetched it in time."""
+    """Not fetched in time."""
     DROPPED = "dropped"
     """Its queue or notifier was deleted."""
     # NTF router
     RECEIVED = "received"
     """Stored at the NTF router, pending."""
     UNKNOWN_QUEUE = "unknown_queue"
-    """No subscription of an active token."""
+    """Received without a subscription of an active token."""
     SUPERSEDED = "superseded"
-    """A newer one of its queue came before it was pushed."""
+    """Replaced by a newer one of its queue before it was pushed."""
     BATCHED = "batched"
     """Put into a push."""
     ATTEMPTED = "attempted"
-    """The push is on its way to the provider."""
+    """Sent to the provider."""
     ACCEPTED = "accepted"
-    """The provider took it."""
+    """Accepted by the provider."""
     FAILED = "failed"
-    """It never will, for the reason given."""
+    """Failed for the given reason."""
     SHED = "shed"
     """Dropped because too many waited."""
     # Device
@@ -50,32 +50,32 @@ class Stage(StrEnum):
     """The device has the message."""
     # Changes
     TOKEN_CHANGED = "token_changed"  # noqa: S105
-    """A token came, went or changed its status."""
+    """A token was added, removed or changed its status."""
     SUBSCRIPTION_CHANGED = "subscription_changed"
-    """A subscription did."""
+    """A subscription was added, removed or changed its status."""
 
 
 ENDS: Final = frozenset({Stage.ACCEPTED, Stage.SUPERSEDED, Stage.FAILED, Stage.SHED})
-"""A notification that the NTF router received has exactly one of these, or is pending."""
+"""Final stages: a notification that the NTF router received has exactly one of them, or is pending."""
 
 
 class DeliveryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of the log. Fields that do not apply are left out."""
 
     id: str
-    """The same when the same thing is written down again after a crash, so that readers can drop the repeat."""
+    """The same id if the event is written again after a crash, so that readers can drop the repeat."""
     stage: str
     """One of `Stage`."""
     at: int
-    """Wall clock, microseconds since 1970."""
+    """Unix time in microseconds."""
     mono: int
     """Monotonic clock of this router, microseconds."""
     router: str
     """Instance that wrote it."""
     period: str
-    """Whose key made the pseudonyms: they compare only within a period."""
+    """The period of the pseudonyms' key. Pseudonyms compare only within a period."""
     version: int = SCHEMA_VERSION
-    """Of this schema."""
+    """The version of this schema."""
     notification: str = ""
     """Pseudonym of the notification."""
     queue: str = ""
@@ -87,33 +87,35 @@ class DeliveryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     provider: str = ""
     """Push provider and environment."""
     outcome: str = ""
-    """What the provider's answer means."""
+    """The meaning of the provider's answer."""
     reason: str = ""
-    """Its reason, or why the notification ended otherwise."""
+    """The provider's reason, or another reason for the outcome."""
     attempt: int = 0
     """0 for the first push that carries it."""
     batch: str = ""
     """Pseudonym of the push."""
     priority: str = ""
-    """Of the push."""
+    """The urgency of the push."""
     size: int = 0
-    """Bytes of what is pushed."""
+    """The size of the payload in bytes."""
     from_status: str = ""
-    """Of a token or subscription that changed."""
+    """The status before a change of a token or subscription."""
     to_status: str = ""
-    """Empty if it is gone."""
+    """The status after the change, empty if it was removed."""
     cause: str = ""
-    """Command or event that changed it."""
+    """The command or event that caused the change."""
 
 
 def decode_event(line: bytes) -> DeliveryEvent:
-    """Raises ValueError if the line is no event of a known version."""
+    """Decode a line. Raises ValueError if it is not an event of a known version."""
     try:
         event = _DECODER.decode(line)
     except msgspec.MsgspecError as error:
         raise ValueError(f"not a delivery event: {error}") from error
     if event.version != SCHEMA_VERSION:
-        raise ValueError(f"a delivery event of version {event.version}; {SCHEMA_VERSION} is known")
+        raise ValueError(
+            f"the delivery event has version {event.version}; only {SCHEMA_VERSION} is supported"
+        )
     return event
 
 

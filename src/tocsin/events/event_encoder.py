@@ -61,11 +61,11 @@ class EventEncoder:
         self._keys = keys
         self._instance = _encode(instance)
         self._kept: dict[bytes, Pieces] = {}
-        """By notifier id and nonce."""
+        """Pieces of notifications by notifier id and nonce."""
         self.find: Final[Callable[[bytes], Pieces | None]] = self._kept.get
         self.take: Final[Callable[[bytes, None], Pieces | None]] = self._kept.pop
         self._queues: dict[bytes, tuple[bytes, bytes, bytes]] = {}
-        """By notifier id, in the present period: token id, route, and the piece of the line that they make."""
+        """Token id, route and their piece of the line by notifier id, in the present period."""
         self._routes: dict[tuple[str, str], bytes] = {}
         self._at = 0
         self._now = b""

@@ -1,21 +1,26 @@
-"""The event log on disk: segments of JSON lines that appear whole, and survive the death of their writer.
+"""The event log on disk: segments of JSON lines that appear whole and survive a crash of their writer.
 
-Segments (`segments`) are published after some seconds or megabytes, synced, for Spark to read. Old ones are deleted by
-age and, when there are too many bytes, oldest first. When the disk is full or gone events are lost, counted, and
-nothing else is disturbed.
+Segments are synced and published after some seconds or megabytes, for Spark to read. Old ones are deleted by age and,
+when there are too many bytes, oldest first. If the disk is full or gone, events are lost and counted; the router goes
+on.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
-from tocsin.events.segments import OPEN_PREFIX, SegmentWriter
+from tocsin.errors import ConfigError
+from tocsin.events.pseudonyms import PseudonymKeys, keys_folder
 
 __all__ = ["OPEN_PREFIX", "PUBLISHED", "EventLog", "EventLogSettings"]
 
@@ -35,7 +40,7 @@ class EventLogSettings:
 
 
 class EventLog:
-    """Belongs to one thread, the event loop's. Raises OSError when it cannot be opened, never afterwards."""
+    """Writes the event log from the event loop's thread. Only opening it raises OSError."""
 
     def __init__(
         self,
@@ -54,17 +59,17 @@ class EventLog:
         """Events that could not be written."""
         self.written = 0
         self.left_out = 0
-        """Events that were not written because too many of their kind came: counted by whoever leaves them out."""
+        """Events that their recorder left out because there were too many of their kind."""
 
     def append_later(self, pieces: list[bytes], count: int) -> None:
-        """Write them with the next events: for events that may be missing after a kill."""
+        """Write lines together with the next events. A kill before that loses them."""
         self._waiting += pieces
         self._waiting_count += count
         if self._waiting_count >= MOST_WAITING:
             self.append([], 0)
 
     def append(self, pieces: list[bytes], count: int) -> None:
-        """Write `count` lines, given in any number of pieces. The system has them when this returns."""
+        """Write `count` lines, given in any number of pieces. The operating system has them when this returns."""
         if self._waiting:
             pieces, self._waiting = self._waiting + pieces, []
             count, self._waiting_count = self._waiting_count + count, 0
@@ -78,7 +83,7 @@ class EventLog:
         self.publish_if_due()
 
     def publish_if_due(self) -> None:
-        """Also to be called by the clock, so that a quiet router's last events appear."""
+        """Publish the open segment if it is due. Call this regularly, so that a quiet router's last events appear."""
         if self._waiting:
             self.append([], 0)
             return
@@ -90,7 +95,7 @@ class EventLog:
             self._hand_over()
 
     def close(self) -> None:
-        """Publishes what there is and waits for it."""
+        """Publish the open segment and wait for it."""
         if self._waiting:
             self.append([], 0)
         if self._segments.is_open:
@@ -113,4 +118,171 @@ def _remove_old(folder: Path, settings: EventLogSettings, now: float) -> None:
             path.unlink(missing_ok=True)
             total -= stat.st_size
     except OSError as error:
-        logger.error("old segments of the event log could not be removed: %s", error.strerror)
+        logger.error("could not remove old segments of the event log: %s", error.strerror)
+
+
+OPEN_PREFIX: Final = ".open-"
+_NAME: Final = re.compile(r"(?:\.open|[a-z]+)-(\d+)-\d+-\d+\.jsonl")
+
+
+class SegmentWriter:
+    """Writes segments from one thread. Raises OSError if the folder cannot be used."""
+
+    def __init__(self, folder: Path, prefix: str, now: Callable[[], float]) -> None:
+        """Names of published segments begin with `prefix`."""
+        self._folder = folder
+        self._prefix = prefix
+        self._now = now
+        self._descriptor: int | None = None
+        self._path: Path | None = None
+        self._number = 0
+        self.size = 0
+        """The size of the open segment in bytes."""
+        self.began_at = 0.0
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        names = [_NAME.fullmatch(each.name) for each in folder.iterdir()]
+        self._last = max((int(name[1]) for name in names if name), default=0)
+        for path in sorted(folder.glob(f"{OPEN_PREFIX}*")):
+            self._publish_left_over(path)
+
+    @property
+    def is_open(self) -> bool:
+        return self._descriptor is not None
+
+    def append(self, data: bytes) -> None:
+        """Append whole lines, which the operating system has when this returns.
+
+        Raises OSError and then appends nothing.
+        """
+        try:
+            if self._descriptor is None:
+                self._open()
+            assert self._descriptor is not None
+            written = os.write(self._descriptor, data)
+            while written < len(data):
+                written += os.write(self._descriptor, data[written:])
+        except OSError:
+            self._cut_torn_line()
+            raise
+        self.size += len(data)
+
+    def detach(self) -> Callable[..., None]:
+        """End the open segment. Call the returned function to publish it, perhaps in another thread."""
+        assert self._descriptor is not None
+        assert self._path is not None
+        descriptor, path, target = self._descriptor, self._path, self._published(self._path)
+        self._descriptor = self._path = None
+
+        def publish(*, synced: bool = True) -> None:
+            _publish_segment(descriptor, path, target, synced=synced)
+
+        return publish
+
+    def _open(self) -> None:
+        self._number += 1
+        self.began_at = self._now()
+        self._last = max(self._last + 1, int(self.began_at * 1_000_000))
+        path = self._folder / f"{OPEN_PREFIX}{self._last:020d}-{os.getpid()}-{self._number}.jsonl"
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._path, self.size = path, 0
+
+    def _cut_torn_line(self) -> None:
+        """Cut off what was written of lost lines, so that it does not spoil the next ones."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self.size)
+
+    def _published(self, path: Path) -> Path:
+        return path.with_name(f"{self._prefix}-{path.name.removeprefix(OPEN_PREFIX)}")
+
+    def _publish_left_over(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDWR)
+        data = path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if not whole:
+            os.close(descriptor)
+            path.unlink()
+            return
+        os.ftruncate(descriptor, whole)
+        _publish_segment(descriptor, path, self._published(path), synced=True)
+
+
+def _publish_segment(descriptor: int, path: Path, target: Path, *, synced: bool) -> None:
+    try:
+        if synced:
+            os.fsync(descriptor)
+        os.close(descriptor)
+        path.rename(target)
+    except OSError as error:
+        logger.error("could not publish a segment of %s: %s", target.parent.name, error.strerror)
+
+
+HANDED_OVER: Final = "pending"
+"""The prefix of segments with due pushes."""
+SEGMENTS: Final = f"{HANDED_OVER}-*.jsonl"
+OUTCOMES: Final = "outcomes"
+"""The prefix of segments with outcomes, and the name of their folder inside the one with due pushes."""
+
+
+DAY: Final = 86_400.0
+
+
+class SetsEventLog(Protocol):
+    """Settings of the event log, the same for both routers."""
+
+    @property
+    def event_log(self) -> Path | None: ...
+    @property
+    def event_log_keys(self) -> Path | None: ...
+    @property
+    def event_log_retention_days(self) -> int: ...
+    @property
+    def event_log_bytes(self) -> int: ...
+    @property
+    def event_log_segment_seconds(self) -> float: ...
+
+
+class OpenedEventLog(NamedTuple):
+    log: EventLog
+    keys: PseudonymKeys
+
+
+@asynccontextmanager
+async def opened_event_log(settings: SetsEventLog) -> AsyncIterator[OpenedEventLog | None]:
+    """Open the event log if the settings name its folder, and publish all of it at the end.
+
+    Raises ConfigError if the folder cannot be used.
+    """
+    if settings.event_log is None:
+        yield None
+        return
+    how = EventLogSettings(
+        segment_seconds=settings.event_log_segment_seconds,
+        retention_seconds=settings.event_log_retention_days * DAY,
+        most_bytes=settings.event_log_bytes,
+    )
+    try:
+        keys = PseudonymKeys(
+            keys_folder(settings.event_log, settings.event_log_keys),
+            settings.event_log_retention_days,
+            time.time,
+        )
+        keys.current()
+        log = EventLog(settings.event_log, how)
+    except OSError as error:
+        raise ConfigError(f"cannot use the event log: {error.filename}: {error.strerror}") from error
+    logger.info("writing delivery events to %s", settings.event_log)
+    publishing = asyncio.create_task(_publish(log, settings.event_log_segment_seconds))
+    try:
+        yield OpenedEventLog(log, keys)
+    finally:
+        publishing.cancel()
+        await asyncio.gather(publishing, return_exceptions=True)
+        await asyncio.to_thread(log.close)
+
+
+async def _publish(log: EventLog, interval: float) -> None:
+    """Publish regularly, so that a quiet router's last events appear."""
+    while True:
+        await asyncio.sleep(interval)
+        log.publish_if_due()

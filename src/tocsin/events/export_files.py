@@ -1,4 +1,4 @@
-"""Rows for the pipeline in a file: zstd Parquet, or JSON lines where pyarrow is not installed."""
+"""Export files for the pipeline: zstd Parquet, or JSON lines where pyarrow is not installed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_out_argument(parser: argparse.ArgumentParser) -> None:
 async def export_rows(
     path: Path, first: K, found: AsyncIterator[R] | Iterable[R], row: Callable[[R], K]
 ) -> int:
-    """`first`, then a row for each that was found; their number. Raises ConfigError."""
+    """Write `first` and a row for each item. Returns the number of items. Raises ConfigError."""
     count = 0
     with _export_file(path, type(first)) as add:
         add([first])
@@ -47,9 +47,9 @@ async def export_rows(
 
 @contextmanager
 def _export_file(path: Path, kind: type[msgspec.Struct]) -> Iterator[Add]:
-    """Rows are added in any portions; the file is there, whole, when the body has succeeded. Raises ConfigError."""
+    """Open an export to which rows are added. The whole file appears when the body succeeds. Raises ConfigError."""
     if path.suffix not in (PARQUET, JSON_LINES):
-        raise ConfigError(f"{path.name}: name it {PARQUET} or {JSON_LINES}")
+        raise ConfigError(f"unknown format of {path.name}: name the file {PARQUET} or {JSON_LINES}")
     writing = _parquet if path.suffix == PARQUET else _json_lines
     with private_draft(path) as draft, writing(draft, kind) as add:
         yield add

@@ -20,7 +20,7 @@ from tocsin.errors import ConfigError
 
 @contextmanager
 def private_draft(path: Path) -> Iterator[Path]:
-    """An empty file beside `path` that takes its place if the body succeeds. Raises ConfigError."""
+    """Open an empty file next to `path` that replaces it if the body succeeds. Raises ConfigError."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
@@ -32,7 +32,7 @@ def private_draft(path: Path) -> Iterator[Path]:
         finally:
             draft.unlink(missing_ok=True)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def write_private_lines(path: Path, lines: Iterable[bytes]) -> None:
@@ -44,13 +44,13 @@ def write_private_lines(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def make_private_once(path: Path, content: bytes) -> None:
-    """Unless it is there: made by whichever process is first, and none sees half of it, not even after a crash.
+    """Create the file unless it exists.
 
-    Raises OSError.
+    The first process creates it in one step, even if it crashes. Raises OSError.
     """
     if path.exists():
         return
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # for its owner only
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # readable by its owner only
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -83,23 +83,26 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True)
 class CountedLines(Generic[F, E]):
-    """One kind of such files."""
+    """One kind of files with counted lines."""
 
     first: type[F]
     entry: type[E]
     version: int
-    """The only one that is known."""
+    """The supported version."""
     name: str
-    """As in "a plan"."""
+    """The name of the kind in messages, as in "a plan"."""
     maker: str
     """The command that writes them."""
     entries: str = "entries"
-    """What they are called in messages."""
+    """The name of the entries in messages."""
     if_cut: str = ""
-    """More to say in that case."""
+    """A sentence to add if entries are missing."""
 
     def write(self, path: Path, first: F, entries: Iterable[E]) -> None:
-        """Raises ConfigError, and ValueError if there are not as many entries: then nothing is written."""
+        """Write the file.
+
+        Raises ConfigError; raises ValueError, and writes nothing, if the number of entries is wrong.
+        """
         write_private_lines(path, self._lines(first, entries))
 
     def _lines(self, first: F, entries: Iterable[E]) -> Iterator[bytes]:
@@ -112,17 +115,19 @@ class CountedLines(Generic[F, E]):
             raise ValueError(f"{count} {self.entries} instead of {first.entries}")
 
     def read(self, path: Path) -> tuple[F, list[E]]:
-        """Raises ConfigError, saying which line is none or that some are missing."""
+        """Read the file. Raises ConfigError that names the broken line, or says that lines are missing."""
         try:
             beginning, *lines = path.read_bytes().splitlines() or [b""]
         except OSError as error:
-            raise ConfigError(f"the {self.name} {path} cannot be read: {error.strerror}") from error
+            raise ConfigError(f"cannot read the {self.name} {path}: {error.strerror}") from error
         try:
             first = msgspec.json.decode(beginning, type=self.first)
         except msgspec.MsgspecError as error:
-            raise ConfigError(f"{path} is no {self.name} of {self.maker}: {error}") from error
+            raise ConfigError(f"{path} is not a {self.name} of `{self.maker}`: {error}") from error
         if first.version != self.version:
-            raise ConfigError(f"{path} is a {self.name} of version {first.version}; {self.version} is known")
+            raise ConfigError(
+                f"{path} is a {self.name} of version {first.version}; only {self.version} is supported"
+            )
         entries = list(self._decoded(path, lines))
         if len(entries) != first.entries:
             raise ConfigError(
@@ -136,4 +141,6 @@ class CountedLines(Generic[F, E]):
             try:
                 yield decoder.decode(line)
             except msgspec.MsgspecError as error:
-                raise ConfigError(f"{path}, line {number} is no entry of a {self.name}: {error}") from error
+                raise ConfigError(
+                    f"{path}, line {number} is not an entry of a {self.name}: {error}"
+                ) from error

@@ -1,8 +1,8 @@
 """Keyed hashes in place of identifiers, under keys that change and are erased (PIPELINE: privacy of the event log).
 
-A key lasts for one period (a day). It is a file readable by its owner alone, and is deleted when it is older than the
-retention: from then on nobody can tell whose events a pseudonym stands for. Routers of one operator that share the
-folder make the same pseudonyms, so that the stages of a notification can be joined.
+A key lasts for one period (a day). Its file is readable by its owner only, and is deleted when it is older than the
+retention. From then on it is unknown whom a pseudonym stands for. Routers of one operator that share the folder make
+the same pseudonyms, so that the stages of a notification can be joined.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ PERIOD_SECONDS: Final = 86_400
 KEY_BYTES: Final = 32
 PSEUDONYM_BYTES: Final = 16
 PSEUDONYM_CHARACTERS: Final = 22
-"""Of base64, without padding."""
+"""The length of a pseudonym in base64, without padding."""
 MOST_MADE: Final = 60_000
-"""Of tokens: about 10 MB."""
+"""Pseudonyms of tokens that are kept: about 10 MB."""
 NOTIFICATION: Final = b"n"
 QUEUE: Final = b"q"
 TOKEN: Final = b"t"
-"""Letters before what is hashed, so that equal ids of different things have different pseudonyms."""
+"""Letters that precede an id in the hash, so that equal ids of different things have different pseudonyms."""
 KEY_SUFFIX: Final = ".key"
 _BLOCK_BYTES: Final = 64
-"""Of SHA-256; a key is shorter."""
+"""The block size of SHA-256; keys are shorter."""
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 class PseudonymPeriod:
-    """One period's hashes: HMAC-SHA-256, whose two keyed states are prepared once.
+    """The pseudonyms of one period: HMAC-SHA-256 with its two keyed states prepared once.
 
-    Those of tokens are kept for a while, since many queues need the same.
+    Pseudonyms of tokens are kept for a while, because many queues share a token.
     """
 
     __slots__ = ("_inner", "_outer", "_tokens", "ends_at", "name")
@@ -50,7 +50,7 @@ class PseudonymPeriod:
         self._tokens: dict[bytes, bytes] = {}
 
     def notification(self, notifier_id: bytes, nonce: bytes) -> str:
-        """Both routers know these two, so theirs are equal."""
+        """Return the pseudonym of a notification. Both routers know these two values, so theirs are equal."""
         return self.hidden(NOTIFICATION + notifier_id + nonce).decode()
 
     def queue(self, notifier_id: bytes) -> str:
@@ -59,7 +59,7 @@ class PseudonymPeriod:
     def token(self, token_id: bytes) -> str:
         return self.token_text(token_id).decode()
 
-    # The same for those who put lines together from bytes.
+    # The same as bytes, for code that joins lines from bytes.
 
     def queue_text(self, notifier_id: bytes) -> bytes:
         return self.hidden(QUEUE + notifier_id)
@@ -73,9 +73,9 @@ class PseudonymPeriod:
         return made
 
     def hidden(self, named: bytes) -> bytes:
-        """What one of the letters and an id stand for.
+        """Hash a letter and an id (RFC 2104).
 
-        RFC 2104; a third of the time of `hmac.digest`, which prepares the key each time.
+        This takes a third of the time of `hmac.digest`, which prepares the key each time.
         """
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(named)
@@ -96,9 +96,9 @@ class PseudonymKeys:
         self._earlier: dict[int, PseudonymPeriod | None] = {}
 
     def at(self, moment: float) -> PseudonymPeriod:
-        """The period in which something began, so that all of its stages have one pseudonym.
+        """Return the period in which something began, so that all its stages have one pseudonym.
 
-        The present one if its key is erased already.
+        Returns the present period if the key is erased.
         """
         current = self.current()
         if moment >= current.ends_at - PERIOD_SECONDS:
@@ -117,12 +117,15 @@ class PseudonymKeys:
         return self._current
 
     def of_day(self, day: int) -> PseudonymPeriod | None:
-        """The period of a day since 1970, if its key still exists: for an operator who looks for one notification."""
+        """Return the period of a day (counted from 1970) if its key still exists.
+
+        Operators trace notifications with it.
+        """
         path = self._path(day)
         return self._period(day, path.read_bytes()) if path.exists() else None
 
     def _open(self, day: int) -> PseudonymPeriod:
-        """The key of that day, made by whichever router is first."""
+        """Return the key of a day, which the first router creates."""
         path = self._path(day)
         make_private_once(path, os.urandom(KEY_BYTES))
         return self._period(day, path.read_bytes())
@@ -142,5 +145,5 @@ class PseudonymKeys:
 
 
 def keys_folder(event_log: Path, chosen: Path | None) -> Path:
-    """Not inside the event log: whoever copies events away must not copy the keys with them."""
+    """Return the folder of the keys. It is outside the event log, so that a copy of the events has no keys."""
     return chosen or event_log.with_name(f"{event_log.name}-keys")

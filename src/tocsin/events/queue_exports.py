@@ -1,12 +1,12 @@
-"""What both routers export of their queues for `tocsin pipeline reconcile`: declared here and nowhere else.
+"""Exports of both routers' queues for `tocsin pipeline reconcile`: the only declaration of their rows.
 
-These files name queues in clear. They are the operator's, for the owner's eyes only, and never become a table.
+These files name queues in clear. Only their owner can read them, and they never become a table.
 
 The columns that are compared are numbers, so that tens of millions of rows are summed in seconds: a queue is the hash
 of its notifier id (the one of smp.md Appendix C, with which routers compare services), a router the beginning of its
 key hash, a service the beginning of its id. The texts behind them are read only of routers that differ.
 
-The first row of an export has no queue: it says whose export it is and when it was taken, also if there is none.
+The first row of an export has no queue. It names the router and the time of the export, even if there are no queues.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Final
 import msgspec
 
 NO_SERVICE: Final = 0
-ACTIVE_TOKEN: Final = "ACTIVE"  # noqa: S105
 WANTED: Final = frozenset({"NEW", "PENDING", "ACTIVE", "INACTIVE", "SERVICE"})
-"""Statuses of subscriptions that are to receive notifications; the others are an end (ntf.md 2.6)."""
+"""Statuses of subscriptions that should receive notifications. The others are final (ntf.md 2.6)."""
 
 
 class SubscribedQueue(msgspec.Struct, frozen=True, gc=False):
@@ -31,7 +30,7 @@ class SubscribedQueue(msgspec.Struct, frozen=True, gc=False):
     id_high: int
     id_low: int
     service: int
-    """Of this NTF router at that SMP router, or NO_SERVICE; also if this queue is not associated with it."""
+    """Service of this NTF router at that SMP router, or NO_SERVICE. The queue need not be associated with it."""
     wanted: bool
     associated: bool
     token_active: bool
@@ -40,10 +39,10 @@ class SubscribedQueue(msgspec.Struct, frozen=True, gc=False):
     """Address of the SMP router."""
     notifier_id: str
     taken_at: int
-    """Seconds since 1970."""
+    """Unix time."""
 
     def __repr__(self) -> str:
-        """Without the ids."""
+        """Omit the ids."""
         return f"SubscribedQueue({self.status!r}, {self.router!r})"
 
 
@@ -54,18 +53,18 @@ class ExportedQueue(msgspec.Struct, frozen=True, gc=False):
     id_high: int
     id_low: int
     service: int
-    """With which it is associated, or NO_SERVICE."""
+    """The associated service, or NO_SERVICE."""
     router: str
     notifier_id: str
     taken_at: int
 
     def __repr__(self) -> str:
-        """Without the ids."""
+        """Omit the ids."""
         return f"NotifierQueue({self.router!r})"
 
 
 def beginning(identity: bytes | None) -> int:
-    """Of a key hash or service id, as a number; NO_SERVICE if there is none."""
+    """Return the beginning of a key hash or service id as a number, NO_SERVICE if there is none."""
     return NO_SERVICE if identity is None else int.from_bytes(identity[:8], "big", signed=True)
 
 

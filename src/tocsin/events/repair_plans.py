@@ -15,16 +15,16 @@ PLAN_VERSION: Final = 1
 
 
 class DriftKind(StrEnum):
-    """How the two routers differ about a queue."""
+    """Differences of the two routers about a queue."""
 
     MISSING_AT_SMP = "missing_at_smp"
     """The NTF router wants its notifications; the SMP router has no such notifier."""
     NOT_ASSOCIATED = "not_associated"
     """The NTF router relies on its service; the SMP router has not associated the queue with it."""
     UNNOTICED_ASSOCIATION = "unnoticed_association"
-    """Associated with the service, but the NTF router believes that it is not."""
+    """Associated with the service, but not in the NTF router's store."""
     ENDED_AT_NTF = "ended_at_ntf"
-    """Associated with the service, but for the NTF router the subscription is at an end."""
+    """Associated with the service, but the NTF router's subscription has ended."""
     DUPLICATE = "duplicate"
     """Subscribed twice, under two addresses of one SMP router."""
     UNKNOWN_AT_NTF = "unknown_at_ntf"
@@ -35,11 +35,11 @@ class RepairAction(StrEnum):
     RESUBSCRIBE = "resubscribe"
     """The NTF router subscribes again."""
     RECREATE = "recreate"
-    """The device finds at its next check that it has to create notifier and subscription anew."""
+    """The device learns at its next check that it must create notifier and subscription again."""
     REMOVE = "remove"
     """The subscription is deleted."""
     REPORT = "report"
-    """Nothing that an NTF router could do."""
+    """Nothing: an NTF router cannot repair this."""
 
 
 class PlanBegins(msgspec.Struct, frozen=True):
@@ -57,11 +57,11 @@ class RepairEntry(msgspec.Struct, frozen=True, gc=False):
     """Address of the SMP router, as the NTF router knows it."""
     notifier_id: str
     status: str = ""
-    """Of the subscription when it was exported: it is repaired only if it is still so."""
+    """Status of the subscription in the export. It is repaired only if the status is still the same."""
     associated: bool = False
 
     def __repr__(self) -> str:
-        """Without the id."""
+        """Omit the id."""
         return f"RepairEntry({self.action!r}, {self.kind!r})"
 
 
@@ -76,10 +76,10 @@ _PLANS: Final = CountedLines(
 
 
 def write_plan(path: Path, made_at: int, count: int, entries: Iterable[RepairEntry]) -> None:
-    """Raises ConfigError, and ValueError if there are not as many entries: then nothing is written."""
+    """Write the file. Raises ConfigError; raises ValueError, and writes nothing, if the number of entries is wrong."""
     _PLANS.write(path, PlanBegins(PLAN_VERSION, made_at, count), entries)
 
 
 def read_plan(path: Path) -> list[RepairEntry]:
-    """Raises ConfigError, saying which line is none or that some are missing."""
+    """Read the file. Raises ConfigError that names the broken line, or says that lines are missing."""
     return _PLANS.read(path)[1]

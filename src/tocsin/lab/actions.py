@@ -1,4 +1,4 @@
-"""What the buttons of the view `Live` do."""
+"""The actions behind the buttons of the view `Live`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LEVELS: Final = {
 
 
 class UpActions:
-    """Raise NotDone with a sentence for the reader of the page."""
+    """Every action raises NotDone with a sentence for the reader of the page."""
 
     def __init__(self, system: System, live: LiveRecorder) -> None:
         self._system = system
         self._live = live
         self.chatter = asyncio.Event()
-        """Whether phones write by themselves."""
+        """Set while phones write by themselves."""
 
     def by_path(self) -> dict[str, Action]:
         named: dict[str, Callable[[Mapping[str, Any]], Awaitable[Any]]] = {
@@ -47,20 +47,20 @@ class UpActions:
         sender, receiver = self._phone(asked.get("from")), self._phone(asked.get("to"))
         text = asked.get("text")
         if sender is receiver:
-            raise NotDone("a phone writes to another one")
+            raise NotDone("choose two different phones")
         if not isinstance(text, str) or not 0 < len(text) <= MOST_TEXT:
-            raise NotDone(f"a message has from 1 to {MOST_TEXT} characters", HTTPStatus.BAD_REQUEST)
+            raise NotDone(f"write from 1 to {MOST_TEXT} characters", HTTPStatus.BAD_REQUEST)
         if not sender.online.is_set():
-            raise NotDone(f"{sender.name}’s phone is offline: it cannot send")
+            raise NotDone(f"{sender.name}’s phone is offline and cannot send: switch it on first")
         return await self.write(sender, receiver, text, mention=asked.get("mention") is True, by_hand=True)
 
     async def write(
         self, sender: Phone, receiver: Phone, text: str, *, mention: bool = False, by_hand: bool = False
     ) -> dict[str, Any]:
-        """One message; what is known of it once the SMP router has answered, or has not."""
+        """Send a message, and return its summary after the SMP router's answer or a failure."""
         chat, back = sender.chat_with(receiver.name), receiver.chat_with(sender.name)
         if chat is None or back is None:
-            raise NotDone("these two do not know each other")
+            raise NotDone("these two phones have no chat: choose another pair")
         wanted = receiver.wanted.get(back, MinimumPriority.ALL)
         message = self._live.history.sending(
             sender.name,
@@ -77,21 +77,21 @@ class UpActions:
             self._system.sent += 1
             self._live.history.stored(message, time.time())
         else:
-            message.failure = f"the SMP router did not take it: {failure}"
+            message.failure = f"the SMP router did not accept it: {failure}"
         self._live.changed(message)
         return message.summary()
 
     async def notify(self, asked: Mapping[str, Any]) -> None:
-        """Muting: what a phone wants to be woken for."""
+        """Choose the messages for which a phone is woken."""
         phone, peer = self._phone(asked.get("phone")), self._phone(asked.get("peer"))
         chat, level = phone.chat_with(peer.name), LEVELS.get(str(asked.get("level")))
         if chat is None or level is None:
-            raise NotDone("all, mentions or none of a chat", HTTPStatus.BAD_REQUEST)
+            raise NotDone("choose all, mentions or none of a chat", HTTPStatus.BAD_REQUEST)
         try:
             await phone.want(chat, level)
         except TocsinError as error:
-            raise NotDone(f"it could not be changed: {error}") from error
-        self.tell_phones()
+            raise NotDone(f"the change failed: {error}. Try again") from error
+        self.publish_phones()
 
     async def phone(self, asked: Mapping[str, Any]) -> None:
         phone = self._phone(asked.get("phone"))
@@ -99,25 +99,25 @@ class UpActions:
             phone.online.set()
         else:
             phone.online.clear()
-        self.tell_phones()
+        self.publish_phones()
 
     async def look(self, asked: Mapping[str, Any]) -> None:
-        """The app is opened: it fetches what it was not woken for."""
+        """Open the app: it fetches messages for which it was not woken."""
         phone = self._phone(asked.get("phone"))
         if not phone.online.is_set():
-            raise NotDone(f"{phone.name}’s phone is offline: it cannot fetch anything")
+            raise NotDone(f"{phone.name}’s phone is offline and cannot fetch: switch it on first")
         try:
             await phone.look()
         except TocsinError as error:
-            raise NotDone(f"nothing could be fetched: {error}") from error
+            raise NotDone(f"fetching failed: {error}. Try again") from error
 
     async def kill(self, asked: Mapping[str, Any]) -> None:
         routers = {"smp": self._system.smp, "ntf": self._system.ntf}
         router = routers.get(str(asked.get("router")))
         if router is None:
-            raise NotDone("smp or ntf", HTTPStatus.BAD_REQUEST)
+            raise NotDone("choose smp or ntf", HTTPStatus.BAD_REQUEST)
         if not router.serving:
-            raise NotDone("it is away already, and on its way back")
+            raise NotDone("the router is already down and restarts by itself: wait a moment")
         router.kill()
 
     async def set_chatter(self, asked: Mapping[str, Any]) -> None:
@@ -125,15 +125,15 @@ class UpActions:
             self.chatter.set()
         else:
             self.chatter.clear()
-        self._live.tell("chatter", self.chatter.is_set())
+        self._live.publish("chatter", self.chatter.is_set())
 
-    def tell_phones(self) -> None:
-        self._live.tell("phones", [_shown(phone, self._system.people) for phone in self._system.people])
+    def publish_phones(self) -> None:
+        self._live.publish("phones", [_shown(phone, self._system.people) for phone in self._system.people])
 
     def _phone(self, name: object) -> Phone:
         found = next((phone for phone in self._system.people if phone.name == name), None)
         if found is None:
-            raise NotDone("there is no such phone", HTTPStatus.BAD_REQUEST)
+            raise NotDone("unknown phone: reload the page", HTTPStatus.BAD_REQUEST)
         return found
 
 

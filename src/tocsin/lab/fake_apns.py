@@ -1,10 +1,9 @@
-"""The process of `tocsin fake-apns`."""
+"""The program behind `tocsin fake-apns`: a push provider that prints pushes and misbehaves on command."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from rich.console import Console
 
 from tocsin.errors import BadKey, TocsinError
+from tocsin.operate.process import stop_signals
 from tocsin.push.fake.behaviours import Behaviour, Respond
 from tocsin.push.fake.control_lines import HELP, BadLine, obey
 from tocsin.push.fake.request_checks import Rules
@@ -25,57 +25,57 @@ _SHOWN_CHARACTERS: Final = 4
 
 
 class CannotListen(TocsinError):
-    """The port is taken, or the folder cannot be written."""
+    """The port is in use, or the folder is not writable."""
 
 
 def _public_key(path: Path) -> ec.EllipticCurvePublicKey:
     try:
         key = serialization.load_pem_public_key(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise BadKey(f"{path} holds no public key in PEM form") from error
+        raise BadKey(
+            f"{path} contains no public key in PEM form: name another file with --public-key"
+        ) from error
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise BadKey(f"{path} does not hold a key for ES256")
+        raise BadKey(f"{path} is not an ES256 key: name another file with --public-key")
     return key
 
 
 async def serve(
     folder: Path, host: str, port: int, topic: str | None, public_key: Path | None, save: Path | None = None
 ) -> None:
-    """Until SIGINT or SIGTERM. Raises BadKey or CannotListen."""
+    """Serve until SIGINT or SIGTERM. Raises BadKey or CannotListen."""
     rules = Rules(topic=topic, public_key=None if public_key is None else _public_key(public_key))
     console = Console(highlight=False, soft_wrap=True)
-    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    running = running_fake_apns(folder, rules=rules, host=host, port=port, names=[*NAMES, host])
     try:
-        running = running_fake_apns(folder, rules=rules, host=host, port=port, names=[*NAMES, host])
-        async with running as apns:
-            console.print(f"listening on {host} port {apns.port}")
-            console.print(f"certificate to trust: {apns.ca_file}")
+        with stop_signals() as stop_requested:
+            async with running as apns:
+                console.print(f"listening on {host} port {apns.port}")
+                console.print(f"certificate to trust: {apns.ca_file}")
 
-            def came(push: RecordedPush, behaviour: Behaviour) -> None:
-                if save is not None and push.delivered:
-                    _save(save, push)
-                console.print(shown(push, behaviour), markup=False)
+                def handle_push(push: RecordedPush, behaviour: Behaviour) -> None:
+                    if save is not None and push.delivered:
+                        _save(save, push)
+                    console.print(shown(push, behaviour), markup=False)
 
-            if save is not None:
-                await asyncio.to_thread(save.mkdir, mode=0o700, parents=True, exist_ok=True)
-            apns.on_push = came
-            lines: asyncio.Queue[str] = asyncio.Queue()
-            _read_lines(lambda line: loop.call_soon_threadsafe(lines.put_nowait, line))
-            obeying = asyncio.create_task(_obey(apns, lines, console))
-            try:
-                await stop.wait()
-            finally:
-                obeying.cancel()
-                await asyncio.gather(obeying, return_exceptions=True)
+                if save is not None:
+                    await asyncio.to_thread(save.mkdir, mode=0o700, parents=True, exist_ok=True)
+                apns.on_push = handle_push
+                lines: asyncio.Queue[str] = asyncio.Queue()
+                _read_lines(lambda line: loop.call_soon_threadsafe(lines.put_nowait, line))
+                async with asyncio.TaskGroup() as tasks:
+                    obeying = tasks.create_task(_obey(apns, lines, console))
+                    await stop_requested.wait()
+                    obeying.cancel()
     except OSError as error:
-        raise CannotListen(f"fake-apns cannot start: {error.strerror or error}") from error
+        raise CannotListen(
+            f"fake-apns cannot start: {error.strerror or error}. Choose another --port or --folder"
+        ) from error
 
 
 def _save(folder: Path, push: RecordedPush) -> None:
-    """Whole or not at all, since somebody may be waiting for it. A device token is checked: it is hex."""
+    """Write the file as a whole, because a program may be waiting for it. The token is known to be hex."""
     file = folder / f"{push.device_token.decode('ascii')}.json"
     draft = file.with_suffix(".new")
     draft.write_bytes(push.payload)
@@ -97,7 +97,7 @@ async def _obey(apns: FakeApns, lines: asyncio.Queue[str], console: Console) -> 
 
 
 def shown(push: RecordedPush, behaviour: Behaviour) -> str:
-    """Without secrets: who the device is and what it is told stays out of the scrollback."""
+    """A line without secrets: neither the whole device token nor the payload."""
     token = push.device_token[:_SHOWN_CHARACTERS].decode("ascii", "replace")
     kind = (push.header(b"apns-push-type") or b"?").decode("ascii", "replace")
     if push.status is None:
@@ -110,11 +110,11 @@ def shown(push: RecordedPush, behaviour: Behaviour) -> str:
 
 
 def _read_lines(take: Callable[[str], object]) -> None:
-    """In a thread, since standard input may be a file, a pipe or a terminal; its end is not ours."""
+    """Read in a thread, because standard input may be a file, a pipe or a terminal. Its end stops nothing."""
 
     def read() -> None:
         unfinished = b""
-        # Not through sys.stdin: a thread that waits inside of it would hold a lock that the interpreter's end wants.
+        # Not through sys.stdin: a thread waiting in it holds a lock that the interpreter needs to exit.
         while data := os.read(descriptor, 4096):
             *whole, unfinished = (unfinished + data).split(b"\n")
             for line in whole:

@@ -1,4 +1,4 @@
-"""Figures of `tocsin up`: the accounting of the NTF router and of the pipeline, for people."""
+"""The figures that `tocsin up` shows: the accounting of the NTF router and of the pipeline."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Account:
 
 
 async def read_account(host: str, port: int) -> Account:
-    """From the router's metrics; empty while it is away."""
+    """Read the router's metrics; empty while it does not answer."""
     try:
         _, text = await get_page(host, port, METRICS_PATH, METRICS_SECONDS)
     except (OSError, TimeoutError):
@@ -49,9 +49,7 @@ async def read_account(host: str, port: int) -> Account:
 
 
 def live_table(account: Account, sent: int, last: Sequence[Arrival], pipeline: str) -> Table:
-    table = Table(
-        title="Tocsin: every notification on its way (Ctrl-C stops)", title_justify="left", show_header=False
-    )
+    table = Table(title="Tocsin: notifications (Ctrl-C stops)", title_justify="left", show_header=False)
     table.add_row("messages sent", f"{sent:,}")
     for name, value in _rows(account):
         table.add_row(name, value)
@@ -61,7 +59,7 @@ def live_table(account: Account, sent: int, last: Sequence[Arrival], pipeline: s
 
 
 def checked(console: Console, sent: int, missing: int, account: Account, pipeline: Account | None) -> int:
-    """Prints the accounting; 0 if nothing is missing anywhere."""
+    """Print the accounting, and return the exit code: 0 if nothing is missing."""
     table = Table(title="Accounting", title_justify="left")
     for heading in ("", "NTF router", "pipeline"):
         table.add_column(heading, justify="right" if heading else "left")
@@ -73,19 +71,21 @@ def checked(console: Console, sent: int, missing: int, account: Account, pipelin
     if wrong:
         console.print(f"[red]{wrong}[/red]", highlight=False)
         return 1
-    console.print(f"{sent} messages sent, all of them arrived after a push, and everything adds up.")
+    console.print(f"{sent} messages sent. All of them arrived after a push, and the accounting adds up.")
     return 0
 
 
 def _wrong(sent: int, missing: int, account: Account, pipeline: Account | None) -> str:
     if missing:
-        return f"{missing} of {sent} messages did not arrive: see the logs of the routers"
+        return f"{missing} of {sent} messages did not arrive: find the cause in the routers' logs"
     if account.difference or account.pending:
         return "the NTF router's accounting does not add up: please report this"
     if pipeline is not None and (
         pipeline.difference or pipeline.pending or pipeline.received > account.received
     ):
-        return "the pipeline's accounting is not that of the router: tocsin pipeline report shows which hours"
+        return (
+            "the pipeline's accounting differs from the router's: `tocsin pipeline report` shows which hours"
+        )
     return ""
 
 
@@ -95,5 +95,5 @@ def _rows(account: Account) -> list[tuple[str, str]]:
 
 
 def account_of_tables(lake: Path) -> Account:
-    """Over all hours there are."""
+    """Sum the accounting over all hours in the tables."""
     return Account(**sums_of(lake, "funnel_hourly", Account.__slots__))

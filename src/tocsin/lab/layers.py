@@ -1,4 +1,4 @@
-"""Both encryption layers of a push, opened with a simulated phone's own secrets, to be shown."""
+"""Opens both encryption layers of a push with a simulated phone's secrets, for the page to show."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def is_message_push(payload: bytes) -> bool:
 
 
 async def opened_layers(store: AgentStore, payload: bytes) -> tuple[list[dict[str, Any]], dict[bytes, int]]:
-    """The items of the list, and which of them tells of which message. Nothing of what this phone cannot open."""
+    """The items that this phone can open, and the position of each message's item."""
     items: list[dict[str, Any]] = []
-    told: dict[bytes, int] = {}
+    positions: dict[bytes, int] = {}
     token = await store.token()
     try:
         push = parse_push_json(payload)
         if token is None or token.secret is None or not isinstance(push, MessagePush):
-            return items, told
+            return items, positions
         found = open_notifications(box_key(token.secret), push)
     except (CryptoError, RemoteProtocolError):
-        return items, told
+        return items, positions
     notifications = [each for each in found if isinstance(each, PushedNotification)]
     queues = await store.notified_queues([each.queue for each in notifications])
     for position, (item, queue) in enumerate(zip(notifications, queues, strict=True)):
@@ -40,9 +40,9 @@ async def opened_layers(store: AgentStore, payload: bytes) -> tuple[list[dict[st
         if queue is not None and (meta := _layer_two(queue, item)) is not None:
             shown["connection"] = queue.connection_id
             shown["meta"] = {"messageId": encode_base64url(meta.message_id), "sentAt": meta.sent_at}
-            told[meta.message_id] = position
+            positions[meta.message_id] = position
         items.append(shown)
-    return items, told
+    return items, positions
 
 
 def _layer_one(item: PushedNotification) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the view `Live` shows of a running system: every message with its times, and what phones opened."""
+"""The contents of the view `Live`: every message with its times, and what phones opened."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _MOST_KEYS: Final = 1000
 
 
 class LiveRecorder:
-    """Is told by phones and provider, and tells the pages that are open. Implements `up_phones.Observer`."""
+    """Receives events of phones and provider, and sends them to open pages. Implements `phones.Observer`."""
 
     def __init__(self) -> None:
         self.history = LiveHistory()
         self.events = PageEvents(self._everything)
         self.last: list[Arrival] = []
         self.states: dict[str, Any] = {}
-        """By event: what pages are told besides messages, as it is now."""
+        """The current states that pages show besides messages, by event name."""
         self.operate: Callable[[], dict[str, Any]] | None = None
         """The newest view `Operate`."""
         self._phones: dict[bytes, str] = {}
         self._pushes: OrderedDict[tuple[int, int], SeenPush] = OrderedDict()
 
-    def know(self, people: Iterable[Phone]) -> None:
+    def set_phones(self, people: Iterable[Phone]) -> None:
         self._phones = {phone.device_token: phone.name for phone in people}
 
-    def tell(self, name: str, content: Any) -> None:
-        """A state that pages show."""
+    def publish(self, name: str, content: Any) -> None:
+        """Set a state that pages show."""
         self.states[name] = content
         self.events.send(name, content)
 
@@ -53,10 +53,10 @@ class LiveRecorder:
     def changed(self, message: SentMessage) -> None:
         self.events.send("message", {"message": message.summary(), "counts": self.history.counts})
 
-    # What happens
+    # Events
 
     def requested(self, push: RecordedPush, _behaviour: Behaviour) -> None:
-        """Of the provider: `FakeApns.on_push`."""
+        """The provider received a push: `FakeApns.on_push`."""
         if not is_message_push(push.payload):
             return
         phone = self._phones.get(push.device_token, "an unknown phone")
@@ -87,14 +87,14 @@ class LiveRecorder:
         if message is not None:
             self.changed(message)
 
-    # What is asked for
+    # Requests of pages
 
     async def details(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Of one message. Raises NotDone."""
+        """Everything about one message. Raises NotDone."""
         number = query.get("number", "")
         message = self.history.message(int(number)) if number.isascii() and number.isdigit() else None
         if message is None:
-            raise NotDone("this message is forgotten: only the newest are kept", HTTPStatus.NOT_FOUND)
+            raise NotDone("this message is no longer kept: choose a newer one", HTTPStatus.NOT_FOUND)
         push = self.history.push(message.push)
         return {
             **message.summary(),

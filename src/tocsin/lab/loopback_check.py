@@ -1,4 +1,4 @@
-"""Connections over TLS on loopback, one for every protocol version and way to connect."""
+"""Tries connections over TLS on loopback: every protocol version, with and without ALPN, as a service."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class LoopbackCase:
     """One connection to try."""
 
     dialect: Dialect
@@ -62,31 +62,31 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What came of it; `failure` is empty if all is well."""
+class LoopbackResult:
+    """The result of one case; `failure` is empty if everything worked."""
 
-    case: Case
+    case: LoopbackCase
     blocks: str
     keys: int
     """Kinds of keys whose authorization was verified."""
     failure: str
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[LoopbackCase]:
     for dialect in (SMP, NTF):
         for algorithm in CertificateAlgorithm:
             versions = dialect.supported
             for version in range(versions.lowest, versions.highest + 1):
-                yield Case(dialect, algorithm, version, dialect.alpn)
+                yield LoopbackCase(dialect, algorithm, version, dialect.alpn)
                 if dialect is SMP and version >= SERVICE_CERTS_VERSION:
-                    yield Case(dialect, algorithm, version, dialect.alpn, service=True)
+                    yield LoopbackCase(dialect, algorithm, version, dialect.alpn, service=True)
             for alpn in ("h2", "http/1.1"):
-                yield Case(dialect, algorithm, versions.highest, alpn)
-            yield Case(dialect, algorithm, dialect.without_alpn.highest, None)
+                yield LoopbackCase(dialect, algorithm, versions.highest, alpn)
+            yield LoopbackCase(dialect, algorithm, dialect.without_alpn.highest, None)
 
 
-async def check(case: Case) -> Finding:
-    """Starts a router, connects, has commands verified, and stops it again."""
+async def check(case: LoopbackCase) -> LoopbackResult:
+    """Start a listener, connect, let it verify commands, and stop it."""
     now = datetime.now(UTC)
     async with _router(case, now) as (address, keys):
         return await _try(case, address, keys, now)
@@ -99,7 +99,7 @@ def _credentials(algorithm: CertificateAlgorithm, now: datetime) -> Credentials:
 
 @asynccontextmanager
 async def _router(
-    case: Case, now: datetime
+    case: LoopbackCase, now: datetime
 ) -> AsyncIterator[tuple[RouterAddress, dict[bytes, AuthPrivateKey]]]:
     """A listener that knows one entity for each kind of key."""
     credentials = _credentials(case.algorithm, now)
@@ -151,8 +151,8 @@ def _answer(session: RouterSession, received: ReceivedCommand, keys: dict[bytes,
 
 
 async def _try(
-    case: Case, address: RouterAddress, keys: dict[bytes, AuthPrivateKey], now: datetime
-) -> Finding:
+    case: LoopbackCase, address: RouterAddress, keys: dict[bytes, AuthPrivateKey], now: datetime
+) -> LoopbackResult:
     settings = ClientSettings(
         dial=DialSettings(
             connect_timeout=15.0,
@@ -171,10 +171,12 @@ async def _try(
         async with NtfClient.connect(address, settings) as ntf_client:
             return await _exercise(case, ntf_client, keys)
     except TocsinError as error:
-        return Finding(case, "", 0, str(error))
+        return LoopbackResult(case, "", 0, str(error))
 
 
-async def _exercise(case: Case, client: SmpClient | NtfClient, keys: dict[bytes, AuthPrivateKey]) -> Finding:
+async def _exercise(
+    case: LoopbackCase, client: SmpClient | NtfClient, keys: dict[bytes, AuthPrivateKey]
+) -> LoopbackResult:
     await client.ping()
     command = Subscribe() if case.dialect is SMP else CheckToken()
     verified = 0
@@ -189,4 +191,4 @@ async def _exercise(case: Case, client: SmpClient | NtfClient, keys: dict[bytes,
     except RouterRefused as refusal:
         failure = "" if refusal.error is ErrorCode.AUTH else str(refusal)
     blocks = "encrypted" if client.session.encrypted else "plain"
-    return Finding(case, blocks, verified, failure)
+    return LoopbackResult(case, blocks, verified, failure)

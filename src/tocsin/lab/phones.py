@@ -39,19 +39,19 @@ class Arrival:
 
     phone: str
     sender: str | None
-    """None for a chat of a start that did not write down whose it is."""
+    """None for a chat of an older version, which did not record the peer."""
     body: bytes
     message_id: bytes
     sent_at: int
 
 
 class Observer(Protocol):
-    """Whoever wants to know what phones do."""
+    """Receives what phones do."""
 
     def arrived(self, arrival: Arrival) -> None: ...
 
     async def woken(self, phone: Phone, push: RecordedPush) -> None:
-        """Before anything is fetched."""
+        """Called before the phone fetches anything."""
 
 
 @dataclass
@@ -63,14 +63,14 @@ class Phone:
     apns: FakeApns
     observer: Observer
     chats: dict[str, str | None] = field(default_factory=dict)
-    """Connections it can write to, and with whom they are."""
+    """Connections that it can write to, and the name of the peer."""
     wanted: dict[str, MinimumPriority] = field(default_factory=dict)
-    """From which priority on it is notified of a connection's messages."""
+    """The lowest priority of a connection's messages that wake it."""
     online: asyncio.Event = field(default_factory=asyncio.Event)
     _fetching: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def register(self) -> None:
-        """Up to the verification, which a push brings."""
+        """Register the device token and verify it with the code from a push."""
         token = DeviceToken(PushProvider.APNS_TEST, self.device_token)
         status = await self.agent.tokens.register(token, NotificationMode.INSTANT)
         while status.state is not TokenState.ACTIVE:
@@ -81,7 +81,7 @@ class Phone:
     async def until(
         self, kind: type[ConnectionReady] | type[NotificationsReady], connections: Sequence[str]
     ) -> None:
-        """Until this was told of all the connections."""
+        """Wait until this event came for all the connections."""
         missing = set(connections)
         async with asyncio.timeout(STEP_SECONDS):
             while missing:
@@ -93,7 +93,7 @@ class Phone:
         return next((chat for chat, peer in self.chats.items() if peer == name), None)
 
     async def sleep_and_wake(self) -> None:
-        """As an app in the background: nothing is received but what a push tells of. Nothing at all while offline."""
+        """Behave as an app in the background: fetch only when a push wakes it, and never while offline."""
         while True:
             await self.online.wait()
             try:
@@ -101,7 +101,7 @@ class Phone:
             except TimeoutError:
                 continue
             await self.online.wait()
-            with suppress(TocsinError):  # a router that is away: the next push tells of the messages again
+            with suppress(TocsinError):  # a router is down: the next push announces the messages again
                 await self._woken_by(push)
 
     async def _woken_by(self, push: RecordedPush) -> None:
@@ -110,7 +110,7 @@ class Phone:
             await self.look()
 
     async def look(self) -> None:
-        """All its few queues: times are whole seconds, so a push may not tell of a second message of a second."""
+        """Fetch all its few queues: times are whole seconds, so a push may hide a second message of the same second."""
         async with self._fetching:
             for fetched in await self.agent.fetch([ToFetch(chat, FIRST_QUEUE) for chat in self.chats]):
                 for message in fetched.messages:
@@ -123,7 +123,7 @@ class Phone:
         return Arrival(self.name, sender, message.body, message.message_id, message.sent_at)
 
     async def send(self, connection_id: str, body: bytes, *, mention: bool = False) -> TocsinError | None:
-        """Why not, if the router is away."""
+        """The error if the router does not answer."""
         try:
             await self.agent.connections.send(connection_id, body, priority=MENTION if mention else 1)
         except TocsinError as error:
@@ -131,12 +131,12 @@ class Phone:
         return None
 
     async def want(self, connection_id: str, minimum: MinimumPriority) -> None:
-        """Returns when the routers know, or when that takes too long: then it happens later. Raises AgentError."""
+        """Returns when the routers know, or after a time limit; then they learn it later. Raises AgentError."""
         await self.agent.connections.set_notifications(connection_id, minimum)
         self.wanted[connection_id] = minimum
         with suppress(TimeoutError):
             async with asyncio.timeout(CHANGE_SECONDS):
-                while not self.agent.at_rest:  # noqa: ASYNC110 - nobody tells
+                while not self.agent.at_rest:  # noqa: ASYNC110 - there is no event for it
                     await asyncio.sleep(0.02)
 
 
@@ -153,8 +153,8 @@ async def phones(
     apns: FakeApns,
     observer: Observer,
 ) -> AsyncIterator[list[Phone]]:
-    """Each with its store; those of an earlier start go on."""
-    # People look: a router that is back is used at once, and a mute does not wait for others to hide among.
+    """Open each phone with its store; phones of an earlier start continue."""
+    # For viewers: use a router as soon as it is back, and mute at once instead of hiding among other changes.
     settings = AgentSettings(
         smp_routers=(smp,), ntf_routers=(ntf,), direct=True, priority_delay=0.0, remember_failure=0.0
     )
@@ -183,7 +183,7 @@ def _peers(folder: Path) -> Mapping[str, str]:
 
 
 async def introduce(people: Sequence[Phone], folder: Path) -> list[Phone]:
-    """A connection between every two that have none yet: all of them at the first start. Who has new ones."""
+    """Connect every two phones that have no chat yet, and return the phones with new chats."""
     peers = dict(_peers(folder))
     new: dict[str, Phone] = {}
     for number, phone in enumerate(people):

@@ -1,4 +1,4 @@
-"""The parts of `tocsin up` that are processes of their own: both routers and the pipeline."""
+"""The child processes of `tocsin up`: both routers and the pipeline."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ HOST: Final = "127.0.0.1"
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 RESTART_SECONDS: Final = 1.0
-"""People see that it was away, and one that ends at once does not keep the machine busy."""
+"""Long enough to be seen, and to keep a router that fails at once from using up the CPU."""
 PORTS_FILE: Final = "ports.json"
 SERVING: Final = re.compile(r"serving on ports? \d+|Serving NTF protocol on port \d+")
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """The same at every start: phones know routers by their addresses."""
+    """Ports stay the same at every start, because phones know routers by their addresses."""
 
     smp: int
     ntf: int
     metrics: int
     push: int
     smp_metrics: int = 0
-    """0: not chosen yet, as the next."""
+    """0 until it is chosen, like the next."""
     page: int = 0
 
 
 def ports_of(folder: Path) -> Ports:
-    """Chosen at the first start. Raises ConfigError if another program has taken one since."""
+    """The ports chosen at the first start. Raises ConfigError if another program uses one now."""
     path = folder / PORTS_FILE
     before = msgspec.json.decode(path.read_bytes(), type=Ports) if path.exists() else Ports(0, 0, 0, 0)
     chosen = msgspec.structs.asdict(before)
@@ -63,7 +63,7 @@ def ports_of(folder: Path) -> Ports:
     return ports
 
 
-class Part:
+class ChildProcess:
     """A process whose output goes to a log file."""
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -80,11 +80,11 @@ class Part:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for us: we stop the parts in order
+                start_new_session=True,  # Ctrl-C is for this process, which stops its children in order
             )
 
-    async def until_it_serves(self) -> None:
-        """Raises StoreError with the end of its log if it does not."""
+    async def wait_until_serving(self) -> None:
+        """Raises StoreError with the end of its log if it does not serve."""
         for _ in range(int(START_SECONDS / 0.05)):
             text = self.log.read_text(errors="replace")
             if SERVING.search(text):
@@ -92,7 +92,9 @@ class Part:
             if not self.running:
                 break
             await asyncio.sleep(0.05)
-        raise StoreError(f"the {self.name} router did not start: {self.last_line()} (all of it: {self.log})")
+        raise StoreError(
+            f"the {self.name} router did not start: {self.last_line()}. The whole log is {self.log}"
+        )
 
     @property
     def running(self) -> bool:
@@ -100,19 +102,19 @@ class Part:
 
     def last_line(self) -> str:
         lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
-        return lines[-1][:200] if lines else "it said nothing"
+        return lines[-1][:200] if lines else "its log is empty"
 
     async def wait(self) -> int:
         assert self._process is not None
         return await self._process.wait()
 
     def kill(self) -> None:
-        """SIGKILL: it gets no chance to save anything."""
+        """Send SIGKILL, which leaves it no chance to save anything."""
         if self._process is not None and self.running:
             self._process.kill()
 
     async def stop(self) -> None:
-        """SIGTERM, and after a while SIGKILL."""
+        """Send SIGTERM, and SIGKILL if it does not end in time."""
         if self._process is None or self._process.returncode is not None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -124,8 +126,8 @@ class Part:
         await self._process.wait()
 
 
-class Router(Part):
-    """An SMP or NTF router, set up at the first start."""
+class LabRouter(ChildProcess):
+    """An SMP or NTF router, created at the first start."""
 
     def __init__(self, kind: str, folder: Path, port: int) -> None:
         super().__init__(kind, folder)
@@ -144,15 +146,14 @@ class Router(Part):
         return RouterAddress(scheme, RouterLocation((HOST,), str(self._port), read_fingerprint(self._config)))
 
     async def serve(self, *init: str, **settings: object) -> None:
-        """`init`: further options of its set-up."""
+        """Start the router; `init` has more options for creating it."""
         self._store.mkdir(parents=True, exist_ok=True)
         if not self._config.exists():
-            host = "--host" if self.name == "smp" else "--ip"
             where = ("--folder", str(self._config), "--store", str(self._store))
-            made = Part(f"{self.name}-init", self.log.parent.parent)
-            await made.start(self.name, "init", host, HOST, *where, *init)
-            if await made.wait():
-                raise StoreError(f"the {self.name} router could not be set up: {made.last_line()}")
+            init_process = ChildProcess(f"{self.name}-init", self.log.parent.parent)
+            await init_process.start(self.name, "init", "--host", HOST, *where, *init)
+            if await init_process.wait():
+                raise StoreError(f"the {self.name} router could not be created: {init_process.last_line()}")
         chosen: dict[str, object] = {
             "port": self._port,
             "listen": HOST,
@@ -166,20 +167,19 @@ class Router(Part):
         await self._start()
 
     async def _start(self) -> None:
-        config = self._config / f"{self.name}-server.ini"
-        await self.start(self.name, "start", "--config", config, settings=self._environment)
-        await self.until_it_serves()
+        await self.start(self.name, "start", "--folder", self._config, settings=self._environment)
+        await self.wait_until_serving()
         self.serving = True
 
     async def keep_serving(self, changed: Callable[[], object]) -> NoReturn:
-        """Starts it again whenever it ends. The log of the one before is kept beside."""
+        """Restart the router whenever it ends, and keep its previous log."""
         while True:
             await self.wait()
             self.serving = False
             changed()
             await asyncio.sleep(RESTART_SECONDS)
             self.log.replace(self.log.with_suffix(".previous.log"))
-            with suppress(StoreError):  # it ended again: its log says why
+            with suppress(StoreError):  # it failed again; its log says why
                 await self._start()
                 self.restarts += 1
                 changed()

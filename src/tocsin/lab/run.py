@@ -1,4 +1,4 @@
-"""Runs `tocsin up`: lets phones write to each other, for people who look or to check that all adds up."""
+"""Runs `tocsin up`: phones send each other messages, for viewers or to check the accounting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from rich.console import Console
 
 from tocsin.errors import StoreError
-from tocsin.lab.figures import Account, checked
+from tocsin.lab.figures import Account, account_of_tables, checked
 from tocsin.lab.live import LiveRecorder
 from tocsin.lab.phones import Arrival, Phone
 from tocsin.lab.system import PATIENCE, System, UpOptions, awake, make_folder, started_system
@@ -22,7 +22,7 @@ INTERRUPTED: Final = 130
 
 
 class Arrivals:
-    """All that came; a system that runs for days does not keep it. Implements `up_phones.Observer`."""
+    """Collects every message, for a check that ends soon. Implements `phones.Observer`."""
 
     def __init__(self) -> None:
         self.bodies: set[bytes] = set()
@@ -31,25 +31,26 @@ class Arrivals:
         self.bodies.add(arrival.body)
 
     async def woken(self, phone: Phone, push: RecordedPush) -> None:
-        """Nothing is shown."""
+        """Nothing to collect."""
 
 
 async def run_system(options: UpOptions) -> int:
-    """The exit code. Raises ConfigError and StoreError, which say what to do."""
+    """Run until done or stopped, and return the exit code. Raises ConfigError and StoreError."""
     make_folder(options.folder)
-    with stop_signals() as told_to_stop:
-        work = asyncio.create_task(_check(options, Console()) if options.once else _look(options, Console()))
-        stopping = asyncio.create_task(told_to_stop.wait())
-        await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    run = _check if options.once else _watch
+    with stop_signals() as stop_requested:
+        running = asyncio.create_task(run(options, Console()))
+        stopping = asyncio.create_task(stop_requested.wait())
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        work.cancel()  # its parts are stopped in order; nothing if it is done
-        try:
-            return await work
-        except asyncio.CancelledError:
+        running.cancel()  # stops its processes in order; no effect if it is done
+        await asyncio.gather(running, stopping, return_exceptions=True)
+        if running.cancelled():
             return INTERRUPTED if options.once else 0
+        return running.result()
 
 
-async def _look(options: UpOptions, console: Console) -> int:
+async def _watch(options: UpOptions, console: Console) -> int:
     live = LiveRecorder()
     async with started_system(options, console, live) as system, awake(system):
         await watch(system, live, console)
@@ -66,11 +67,11 @@ async def _check(options: UpOptions, console: Console) -> int:
 
 
 async def _exchange(system: System, arrivals: Arrivals, console: Console) -> int:
-    """Every phone sends its messages; how many did not arrive."""
-    chance = random.Random(0)  # noqa: S311 - which chat is written to is no secret
+    """Let every phone send its messages, and return how many did not arrive."""
+    chance = random.Random(0)  # noqa: S311 - the choice of a chat is not secret
     names = {phone.name for phone in system.people}
     wanted = set()
-    with console.status("messages, each through SMP router, NTF router, push provider and phone"):
+    with console.status("sending messages through SMP router, NTF router, push provider and phones"):
         for number in range(system.options.messages):
             for phone in system.people:
                 body = f"{phone.name} {number} {chance.getrandbits(64):x}".encode()
@@ -80,25 +81,23 @@ async def _exchange(system: System, arrivals: Arrivals, console: Console) -> int
                     system.sent += 1
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
-                while not wanted <= arrivals.bodies:  # noqa: ASYNC110 - nobody tells
+                while not wanted <= arrivals.bodies:  # noqa: ASYNC110 - there is no event for it
                     await asyncio.sleep(0.05)
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
-                while (await system.account()).pending:  # noqa: ASYNC110 - nobody tells
+                while (await system.account()).pending:  # noqa: ASYNC110 - there is no event for it
                     await asyncio.sleep(0.1)
     return len(wanted - arrivals.bodies)
 
 
 async def _whole_pipeline(system: System, console: Console) -> Account:
-    """What the tables say when all that the routers wrote is in them."""
-    from tocsin.lab.figures import account_of_tables
-
+    """Ingest everything that the routers wrote, and return the accounting of the tables."""
     with console.status("data pipeline on Spark"):
-        part = await system.start_pipeline("--available-now")
+        process = await system.start_pipeline("--available-now")
         try:
-            code = await part.wait()
+            code = await process.wait()
         finally:
-            await part.stop()
+            await process.stop()
     if code:
-        raise StoreError(f"the pipeline failed: {part.last_line()} (all of it: {part.log})")
+        raise StoreError(f"the pipeline failed: {process.last_line()}. The whole log is {process.log}")
     return account_of_tables(system.lake)

@@ -1,4 +1,4 @@
-"""The parts of `tocsin up`, started in order: push provider, routers, phones that know each other."""
+"""The system of `tocsin up`, started in order: push provider, routers, phones that know each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.console import Console
 from tocsin.errors import ConfigError
 from tocsin.lab.figures import Account, read_account
 from tocsin.lab.phones import Observer, Phone, introduce, phones
-from tocsin.lab.processes import HOST, Part, Ports, Router, ports_of
+from tocsin.lab.processes import HOST, ChildProcess, LabRouter, Ports, ports_of
 from tocsin.push.fake.server import FakeApns, running_fake_apns
 from tocsin.web.page_address import PagePlace
 
@@ -24,7 +24,7 @@ PATIENCE: Final = 60.0
 PHONES: Final = "phones"
 PUSHES_KEPT: Final = 1000
 ROOM: Final = 500 * 1024**2
-"""Bytes for a PostgreSQL, logs, and the tables of some hours."""
+"""Disk space for a PostgreSQL, logs, and the tables of some hours, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +35,18 @@ class UpOptions:
     messages: int
     pipeline: bool
     page: PagePlace | None = None
-    """None: on a port of its own choice, remembered in the folder."""
+    """None serves it on a port that is chosen once and kept in the folder."""
     no_page: bool = False
 
 
 @dataclass
 class System:
-    """What runs."""
+    """Everything that is running."""
 
     options: UpOptions
     ports: Ports
-    smp: Router
-    ntf: Router
+    smp: LabRouter
+    ntf: LabRouter
     apns: FakeApns
     people: list[Phone] = field(default_factory=list)
     sent: int = 0
@@ -58,14 +58,14 @@ class System:
     async def account(self) -> Account:
         return await read_account(HOST, self.ports.metrics)
 
-    async def start_pipeline(self, *how: object) -> Part:
-        part = Part("pipeline", self.options.folder)
+    async def start_pipeline(self, *options: object) -> ChildProcess:
+        process = ChildProcess("pipeline", self.options.folder)
         folders = ("--events", self.smp.events, "--events", self.ntf.events)
-        # Three phones are a small group, and nobody's: their routers may be named.
-        await part.start(
-            "pipeline", "ingest", *folders, "--lake", self.lake, "--build", "--smallest-group", 1, *how
+        # Three simulated phones are a small group but need no privacy: name their routers.
+        await process.start(
+            "pipeline", "ingest", *folders, "--lake", self.lake, "--build", "--smallest-group", 1, *options
         )
-        return part
+        return process
 
 
 def make_folder(folder: Path) -> None:
@@ -73,24 +73,24 @@ def make_folder(folder: Path) -> None:
     try:
         (folder / PHONES).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{folder} cannot be made ({error.strerror}): choose another --folder") from error
+        raise ConfigError(
+            f"{folder} cannot be created ({error.strerror}): choose another --folder"
+        ) from error
     try:
         with tempfile.TemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free
     except OSError as error:
-        raise ConfigError(
-            f"{folder} cannot be written ({error.strerror}): choose another --folder"
-        ) from error
+        raise ConfigError(f"{folder} is not writable ({error.strerror}): choose another --folder") from error
     if free < ROOM:
         raise ConfigError(
-            f"{free // 1024**2} MB are free for {folder}, and {ROOM // 1024**2} MB are needed: "
+            f"{folder} has {free // 1024**2} MB of free space, but {ROOM // 1024**2} MB are needed: "
             "free some space, or choose another --folder"
         )
 
 
 @asynccontextmanager
 async def started_system(options: UpOptions, console: Console, observer: Observer) -> AsyncIterator[System]:
-    """Everything but the pipeline, ready: the routers serve, the phones are registered and know each other."""
+    """Start everything but the pipeline: routers serve, phones are registered and know each other."""
     ports = ports_of(options.folder)
     async with AsyncExitStack() as stack:
         status = stack.enter_context(console.status("push provider"))
@@ -98,7 +98,7 @@ async def started_system(options: UpOptions, console: Console, observer: Observe
             running_fake_apns(options.folder / "push", port=ports.push, keep=PUSHES_KEPT)
         )
         smp, ntf = (
-            Router(kind, options.folder, port) for kind, port in (("smp", ports.smp), ("ntf", ports.ntf))
+            LabRouter(kind, options.folder, port) for kind, port in (("smp", ports.smp), ("ntf", ports.ntf))
         )
         system = System(options, ports, smp, ntf, apns)
         status.update("SMP router")
@@ -157,7 +157,7 @@ async def _set_up(people: list[Phone], folder: Path) -> None:
     await asyncio.gather(*(phone.register() for phone in people))
     for phone in new:
         async with asyncio.timeout(PATIENCE):
-            while not phone.agent.at_rest:  # noqa: ASYNC110 - nobody tells
+            while not phone.agent.at_rest:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.05)
     for phone in people:
         await phone.agent.connections.unsubscribe()
@@ -165,11 +165,11 @@ async def _set_up(people: list[Phone], folder: Path) -> None:
 
 @asynccontextmanager
 async def awake(system: System) -> AsyncIterator[None]:
-    """Phones sleep until a push wakes them."""
-    tasks = [asyncio.create_task(phone.sleep_and_wake()) for phone in system.people]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    """Let phones sleep until a push wakes them."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(phone.sleep_and_wake()) for phone in system.people]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()

@@ -1,4 +1,4 @@
-"""`tocsin up` while people look: figures in the terminal, the page, routers that are started again."""
+"""`tocsin up` without --once: figures in the terminal, the page, and routers that are restarted."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rich.live import Live
 from tocsin.lab.actions import UpActions
 from tocsin.lab.figures import live_table
 from tocsin.lab.live import LiveRecorder
-from tocsin.lab.processes import HOST, Part, Router
+from tocsin.lab.processes import HOST, ChildProcess, LabRouter
 from tocsin.lab.system import System
 from tocsin.web.operate_reader import OperateReader, scrape
 from tocsin.web.page_address import LOOPBACK, PagePlace, serve_page
 from tocsin.web.page_server import Site
 
 SECONDS_BETWEEN: Final = 0.8
-"""Messages of all phones together."""
+"""Average time between messages of all phones together."""
 BUILD_INTERVAL: Final = 5
 READ_INTERVAL: Final = 2.0
-WORDS: Final = (
+MESSAGE_TEXTS: Final = (
     "Are you coming tonight?",
     "On my way",
     "The train is late again",
@@ -38,13 +38,13 @@ WORDS: Final = (
 
 
 async def watch(system: System, live: LiveRecorder, console: Console) -> NoReturn:
-    """Messages go on and figures are shown until it is cancelled."""
-    live.know(system.people)
+    """Let phones write, and show figures until cancelled."""
+    live.set_phones(system.people)
     system.apns.on_push = live.requested
     actions = UpActions(system, live)
-    live.tell("page", {"live": True})
+    live.publish("page", {"live": True})
     await actions.set_chatter({"on": True})
-    actions.tell_phones()
+    actions.publish_phones()
     async with AsyncExitStack() as stack:
         pipeline = None
         if system.options.pipeline:
@@ -59,8 +59,8 @@ async def watch(system: System, live: LiveRecorder, console: Console) -> NoRetur
             console.print(f"page          {address}", highlight=False, soft_wrap=True)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         for router in (system.smp, system.ntf):
-            tasks.create_task(router.keep_serving(lambda: _tell_parts(system, live, pipeline)))
-        tasks.create_task(_write_on(system, actions))
+            tasks.create_task(router.keep_serving(lambda: _publish_processes(system, live, pipeline)))
+        tasks.create_task(_write_messages(system, actions))
         if not system.options.no_page:
             tasks.create_task(reader.keep_reading(live.events, every=READ_INTERVAL))
         await _show(system, live, pipeline, console)
@@ -72,46 +72,52 @@ def _reader(system: System) -> OperateReader:
         "ntf": lambda: scrape(HOST, ports.metrics),
         "smp": lambda: scrape(HOST, ports.smp_metrics),
     }
-    # Tables of an earlier start are shown also without the pipeline.
+    # Tables of an earlier start are shown even without the pipeline.
     has_lake = system.options.pipeline or system.lake.exists()
     return OperateReader(metrics, system.lake if has_lake else None, "the pipeline is off")
 
 
-async def _show(system: System, live: LiveRecorder, pipeline: Part | None, console: Console) -> NoReturn:
-    """In the terminal if there is one; parts that changed by themselves are told to pages in any case."""
+async def _show(
+    system: System, live: LiveRecorder, pipeline: ChildProcess | None, console: Console
+) -> NoReturn:
+    """Show figures if there is a terminal, and publish the state of processes to pages."""
     with Live(console=console, refresh_per_second=4) as shown:
         while True:
-            _tell_parts(system, live, pipeline)
+            _publish_processes(system, live, pipeline)
             if console.is_terminal:
-                state = _state(system, pipeline)
+                state = _pipeline_state(system, pipeline)
                 shown.update(live_table(await system.account(), system.sent, live.last, state))
             await asyncio.sleep(1.0)
 
 
-def _tell_parts(system: System, live: LiveRecorder, pipeline: Part | None) -> None:
-    parts = {"smp": _part(system.smp), "ntf": _part(system.ntf), "pipeline": _state(system, pipeline)}
-    if live.states.get("parts") != parts:
-        live.tell("parts", parts)
+def _publish_processes(system: System, live: LiveRecorder, pipeline: ChildProcess | None) -> None:
+    states = {
+        "smp": _router_state(system.smp),
+        "ntf": _router_state(system.ntf),
+        "pipeline": _pipeline_state(system, pipeline),
+    }
+    if live.states.get("parts") != states:
+        live.publish("parts", states)
 
 
-def _part(router: Router) -> dict[str, Any]:
+def _router_state(router: LabRouter) -> dict[str, Any]:
     return {"serving": router.serving, "restarts": router.restarts}
 
 
-async def _write_on(system: System, actions: UpActions) -> NoReturn:
-    chance = random.Random()  # noqa: S311 - who writes what is no secret
+async def _write_messages(system: System, actions: UpActions) -> NoReturn:
+    chance = random.Random()  # noqa: S311 - who writes what is not secret
     while True:
         await actions.chatter.wait()
         awake = [phone for phone in system.people if phone.online.is_set()]
         if awake:
             sender = chance.choice(awake)
             receiver = chance.choice([phone for phone in system.people if phone is not sender])
-            await actions.write(sender, receiver, chance.choice(WORDS), mention=chance.random() < 0.1)
+            await actions.write(sender, receiver, chance.choice(MESSAGE_TEXTS), mention=chance.random() < 0.1)
         await asyncio.sleep(chance.expovariate(1 / SECONDS_BETWEEN))
 
 
-def _state(system: System, pipeline: Part | None) -> str:
-    """Of the pipeline: its failure is shown and disturbs nothing else."""
+def _pipeline_state(system: System, pipeline: ChildProcess | None) -> str:
+    """A failure of the pipeline is shown and stops nothing else."""
     if pipeline is None:
         return "off"
     if not pipeline.running:

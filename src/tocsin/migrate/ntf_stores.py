@@ -1,4 +1,4 @@
-"""Stores of NTF routers that are moved: logs, PostgreSQL of the operator's, PostgreSQL of our own."""
+"""Reads and writes the whole store of an NTF router: logs, the operator's PostgreSQL, or an embedded one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tocsin.durable.log_files import FolderLock
 from tocsin.durable.postgres.embedded_database import embedded_database
 from tocsin.durable.transfers import Progress
 from tocsin.errors import StoreError
@@ -15,22 +16,23 @@ from tocsin.migrate.settings import NOTHING_KEPT
 from tocsin.migrate.stores import OpenedStore, StorePlace
 from tocsin.ntf_router.opened_store import EMBEDDED_FOLDER
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
-from tocsin.ntf_router.store.logs.store_files import read_ntf_store
+from tocsin.ntf_router.store.interface import NtfTotals, ntf_totals_of
+from tocsin.ntf_router.store.logs.log_reading import LOCK
+from tocsin.ntf_router.store.logs.store_files import fill_ntf_folder, read_ntf_store, require_empty_ntf_folder
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.ntf_router.store.transfers import NtfTotals, ntf_totals_of
 from tocsin.protocol.ntf.device_tokens import PushProvider
 
 if TYPE_CHECKING:
     from asyncpg import Connection, Record
 
 _MIGRATION_NOTE: Final = (
-    "tables that are missing are made now: ours in the schema {schema}_tocsin, and those of newer versions of the "
+    "missing tables are created now: Tocsin's in the schema {schema}_tocsin, and those of newer versions of the "
     "reference in {schema}, recorded as the reference does"
 )
 
 
 def place_of(settings: NtfSettings, folder: Path) -> StorePlace:
-    """Raises StoreError if nothing is kept."""
+    """Where the settings keep the store. Raises StoreError if they keep nothing."""
     match settings.store_kind:
         case StoreKind.URL:
             return StorePlace(folder, settings.database_url, settings.database_schema)
@@ -42,46 +44,65 @@ def place_of(settings: NtfSettings, folder: Path) -> StorePlace:
 
 
 @asynccontextmanager
-async def _database(place: StorePlace) -> AsyncIterator[str]:
+async def opened_database(place: StorePlace) -> AsyncIterator[str]:
+    """Yields the URL of the database. Raises StoreError if a router uses the embedded one."""
     if place.url is not None:
         yield place.url
         return
-    async with embedded_database(place.folder / EMBEDDED_FOLDER) as url:
-        yield url
+    lock = FolderLock(place.folder / LOCK)
+    try:
+        async with embedded_database(place.folder / EMBEDDED_FOLDER) as url:
+            yield url
+    finally:
+        lock.release()
 
 
-def open_place(place: StorePlace, *, skip_broken_lines: bool) -> OpenedStore[NtfMemoryStore]:
-    """Reads it, or counts it if it is a database of the operator's. Raises StoreError."""
-    if place.url is not None:
-        return asyncio.run(_counted(place, place.url))
-    if place.embedded:
-        return _whole(asyncio.run(_read_embedded(place)))
-    place.require_folder()
-    store, report = read_ntf_store(place.folder, skip_broken_lines=skip_broken_lines, keep_broken_lines=False)
-    if not (report.skipped or report.broken):
-        return _whole(store)
-    return _whole(
-        store,
-        f"left out: {report.skipped} records without a token or subscription, or there already; "
-        f"{report.broken} lines that cannot be read",
-    )
+class NtfTransfers:
+    """Implements `StoreTransfers`."""
+
+    def read_logs(
+        self, folder: Path, *, skip_broken_lines: bool, keep_broken_lines: bool
+    ) -> tuple[NtfMemoryStore, str | None]:
+        store, report = read_ntf_store(
+            folder, skip_broken_lines=skip_broken_lines, keep_broken_lines=keep_broken_lines
+        )
+        if not (report.skipped or report.broken):
+            return store, None
+        return store, (
+            f"left out: {report.skipped} duplicate records or records without a token or subscription, "
+            f"{report.broken} unreadable lines"
+        )
+
+    def totals(self, store: NtfMemoryStore) -> NtfTotals:
+        return ntf_totals_of(store)
+
+    def require_empty_logs(self, folder: Path) -> None:
+        require_empty_ntf_folder(folder)
+
+    def write_logs(self, folder: Path, store: NtfMemoryStore, progress: Progress) -> None:
+        fill_ntf_folder(folder, store, progress)
+
+    async def require_empty_database(self, place: StorePlace) -> None:
+        from tocsin.ntf_router.store.postgres.transfer import require_empty_ntf_database  # needs asyncpg
+
+        async with opened_database(place) as url:
+            await require_empty_ntf_database(url, place.schema)
+
+    async def read_database(self, place: StorePlace) -> NtfMemoryStore:
+        from tocsin.ntf_router.store.postgres.transfer import read_whole_ntf_database  # needs asyncpg
+
+        async with opened_database(place) as url:
+            return await read_whole_ntf_database(url, place.schema, NtfMemoryStore())
+
+    async def write_database(self, place: StorePlace, store: NtfMemoryStore, progress: Progress) -> None:
+        from tocsin.ntf_router.store.postgres.transfer import fill_ntf_database  # needs asyncpg
+
+        async with opened_database(place) as url:
+            await fill_ntf_database(url, place.schema, store, progress)
 
 
-def _whole(store: NtfMemoryStore, *notes: str) -> OpenedStore[NtfMemoryStore]:
-    direct = sum(not each.notifier_key for each in store.all_subscriptions())
-    foreign = sum(each.device_token.provider is PushProvider.WEBPUSH for each in store.all_tokens())
-    return OpenedStore(ntf_totals_of(store), store, notes, direct, foreign)
-
-
-async def _read_embedded(place: StorePlace) -> NtfMemoryStore:
-    from tocsin.ntf_router.store.postgres.transfer import read_whole_ntf_database  # needs asyncpg
-
-    async with _database(place) as url:
-        return await read_whole_ntf_database(url, place.schema, NtfMemoryStore())
-
-
-async def _counted(place: StorePlace, url: str) -> OpenedStore[NtfMemoryStore]:
-    """Of the reference's tables, whatever ours are."""
+async def count_database(place: StorePlace) -> OpenedStore[NtfMemoryStore]:
+    """Count the reference's tables in the operator's database; they stay where they are. Raises StoreError."""
     import asyncpg
 
     from tocsin.durable.postgres.database_errors import translated
@@ -90,11 +111,12 @@ async def _counted(place: StorePlace, url: str) -> OpenedStore[NtfMemoryStore]:
 
     path = search_path(place.schema)
     with translated():
-        connection = await asyncpg.connect(url, timeout=10.0, command_timeout=600.0)
+        connection = await asyncpg.connect(place.url, timeout=10.0, command_timeout=600.0)
         try:
             if await connection.fetchval("SELECT to_regclass($1)", f'"{place.schema}".migrations') is None:
                 raise StoreError(
-                    f"the database has no schema {place.schema}: the reference has never used it"
+                    f"the database has no schema {place.schema}, so the reference has never used it: check "
+                    "db_connection and db_schema in the settings"
                 )
             current = await has_store(connection, place.schema)
             await connection.execute(f"SET search_path TO {path}")
@@ -113,7 +135,7 @@ async def _counted(place: StorePlace, url: str) -> OpenedStore[NtfMemoryStore]:
 
 
 async def _has_services(connection: Connection[Record]) -> bool:
-    """Since the reference's second migration."""
+    """The column exists since the reference's second migration."""
     statement = (
         "SELECT EXISTS (SELECT FROM information_schema.columns WHERE table_name = 'smp_servers' "
         "AND column_name = 'ntf_service_id' AND table_schema = ANY (current_schemas(false)))"
@@ -132,7 +154,7 @@ def _totals_statement(has_services: bool) -> str:
 
 
 def update_tables(place: StorePlace) -> None:
-    """Makes ours beside the reference's."""
+    """Create our tables beside the reference's."""
     from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store  # needs asyncpg
 
     async def update() -> None:
@@ -143,18 +165,11 @@ def update_tables(place: StorePlace) -> None:
     asyncio.run(update())
 
 
-async def fill_place(place: StorePlace, store: NtfMemoryStore, progress: Progress) -> None:
-    from tocsin.ntf_router.store.postgres.transfer import fill_ntf_database  # needs asyncpg
-
-    async with _database(place) as url:
-        await fill_ntf_database(url, place.schema, store, progress)
-
-
 def database_notes(used: StorePlace) -> list[str]:
-    """What the reference will find of ours."""
+    """Tell what the reference finds of ours."""
     if used.url:
-        text = f"the schema {used.schema}_tocsin is ours; the reference does not look at it, and it may stay"
+        text = f"the schema {used.schema}_tocsin is Tocsin's; the reference ignores it, and it may stay"
         return [text]
     if used.embedded:
-        return ["the embedded PostgreSQL belongs to Tocsin; the way back writes logs for the reference"]
-    return ["ntf-server-state.log and ntf-server-changes.log.N are ours; the reference leaves them alone"]
+        return ["the embedded PostgreSQL belongs to Tocsin; a move back writes logs for the reference"]
+    return ["ntf-server-state.log and ntf-server-changes.log.N are Tocsin's; the reference ignores them"]

@@ -1,8 +1,7 @@
-"""A move between two servers: what was found, what will happen, doing it, and counting afterwards."""
+"""The plan of a move: what was found, the steps, and the check afterwards."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
@@ -10,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tocsin.cli.terminal.exit_codes import ExitCode
-from tocsin.errors import ConfigError, StoreError
+from tocsin.errors import ConfigError
 from tocsin.operate.router_files import CREDENTIAL_FILES
 from tocsin.transport.credential_files import AUTHORITY_KEY, LEAF_KEY
 
@@ -20,112 +18,42 @@ _CONNECT_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MoveStep:
     text: str
-    """What is done, in the infinitive."""
+    """Begins with an infinitive: "copy ca.crt"."""
     do: Callable[[], None]
 
 
 @dataclass(slots=True)
-class Plan:
+class MovePlan:
     found: list[str] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[MoveStep] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What is different afterwards."""
+    """What will be different afterwards."""
     verify: Callable[[], str] = lambda: ""
-    """Raises ConfigError or StoreError if what is there is not what was; else a sentence."""
+    """Describes the result. Raises ConfigError or StoreError if it is not what was moved."""
     next_commands: list[str] = field(default_factory=list)
     back: list[str] = field(default_factory=list)
 
-    def carry_out(self, *, dry_run: bool) -> ExitCode:
-        _print("Found", self.found)
-        steps = [f"{number}. {step.text}" for number, step in enumerate(self.steps, start=1)]
-        _print("What will happen", steps or ["nothing is written: the server can be used where it is"])
-        _print("To know", self.notes)
-        if dry_run:
-            print("Nothing was changed: --dry-run.")
-            return ExitCode.OK
+    def carry_out(self) -> str:
+        """Do every step, verify the result, and describe it. Raises ConfigError and StoreError."""
         for step in self.steps:
             step.do()
-        print(f"Done and verified: {self.verify()}")
-        _print("Next", self.next_commands)
-        _print("To go back", self.back)
-        return ExitCode.OK
+        return self.verify()
 
 
-def _print(title: str, lines: Iterable[str]) -> None:
-    lines = list(lines)
-    if lines:
-        print(f"{title}:")
-        for line in lines:
-            print(f"  {line}")
-
-
-def add_migrate_arguments(parser: argparse.ArgumentParser, folder: Path, data: str) -> None:
-    """`data` says which folder of the store is taken if none is named."""
-    parser.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        default=folder,
-        metavar="DIR",
-        help=f"folder of settings and certificates (default {folder})",
-    )
-    parser.add_argument(
-        "--from-data",
-        dest="source_data",
-        type=Path,
-        metavar="DIR",
-        help=f"folder of the store (default {data})",
-    )
-    parser.add_argument(
-        "--to",
-        dest="target",
-        type=Path,
-        metavar="DIR",
-        help="new folder for settings and certificates (default: stay where they are, and only check)",
-    )
-    parser.add_argument(
-        "--to-data",
-        dest="target_data",
-        type=Path,
-        metavar="DIR",
-        help="new folder for the store; goes with --to",
-    )
-    parser.add_argument("--back", action="store_true", help="from Tocsin to the reference")
-    parser.add_argument("--dry-run", action="store_true", help="say what would happen and change nothing")
-    parser.add_argument(
-        "--ignore-running",
-        action="store_true",
-        help="go on although something listens on the server's port: it must be something else",
-    )
-
-
-def checked_targets(options: argparse.Namespace) -> tuple[Path, Path] | None:
-    """Both folders, or neither. Raises ConfigError, also if there is something in them."""
-    if options.target is None and options.target_data is None:
-        return None
-    if options.target is None or options.target_data is None:
-        raise ConfigError(
-            "--to and --to-data go together: one for settings and certificates, one for the store"
-        )
-    target, data = options.target.absolute(), options.target_data.absolute()
-    for folder in (target, data):
+def require_empty(*folders: Path) -> None:
+    """Raises ConfigError if a folder exists and contains something."""
+    for folder in folders:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError(f"{folder} is not empty: nothing is overwritten")
-    return target, data
+            raise ConfigError(
+                f"{folder} is not empty, and nothing is overwritten: name a new or empty folder"
+            )
 
 
-def refuse_running(ports: Iterable[int], options: argparse.Namespace, plan: Plan) -> None:
-    """A store that changes while it is read cannot be counted. Raises StoreError."""
-    if options.ignore_running:
-        return
-    for port in ports:
-        if port and _listens(port):
-            text = f"something listens on port {port}: stop the server first"
-            if not options.dry_run:
-                raise StoreError(f"{text}. --ignore-running goes on if it is another program")
-            plan.notes.append(f"{text}; counts may change until then")
+def listening_port(ports: Iterable[int]) -> int | None:
+    """The first port on which some program of this machine listens."""
+    return next((port for port in ports if port and _listens(port)), None)
 
 
 def _listens(port: int) -> bool:
@@ -136,8 +64,8 @@ def _listens(port: int) -> bool:
         return False
 
 
-def make_folders(config: Path, data: Path, *, embedded: bool = False) -> Step:
-    """An embedded PostgreSQL that root starts runs as another user, who must be able to pass through to its files."""
+def make_folders(config: Path, data: Path, *, embedded: bool = False) -> MoveStep:
+    """An embedded PostgreSQL that root starts runs as another user, which must be able to reach its files."""
     modes = {config: 0o700, data: 0o711 if embedded and os.geteuid() == 0 else 0o700}
 
     def do() -> None:
@@ -146,35 +74,37 @@ def make_folders(config: Path, data: Path, *, embedded: bool = False) -> Step:
                 folder.mkdir(mode=mode, parents=True, exist_ok=True)
                 folder.chmod(mode)
             except OSError as error:
-                raise ConfigError(f"{folder} cannot be made: {error.strerror}") from error
+                raise ConfigError(
+                    f"{folder} cannot be created: {error.strerror}. Create it yourself, or name another folder"
+                ) from error
 
-    return Step(f"make {config} and {data}, which only their owner can read", do)
+    return MoveStep(f"create {config} and {data}, readable only by their owner", do)
 
 
-def copy_credentials(source: Path, target: Path) -> Step:
+def copy_credentials(source: Path, target: Path) -> MoveStep:
     names = [name for name in CREDENTIAL_FILES if (source / name).exists()]
 
     def do() -> None:
         for name in names:
             write_new(target / name, (source / name).read_bytes(), 0o600 if name in _PRIVATE else 0o644)
 
-    return Step(f"copy {', '.join(names)}; keys for their owner only", do)
+    return MoveStep(f"copy {', '.join(names)}; keys are readable only by their owner", do)
 
 
-def copy_files(source: Path, target: Path, names: Iterable[str]) -> Iterator[Step]:
-    """Those that are there."""
-    there = [name for name in names if (source / name).is_file()]
+def copy_files(source: Path, target: Path, names: Iterable[str]) -> Iterator[MoveStep]:
+    """Copy those that exist."""
+    existing = [name for name in names if (source / name).is_file()]
 
     def do() -> None:
-        for name in there:
+        for name in existing:
             write_new(target / name, (source / name).read_bytes(), 0o600)
 
-    if there:
-        yield Step(f"copy {', '.join(there)}", do)
+    if existing:
+        yield MoveStep(f"copy {', '.join(existing)}", do)
 
 
 def write_new(path: Path, content: bytes, mode: int) -> None:
-    """Raises ConfigError, also if there is such a file."""
+    """Raises ConfigError, also if the file exists."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
@@ -183,4 +113,6 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}. Fix this, empty the new folders, and run the command again"
+        ) from error

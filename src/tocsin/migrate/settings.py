@@ -1,4 +1,4 @@
-"""Settings of a move: an INI file of the reference for Tocsin, and one of ours for the reference."""
+"""Adapts settings for a move: the reference's INI file for Tocsin, and a file of Tocsin's for the reference."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tocsin.operate.settings.setting_keys import OWN_SECTION, SettingKey
 
 STORE_SECTION: Final = "STORE_LOG"
 NOTHING_KEPT: Final = (
-    "the settings keep nothing over a restart ([STORE_LOG] enable: off): there is nothing to move but certificates "
-    "and settings, which can be copied"
+    "the server keeps nothing across restarts ([STORE_LOG] enable: off), so there is no store to move: copy the "
+    "certificates and settings yourself"
 )
 S = TypeVar("S")
 
@@ -27,7 +27,7 @@ class AdaptedSettings:
     notes: tuple[str, ...]
 
     def loaded(self, path: Path, load: Callable[[Path], S]) -> S:
-        """The settings that will be written, which `path` was the source of. Raises ConfigError, naming it."""
+        """Load the adapted text as it will be written. Raises ConfigError, which names `path`, its source."""
         with TemporaryDirectory(prefix="tocsin-migrate-") as folder:
             draft = Path(folder) / path.name
             draft.touch(mode=0o600)
@@ -41,9 +41,9 @@ class AdaptedSettings:
 def adapted_ini(
     path: Path, keys: Sequence[SettingKey], values: Mapping[tuple[str, str], str]
 ) -> AdaptedSettings:
-    """A file of the reference for Tocsin: what Tocsin does not have is commented out, `values` are set.
+    """Adapt the reference's file for Tocsin: comment out keys that Tocsin does not have, and set `values`.
 
-    Raises ConfigError if the file is none, or if what it asks for cannot be left out: a store of another kind.
+    Raises ConfigError if the file cannot be read, or names a kind of store that Tocsin does not read.
     """
     text = read_text(path)
     by_name = {(key.section, key.name): key for key in keys}
@@ -55,7 +55,9 @@ def adapted_ini(
             lines[entry.line - 1] = f"{entry.key}: {left.pop((entry.section, entry.key))}"
         elif key is None:
             lines[entry.line - 1] = f"# {lines[entry.line - 1]}"
-            notes.append(f"line {entry.line}, [{entry.section}] {entry.key}: not known here, commented out")
+            notes.append(
+                f"line {entry.line}, [{entry.section}] {entry.key}: unknown to Tocsin, commented out"
+            )
         elif key.setting is None and (declined := _declined(key, entry)):
             if entry.section == STORE_SECTION:
                 raise ConfigError(f"{path}, line {entry.line}: {_store_step(entry)}")
@@ -64,14 +66,14 @@ def adapted_ini(
         elif key.setting is None and entry.value:
             idle.append(f"[{entry.section}] {entry.key}")
     if idle:
-        notes.append(f"read, and without effect here: {', '.join(idle)}")
+        notes.append(f"accepted without effect: {', '.join(idle)}")
     for (section, name), value in left.items():
         _insert(lines, section, f"{name}: {value}")
     return AdaptedSettings("\n".join(lines), tuple(notes))
 
 
 def _declined(key: SettingKey, entry: IniEntry) -> str:
-    """Why Tocsin does not do what the entry asks for; empty if it asks for nothing."""
+    """Why Tocsin does not support the entry's value; empty if it does."""
     try:
         key.kind.read(entry.value)
     except ValueError:
@@ -82,13 +84,13 @@ def _declined(key: SettingKey, entry: IniEntry) -> str:
 def _store_step(entry: IniEntry) -> str:
     command = "smp-server journal export" if entry.value == "journal" else "smp-server database export"
     return (
-        f"{entry.key} is `{entry.value}`, which Tocsin does not read: run `{command}` of the reference first, which "
-        f"writes logs, set {entry.key} to memory, then run this again"
+        f"{entry.key} is `{entry.value}`, which Tocsin does not read: run `{command}` of the reference, which writes "
+        f"logs, set {entry.key} to memory, then run this command again"
     )
 
 
 def _insert(lines: list[str], section: str, line: str) -> None:
-    """At the beginning of the section, which is made if there is none."""
+    """Insert at the beginning of the section, which is added if it is missing."""
     heading = f"[{section}]"
     places = [number for number, each in enumerate(lines) if each.strip() == heading]
     if places:
@@ -100,17 +102,17 @@ def _insert(lines: list[str], section: str, line: str) -> None:
 
 
 def reference_ini(path: Path, keys: Sequence[SettingKey], settings: Any) -> AdaptedSettings:
-    """A file of ours for the reference: an INI file stays as it is, one in TOML is written anew with its keys."""
+    """Adapt a file of Tocsin's for the reference: keep an INI file, and write a new one from a TOML file."""
     sources: Mapping[str, str] = settings.sources
     own = [
         key.ini_name
         for key in keys
         if key.section == OWN_SECTION and sources.get(key.variable, "").startswith(str(path))
     ]
-    notes = [f"not known to the reference, and without effect there: {', '.join(own)}"] if own else []
+    notes = [f"unknown to the reference, and without effect there: {', '.join(own)}"] if own else []
     if path.suffix != TOML_SUFFIX:
         return AdaptedSettings(read_text(path), tuple(notes))
-    lines, section = ["# Made of a TOML file of Tocsin's."], ""
+    lines, section = ["# Converted from a TOML file of Tocsin."], ""
     for key in keys:
         if key.section == OWN_SECTION or key.setting is None:
             continue
@@ -126,7 +128,7 @@ def reference_ini(path: Path, keys: Sequence[SettingKey], settings: Any) -> Adap
 
 
 def _value_of(key: SettingKey, settings: Any) -> str | None:
-    """None if it is not set, or off in a way that the reference says by leaving the key out."""
+    """None if the key must be left out: it is not set, or off."""
     value = settings
     for name in (key.setting or "").split("."):
         value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

@@ -1,102 +1,53 @@
-"""`tocsin migrate smp`: an SMP router from the reference to Tocsin, and back."""
+"""An SMP router's move from the reference to Tocsin, or back."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from tocsin.cli.routers.broken_lines import add_broken_lines_argument
 from tocsin.durable.log_fields import BadLogLine
-from tocsin.durable.transfers import Progress
 from tocsin.errors import StoreError
 from tocsin.migrate.moves import Move
-from tocsin.migrate.plans import add_migrate_arguments
 from tocsin.migrate.settings import NOTHING_KEPT
+from tocsin.migrate.smp_stores import SMP_SCHEMA, SmpTransfers
 from tocsin.migrate.stores import OpenedStore, StorePlace, Totals
 from tocsin.operate.settings.setting_keys import OWN_SECTION
 from tocsin.protocol.addresses import RouterAddress
-from tocsin.smp_router.settings.files import (
-    DEFAULT_FOLDER,
-    DEFAULT_STORE,
-    INI_FILE,
-    TOML_FILE,
-    load_smp_settings,
-    router_address,
-)
-from tocsin.smp_router.settings.keys import SMP_KEYS
+from tocsin.smp_router.settings.files import SMP_FILE, router_address
 from tocsin.smp_router.settings.settings import SmpSettings
-from tocsin.smp_router.store.logs.store_export import fill_folder
-from tocsin.smp_router.store.logs.store_files import read_smp_store
-from tocsin.smp_router.store.logs.store_folder import change_logs
+from tocsin.smp_router.store.logs.log_reading import change_logs
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
-from tocsin.smp_router.store.transfers import totals_of
 from tocsin.transport.credential_files import read_credentials
-
-NAME = "smp"
-SUMMARY = "move an SMP router"
-DESCRIPTION = (
-    "Reads smp-server.ini, the certificates and the logs of the reference's smp-server, says what will happen, copies "
-    "them to new folders or into PostgreSQL, and counts queues and messages afterwards. Without --to nothing is "
-    "written: Tocsin runs in the reference's folders, and this checks that it can. --back does the reverse. What is "
-    "read stays as it is."
-)
-EXAMPLE = "tocsin migrate smp --to /srv/smp --to-data /srv/smp-data --dry-run"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    data = f"{DEFAULT_STORE}; in place and with --back that of the settings, if they name one"
-    add_migrate_arguments(parser, DEFAULT_FOLDER, data)
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="keep queues and messages in this PostgreSQL; goes with --to, not with --back",
-    )
-    add_broken_lines_argument(parser, copied=False)
-
-
-def run(options: argparse.Namespace) -> int:
-    return SmpMove(options).run()
 
 
 class SmpMove(Move[SmpSettings, SmpMemoryStore]):
-    """The reference's store is logs; ours is logs or PostgreSQL."""
+    """The reference keeps logs; Tocsin keeps logs or uses PostgreSQL."""
 
-    router = NAME
-    ini_file = INI_FILE
-    toml_file = TOML_FILE
-    keys = SMP_KEYS
-    store_needs_targets = "--database goes with --to and --to-data: the reference's settings stay as they are"
-    store_is_for_the_way_there = (
-        "--database is for the way to Tocsin: on the way back the settings name the store"
-    )
-    back_in_place = "stop Tocsin; then start the reference: its files are in its own formats"
+    file = SMP_FILE
+    transfers = SmpTransfers()
+    store_needs_targets = "--database needs --to and --to-data: the reference's settings are never changed"
+    store_not_for_back = "--database is not allowed with --back: the settings name the store to read"
+    back_in_place = "stop Tocsin, then start the reference: its files are in its own formats"
     own_format = "its own formats"
     exported_as = "logs"
     start_in_place = "start the reference"
-
-    def load(self, file: Path, chosen: Iterable[str] = ()) -> SmpSettings:
-        return load_smp_settings(file, {}, chosen)
 
     def fingerprint(self, settings: SmpSettings) -> bytes:
         return read_credentials(settings.credentials).fingerprint
 
     def address(self, settings: SmpSettings, fingerprint: bytes) -> RouterAddress:
-        return router_address(settings, fingerprint, with_password=False)
+        return router_address(settings, fingerprint)
 
     def chosen_store(self) -> Mapping[tuple[str, str], str]:
-        url = self.options.database
+        url = self.request.database
         return {} if url is None else {(OWN_SECTION, "database_url"): url}
 
     def store_path_note(self, ini: Path, data: Path) -> str:
-        return f"set store_path to {data} in [TOCSIN] of {ini}, or give --set store_path={data}"
-
-    def default_data(self) -> Path:
-        return DEFAULT_STORE
+        return f"set store_path to {data} in [TOCSIN] of {ini}, or start Tocsin with --set store_path={data}"
 
     def data_in_place(self, settings: SmpSettings) -> Path:
-        return self._source_data() if self.options.source_data else settings.store or DEFAULT_STORE
+        return self.request.source_data or settings.store or SMP_FILE.default_store
 
     def reference_place(self, settings: SmpSettings, data: Path) -> StorePlace:
         if settings.store is None:
@@ -106,20 +57,18 @@ class SmpMove(Move[SmpSettings, SmpMemoryStore]):
     def our_place(self, settings: SmpSettings, folder: Path) -> StorePlace:
         if settings.database_url is None:
             return self.reference_place(settings, folder)
-        return StorePlace(folder, settings.database_url, "tocsin_smp")
+        return StorePlace(folder, settings.database_url, SMP_SCHEMA)
 
     def open(self, place: StorePlace, *, skip_broken_lines: bool) -> OpenedStore[SmpMemoryStore]:
-        """In place nothing is written, so the reference would find broken lines where they were."""
-        notes = []
-        back_in_place = self.options.back and self.options.target is None
+        """A move back in place writes nothing, so it cannot skip broken lines: the reference would find them."""
+        back_in_place = self.request.back and self.request.target is None
+        left_out = None
         if place.url is not None:
-            from tocsin.smp_router.store.postgres.transfer import read_whole_database  # needs asyncpg
-
-            store = asyncio.run(read_whole_database(place.url, SmpMemoryStore()))
+            store = asyncio.run(self.transfers.read_database(place))
         else:
             place.require_folder()
             try:
-                store, report = read_smp_store(
+                store, left_out = self.transfers.read_logs(
                     place.folder,
                     skip_broken_lines=skip_broken_lines and not back_in_place,
                     keep_broken_lines=False,
@@ -128,45 +77,33 @@ class SmpMove(Move[SmpSettings, SmpMemoryStore]):
                 if not back_in_place:
                     raise
                 raise StoreError(
-                    f"{error}. The reference would find it there, too: --skip-broken-lines with --to and --to-data "
-                    "writes logs without such lines, and what they say is lost"
+                    f"{error}. The reference cannot read that line either: name new folders with --to and --to-data, "
+                    "and add --skip-broken-lines to write logs without such lines. The changes they record are lost"
                 ) from error
-            if report.skipped or report.broken:
-                notes.append(
-                    f"left out: {report.skipped} records without a queue, {report.broken} lines that cannot be read"
-                )
-        totals = totals_of(store)
-        return OpenedStore(totals, store, tuple(notes), totals.direct)
-
-    def write_logs(self, folder: Path, store: SmpMemoryStore, progress: Progress) -> None:
-        fill_folder(folder, store, progress)
-
-    async def write_rows(self, place: StorePlace, store: SmpMemoryStore, progress: Progress) -> None:
-        from tocsin.smp_router.store.postgres.transfer import fill_database  # needs asyncpg
-
-        assert place.url is not None
-        await fill_database(place.url, store, progress)
+        totals = self.transfers.totals(store)
+        return OpenedStore(totals, store, (left_out,) if left_out else (), totals.direct)
 
     def store_line(self, place: StorePlace, totals: Totals) -> str:
-        return f"store: {totals}" if self.options.back else f"store {place.folder}: {totals}"
+        return f"store: {totals}" if self.request.back else f"store {place.folder}: {totals}"
 
     def direct_note(self, count: int) -> str:
         return (
-            f"{count} records of direct notifications mean nothing to the reference: their queues get no "
-            "notifications until their devices subscribe in the old way. They stay in smp-server-direct.log"
+            f"the reference does not support direct notifications and ignores {count} records of them: their queues "
+            "get no notifications until their devices subscribe through the NTF router. They stay in "
+            "smp-server-direct.log"
         )
 
     def verified_in_place(self, used: StorePlace, totals: Totals, fingerprint: bytes) -> str:
-        """Nothing was written that could be different."""
-        return f"settings, certificates and {totals} can be used by Tocsin"
+        """Nothing was written, so nothing can differ."""
+        return f"Tocsin can use the settings, the certificates and {totals}"
 
     def refuse_back_in_place(self, file: Path, ours: StorePlace) -> None:
-        if ours.in_database or file.name != INI_FILE:
+        if ours.in_database or file.name != SMP_FILE.ini_file:
             raise StoreError(
-                "the reference reads an INI file and logs: name new folders for them with --to and --to-data"
+                "the reference reads only an INI file and logs: name new folders for them with --to and --to-data"
             )
         if change_logs(ours.folder):
             raise StoreError(
-                f"{ours.folder} has changes that the reference does not know (Tocsin was killed): "
-                "`tocsin smp start --maintenance` writes them to its logs"
+                f"{ours.folder} has changes in files that the reference does not read (Tocsin was killed): run "
+                "`tocsin smp start --maintenance`, which writes them to the reference's logs"
             )

@@ -1,21 +1,22 @@
-"""Stores that are moved: where one is, and what was found there."""
+"""Stores that are moved: where a store is, how it is read and written as a whole, and what was found."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
+from tocsin.durable.transfers import Progress
 from tocsin.errors import StoreError
 
 Totals: TypeAlias = tuple[int, ...]
-"""A named tuple that says what it counts when it is printed."""
+"""A named tuple whose text names what it counts."""
 W = TypeVar("W")
 
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Logs in a folder, PostgreSQL of the operator's, or PostgreSQL of our own in the folder."""
+    """Logs in a folder, the operator's PostgreSQL, or an embedded PostgreSQL whose files are in the folder."""
 
     folder: Path
     url: str | None = field(default=None, repr=False)
@@ -34,16 +35,38 @@ class StorePlace:
     def require_folder(self) -> None:
         """Raises StoreError."""
         if not self.folder.is_dir():
-            raise StoreError(f"{self.folder} is not there: name the folder of the store with --from-data")
+            raise StoreError(f"{self.folder} does not exist: name the folder of the store with --from-data")
+
+
+class StoreTransfers(Protocol[W]):
+    """Reads and writes the whole store of one kind of router. Every method raises StoreError."""
+
+    def read_logs(
+        self, folder: Path, *, skip_broken_lines: bool, keep_broken_lines: bool
+    ) -> tuple[W, str | None]:
+        """The store, and a sentence about records that were left out."""
+
+    def totals(self, store: W) -> Totals: ...
+
+    def require_empty_logs(self, folder: Path) -> None: ...
+
+    def write_logs(self, folder: Path, store: W, progress: Progress) -> None: ...
+
+    async def require_empty_database(self, place: StorePlace) -> None: ...
+
+    async def read_database(self, place: StorePlace) -> W: ...
+
+    async def write_database(self, place: StorePlace, store: W, progress: Progress) -> None:
+        """In one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedStore(Generic[W]):
     totals: Totals
     store: W | None = None
-    """None if it stays where it is."""
+    """None if the store stays where it is."""
     notes: tuple[str, ...] = ()
     direct: int = 0
-    """What direct notifications have among the totals."""
+    """Records of direct notifications among the totals."""
     foreign_tokens: int = 0
-    """Device tokens among them that the reference cannot read."""
+    """Device tokens that the reference cannot read."""

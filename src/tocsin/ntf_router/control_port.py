@@ -1,6 +1,6 @@
-"""The operator's port of an NTF router (ntf.md 4.14), with the reference's words and two of ours.
+"""The operator's port of an NTF router (ntf.md 4.14), with the reference's commands and two of ours.
 
-Unlike there, the third wrong password in a session ends it.
+Unlike the reference, the third wrong password in a session ends it.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ logger = logging.getLogger(__name__)
 
 
 class NtfControl(Protocol):
-    """What the operator can see, in lines."""
+    """Everything an operator can see, in lines, and do."""
 
     def stats(self) -> Iterable[str]:
-        """What was counted."""
+        """The counters."""
 
     def process(self) -> Iterable[str]:
         """Time, memory, garbage collection."""
 
     def server_info(self, *, with_names: bool) -> Iterable[str]:
-        """SMP routers, subscriptions and pushes at this moment; `with_names` of own SMP routers."""
+        """SMP routers, subscriptions and pushes now; `with_names` names the operator's own SMP routers."""
 
     async def resubscribe(self) -> int:
-        """Subscribes again to all queues that the store wants; at how many SMP routers. Raises StoreError."""
+        """Subscribe to all queues again, and return the number of SMP routers. Raises StoreError."""
 
     async def deliver_pending(self) -> int:
-        """Takes up what is pending in the store; of how many tokens."""
+        """Deliver what is pending in the store, and return the number of tokens."""
 
 
 class NtfControlSession:
-    """One operator's conversation, without its connection."""
+    """One operator's session, without its connection."""
 
     def __init__(self, control: NtfControl, passwords: ControlPasswords) -> None:
         self._control = control
@@ -47,10 +47,10 @@ class NtfControlSession:
         self._role = Role.NOBODY
         self._wrong_passwords = 0
         self.ended = False
-        """The line was the last one."""
+        """Whether the last line ended the session."""
 
     async def answer(self, line: str) -> str:
-        """The lines to answer with, which may be none; an error never repeats the line: it may be a password."""
+        """The answer, which may be empty. An error never repeats the line, which may be a password."""
         word, _, rest = line.strip().partition(" ")
         match word, rest.strip():
             case "", _:
@@ -76,17 +76,17 @@ class NtfControlSession:
             case _:
                 return f"error: unknown command, {HELP}"
 
-    def _lines(self, word: str, lines: _Lines) -> str:
+    def _lines(self, word: str, lines: Callable[[], Iterable[str]]) -> str:
         if self._role is Role.NOBODY:
-            logger.warning("control port: %s without the right to it", word)
+            logger.warning("control port: refused %s, which the role does not allow", word)
             return "AUTH"
         logger.info("control port: %s by %s", word, self._role.name.lower())
         return "\n".join(lines())
 
     async def _order(self, word: str, order: Callable[[], Awaitable[int]], what: str) -> str:
-        """Only the administrator may change what the router does."""
+        """Only the administrator may give orders."""
         if self._role is not Role.ADMIN:
-            logger.warning("control port: %s without the right to it", word)
+            logger.warning("control port: refused %s, which the role does not allow", word)
             return "AUTH"
         logger.info("control port: %s by %s", word, self._role.name.lower())
         try:
@@ -105,7 +105,3 @@ class NtfControlSession:
             self.ended = self._wrong_passwords >= MAX_WRONG_PASSWORDS
             logger.warning("control port: wrong password")
         return f"Current role is {ROLE_NAMES[self._role]}"
-
-
-class _Lines(Protocol):
-    def __call__(self) -> Iterable[str]: ...

@@ -18,6 +18,7 @@ from tocsin.ntf_router.store.records import (
     NotRecorded,
     ReceivedNotification,
     Recorded,
+    Results,
     SettledNotification,
     TokenRecord,
 )
@@ -46,10 +47,7 @@ class NtfEventRecorder:
         self._unknown = UnknownQueueLimit()
 
     def received(
-        self,
-        router: RouterAddress,
-        notifications: Sequence[ReceivedNotification],
-        results: Sequence[Recorded | NotRecorded],
+        self, router: RouterAddress, notifications: Sequence[ReceivedNotification], results: Results
     ) -> None:
         if self._log is None or self._encoder is None:
             return
@@ -201,7 +199,7 @@ INTERVAL_SECONDS: Final = 60.0
 
 
 class UnknownQueueLimit:
-    """Holds one number for each SMP router that sent some in this interval."""
+    """Limits the events about unknown queues: one count for each SMP router that caused some in this interval."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -209,7 +207,7 @@ class UnknownQueueLimit:
         self._events: dict[RouterLocation, int] = {}
 
     def allowed(self, router: RouterLocation, wanted: int) -> int:
-        """How many of so many events may be written now."""
+        """Return how many of the wanted events may be written now."""
         if not wanted:
             return 0
         now = self._now()

@@ -1,4 +1,4 @@
-"""The metrics of an NTF router: the reference's under its names (ntf.md 4.13), and ours."""
+"""The metrics of an NTF router: the reference's with its names (ntf.md 4.13), and ours."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def info_metric(version: str, runtime_options: str) -> Metric:
 
 
 def counter_metrics(counters: NtfCounters, now: datetime) -> Iterator[Metric]:
-    """What was counted since the statistics file began, and how long the stages took."""
+    """Counters since the statistics file began, and durations of the stages."""
     yield from counters_of(counters, PREFIX, suffix="")
     own = counters.own
     for name, about, values in (

@@ -1,4 +1,4 @@
-"""Delivery events of commands that change a store beside its router, so that the accounting stays right."""
+"""Delivery events of commands that change a router's store, so that the accounting stays correct."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from tocsin.durable.log_files import FolderLock
-from tocsin.events.configured_log import opened_event_log
-from tocsin.events.event_log import PUBLISHED
+from tocsin.events.event_log import PUBLISHED, opened_event_log
 from tocsin.events.pseudonyms import keys_folder
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.settings.settings import NtfSettings
@@ -21,9 +20,9 @@ LOCK: Final = "lock"
 
 @asynccontextmanager
 async def offline_events(settings: NtfSettings, instance: str) -> AsyncIterator[NtfEventRecorder]:
-    """Written beside the log of a router that may be running, and moved into it when all is done.
+    """Record events in a folder of their own, and move them into the event log at the end.
 
-    A router's open segment belongs to the router: a second writer in its folder would publish it.
+    The router may be running, and a second writer in its folder would publish the router's open segment.
     """
     if settings.event_log is None:
         yield NtfEventRecorder(None, None, instance, NtfLatencies())

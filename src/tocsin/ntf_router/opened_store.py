@@ -1,4 +1,5 @@
-"""The store of an NTF router's settings: memory with or without a log, an embedded PostgreSQL, or the operator's."""
+"""Opens the store that an NTF router's settings name: memory with or without a log, an embedded PostgreSQL, or the
+operator's."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from tocsin.durable.postgres.embedded_database import embedded_database
 from tocsin.errors import ConfigError, StoreError
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.logs.log_reading import LOCK, STORE_LOG
 from tocsin.ntf_router.store.logs.store_files import NtfFolderStore, NtfOpenOptions, open_ntf_store
-from tocsin.ntf_router.store.logs.store_folder import LOCK, STORE_LOG
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 
 EMBEDDED_FOLDER: Final = "postgres"
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def opened_store(settings: NtfSettings, *, skip_broken_lines: bool = False) -> AsyncIterator[NtfStore]:
-    """Its migrations are done when it is there; closed at the end. Raises StoreError."""
+    """Migrations are done when it is open. It is closed at the end. Raises StoreError."""
     async with AsyncExitStack() as stack:
         store: NtfStore
         match settings.store_kind:
@@ -48,7 +49,7 @@ async def opened_store(settings: NtfSettings, *, skip_broken_lines: bool = False
 
 
 def _lock(folder: Path) -> FolderLock:
-    """One router for each folder. Raises StoreError."""
+    """Lock the folder for one router. Raises StoreError if another uses it."""
     _make(folder)
     return FolderLock(folder / LOCK)
 
@@ -57,7 +58,9 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{folder} cannot be made: {error.strerror}") from error
+        raise StoreError(
+            f"{folder} cannot be created: {error.strerror}. Create it for the router's user"
+        ) from error
 
 
 def _open_folder(folder: Path, skip_broken_lines: bool) -> NtfFolderStore:
@@ -65,7 +68,7 @@ def _open_folder(folder: Path, skip_broken_lines: bool) -> NtfFolderStore:
     store = open_ntf_store(folder, NtfOpenOptions(skip_broken_lines=skip_broken_lines))
     found = store.report
     logger.info(
-        "store opened: %d tokens, %d subscriptions, %d notifications, %d of them to be pushed",
+        "store opened: %d tokens, %d subscriptions, %d notifications, %d of them not pushed yet",
         found.tokens,
         found.subscriptions,
         found.notifications,
@@ -83,7 +86,7 @@ async def _opened_database(url: str, settings: NtfSettings) -> NtfStore:
 
 
 def store_lines(settings: NtfSettings) -> list[str]:
-    """For the operator: where everything is kept, without a password."""
+    """Lines that tell the operator where the store is, without a password."""
     lines = []
     match settings.store_kind:
         case StoreKind.URL:
@@ -104,7 +107,7 @@ def store_lines(settings: NtfSettings) -> list[str]:
 
 def data_folder(settings: NtfSettings) -> Path:
     if settings.store is None:
-        raise ConfigError("[TOCSIN] store needs a folder, but there is no store_path")
+        raise ConfigError("[TOCSIN] store_path is off, but the store needs a folder: set store_path")
     return settings.store
 
 

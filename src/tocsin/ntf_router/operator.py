@@ -1,4 +1,4 @@
-"""What the operator of an NTF router gets to see: metrics, health, and the answers of the control port."""
+"""Everything that the operator of an NTF router can see: metrics, health, and answers of the control port."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ from tocsin.ntf_router.statistics.statistics import COUNTERS, NtfStatistics
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.operate.metrics import Metric, exposition
 from tocsin.operate.process_figures import process_figures
+from tocsin.operate.router_process import STORE_SECONDS
 
-STORE_SECONDS: Final = 5.0
-"""For the store to answer a question about its health."""
 _NOT_IN_STATS: Final = "ntfReceivedAuth"
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The program, for its operator."""
+    """The program's version and options."""
 
     version: str
     runtime_options: str = ""
@@ -55,11 +54,11 @@ class NtfOperator:
         self._event_log = event_log
 
     async def metrics(self) -> str:
-        """As they are now. While the store is away, without what it would tell."""
+        """The current metrics, without those of the store while it does not answer."""
         return exposition(await self._metrics(datetime.now(UTC)))
 
     async def metrics_file(self) -> str:
-        """The same in the form of the reference's file: with times, and two lines of comment."""
+        """The same in the form of the reference's file: with times and two lines of comment."""
         now = datetime.now(UTC)
         recorded = f"# Recorded at: {now.isoformat()}\n# Stats from: {self._statistics.since.isoformat()}\n"
         return recorded + exposition(await self._metrics(now), now.timestamp())
@@ -78,11 +77,11 @@ class NtfOperator:
         return metrics
 
     async def why_not_ready(self) -> str | None:
-        """None if devices can be served: it listens, the store answers, its SMP routers are known."""
+        """None if the router listens, its store answers, and the SMP routers in it are known."""
         if not self._running.listeners:
             return "not listening"
         if not self._running.subscribers.started.is_set():
-            return "the SMP routers of the store are not known yet"
+            return "the SMP routers of the store are not loaded yet"
         try:
             async with asyncio.timeout(STORE_SECONDS):
                 await self._store.check()

@@ -1,8 +1,8 @@
-"""Applying a plan of `tocsin pipeline reconcile` to a store.
+"""Applies a plan of `tocsin pipeline reconcile` to a store.
 
-The plan is as old as the exports it was made of. So every entry is first compared with the subscription as it is now:
-one that is as the plan wants it already is left, and one that is neither so nor as it was exported is skipped. A plan
-can therefore be applied twice, and while a router uses the store.
+The plan is as old as the exports behind it, so every entry is first compared with the current subscription. An entry
+that is already as planned stays, and one that is neither as planned nor as exported is skipped. A plan can therefore be
+applied twice, and while a router uses the store.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from tocsin.errors import ConfigError, DecodeError
 from tocsin.events.queue_exports import WANTED, id_of_text
 from tocsin.events.repair_plans import RepairAction, RepairEntry
-from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import SubscriptionRecord
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
@@ -28,36 +28,36 @@ CAUSE: Final = "repair"
 
 TARGETS: Final[dict[RepairAction, SubscriptionStatus]] = {
     RepairAction.RESUBSCRIBE: SubscriptionState.INACTIVE,
-    # What the SMP router would answer to NSUB. A device that finds it at its check begins anew (ntf.md 6.6).
+    # The SMP router's answer to NSUB. A device that finds it at its check subscribes again (ntf.md 6.6).
     RepairAction.RECREATE: SubscriptionState.AUTH,
 }
 _TO_BE_SUBSCRIBED: Final = (SubscriptionState.NEW, SubscriptionState.PENDING, SubscriptionState.INACTIVE)
 
 
-class Verdict(StrEnum):
-    """What becomes of an entry."""
+class RepairOutcome(StrEnum):
+    """The outcome of one entry of a plan."""
 
     APPLY = "applied"
     ALREADY = "already"
-    """As the plan wants it."""
+    """Already as planned."""
     CHANGED = "changed_since"
-    """Neither as exported nor as wanted: skipped."""
+    """Neither as exported nor as planned: skipped."""
     GONE = "gone"
-    """There is no such subscription any more: skipped."""
+    """The subscription no longer exists: skipped."""
     REPORTED = "reported"
-    """Nothing that an NTF router could do."""
+    """An NTF router can do nothing about it."""
 
 
-def verdict(entry: RepairEntry, now: SubscriptionRecord | None) -> Verdict:
+def outcome_of(entry: RepairEntry, now: SubscriptionRecord | None) -> RepairOutcome:
     if entry.action is RepairAction.REPORT:
-        return Verdict.REPORTED
+        return RepairOutcome.REPORTED
     if now is None:
-        return Verdict.ALREADY if entry.action is RepairAction.REMOVE else Verdict.GONE
+        return RepairOutcome.ALREADY if entry.action is RepairAction.REMOVE else RepairOutcome.GONE
     if entry.action is RepairAction.RESUBSCRIBE and not now.notifier_key:
-        return Verdict.REPORTED  # nobody can subscribe to a queue of direct notifications
+        return RepairOutcome.REPORTED  # nobody can subscribe to a queue of direct notifications
     if _is_done(entry.action, now):
-        return Verdict.ALREADY
-    return Verdict.APPLY if _is_as_exported(entry, now) else Verdict.CHANGED
+        return RepairOutcome.ALREADY
+    return RepairOutcome.APPLY if _is_as_exported(entry, now) else RepairOutcome.CHANGED
 
 
 def _is_done(action: RepairAction, now: SubscriptionRecord) -> bool:
@@ -71,7 +71,7 @@ def _is_done(action: RepairAction, now: SubscriptionRecord) -> bool:
 
 
 def _is_as_exported(entry: RepairEntry, now: SubscriptionRecord) -> bool:
-    """Statuses that come and go with a connection are the same."""
+    """Statuses that change with a connection count as equal."""
     text = subscription_status_text(now.status)
     same = text == entry.status or (_wanted(text) and _wanted(entry.status))
     return same and now.service_associated == entry.associated
@@ -89,22 +89,22 @@ async def apply_plan(
     now: int,
     dry_run: bool,
     progress: Callable[[int], None] = lambda _: None,
-) -> Counter[tuple[RepairAction, Verdict]]:
-    """How many entries came to what. Raises ConfigError, before anything is changed, for an entry that cannot be."""
-    counted: Counter[tuple[RepairAction, Verdict]] = Counter()
+) -> Counter[tuple[RepairAction, RepairOutcome]]:
+    """Count the outcomes. Raises ConfigError, before any change, if an entry names no queue."""
+    counted: Counter[tuple[RepairAction, RepairOutcome]] = Counter()
     for router, of_router in _by_router(entries).items():
         for start in range(0, len(of_router), BATCH):
             batch = of_router[start : start + BATCH]
             found = await asyncio.gather(
                 *(store.subscription_of(NotifierQueue(router, queue)) for queue, _ in batch)
             )
-            verdicts = [verdict(entry, each) for (_, entry), each in zip(batch, found, strict=True)]
-            counted.update((entry.action, each) for (_, entry), each in zip(batch, verdicts, strict=True))
+            outcomes = [outcome_of(entry, each) for (_, entry), each in zip(batch, found, strict=True)]
+            counted.update((entry.action, each) for (_, entry), each in zip(batch, outcomes, strict=True))
             if not dry_run:
                 wanted = [
                     (entry.action, subscription)
-                    for (_, entry), subscription, each in zip(batch, found, verdicts, strict=True)
-                    if each is Verdict.APPLY and subscription is not None
+                    for (_, entry), subscription, each in zip(batch, found, outcomes, strict=True)
+                    if each is RepairOutcome.APPLY and subscription is not None
                 ]
                 await _apply(store, router, wanted, events, now)
             progress(len(batch))
@@ -123,7 +123,7 @@ async def _apply(
         for action, subscription in wanted
         if action in TARGETS and subscription.notifier_key
     ]
-    # As if the SMP router had said so: they go after a while, unless it notifies of them.
+    # As if the SMP router had reported it: they are removed after a while unless it notifies of them.
     deleted = [
         subscription.queue.notifier_id
         for action, subscription in wanted
@@ -142,7 +142,7 @@ async def _apply(
 
 
 def _by_router(entries: Sequence[RepairEntry]) -> dict[RouterLocation, list[tuple[bytes, RepairEntry]]]:
-    """With their notifier ids; each queue once."""
+    """Entries with their notifier ids, by router; each queue once."""
     known: dict[str, RouterLocation] = {}
     found: dict[RouterLocation, dict[bytes, RepairEntry]] = defaultdict(dict)
     for entry in entries:
@@ -151,5 +151,8 @@ def _by_router(entries: Sequence[RepairEntry]) -> dict[RouterLocation, list[tupl
                 known[entry.router] = RouterAddress.of(entry.router, Scheme.SMP).location
             found[known[entry.router]][id_of_text(entry.notifier_id)] = entry
         except (DecodeError, ValueError) as error:
-            raise ConfigError(f"an entry of the plan names no queue: {error}. Nothing was changed") from None
+            raise ConfigError(
+                f"an entry of the plan names no queue: {error}. Nothing was changed: run "
+                "`tocsin pipeline reconcile` again"
+            ) from None
     return {router: list(queues.items()) for router, queues in found.items()}

@@ -15,10 +15,10 @@ from typing import Final
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout, StoreError
 from tocsin.ntf_router.direct.packets import DirectCommands
 from tocsin.ntf_router.session.requests import NtfCommandTable, NtfRequest, NtfState, TokenRequest
+from tocsin.ntf_router.session.verification import verify
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.ntf_router.subscriptions import SubscriptionCommands
 from tocsin.ntf_router.tokens import TokenCommands
-from tocsin.ntf_router.verification import verify
 from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.direct.ntf_messages import ForwardPacket
 from tocsin.protocol.error_codes import ErrorCode, RouterError, StoreFault

@@ -16,8 +16,7 @@ from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.direct.keys import DirectKeys
 from tocsin.ntf_router.direct.packets import DirectCommands, DirectPackets
 from tocsin.ntf_router.router import NtfRouter
-from tocsin.ntf_router.session.events import NoEvents, NtfEvents
-from tocsin.ntf_router.session.requests import NtfState
+from tocsin.ntf_router.session.requests import NoEvents, NtfEvents, NtfState
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
@@ -42,13 +41,13 @@ from tocsin.wire.versions import VersionRange
 
 EXPIRY_INTERVAL: Final = 600.0
 PERIODIC_AT_ONCE: Final = 1000
-"""Periodic pushes are added in portions of this size, each when the portion before has gone."""
+"""Periodic pushes are queued in portions of this size. The next portion waits until most of the last one is sent."""
 
 logger = logging.getLogger(__name__)
 
 
 class RunningNtfRouter:
-    """A router that listens. `running_ntf_router` makes it."""
+    """A listening router, made by `running_ntf_router`."""
 
     def __init__(
         self,
@@ -86,7 +85,7 @@ async def running_ntf_router(
     client_metrics: ClientMetrics | None = None,
     job: HandOver | None = None,
 ) -> AsyncIterator[RunningNtfRouter]:
-    """Serve until the block is left. The caller closes store and providers. A `job` pushes messages in our place."""
+    """Serve until the block is left. The caller closes store and providers. A `job` pushes messages for the router."""
     clock, randomness = clock or SystemClock(), randomness or SystemRandomness()
     counters, events = counters or NtfCounters(), events or NoEvents()
     counters.own.domains = settings.subscriber.own_server_domains
@@ -113,7 +112,7 @@ async def running_ntf_router(
     state = NtfState(settings, store, clock, randomness, counters, delivery, subscribers, events)
     direct = None
     if keys is not None:
-        await keys.turn()
+        await keys.rotate()
         direct = DirectCommands(keys, DirectPackets(state, keys, credentials.fingerprint))
     router = NtfRouter(state, identity, direct)
     async with AsyncExitStack() as stack:
@@ -181,7 +180,7 @@ def _listeners(
 
 
 class _TimedActions:
-    """What a router does by the clock."""
+    """Actions that the router repeats by the clock."""
 
     def __init__(
         self, state: NtfState, router: NtfRouter, delivery: PushDelivery, keys: DirectKeys | None
@@ -197,13 +196,13 @@ class _TimedActions:
         timers.every(EXPIRY_INTERVAL, self._expire)
         timers.every(EXPIRY_INTERVAL, self._remove_deleted)
         if self._keys is not None:
-            timers.every(EXPIRY_INTERVAL, self._keys.turn)
+            timers.every(EXPIRY_INTERVAL, self._keys.rotate)
         if settings.inactive_ttl is not None:
             timers.every(settings.inactive_check_interval, self._disconnect_inactive)
         timers.run(self._recover())
 
     async def _recover(self) -> None:
-        """Push what was pending when the router stopped."""
+        """Push notifications that were pending when the router stopped."""
         if found := await self._delivery.recover():
             logger.info("%d tokens have notifications from before the start", found)
 
@@ -221,7 +220,7 @@ class _TimedActions:
         async for tokens in self._state.store.cron_due(self._state.clock.now(), PERIODIC_AT_ONCE):
             for token in tokens:
                 self._delivery.check_messages(token)
-            while self._delivery.waiting > PERIODIC_AT_ONCE:  # noqa: ASYNC110 - seldom, and nobody waits for it
+            while self._delivery.waiting > PERIODIC_AT_ONCE:  # noqa: ASYNC110 - rare, and nothing waits for it
                 await asyncio.sleep(0.1)
 
     async def _expire(self) -> None:

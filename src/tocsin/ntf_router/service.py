@@ -1,34 +1,29 @@
-"""Puts an NTF router together from its settings: credentials, store, providers, listeners, control port, metrics."""
+"""Puts an NTF router together from its settings: credentials, store, providers, router, and the process around it."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final, Protocol
 
 from tocsin import __version__
-from tocsin.errors import StoreError
-from tocsin.events.configured_log import opened_event_log
 from tocsin.ntf_router.control_port import GREETING, NtfControlSession
-from tocsin.ntf_router.delivery.handover_opening import opened_handover
+from tocsin.ntf_router.delivery.handover import opened_handover
 from tocsin.ntf_router.delivery.providers import opened_providers, served_settings
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.opened_store import opened_store, store_lines
 from tocsin.ntf_router.operator import About, NtfOperator
 from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router
-from tocsin.ntf_router.settings.locations import credentials_of
+from tocsin.ntf_router.settings.files import credentials_of
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.statistics.statistics import NtfStatistics
 from tocsin.ntf_router.store.interface import NtfStore
-from tocsin.operate.control_port import ControlPasswords, LinePort
-from tocsin.operate.operator_pages import METRICS_PATH, OperatorPages, Page, health_pages, metrics_page
-from tocsin.operate.process import freeze_loaded_objects, stop_signals
+from tocsin.operate.control_port import LinePort
+from tocsin.operate.router_process import Upkeep, print_lines, router_process, run_router
 from tocsin.operate.statistics_files import KeptStatistics, statistics_path
 from tocsin.wire.base64url import encode_base64url
 
@@ -45,7 +40,7 @@ class OperatorPage(Protocol):
     """A page that shows a running router to its operator."""
 
     def served(self, operator: NtfOperator) -> AbstractAsyncContextManager[str]:
-        """Serve the page meanwhile; the value is the address to open. Raises ConnectFailed."""
+        """Serve the page while the block runs; the value is the address to open. Raises ConnectFailed."""
 
 
 async def run_ntf_router(
@@ -55,68 +50,53 @@ async def run_ntf_router(
     skip_broken_lines: bool = False,
     page: OperatorPage | None = None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT; with `maintenance` it only does what a start and a stop do."""
-    if settings.log_tls_errors:
-        logging.getLogger("tocsin.transport.listener").setLevel(logging.DEBUG)
+    """Serve until SIGTERM or SIGINT; with `maintenance`, only do what a start and a stop do."""
     settings, warning = served_settings(settings)
     if warning is not None:
         logger.warning("%s", warning)
-    _tell(*store_lines(settings))
-    with stop_signals() as told_to_stop:
-        async with opened_store(settings, skip_broken_lines=skip_broken_lines) as store:
-            if maintenance:
-                await _maintain(settings)
-                return
-            freeze_loaded_objects()
-            async with running(settings, store, page) as router:
-                _tell(*(f"Serving NTF protocol on port {port} (TLS)..." for port in router.ports))
-                await told_to_stop.wait()
-                logger.info("stopping: connections are drained")
+    print_lines(*store_lines(settings))
+    await run_router(
+        opened_store(settings, skip_broken_lines=skip_broken_lines),
+        lambda store: running(settings, store, page),
+        maintain=(lambda _store: _maintain(settings)) if maintenance else None,
+        announce=lambda router: print_lines(
+            *(f"Serving NTF protocol on port {port} (TLS)..." for port in router.ports)
+        ),
+        log_tls_errors=settings.log_tls_errors,
+    )
 
 
-def _tell(*lines: str) -> None:
-    """Whoever started the router reads them, perhaps through a pipe."""
-    for line in lines:
-        print(line, flush=True)
+def _maintain(settings: NtfSettings) -> None:
+    """Opening the store has migrated it; closing it saves it."""
+    files = _statistics_files(settings, NtfStatistics(NtfCounters(), since=datetime.now(UTC)))
+    files.load()
+    files.save()
+    print_lines(MAINTENANCE_NOTICE)
 
 
-async def _maintain(settings: NtfSettings) -> None:
-    """The store has been opened, which migrates it; it is closed after this."""
-    _, statistics = _statistics(settings, NtfCounters())
-    statistics.load()
-    statistics.save()
-    _tell(MAINTENANCE_NOTICE)
-
-
-def _statistics(settings: NtfSettings, counters: NtfCounters) -> tuple[NtfStatistics, KeptStatistics]:
-    statistics = NtfStatistics(counters, since=datetime.now(UTC))
+def _statistics_files(settings: NtfSettings, statistics: NtfStatistics) -> KeptStatistics:
     path = statistics_path(settings.store, settings.statistics_file)
     daily = settings.store / DAILY_LOG if settings.log_stats and settings.store else None
-    return statistics, KeptStatistics(statistics, path, daily)
+    return KeptStatistics(statistics, path, daily)
 
 
 @asynccontextmanager
 async def running(
     settings: NtfSettings, store: NtfStore, page: OperatorPage | None = None
 ) -> AsyncIterator[RunningNtfRouter]:
-    """A router with all that its operator sees of it."""
-    async with AsyncExitStack() as stack:
-        credentials = credentials_of(settings)
-        counters = NtfCounters()
-        statistics, files = _statistics(settings, counters)
-        files.load()
-        stack.callback(files.save)  # after the last connection
+    """A router with everything that its operator uses."""
+    credentials = credentials_of(settings)
+    counters = NtfCounters()
+    statistics = NtfStatistics(counters, since=datetime.now(UTC))
+    async with router_process(settings, _statistics_files(settings, statistics)) as process:
+        log = process.event_log
         instance = encode_base64url(credentials.fingerprint)[:8]
-        log = await stack.enter_async_context(opened_event_log(settings))
         recorder = NtfEventRecorder(log and log.log, log and log.keys, instance, counters.latencies)
-        providers = await stack.enter_async_context(
-            opened_providers(
-                settings.apns,
-                settings.webpush,
-                public_only=not settings.subscriber.allow_private_hosts,
-            )
+        public_only = not settings.subscriber.allow_private_hosts
+        providers = await process.enter(
+            opened_providers(settings.apns, settings.webpush, public_only=public_only)
         )
-        router = await stack.enter_async_context(
+        router = await process.enter(
             running_ntf_router(
                 settings,
                 credentials,
@@ -129,60 +109,19 @@ async def running(
         )
         about = About(__version__, os.environ.get(RUNTIME_OPTIONS_VARIABLE, ""))
         operator = NtfOperator(router, store, statistics, about, log and log.log)
-        await _open_ports(settings, operator, stack)
+        await process.open_to(
+            operator,
+            lambda passwords, port: LinePort(
+                lambda: NtfControlSession(operator, passwords), greeting=GREETING, port=port
+            ),
+            Upkeep(
+                store.maintain,
+                MAINTENANCE_INTERVAL,
+                METRICS_FILE,
+                settings.statistics_start,
+                settings.statistics_interval,
+            ),
+        )
         if page is not None:
-            _tell(f"Page: {await stack.enter_async_context(page.served(operator))}")
-        for turn in _upkeep(settings, store, operator, files):
-            stack.callback(asyncio.create_task(turn).cancel)
+            print_lines(f"Page: {await process.enter(page.served(operator))}")
         yield router
-
-
-async def _open_ports(settings: NtfSettings, operator: NtfOperator, stack: AsyncExitStack) -> None:
-    if settings.control_port is not None:
-        passwords = ControlPasswords(
-            settings.control_port_admin_password, settings.control_port_user_password
-        )
-        port = LinePort(
-            lambda: NtfControlSession(operator, passwords), greeting=GREETING, port=settings.control_port
-        )
-        await stack.enter_async_context(port)
-        logger.info("control port: %s", port.port)
-    if settings.prometheus_port is not None:
-
-        async def metrics() -> Page:
-            return metrics_page(await operator.metrics())
-
-        pages = {METRICS_PATH: metrics, **health_pages(operator.why_not_ready)}
-        endpoint = OperatorPages(pages, host=settings.prometheus_host, port=settings.prometheus_port)
-        await stack.enter_async_context(endpoint)
-        logger.info("metrics: http://%s:%s%s", settings.prometheus_host, endpoint.port, METRICS_PATH)
-
-
-def _upkeep(
-    settings: NtfSettings, store: NtfStore, operator: NtfOperator, files: KeptStatistics
-) -> Iterator[Coroutine[None, None, None]]:
-    """What goes on beside the router."""
-    yield _repeat(MAINTENANCE_INTERVAL, store.maintain)
-    if settings.log_stats:
-        yield files.write_daily_lines(settings.statistics_start, settings.statistics_interval)
-    if settings.prometheus_interval is not None and settings.store is not None:
-        path = settings.store / METRICS_FILE
-        logger.info("metrics are written to %s every %s s", path, settings.prometheus_interval)
-        yield _repeat(settings.prometheus_interval, lambda: _write_metrics(operator, path))
-
-
-async def _repeat(interval: float, turn: Callable[[], Awaitable[object]]) -> None:
-    """A failure is logged, and the next turn comes all the same."""
-    while True:
-        await asyncio.sleep(interval)
-        try:
-            await turn()
-        except (StoreError, OSError):
-            logger.exception("upkeep failed; it is tried again in %s s", interval)
-
-
-async def _write_metrics(operator: NtfOperator, path: Path) -> None:
-    """For collectors that read files, who must not see half of one."""
-    draft = path.with_suffix(".new")
-    await asyncio.to_thread(draft.write_text, await operator.metrics_file())
-    await asyncio.to_thread(draft.replace, path)

@@ -1,6 +1,6 @@
-"""What a running NTF router looks like at one moment, for its operator: SMP routers, subscriptions, pushes.
+"""A snapshot of a running NTF router for its operator: SMP routers, subscriptions, pushes.
 
-Own SMP routers, those in the operator's domains, are told by host, all others together (ntf.md 4.13, 4.14).
+SMP routers in the operator's own domains are listed by host; all others are counted together (ntf.md 4.13, 4.14).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tocsin.protocol.addresses import RouterLocation
 
 @dataclass(frozen=True, slots=True)
 class ServerCounts:
-    """SMP routers of a kind."""
+    """The SMP routers in one state."""
 
     own: tuple[str, ...] = ()
     """Hosts."""
@@ -25,12 +25,12 @@ class ServerCounts:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionCounts:
-    """Subscriptions of a kind."""
+    """The subscriptions in one state."""
 
     own: dict[str, int] = field(default_factory=dict)
     """By host."""
     other_servers: int = 0
-    """That have any."""
+    """Other SMP routers that have such subscriptions."""
     other: int = 0
 
     @property
@@ -46,11 +46,11 @@ class SubscriptionCounts:
 class NtfRouterSnapshot:
     tasks: int
     subscribers: ServerCounts
-    """All SMP routers that are known."""
+    """All known SMP routers."""
     clients: ServerCounts
-    """Those with a connection."""
+    """SMP routers with a connection."""
     reconnecting: ServerCounts
-    """Those without one, or being resubscribed."""
+    """SMP routers without a connection, or being resubscribed."""
     sessions: int
     active_services: SubscriptionCounts
     active_queues: SubscriptionCounts

@@ -41,11 +41,11 @@ class SubscriptionCommands:
             if not hmac.compare_digest(existing.notifier_key, command.notifier_key.der):
                 return _AUTH
             if existing.status is SubscriptionState.NEW:
-                # The store may have failed after its work, before anybody subscribed. Subscribing twice does no harm.
+                # The store may have failed after it added the row, before we subscribed. Subscribing twice is harmless.
                 self._state.subscriber.subscribe(existing.queue, existing.notifier_key)
             return QueueSubscribed(existing.subscription_id)
         if not self._state.subscriber.may_dial(command.queue):
-            return Refused(StoreFault("this address of an SMP router is not served"))
+            return Refused(StoreFault("this SMP router's address is not served"))
         limit = self._state.settings.subscriber.routers_per_token
         if await self._state.store.other_routers_of(token.token_id, command.queue.router) >= limit:
             return Refused(ErrorCode.QUOTA)
@@ -57,7 +57,7 @@ class SubscriptionCommands:
             SubscriptionState.NEW,
         )
         if not await self._state.store.add_subscription(record):
-            # Another connection was faster, or the token is gone: the client's next try finds out which.
+            # Another connection was faster, or the token is gone. The client's next try shows which.
             return Refused(StoreFault("the subscription could not be added, try again"))
         self._state.counters.subscriptions_created += counts(token.device_token.provider)
         self._report(record, SubscriptionState.NEW, "SNEW")

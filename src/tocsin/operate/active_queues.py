@@ -1,7 +1,7 @@
-"""Which queues were used on a day, in its week and in its month (UTC, weeks begin on Monday).
+"""Counts the queues used on a day, in its week and in its month (UTC, weeks begin on Monday).
 
-Held are hashes of ids with the day of the last use, so a queue counts once however often it is used, and a new day,
-week or month needs no work.
+It keeps hashes of ids with the day of their last use. A queue counts once however often it is used, and a new day,
+week or month needs no reset.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 @dataclass(frozen=True, slots=True)
 class PeriodHashes:
-    """As the statistics file has them. Every hash of a day is also one of its week and its month."""
+    """Hashes as in the statistics file. Each hash of a day is also in its week and its month."""
 
     day: Set[int] = frozenset()
     week: Set[int] = frozenset()
@@ -26,12 +26,12 @@ class PeriodHashes:
 
 
 def id_number(entity_id: bytes) -> int:
-    """A signed number of 64 bits, as the reference's file has; another one than the reference makes of the id."""
+    """A signed number of 64 bits, as in the reference's file, but with our own hash function."""
     return int.from_bytes(blake2b(entity_id, digest_size=8).digest(), "big", signed=True)
 
 
 class UsedQueues:
-    """Belongs to one event loop."""
+    """Records the last use of each queue. Use it in one event loop only."""
 
     __slots__ = ("_last_used", "_today")
 
@@ -47,12 +47,12 @@ class UsedQueues:
         self._last_used[number] = self._today
 
     def of(self, today: date) -> PeriodHashes:
-        """What was used on this day, in its week and month so far."""
+        """The queues used on this day, and in its week and month so far."""
         week, month = _first_days(today)
         return PeriodHashes(self._since(today.toordinal()), self._since(week), self._since(month))
 
     def restore(self, hashes: PeriodHashes, then: date) -> None:
-        """What `of` gave on that day."""
+        """Restore the result of `of` on that day."""
         week, month = _first_days(then)
         self._put(hashes.month, month)
         self._put(hashes.week, max(week, month), only=hashes.month)
@@ -73,7 +73,7 @@ class UsedQueues:
 
 
 def _first_days(today: date) -> tuple[int, int]:
-    """Of its week and its month."""
+    """The first days of its week and its month, as ordinals."""
     monday = today - timedelta(days=today.weekday())
     return monday.toordinal(), today.replace(day=1).toordinal()
 

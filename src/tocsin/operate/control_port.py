@@ -1,9 +1,7 @@
-"""A router's port for its operator: one command a line, on 127.0.0.1 only.
+"""A router's port for its operator: one command per line, on 127.0.0.1 only.
 
-A session begins without rights; `auth <password>` gives it the role that the password stands for. What the commands
-are is said by each router's own session.
-
-Bounds: the length of a line, the time without one, and the number of sessions.
+A session starts without rights; `auth <password>` gives it the role of that password. Each router's own session
+defines the commands. The length of a line, the idle time and the number of sessions are bounded.
 """
 
 from __future__ import annotations
@@ -21,11 +19,11 @@ from tocsin.operate.operator_listener import OperatorListener
 HOST: Final = "127.0.0.1"
 MAX_LINE_BYTES: Final = 4096
 MAX_WRONG_PASSWORDS: Final = 3
-"""In one session."""
+"""A session with this many ends."""
 
 
 class Role(IntEnum):
-    """Each may do what the ones before it may."""
+    """Each role may do everything that the roles before it may."""
 
     NOBODY = 0
     USER = 1
@@ -38,7 +36,7 @@ class ControlPasswords:
     user: str | None = field(default=None, repr=False)
 
     def role_of(self, password: str) -> Role:
-        """Both are compared, whatever the first says, in a time that does not depend on where they differ."""
+        """Compare both passwords in constant time, so that the time reveals neither."""
         is_admin = _same(password, self.admin)
         is_user = _same(password, self.user)
         if is_admin:
@@ -52,23 +50,23 @@ def _same(password: str, expected: str | None) -> bool:
 
 
 class LineSession(Protocol):
-    """One operator's conversation, without its connection."""
+    """One operator's session, without its connection."""
 
     @property
     def ended(self) -> bool:
-        """The line was the last one."""
+        """Whether the last line ended the session."""
 
     async def answer(self, line: str) -> str:
-        """The lines to answer with, which may be none."""
+        """The answer to a line, which may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlLimits:
     max_sessions: int = 8
     idle_seconds: float = 600.0
-    """A session without a line for so long is closed."""
+    """A session that is idle for longer is closed."""
     write_seconds: float = 30.0
-    """For an operator to read an answer."""
+    """How long an operator may take to read an answer."""
 
 
 class LinePort(OperatorListener):
@@ -82,7 +80,7 @@ class LinePort(OperatorListener):
         port: int,
         limits: ControlLimits | None = None,
     ) -> None:
-        """Nothing is opened yet. With `port` 0 the system chooses one; the property `port` tells it."""
+        """Opens nothing yet. With `port` 0 the system chooses one; read it from the property `port`."""
         self._limits = limits or ControlLimits()
         super().__init__(
             self._converse,
@@ -102,7 +100,7 @@ class LinePort(OperatorListener):
             try:
                 async with asyncio.timeout(self._limits.idle_seconds):
                     line = await reader.readline()
-            except ValueError:  # what readline makes of a line over the limit
+            except ValueError:  # readline raises it for a line over the limit
                 await self._write(writer, "error: the line is too long")
                 break
             if not line:
@@ -121,7 +119,7 @@ GREETING_LINES: Final = 2
 
 
 async def order_of_operator(port: int, password: str, order: str) -> str | None:
-    """The router's answer; None if no router listens. Raises StoreError if it refuses."""
+    """Send an order and return the router's answer; None if no router listens. Raises StoreError if it refuses."""
     try:
         reader, writer = await asyncio.open_connection(HOST, port)
     except OSError:
@@ -134,9 +132,13 @@ async def order_of_operator(port: int, password: str, order: str) -> str | None:
             await reader.readline()
             answer = (await reader.readline()).decode().strip()
     except (OSError, TimeoutError) as error:
-        raise StoreError(f"the router's control port does not answer: {type(error).__name__}") from error
+        raise StoreError(
+            f"the router's control port does not answer ({type(error).__name__}): restart the router"
+        ) from error
     finally:
         writer.close()
     if not answer.startswith("ok"):
-        raise StoreError(f"the router refused {order}: {answer or 'no answer'}")
+        raise StoreError(
+            f"the router refused {order}: {answer or 'no answer'}. Check control_port_admin_password"
+        )
     return answer

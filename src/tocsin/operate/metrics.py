@@ -22,17 +22,17 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One number, told apart from others of its metric by labels."""
+    """One number; labels distinguish the samples of a metric."""
 
     value: float
     labels: Mapping[str, str] = field(default_factory=dict)
     suffix: str = ""
-    """Of the metric's name: the parts of a histogram have one."""
+    """Appended to the metric's name, for the series of a histogram."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Raises ValueError for names that Prometheus does not take."""
+    """Raises ValueError for names that Prometheus does not accept."""
 
     name: str
     kind: MetricKind
@@ -48,7 +48,7 @@ class Metric:
 
 
 def gauge(name: str, about: str, value: float) -> Metric:
-    """A number as it is now."""
+    """A number that can rise and fall."""
     return Metric(name, MetricKind.GAUGE, about, (Sample(value),))
 
 
@@ -64,7 +64,7 @@ def by_label(kind: MetricKind, name: str, about: str, label: str, values: Mappin
 
 
 def histogram(name: str, about: str, bounds: Sequence[float], counts: Sequence[int], total: float) -> Metric:
-    """`counts` of observations up to each bound and above the one before; the last is above them all."""
+    """`counts` has the observations between each bound and the one before; the last count is above all bounds."""
     below, buckets = 0, []
     for bound, count in zip((*bounds, float("inf")), counts, strict=True):
         below += count
@@ -74,13 +74,16 @@ def histogram(name: str, about: str, bounds: Sequence[float], counts: Sequence[i
 
 
 def counters_of(counters: Any, prefix: str, suffix: str = "_total") -> Iterator[Metric]:
-    """One metric for each field; its help text is what `counted` was told."""
+    """One metric for each field made by `counted`, with its help text."""
     for each in totals(counters):
         yield counter(f"{prefix}_{each.name}{suffix}", each.about, each.value)
 
 
 def exposition(metrics: Iterable[Metric], at: float | None = None) -> str:
-    """Each sample with its time, seconds since 1970, if one is given. Raises ValueError if two have one name."""
+    """The text that Prometheus reads, with a time (seconds since 1970) if one is given.
+
+    Raises ValueError if two metrics have the same name.
+    """
     time = "" if at is None else f" {int(at * 1000)}"
     seen: set[str] = set()
     lines: list[str] = []
@@ -123,7 +126,7 @@ def _number(value: float) -> str:
 
 
 def counted(about: str) -> int:
-    """A total that begins at 0; `about` becomes the help text of its metric."""
+    """A total that starts at 0; `about` becomes the help text of its metric."""
     total: int = field(default=0, metadata={"about": about})
     return total
 
@@ -135,7 +138,7 @@ class Total(NamedTuple):
 
 
 def totals(counters: Any) -> Iterator[Total]:
-    """Of all fields of a dataclass that were made by `counted`."""
+    """The totals of all fields of a dataclass that `counted` made."""
     for each in fields(counters):
         if "about" in each.metadata:
             yield Total(each.name, each.metadata["about"], getattr(counters, each.name))

@@ -87,18 +87,6 @@ def metrics_page(text: str) -> Page:
     return Page(text, content_type=CONTENT_TYPE)
 
 
-class MetricsEndpoint(OperatorPages):
-    """`GET /metrics` alone, with what `render` returns."""
-
-    def __init__(
-        self, render: Callable[[], str], *, host: str, port: int, limits: EndpointLimits | None = None
-    ) -> None:
-        async def page() -> Page:
-            return metrics_page(render())
-
-        super().__init__({METRICS_PATH: page}, host=host, port=port, limits=limits)
-
-
 def health_pages(why_not_ready: Callable[[], Awaitable[str | None]]) -> Pages:
     """`GET /health/live` and `GET /health/ready`.
 

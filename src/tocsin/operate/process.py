@@ -1,8 +1,8 @@
 """The process of a long-running program: signals that stop it, and its garbage collector.
 
-Everything that a program loads at its start lives as long as the process. Looking through it for garbage again and
-again costs about one twentieth of the CPU and, with a large store, pauses. Cycles are rare in the routers' hot paths,
-so young objects are collected less often as well.
+Everything that a program loads at its start lives as long as the process. Searching it for garbage again and again
+costs about one twentieth of the CPU and, with a large store, pauses. Cycles are rare in the routers' hot paths, so
+young objects are collected less often as well.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Final
 
 @contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM and SIGINT set, inside the block."""
-    told = asyncio.Event()
+    """Yields an event that SIGTERM and SIGINT set."""
+    requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, requested.set)
     try:
-        yield told
+        yield requested
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
@@ -33,7 +33,7 @@ THRESHOLDS: Final = (20_000, 50, 50)
 
 
 def freeze_loaded_objects() -> None:
-    """To be called when the store is open."""
+    """Exclude everything loaded so far from garbage collection. Call it when the store is open."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

@@ -1,4 +1,4 @@
-"""What the system and Python tell about this process: time, memory, garbage collection."""
+"""Figures of this process from the system and from Python: time, memory, garbage collection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PROC: Final = Path("/proc/self")
 
 
 def process_figures() -> dict[str, float]:
-    """By name, with the unit in it. Figures that this system does not give are left out."""
+    """Figures by name, which includes the unit. Figures that this system lacks are left out."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     figures: dict[str, float] = {
         "uptime_seconds": round(time.monotonic() - _STARTED),

@@ -1,4 +1,4 @@
-"""What the commands of both routers share: certificates, settings files, addresses, and how settings are shown."""
+"""The files and the address of a router: creating its certificates and settings, and renewing its certificate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
 
 from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
-from tocsin.crypto.credentials import Authority, CertificateAlgorithm, load_private_key
+from tocsin.crypto.credentials import Authority, CertificateAlgorithm, Credentials, load_private_key
 from tocsin.errors import ConfigError, DecodeError
 from tocsin.protocol.addresses import DEFAULT_PORTS, RouterAddress, RouterLocation, Scheme, parse_host
 from tocsin.transport.credential_files import (
@@ -26,57 +26,58 @@ from tocsin.transport.credential_files import (
     write_authority,
     write_credentials,
 )
-from tocsin.wire.base64url import encode_base64url
 
 ALGORITHMS: Final = tuple(algorithm.value for algorithm in CertificateAlgorithm)
 CREDENTIAL_FILES: Final = (AUTHORITY_CERTIFICATE, AUTHORITY_KEY, LEAF_CERTIFICATE, LEAF_KEY, FINGERPRINT)
-KEEP_AUTHORITY_KEY: Final = (
-    f"Keep {AUTHORITY_KEY} elsewhere: "
-    "it is needed only for new certificates, and whoever has it is the router."
-)
 
 
 def refuse_existing_router(folder: Path, *settings_files: str) -> None:
-    """Raises ConfigError if there is any file that a new router would get."""
+    """Raises ConfigError if the folder has any file that a new router would get."""
     if existing := [name for name in (*CREDENTIAL_FILES, *settings_files) if (folder / name).exists()]:
-        raise ConfigError(f"{folder} has a router already ({', '.join(existing)}): nothing is overwritten")
+        raise ConfigError(
+            f"{folder} already has files of a router ({', '.join(existing)}): nothing was changed. Choose another "
+            "folder, or move these files away first"
+        )
 
 
 def make_router(
     folder: Path, settings_file: str, settings: str, host: str, algorithm: CertificateAlgorithm
 ) -> bytes:
-    """Certificates and settings of a new router; its fingerprint. Raises ConfigError."""
+    """Create the certificates and settings of a new router, and return its fingerprint. Raises ConfigError."""
     now = datetime.now(UTC)
     authority = make_authority(algorithm, now=now, serial=new_serial())
     leaf = issue_leaf(authority, host, algorithm, now=now, serial=new_serial())
     try:
         write_authority(folder, authority)
         write_credentials(folder, leaf)
-        # Last, and only for its owner: it holds the passwords.
+        # Last, and readable only by its owner: the settings contain passwords.
         descriptor = os.open(folder / settings_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(settings)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise ConfigError(f"{error.filename or folder}: {error.strerror}") from error
+        raise ConfigError(
+            f"{error.filename or folder} cannot be written: {error.strerror}. Choose a folder in which you may create "
+            "files"
+        ) from error
     return authority.fingerprint
 
 
-def renew_leaf(folder: Path, host: str, algorithm: str | None, *, dry_run: bool) -> None:
-    """A new key and certificate for TLS under the authority in the folder, with its algorithm if none is chosen."""
+def renew_leaf(
+    folder: Path, host: str, algorithm: str | None, *, dry_run: bool
+) -> tuple[Credentials, CertificateAlgorithm]:
+    """Create a TLS key and certificate under the folder's authority, by default with the authority's algorithm."""
     authority = read_authority(folder)
-    # Certificates of another authority would change the router's address unnoticed.
+    # Certificates of another authority would silently change the router's address.
     if authority.fingerprint != read_fingerprint(folder):
-        problem = "the saved fingerprint is not that of the identity certificate"
+        problem = "it is not the fingerprint of ca.crt: restore both from the same backup"
         raise CredentialFileError(folder / FINGERPRINT, problem)
     chosen = CertificateAlgorithm(algorithm) if algorithm else _algorithm(authority)
     leaf = issue_leaf(authority, host, chosen, now=datetime.now(UTC), serial=new_serial())
     if not dry_run:
         write_credentials(folder, leaf)
-    made = "would be replaced" if dry_run else "replaced"
-    print(f"{LEAF_CERTIFICATE} and {LEAF_KEY} in {folder} {made}: {host}, {chosen.value}")
-    print(f"Fingerprint as before: {encode_base64url(leaf.fingerprint)}")
+    return leaf, chosen
 
 
 def _algorithm(authority: Authority) -> CertificateAlgorithm:
@@ -93,7 +94,9 @@ def address_of(
 ) -> RouterAddress:
     """Raises ConfigError if the settings do not name the router's host."""
     if not public_hosts:
-        raise ConfigError("[TRANSPORT] host is not set: the router's address needs it")
+        raise ConfigError(
+            "[TRANSPORT] host is not set: set it to the router's host name, which its address needs"
+        )
     try:
         hosts = tuple(parse_host(host) for host in public_hosts)
     except DecodeError as error:

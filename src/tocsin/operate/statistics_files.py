@@ -1,4 +1,4 @@
-"""The statistics of a router over its restarts: the statistics file, and one line for each day."""
+"""Keeps a router's statistics across restarts: the statistics file, and one line per day."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from tocsin.operate.statistics_values import DAY_SECONDS, line_times
 logger = logging.getLogger(__name__)
 
 LONGEST_SLEEP: Final = 3600.0
-"""The system's clock may be set meanwhile."""
+"""Wake at least this often: the system's clock may be changed."""
 
 
 class Statistics(Protocol):
-    """What a router has counted."""
+    """The counts of a router."""
 
     def restore(self, text: str, written: datetime) -> None:
-        """Goes on where that file ended. Raises ValueError if it cannot be read, and then changes nothing."""
+        """Continue from a file's text. Raises ValueError, and changes nothing, if it is malformed."""
 
     def lines(self, now: datetime) -> Iterable[str]:
-        """Of the file."""
+        """The lines of the file."""
 
     def end_day(self, now: datetime) -> str:
-        """The line of the day; counting begins anew."""
+        """Return the line of the day and restart counting."""
 
 
 class KeptStatistics:
-    """Nothing here keeps a router from starting or stopping: what fails is logged."""
+    """Logs its failures: statistics never keep a router from starting or stopping."""
 
     def __init__(self, statistics: Statistics, path: Path | None, daily: Path | None) -> None:
-        """Without `path` nothing is kept, without `daily` no line is written."""
+        """Without `path` nothing is kept; without `daily` no line is written."""
         self._statistics: Final = statistics
         self._path: Final = path
         self._daily: Final = daily
 
     def load(self) -> None:
-        """Before anything is counted. A file that cannot be read is set aside, and counting begins at zero."""
+        """Call it before anything is counted. An unreadable file is set aside, and counting starts at zero."""
         if self._path is None:
             return
         try:
@@ -55,7 +55,7 @@ class KeptStatistics:
         except (ValueError, OSError) as error:
             aside = set_aside(self._path, datetime.now(UTC))
             logger.warning(
-                "%s cannot be read (%s): statistics begin anew, and it is kept as %s",
+                "%s cannot be read (%s): statistics start at zero, and the file is kept as %s",
                 self._path,
                 error,
                 aside.name,
@@ -72,10 +72,10 @@ class KeptStatistics:
         try:
             replace_lines(self._path, (line.encode() for line in lines))
         except StoreError as error:
-            logger.error("statistics are not saved: %s", error)
+            logger.error("cannot save the statistics: %s", error)
 
     async def write_daily_lines(self, start: float = 0.0, interval: float = DAY_SECONDS) -> None:
-        """At this time of day (seconds, UTC), and then at exact intervals."""
+        """Write a line at this time of day (seconds, UTC), and then at exact intervals."""
         for at in line_times(time.time(), start, interval):
             await _sleep_until(at)
             self.end_day(datetime.fromtimestamp(at, UTC))
@@ -91,21 +91,23 @@ class KeptStatistics:
             finally:
                 file.close()
         except StoreError as error:
-            logger.error("the statistics of the day are not written: %s", error)
+            logger.error("cannot write the statistics of the day: %s", error)
         self.save()
 
 
 def statistics_path(store: Path | None, file: Path | None) -> Path | None:
-    """None if there is no folder for it: a router on a database needs none."""
+    """None if there is no folder for it, as for a router that uses a database."""
     if file is None or (store is None and not file.is_absolute()):
         return None
     path = (store or Path()) / file
     if not path.parent.is_dir():
-        logger.warning("statistics are not kept: there is no folder %s", path.parent)
+        logger.warning(
+            "statistics are not kept, because the folder %s does not exist: create it", path.parent
+        )
         return None
     return path
 
 
 async def _sleep_until(at: float) -> None:
-    while (left := at - time.time()) > 0:  # noqa: ASYNC110 - nothing else ends it
+    while (left := at - time.time()) > 0:  # noqa: ASYNC110 - only the clock ends it
         await asyncio.sleep(min(left, LONGEST_SLEEP))

@@ -1,4 +1,4 @@
-"""What the statistics files of both routers share: times, numbers, hashes of active ids, and periods."""
+"""Values in the statistics files of both routers: times, numbers, hashes of active ids, and periods."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def hash_lines(section: str, hashes: PeriodHashes) -> Iterator[str]:
 
 
 def parse_hashes(entries: Mapping[str, str], section: str) -> PeriodHashes:
-    """From entries named `section.key`."""
+    """Parse entries named `section.key`."""
     return PeriodHashes(*(_period_hashes(entries, section, period) for period in PERIODS))
 
 
 def _period_hashes(entries: Mapping[str, str], section: str, period: str) -> frozenset[int]:
-    """Older files of the reference have the ids themselves."""
+    """Older files of the reference contain the ids themselves."""
     if ids := entries.get(f"{section}.{period}"):
         return frozenset(id_number(urlsafe_b64decode(text)) for text in ids.split(","))
     hashes = entries.get(f"{section}.{period}Hashes")
@@ -54,7 +54,7 @@ def _period_hashes(entries: Mapping[str, str], section: str, period: str) -> fro
 
 
 def ended_periods(counts: tuple[int, int, int], midnight: date) -> Iterator[object]:
-    """Of day, week and month: as the reference, a number only when the period has ended."""
+    """Counts of day, week and month; like the reference, only for periods that have ended."""
     day, week, month = counts
     yield day
     yield week if midnight.weekday() == 0 else ""
@@ -62,12 +62,12 @@ def ended_periods(counts: tuple[int, int, int], midnight: date) -> Iterator[obje
 
 
 def first_line_at(now: float, start: float) -> float:
-    """When the first line is due: at this time of day (seconds, UTC), on the next day if it is past."""
+    """The next time at which it is this time of day (seconds, UTC)."""
     today = now - now % DAY_SECONDS + start % DAY_SECONDS
     return today if today > now else today + DAY_SECONDS
 
 
 def line_times(now: float, start: float, interval: float) -> Iterator[float]:
-    """When lines are due: the first at its time of day, the others at exact intervals, however late one is written."""
+    """Times of all lines: the first at its time of day, the others at exact intervals."""
     first = first_line_at(now, start)
     return (first + number * interval for number in itertools.count())

@@ -1,1 +1,1 @@
-"""Push providers: what an NTF router asks of them, and each of them."""
+"""Push providers: their interface, and a folder for each provider. Retries and outcomes belong to the routers."""

@@ -1,7 +1,7 @@
-"""What a push provider is asked, and what it may answer.
+"""The interface of push providers: requests and outcomes.
 
-A provider takes a push if it has room and answers once, with a value: nothing that goes wrong between router and
-device raises. Whether and when to try again is decided by the delivery, not here.
+A provider takes a push if it has room, and answers once with a value: no failure between router and device raises. The
+delivery decides whether and when to try again.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from tocsin.protocol.ntf.statuses import InvalidReason
 
 class Urgency(Enum):
     ALERT = "alert"
-    """Shown to the user: messages."""
+    """For messages, which the user sees."""
     BACKGROUND = "background"
-    """Wakes the app when it suits the device: verification and periodic checks."""
+    """For verification and periodic checks, which wake the app when it suits the device."""
 
 
 class PushRequest(NamedTuple):
-    """A tuple, since every push makes one."""
+    """A push to a device. A tuple, because every push creates one."""
 
     device_token: bytes
     payload: bytes
     urgency: Urgency
     push_id: str
-    """A UUID that is the same when the same push is sent again, so that a repeat can be recognised."""
+    """A UUID that is the same for repeats of the push, so that they can be recognised."""
     expires_at: int
-    """Seconds since 1970; the provider need not keep it longer for a device that is away."""
+    """Unix time until which the provider keeps the push for a device that is offline."""
 
     def __repr__(self) -> str:
-        """Without the device token and what is pushed to it."""
+        """Omit the device token and the payload."""
         return f"PushRequest({self.urgency}, {self.push_id})"
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The provider has it."""
+    """The provider accepted the push."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,15 @@ class TokenInvalid:
 
     reason: InvalidReason
     since: float | None = None
-    """When the provider learnt it, seconds since 1970, if it says so: a later registration is not concerned."""
+    """Unix time at which the provider learned it, if known. Later registrations are not concerned."""
 
     def concerns(self, registered_at: float) -> bool:
-        """Whether it is about a device token registered then, and not about an earlier life of it."""
+        """Whether the refusal concerns a registration of that time, not an earlier one of the same device token."""
         return self.since is None or self.since >= registered_at
 
 
 class RetryScope(Enum):
-    """Who should wait."""
+    """The pushes that should wait."""
 
     TOKEN = "token"  # noqa: S105
     PROVIDER = "provider"
@@ -65,18 +65,18 @@ class RetryScope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RetryLater:
-    """Not now: no connection, overload, time-out."""
+    """The push failed for a passing reason: no connection, overload, timeout."""
 
     reason: str
     """A word for metrics and logs: `connection`, `timeout`, `503`, `TooManyRequests`, …"""
     scope: RetryScope = RetryScope.PROVIDER
     after: float | None = None
-    """Seconds, if the provider named them."""
+    """The delay in seconds that the provider asked for, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushRefused:
-    """This push will not be accepted, however often it is sent."""
+    """The provider will never accept this push."""
 
     reason: str
 
@@ -85,20 +85,20 @@ PushOutcome: TypeAlias = Accepted | TokenInvalid | RetryLater | PushRefused
 
 
 class Provider(Protocol):
-    """One provider environment, e.g. Apple's production one."""
+    """One environment of a provider, for example Apple's production service."""
 
     @property
     def room(self) -> int:
-        """How many pushes `send` takes now without waiting in line for a stream."""
+        """The number of pushes that can be submitted now without waiting for a stream."""
 
     def submit(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> None:
-        """`answered` is called once, within a time limit, and not before this returns."""
+        """Send a push. `answered` is called once, within a time limit, and not before this returns."""
 
     async def wait_for_room(self) -> None:
-        """Returns when `room` is not 0, which it is at once for a provider that is not connected."""
+        """Return when `room` is not 0. A provider that is not connected has room at once."""
 
     async def close(self) -> None:
-        """Waits for answers that are under way, a few seconds at most."""
+        """Wait for answers in flight for at most a few seconds, and close."""
 
 
 class NullProvider:
@@ -118,7 +118,10 @@ MAX_RETRY_AFTER_SECONDS: Final = 3600.0
 
 
 def retry_after_seconds(value: bytes | None) -> float | None:
-    """A date is not understood and counts as none, and so does 0: it would have us try for ever at once."""
+    """Return the seconds of a Retry-After header.
+
+    Dates count as none, and so does 0, which would make us retry at once.
+    """
     if value is None or not value.isdigit() or len(value) > 9:
         return None
     return min(float(value), MAX_RETRY_AFTER_SECONDS) or None

@@ -1,4 +1,4 @@
-"""The lines an operator may write to the control port, and the role each needs (smp.md 10.2)."""
+"""The commands of the control port, and the role that each needs (smp.md 10.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tocsin.wire.base64url import decode_base64url
 
 
 class Word(StrEnum):
-    """First words of lines."""
+    """The first word of a line."""
 
     AUTH = "auth"
     STATS = "stats"
@@ -39,18 +39,18 @@ class WordHelp:
     about: str
 
 
-WORDS: Final = {
+COMMAND_HELP: Final = {
     Word.AUTH: WordHelp(Role.NOBODY, "auth <password>", "get the rights of a user or of the administrator"),
     Word.HELP: WordHelp(Role.NOBODY, "help", "this list"),
     Word.QUIT: WordHelp(Role.NOBODY, "quit", "end the session"),
-    Word.STATS: WordHelp(Role.USER, "stats", "what was counted since the start"),
+    Word.STATS: WordHelp(Role.USER, "stats", "counters since the start"),
     Word.STATUS: WordHelp(Role.USER, "status <senderId>", "state of a queue, by sender or link id"),
     Word.BLOCK: WordHelp(
         Role.USER, 'block <senderId> reason=spam|content[,notice={"ttl":seconds}]', "block a queue"
     ),
-    Word.UNBLOCK: WordHelp(Role.USER, "unblock <senderId>", "let a blocked queue work again"),
+    Word.UNBLOCK: WordHelp(Role.USER, "unblock <senderId>", "unblock a queue"),
     Word.STATS_RTS: WordHelp(Role.USER, "stats-rts", "time, memory and garbage collection of the process"),
-    Word.SOCKETS: WordHelp(Role.USER, "sockets", "open sockets by kind, and what each port has seen"),
+    Word.SOCKETS: WordHelp(Role.USER, "sockets", "open sockets by kind, and the counts of each port"),
     Word.SERVER_INFO: WordHelp(Role.USER, "server-info", "version, address, settings without secrets"),
     Word.CLIENTS: WordHelp(Role.ADMIN, "clients", "connected clients, comma-separated"),
     Word.DELETE: WordHelp(Role.ADMIN, "delete <senderId>", "delete a queue with its messages"),
@@ -94,7 +94,7 @@ ControlCommand: TypeAlias = Plain | Authenticate | OnQueue | BlockQueue
 
 
 def parse_control_line(line: str) -> ControlCommand | None:
-    """None for an empty line. Raises DecodeError, whose text never repeats the line: it may be a password."""
+    """None for an empty line. Raises DecodeError, whose text never repeats the line, which may be a password."""
     first, _, rest = line.strip().partition(" ")
     rest = rest.strip()
     if not first:
@@ -112,8 +112,8 @@ def parse_control_line(line: str) -> ControlCommand | None:
             queue_id, _, reason = rest.partition(" ")
             return BlockQueue(decode_base64url(queue_id), decode_block_info(reason.strip()))
         case Word.AUTH | Word.STATUS | Word.UNBLOCK | Word.DELETE | Word.BLOCK:
-            raise DecodeError(f"expected: {WORDS[word].usage}")
+            raise DecodeError(f"expected: {COMMAND_HELP[word].usage}")
         case _ if rest:
-            raise DecodeError(f"expected: {WORDS[word].usage}")
+            raise DecodeError(f"expected: {COMMAND_HELP[word].usage}")
         case _:
             return Plain(word)

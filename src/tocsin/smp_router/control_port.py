@@ -1,8 +1,8 @@
 """The operator's port of an SMP router (smp.md 10.2).
 
-Answers have the reference's words where a script may look at them (`processCP` in Messaging/Server.hs): nothing for
-`auth`, `AUTH` for what the role does not allow, `ok`, `error: …`. Unlike there, a wrong password is answered `AUTH`,
-and the third one in a session ends it.
+Answers use the reference's words where scripts may read them (`processCP` in Messaging/Server.hs): nothing for
+`auth`, `AUTH` for commands that the role does not allow, `ok`, `error: …`. Unlike the reference, we answer a wrong
+password with `AUTH`, and the third one in a session ends it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tocsin.operate.control_port import (
 )
 from tocsin.protocol.error_codes import Blocked
 from tocsin.smp_router.control_commands import (
-    WORDS,
+    COMMAND_HELP,
     Authenticate,
     BlockQueue,
     ControlCommand,
@@ -38,13 +38,13 @@ logger = logging.getLogger(__name__)
 
 
 class SmpControl(Protocol):
-    """What the operator can see and do. Changes return when they are durable, and raise StoreError."""
+    """Everything an operator can see and do. Changes return when they are durable, and raise StoreError."""
 
     def stats(self) -> str:
         """`name: number` lines."""
 
     def clients(self) -> Iterable[str]:
-        """Lines of comma-separated values, headings first."""
+        """Comma-separated lines, headings first."""
 
     def queue_status(self, sender_or_link_id: bytes) -> str | None:
         """One line, or None if there is no such queue."""
@@ -62,26 +62,26 @@ class SmpControl(Protocol):
 
 
 class SmpDiagnostics(Protocol):
-    """What the router can tell about itself, in lines."""
+    """Lines that describe the router's process."""
 
     def process(self) -> Iterable[str]:
         """Time, memory, garbage collection."""
 
     def sockets(self) -> Iterable[str]:
-        """How many are open, by kind."""
+        """Open sockets by kind."""
 
     def server_info(self) -> Iterable[str]:
         """Version, address, settings without secrets."""
 
     def tasks(self) -> Iterable[str]:
-        """How many there are of each kind."""
+        """The number of tasks of each kind."""
 
     def connection_tasks(self) -> Iterable[str]:
-        """Those that serve clients, one by one."""
+        """The tasks that serve clients, one by one."""
 
 
 class DailyQuota:
-    """How often something may happen in a day; 0 is any number of times, -1 never."""
+    """Limits how often something may happen in a day; 0 is any number of times, -1 never."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -97,7 +97,7 @@ class DailyQuota:
         self._used += 1
 
     def give_back(self) -> None:
-        """The use came to nothing."""
+        """Undo a use that had no effect."""
         self._used = max(0, self._used - 1)
 
 
@@ -106,7 +106,7 @@ def _today() -> date:
 
 
 class ControlSession:
-    """One operator's conversation, without its connection."""
+    """One operator's session, without its connection."""
 
     def __init__(
         self,
@@ -124,20 +124,20 @@ class ControlSession:
         self._role = Role.NOBODY
         self._wrong_passwords = 0
         self.ended = False
-        """The line was the last one."""
+        """Whether the last line ended the session."""
 
     async def answer(self, line: str) -> str:
-        """The lines to answer with, which may be none."""
+        """The answer to a line, which may be empty."""
         try:
             command = parse_control_line(line)
         except DecodeError as error:
             return f"error: {error}"
         if command is None:
             return ""
-        if self._role < WORDS[command.word].role:
-            logger.warning("control port: %s without the right to it", command.word)
+        if self._role < COMMAND_HELP[command.word].role:
+            logger.warning("control port: refused %s, which the role does not allow", command.word)
             return "AUTH"
-        if WORDS[command.word].role > Role.NOBODY:
+        if COMMAND_HELP[command.word].role > Role.NOBODY:
             logger.info("control port: %s by %s", command.word, self._role.name.lower())
         try:
             return await self._do(command)
@@ -220,7 +220,7 @@ def _outcome(found: bool) -> str:
 
 
 def _help(role: Role) -> str:
-    lines = [f"  {each.usage}  -  {each.about}" for each in WORDS.values() if each.role <= role]
+    lines = [f"  {each.usage}  -  {each.about}" for each in COMMAND_HELP.values() if each.role <= role]
     more = [] if role is Role.ADMIN else ["More commands after auth."]
     return "\n".join(["commands:", *lines, *more])
 
@@ -239,7 +239,7 @@ class ControlPort(LinePort):
         limits: ControlLimits | None = None,
         today: Callable[[], date] = _today,
     ) -> None:
-        """Nothing is opened yet. With `port` 0 the system chooses one; the property `port` tells it."""
+        """Opens nothing yet. With `port` 0 the system chooses one; read it from the property `port`."""
         quota = DailyQuota(daily_block_quota)
         super().__init__(
             lambda: ControlSession(control, diagnostics, passwords, quota, today),

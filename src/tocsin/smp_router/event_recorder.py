@@ -8,7 +8,7 @@ from tocsin.events.delivery_events import Stage
 from tocsin.events.event_encoder import EventEncoder, EventSubject
 from tocsin.events.event_log import EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.smp_router.session.events import NamedNotification
+from tocsin.smp_router.session.requests import NamedNotification
 
 
 class SmpEventRecorder:

@@ -14,9 +14,9 @@ from tocsin.protocol.smp.responses import MessageReceived, Subscribed
 from tocsin.protocol.smp.sender_commands import SendMessage, max_message_bytes
 from tocsin.smp_router.links import remove_link
 from tocsin.smp_router.services import subscribe_recipient
-from tocsin.smp_router.session.events import NamedNotification
 from tocsin.smp_router.session.peers import Delivery, Peer
 from tocsin.smp_router.session.requests import (
+    NamedNotification,
     PushMessage,
     PushNotifications,
     SendEvent,
@@ -139,7 +139,7 @@ class MessageCommands:
         subscriptions = self._state.subscriptions
         peer = subscriptions.recipient(recipient_id)
         if peer is None and not subscriptions.receive_services:
-            return  # The recipient is away: the common case needs no look at the queue.
+            return  # The recipient is offline: the common case does not read the queue.
         queue = self._state.store.queue_by_recipient(recipient_id)
         if queue is None:
             return

@@ -22,9 +22,8 @@ from typing import Final
 
 from tocsin.events.delivery_events import Stage
 from tocsin.protocol.smp.responses import NotificationReceived
-from tocsin.smp_router.session.events import NamedNotification
 from tocsin.smp_router.session.peers import Event, Peer
-from tocsin.smp_router.session.requests import SmpState
+from tocsin.smp_router.session.requests import NamedNotification, SmpState
 from tocsin.smp_router.store.records import StoredNotification
 
 NOTIFICATIONS_PER_BLOCK: Final = 80
@@ -40,11 +39,11 @@ class _SentBatch:
     upto: int
     """Blocks that the connection had written, including the last of these notifications."""
     received_at: float
-    """When the peer had last sent anything, at the time of sending."""
+    """The time of the peer's last block before these were sent."""
     times: int
-    """How often they had reached a peer before."""
+    """The number of times they reached a peer before."""
     reached_at: float | None = None
-    """When they were first known to have reached the peer, in loop time."""
+    """Loop time at which they were first known to have reached the peer."""
 
     @property
     def share(self) -> float:
@@ -59,7 +58,7 @@ class NotificationDelivery:
         self._unconfirmed: dict[Peer, list[_SentBatch]] = {}
         self._nonces = state.sent_nonces
         self._times: dict[tuple[bytes, bytes], int] = {}
-        """How often repeated notifications have reached a peer, by notifier id and nonce."""
+        """The number of times that repeated notifications reached a peer, by notifier id and nonce."""
         self._all_sent: set[bytes] = set()
         """Notifiers whose stored notifications were all sent: a pass skips them."""
         self._out_of_order: set[bytes] = set()
@@ -171,7 +170,7 @@ class NotificationDelivery:
         subscriptions = self._state.subscriptions
         subscriber = subscriptions.notifier(notifier_id)
         if subscriber is None and not subscriptions.has_services:
-            return None  # The notifier is away: the common case needs no look at the queue.
+            return None  # The notifier is offline: the common case does not read the queue.
         queue = self._state.store.queue_by_notifier(notifier_id)
         if queue is None or queue.notifier is None:
             return None

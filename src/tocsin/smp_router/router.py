@@ -33,8 +33,7 @@ from tocsin.smp_router.links import LinkCommands
 from tocsin.smp_router.messages import MessageCommands
 from tocsin.smp_router.notification_delivery import NotificationDelivery
 from tocsin.smp_router.notifications import NotifierCommands
-from tocsin.smp_router.proxy.forwarding import RelayCommands
-from tocsin.smp_router.proxy.proxy import Proxy
+from tocsin.smp_router.proxy.proxy import Proxy, RelayCommands
 from tocsin.smp_router.queues import QueueCommands, day_of
 from tocsin.smp_router.services import ServiceCommands
 from tocsin.smp_router.session.peers import Peer
@@ -49,8 +48,8 @@ from tocsin.smp_router.session.requests import (
     SmpQueueRequest,
     SmpRequest,
     SmpState,
+    find_or_add_service,
 )
-from tocsin.smp_router.session.service_records import find_or_add_service
 from tocsin.smp_router.session.verification import verify
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_smp
@@ -70,7 +69,7 @@ class _SlowRequest(NamedTuple):
 
 @dataclass(slots=True)
 class _BlockAnswers:
-    """What follows a block of commands, once its changes are on disk."""
+    """The answers and effects of a block of commands, once its changes are on disk."""
 
     errors: list[bytes] = field(default_factory=list)
     answers: list[bytes] = field(default_factory=list)
@@ -78,7 +77,7 @@ class _BlockAnswers:
     effects: list[Effect] = field(default_factory=list)
     """Performed before the answers."""
     slow: list[_SlowRequest] = field(default_factory=list)
-    """Commands that take time. Each is answered by itself when it is done."""
+    """Commands that take time. Each is answered separately when it is done."""
     only_sends: bool = False
     """The block has only authorized SENDs: a run of such blocks is answered in one block."""
 

@@ -13,9 +13,8 @@ from tocsin.operate.timers import Timers
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
 from tocsin.smp_router.router import SmpRouter
-from tocsin.smp_router.session.events import NoSmpEvents, SmpEvents
 from tocsin.smp_router.session.peers import PeerSubscriptions
-from tocsin.smp_router.session.requests import SmpState
+from tocsin.smp_router.session.requests import NoSmpEvents, SmpEvents, SmpState
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.interface import SmpStore
@@ -25,14 +24,14 @@ from tocsin.transport.tls_contexts import server_context
 from tocsin.wire.versions import VersionRange
 
 SLOW_PEERS_INTERVAL = 0.25
-"""How often to look again at connections whose write queue was full."""
+"""The interval of checks of connections whose write queue was full."""
 
 RELAYS_INTERVAL = 30.0
-"""The longest time between looks for unused connections to other routers."""
+"""The longest interval of checks for unused connections to other routers."""
 
 
 class RunningSmpRouter:
-    """A router that listens. `running_smp_router` makes it."""
+    """A listening router, made by `running_smp_router`."""
 
     def __init__(self, state: SmpState, router: SmpRouter, listeners: list[Listener]) -> None:
         self.state = state
@@ -99,14 +98,14 @@ async def running_smp_router(
         try:
             yield RunningSmpRouter(state, router, listeners)
         finally:
-            # Confirm while connections can still tell what arrived; the rest is sent again.
+            # Confirm while connections can still report what arrived; the rest is sent again.
             router.notifications.confirm(patience=0.0)
             await router.outbox.close()
             await router.proxy.relays.close()
 
 
 class _TimedActions:
-    """What a router does by the clock."""
+    """Actions that the router repeats by the clock."""
 
     def __init__(self, state: SmpState, router: SmpRouter) -> None:
         self._state = state

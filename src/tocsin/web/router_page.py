@@ -1,4 +1,4 @@
-"""The page of an NTF router: the view `Operate`, from its own metrics and the pipeline's tables."""
+"""The page of one NTF router: the view `Operate`, from the router's metrics and the pipeline's tables."""
 
 from __future__ import annotations
 
@@ -7,26 +7,34 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from tocsin.ntf_router.operator import NtfOperator
 from tocsin.web.operate_reader import OPERATE, OperateReader
 from tocsin.web.page_address import PagePlace, serve_page
 from tocsin.web.page_events import PageEvents
 from tocsin.web.page_server import Site
 
 SECONDS_BETWEEN: Final = 5.0
-NO_LAKE: Final = "none were named: tocsin ntf start --web … --web-lake FOLDER"
+NO_LAKE: Final = "no lake was named: start the router with tocsin ntf start --web … --web-lake FOLDER"
+
+
+class ShowsMetrics(Protocol):
+    """The part of a router that the page reads."""
+
+    async def metrics(self) -> str:
+        """Return the metrics as Prometheus reads them."""
 
 
 @dataclass(frozen=True, slots=True)
 class NtfPage:
+    """Where to serve the page, and the lake whose tables it shows."""
+
     place: PagePlace
     lake: Path | None
 
     @asynccontextmanager
-    async def served(self, operator: NtfOperator) -> AsyncIterator[str]:
-        """The address to open. Raises ConnectFailed."""
+    async def served(self, operator: ShowsMetrics) -> AsyncIterator[str]:
+        """Serve the page meanwhile; the value is the address to open. Raises ConnectFailed."""
         reader = OperateReader({"ntf": operator.metrics}, self.lake, NO_LAKE)
 
         def everything() -> Iterator[tuple[str, Any]]:

@@ -201,7 +201,7 @@ async def test_an_erased_key_is_told_to_the_device_which_seals_again(both: Pair)
     keys = both.ntf.running.keys
     assert keys is not None
     both.ntf.clock.time += 31 * DAY
-    await keys.turn()
+    await keys.rotate()
     queue = await both.recipient.secured_queue()
     wish = both.wish()
     notifier, fate = await wish.associate(both.recipient, queue)

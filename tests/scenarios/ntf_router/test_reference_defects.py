@@ -1,6 +1,6 @@
 """Defects of the reference that this router does not have (ntf.md Appendix B, by their numbers).
 
-Elsewhere: 3 (import) in the stores' tests; 9 and 21 in tests/unit/push/apns/test_connections.py; 18 in
+Elsewhere: 3 (import) in the stores' tests; 9 and 21 in tests/unit/push/apns/test_client.py; 18 in
 test_store_failures.py; 19 and 22 in test_tokens.py; 20 in test_hostile_smp_routers.py and test_message_pushes.py; 24 in
 test_subscriptions.py and test_hostile_smp_routers.py; 27 in tests/unit/transport/test_block_connection.py.
 """

@@ -334,7 +334,7 @@ async def test_smp_routers_keep_what_comes_while_the_store_is_away(monkeypatch: 
             await until(lambda: len(smp.running.router.peers) < connected)
             [subscriber] = ntf.running.subscribers.routers.values()
             assert not subscriber.state.connected
-            assert subscriber.state.last_error.startswith("the store is away")
+            assert subscriber.state.last_error.startswith("the store is unavailable")
             await other.send(sender)
             assert smp.running.state.counters.notifications_sent == 1
             monkeypatch.setattr(smp_subscriber, "STOP_SECONDS", 0.0)

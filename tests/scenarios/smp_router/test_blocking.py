@@ -24,25 +24,12 @@ from tests.doubles.smp_process import SmpFolders
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
+from tocsin.protocol.smp import recipient_commands as commands
 from tocsin.protocol.smp.queue_modes import LinkData, NotifierKeys, QueueMode
-from tocsin.protocol.smp.recipient_commands import (
-    AcknowledgeMessage,
-    DeleteLinkData,
-    DeleteQueue,
-    DisableNotifications,
-    EnableNotifications,
-    GetMessage,
-    InspectQueue,
-    ReplaceRecipientKeys,
-    SecureQueue,
-    SetLinkData,
-    Subscribe,
-    SuspendQueue,
-)
 from tocsin.protocol.smp.responses import QueueDeleted
 from tocsin.protocol.smp.sender_commands import GetLinkData, SecureLinkedQueue, SecureQueueBySender
 from tocsin.smp_router.operator import QueueOperator
-from tocsin.smp_router.store.logs.store_folder import STORE_LOG
+from tocsin.smp_router.store.logs.log_reading import STORE_LOG
 from tocsin.smp_router.store.records import QueueStatus
 from tocsin.wire.base64url import encode_base64url
 
@@ -84,12 +71,12 @@ async def test_what_is_told_of_a_block_depends_on_the_version(version: int, answ
         queue = await client.secured_queue()
         set_status(router, queue, SPAM)
         assert await client.send_message(queue, b"hello") == answer
-        assert await client.ask(Subscribe(), queue.recipient_id, queue.key) == answer
+        assert await client.ask(commands.Subscribe(), queue.recipient_id, queue.key) == answer
 
 
 async def linked_queue(client: SmpTestClient) -> tuple[Queue, bytes]:
     queue, link_id = await client.new_queue(mode=QueueMode.CONTACT), os.urandom(24)
-    assert await client.ask(SetLinkData(link_id, DATA), queue.recipient_id, queue.key) == OK
+    assert await client.ask(commands.SetLinkData(link_id, DATA), queue.recipient_id, queue.key) == OK
     return queue, link_id
 
 
@@ -100,16 +87,16 @@ async def test_all_but_suspending_and_deleting_is_refused() -> None:
         set_status(router, queue, SPAM)
         blocked = Refused(SPAM)
         for command in (
-            Subscribe(),
-            SecureQueue(key.public),
-            ReplaceRecipientKeys((key.public,)),
-            SetLinkData(link_id, DATA),
-            DeleteLinkData(),
-            EnableNotifications(NotifierKeys(key.public, x25519().public)),
-            DisableNotifications(),
-            GetMessage(),
-            AcknowledgeMessage(b""),
-            InspectQueue(),
+            commands.Subscribe(),
+            commands.SecureQueue(key.public),
+            commands.ReplaceRecipientKeys((key.public,)),
+            commands.SetLinkData(link_id, DATA),
+            commands.DeleteLinkData(),
+            commands.EnableNotifications(NotifierKeys(key.public, x25519().public)),
+            commands.DisableNotifications(),
+            commands.GetMessage(),
+            commands.AcknowledgeMessage(b""),
+            commands.InspectQueue(),
         ):
             assert await client.ask(command, queue.recipient_id, queue.key) == blocked
             assert await client.ask(command, queue.recipient_id, key) == AUTH
@@ -119,9 +106,9 @@ async def test_all_but_suspending_and_deleting_is_refused() -> None:
         assert await client.ask(send_command(b"hello"), queue.sender_id) == blocked
         assert await client.ask(send_command(b"hello"), queue.sender_id, key) == AUTH
         assert await client.ask(send_command(bytes(16049)), queue.sender_id) == LARGE_MSG
-        assert await client.ask(SuspendQueue(), queue.recipient_id, queue.key) == OK
-        assert await client.ask(DeleteQueue(), queue.recipient_id, queue.key) == OK
-        assert await client.ask(Subscribe(), queue.recipient_id, queue.key) == AUTH
+        assert await client.ask(commands.SuspendQueue(), queue.recipient_id, queue.key) == OK
+        assert await client.ask(commands.DeleteQueue(), queue.recipient_id, queue.key) == OK
+        assert await client.ask(commands.Subscribe(), queue.recipient_id, queue.key) == AUTH
 
 
 async def test_a_queue_that_is_unblocked_works_again() -> None:

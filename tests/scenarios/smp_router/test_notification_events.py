@@ -25,7 +25,7 @@ from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotifications
 from tocsin.smp_router import notification_delivery
 from tocsin.smp_router.event_recorder import SmpEventRecorder
-from tocsin.smp_router.session.events import NamedNotification
+from tocsin.smp_router.session.requests import NamedNotification
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import StoredNotification
 from tocsin.transport.block_connection import BlockConnection

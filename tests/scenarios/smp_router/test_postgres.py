@@ -16,8 +16,8 @@ from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import CreateQueue, SubscribeService
 from tocsin.protocol.smp.responses import ServiceSubscribed, Subscribed
 from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
+from tocsin.smp_router.opened_store import opened_store
 from tocsin.smp_router.running_router import running_smp_router
-from tocsin.smp_router.service import opened_store
 from tocsin.smp_router.settings.settings import SmpSettings
 
 pytestmark = pytest.mark.timeout(120)

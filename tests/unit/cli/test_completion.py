@@ -39,7 +39,7 @@ def test_every_command_and_option_is_in_the_script(shell: str, capsys: pytest.Ca
 @NEEDS_BASH
 def test_bash_accepts_its_script(tmp_path: Path) -> None:
     script = tmp_path / "tocsin.bash"
-    script.write_text(completion_script("bash"))
+    script.write_text(completion_script("bash", build_parser()))
     checked = subprocess.run([BASH, "-n", str(script)], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
@@ -50,7 +50,7 @@ def test_other_shells_accept_theirs(shell: str, check: str, tmp_path: Path) -> N
     if program is None:
         pytest.skip(f"there is no {shell}")
     script = tmp_path / "script"
-    script.write_text(completion_script(shell))
+    script.write_text(completion_script(shell, build_parser()))
     checked = subprocess.run([program, check, str(script)], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
@@ -58,7 +58,7 @@ def test_other_shells_accept_theirs(shell: str, check: str, tmp_path: Path) -> N
 def completed(folder: Path, *words: str) -> set[str]:
     """What bash offers for the last word."""
     script = folder / "tocsin.bash"
-    script.write_text(completion_script("bash"))
+    script.write_text(completion_script("bash", build_parser()))
     program = (
         f'source "{script}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
         '_shtab_tocsin; printf "%s\\n" "${COMPREPLY[@]}"'

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tocsin.cli.main import run
 from tocsin.push.apns.client import ApnsProvider
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.provider import Accepted, PushRequest, RetryLater, RetryScope, Urgency
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 
 TOKEN = b"0123456789abcdef"
 PUSH = PushRequest(
@@ -69,7 +69,9 @@ async def test_pushes_are_shown_lines_obeyed_and_an_interrupt_ends_it(tmp_path: 
 def test_a_folder_that_cannot_be_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     assert run(["fake-apns", "--port", "0", "--folder", str(tmp_path / "file" / "x")]) == 1
-    assert capsys.readouterr().err == "tocsin: fake-apns cannot start: Not a directory\n"
+    assert capsys.readouterr().err == (
+        "tocsin: fake-apns cannot start: Not a directory. Choose another --port or --folder\n"
+    )
 
 
 @pytest.mark.parametrize("kind", ["none", "private"])
@@ -85,7 +87,7 @@ def test_a_public_key_must_be_one(tmp_path: Path, kind: str, capsys: pytest.Capt
             )
         )
     assert run(["fake-apns", "--port", "0", "--folder", str(tmp_path), "--public-key", str(path)]) == 1
-    assert "holds no public key" in capsys.readouterr().err
+    assert "contains no public key" in capsys.readouterr().err
 
 
 async def test_what_a_device_got_last_is_saved_for_it(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
 from tocsin.crypto.credentials import CertificateAlgorithm
 from tocsin.doctor.examination import examine
-from tocsin.doctor.findings import DiskSpace, Finding, Status, Surroundings
+from tocsin.doctor.findings import DiskSpace, DoctorSettings, Finding, Status
 from tocsin.doctor.installations import FoundRouter, Installation, Kind
 from tocsin.transport.credential_files import read_authority, write_authority, write_credentials
 
@@ -21,27 +21,27 @@ GIBIBYTE = 1 << 30
 ED25519 = CertificateAlgorithm.ED25519
 
 
-def surroundings(**changes: Any) -> Surroundings:
+def surroundings(**changes: Any) -> DoctorSettings:
     facts: dict[str, Any] = {
         "disk_space": lambda _path: DiskSpace(100 * GIBIBYTE, 50 * GIBIBYTE),
         "clock_is_synchronized": lambda: True,
         "timeout": 5.0,
         **changes,
     }
-    return Surroundings(**facts)
+    return DoctorSettings(**facts)
 
 
 async def look(
     kind: Kind,
     config: Path,
-    around: Surroundings | None = None,
+    doctor: DoctorSettings | None = None,
     lake: Path | None = None,
     **settings: object,
 ) -> dict[str, Finding]:
     """Findings by subject; of several of one subject, the worst."""
     overrides = tuple(f"{name}={value}" for name, value in settings.items())
     installation = Installation((FoundRouter(kind, config, overrides),), lake)
-    return by_subject(await examine(installation, around or surroundings(), {}))
+    return by_subject(await examine(installation, doctor or surroundings(), {}))
 
 
 def by_subject(findings: Iterable[Finding]) -> dict[str, Finding]:

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,14 @@ from tests.unit.doctor.cases import (
     surroundings,
 )
 from tocsin.cli.main import run
+from tocsin.doctor import installations
 from tocsin.doctor.findings import DiskSpace, Finding, Status, clock_is_synchronized, span, worst
 from tocsin.doctor.freshness import pipeline_findings
-from tocsin.doctor.installations import find_installation
+from tocsin.doctor.installations import NamedPlaces, find_installation
 from tocsin.doctor.machine import clock_findings, disk_findings
 from tocsin.errors import ConfigError
 from tocsin.pipeline.lake.status_files import write_status
+from tocsin.smp_router.settings.files import SMP_FILE
 
 DAY = 86_400.0
 
@@ -113,17 +116,17 @@ async def test_ports_on_which_nothing_answers(smp: SmpFolders) -> None:
 async def test_a_port_with_something_else_behind_it(smp: SmpFolders) -> None:
     with socket.create_server((HOST, 0)) as mute:
         port = mute.getsockname()[1]
-        around = surroundings(timeout=0.3)
-        found = await look("smp", smp.config / "smp-server.ini", around, port=port, listen=HOST)
+        doctor = surroundings(timeout=0.3)
+        found = await look("smp", smp.config / "smp-server.ini", doctor, port=port, listen=HOST)
     assert found[f"port {port}"].status is Status.BAD
 
 
 @pytest.mark.parametrize(
     ("began", "lasts", "status", "says"),
     [
-        (10, 5, "bad", "the certificate for TLS expired on "),
-        (10, 20, "warn", "the certificate for TLS expires on "),
-        (-3, 20, "bad", "the certificate for TLS is valid only from "),
+        (10, 5, "bad", "the TLS certificate expired on "),
+        (10, 20, "warn", "the TLS certificate expires on "),
+        (-3, 20, "bad", "the TLS certificate becomes valid only on "),
         (10, 400, "ok", "is valid until"),
     ],
 )
@@ -142,7 +145,7 @@ async def test_an_expired_identity(smp: SmpFolders) -> None:
     found = (await look("smp", smp.config / "smp-server.ini", port=0))["certificates"]
     assert found.status is Status.BAD
     assert "the identity certificate expired" in found.text
-    assert "another address" in found.next_step
+    assert "with a new identity" in found.next_step
 
 
 async def test_certificates_that_do_not_fit(smp: SmpFolders, tmp_path: Path) -> None:
@@ -174,8 +177,8 @@ async def test_files_that_others_may_read(smp: SmpFolders) -> None:
     config = smp.config / "smp-server.ini"
     with mode(smp.config / "server.key", 0o644), mode(smp.config / "ca.key", 0o640), mode(config, 0o604):
         found = await look("smp", config, port=0)
-    assert statuses(found, "key for TLS", "key of the identity", "settings") == ["bad", "warn", "bad"]
-    assert found["key for TLS"].next_step == f"chmod 600 {smp.config / 'server.key'}"
+    assert statuses(found, "TLS key", "identity key", "settings") == ["bad", "warn", "bad"]
+    assert found["TLS key"].next_step == f"chmod 600 {smp.config / 'server.key'}"
     with mode(smp.store, 0o755):
         assert (await look("smp", config, port=0))["store"].status is Status.WARN
 
@@ -203,8 +206,8 @@ async def test_wrong_settings_are_told_and_the_rest_is_looked_at(smp: SmpFolders
     [(100 << 20, "bad"), (GIBIBYTE, "warn"), (4 * GIBIBYTE, "warn"), (50 * GIBIBYTE, "ok")],
 )
 def test_space_on_a_disk(free: int, status: str, tmp_path: Path) -> None:
-    around = surroundings(disk_space=lambda _path: DiskSpace(100 * GIBIBYTE, free))
-    [found] = disk_findings(around, {"store": tmp_path / "not" / "made", "log": tmp_path, "none": None})
+    doctor = surroundings(disk_space=lambda _path: DiskSpace(100 * GIBIBYTE, free))
+    [found] = disk_findings(doctor, {"store": tmp_path / "not" / "made", "log": tmp_path, "none": None})
     assert found.status == status
     assert found.subject == "disk of the store, log"
 
@@ -229,7 +232,7 @@ def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
     file.write_text("")
     [found] = clock_findings(surroundings(now=lambda: time.time() - 2 * DAY), [file])
     assert found.status is Status.BAD
-    assert "from now" in found.text
+    assert "in the future" in found.text
 
 
 def test_the_kernel_can_be_asked_for_its_clock() -> None:
@@ -257,12 +260,12 @@ async def test_an_event_log_that_does_not_go_on(smp: SmpFolders, tmp_path: Path)
     aged(aged_open, 3600)
     found = await event_log()
     assert found.status is Status.BAD
-    assert "were not published" in found.text
+    assert "are not published" in found.text
     aged_open.unlink()
     keys.mkdir(mode=0o755)
     found = await event_log()
     assert found.status is Status.BAD
-    assert "pseudonyms" in found.text
+    assert "pseudonym keys" in found.text
 
 
 def test_tables_that_do_not_go_on(tmp_path: Path) -> None:
@@ -284,7 +287,7 @@ def test_tables_that_do_not_go_on(tmp_path: Path) -> None:
     write_status(lake, "build", "failed", error="the disk is full\nTraceback")
     broken = found()
     assert statuses(broken, "tables", "job build") == ["bad", "bad"]
-    assert "lack the events of the last" in broken["tables"].text
+    assert "the events of the last 1 day are missing" in broken["tables"].text
     assert broken["job build"].text.endswith("the disk is full")
     write_status(lake, "deliver", "running")
     later = surroundings(now=lambda: time.time() + DAY)
@@ -313,7 +316,9 @@ def test_the_command_prints_words_or_json_and_its_exit_code_tells(
 
 @pytest.mark.parametrize("option", [["--timeout", "0"], ["--routers", "-1"]])
 def test_wrong_limits_are_refused(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor", *option]) == 1
+    with pytest.raises(SystemExit) as end:
+        run(["doctor", *option])
+    assert end.value.code == 2
     assert option[0] in capsys.readouterr().err
 
 
@@ -321,16 +326,16 @@ def test_without_an_installation_it_says_where_it_looked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tocsin.smp_router.settings.files.DEFAULT_FOLDER", tmp_path / "smp-etc")
+    monkeypatch.setattr(installations, "SMP_FILE", replace(SMP_FILE, usual_folder=tmp_path / "smp-etc"))
     monkeypatch.setenv("NTF_SERVER_CFG_PATH", str(tmp_path / "ntf-etc"))
     with pytest.raises(ConfigError, match="--smp-config"):
-        find_installation(None, None, None, None)
+        find_installation(NamedPlaces())
     NtfFolders(tmp_path / "x")
     (tmp_path / "x" / "etc").rename(tmp_path / "ntf-etc")
-    found = find_installation(None, None, None, None)
+    found = find_installation(NamedPlaces())
     assert [(each.kind, each.file.name) for each in found.routers] == [("ntf", "ntf-server.ini")]
-    with pytest.raises(ConfigError, match=r"ports\.json cannot be read"):
-        find_installation(None, None, tmp_path, None)
+    with pytest.raises(ConfigError, match=r"ports\.json is unreadable"):
+        find_installation(NamedPlaces(up=tmp_path))
 
 
 def test_the_folder_of_up_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,7 +343,7 @@ def test_the_folder_of_up_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     folder = tmp_path / "tocsin-up"
     folder.mkdir()
     (folder / "ports.json").write_text('{"smp": 1, "ntf": 2, "metrics": 3, "push": 4}')
-    found = find_installation(None, None, folder, None)
+    found = find_installation(NamedPlaces(up=folder))
     assert [each.kind for each in found.routers] == ["smp", "ntf"]
     assert "port=2" in found.routers[1].overrides
     assert found.lake == folder / "lake"

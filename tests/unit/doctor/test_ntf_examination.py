@@ -83,7 +83,7 @@ async def test_a_router_that_runs_is_found_in_order(ntf: NtfFolders) -> None:
         await router.stop()
     port = f"port {router.port}"
     assert statuses(found, "certificates", port, "control port", "metrics", "store") == ["ok"] * 5
-    assert found["metrics"].text == "the router says that it is ready"
+    assert found["metrics"].text == "the router reports that it is ready"
     assert found["SMP routers"].status is Status.SKIPPED
     assert found["push provider"].status is Status.WARN, "there is no key for Apple"
     assert PASSWORD not in repr(found)
@@ -117,7 +117,7 @@ async def test_smp_routers_in_use_are_reached_or_named(ntf: NtfFolders, tmp_path
         assert found.status is Status.WARN
         assert found.text.startswith("2 of 3 tried cannot be reached: ")
         assert "localhost (no connection to port 1" in found.text
-        assert f"{HOST} (another router answers there)" in found.text
+        assert f"{HOST} (another router answers at this address)" in found.text
     finally:
         await router.kill()
     assert (await look_at(ntf, allow_private_hosts="on"))["SMP routers"].status is Status.BAD
@@ -265,7 +265,7 @@ async def test_the_key_for_web_push_is_looked_at(ntf: NtfFolders) -> None:
     alone: dict[str, Any] = {"webpush": "on", "webpush_subject": "https://op.test"}
     alone |= {"apns_prod_host": "off", "apns_dev_host": "off"}
     found = await look_at(ntf, **alone)
-    assert found["key for Web Push"].text == "it is made at the first start"
+    assert found["key for Web Push"].text == "the router creates it at its first start"
     assert "push provider" not in found
     path = key_file(ntf.config)
     found = await look_at(ntf, webpush_key_file=path, **alone)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.lab.processes import Part, Ports, Router, ports_of
+from tocsin.lab.processes import ChildProcess, LabRouter, Ports, ports_of
 
 
 def test_ports_are_chosen_once_and_kept(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_ports_that_an_older_version_did_not_know_are_added(tmp_path: Path) -> N
 
 
 async def test_a_part_that_is_killed_is_not_running(tmp_path: Path) -> None:
-    part = Part("waiting", tmp_path)
+    part = ChildProcess("waiting", tmp_path)
     part.kill()  # nothing yet
     await part.start("fake-apns", "--folder", tmp_path / "apns", "--port", 0)
     part.kill()
@@ -44,7 +44,7 @@ async def test_a_router_that_ends_is_started_again_and_its_log_kept(
 ) -> None:
     monkeypatch.setattr("tocsin.lab.processes.RESTART_SECONDS", 0.0)
     ports = ports_of(tmp_path)
-    router = Router("smp", tmp_path, ports.smp)
+    router = LabRouter("smp", tmp_path, ports.smp)
     await router.serve(control_port="off", prometheus_port="off")
     states: list[bool] = []
 

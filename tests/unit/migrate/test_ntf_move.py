@@ -25,9 +25,8 @@ from tocsin.cli.main import run
 from tocsin.crypto.web_push import WebPushSecret
 from tocsin.ntf_router.settings.files import load_ntf_settings
 from tocsin.ntf_router.settings.settings import StoreKind
-from tocsin.ntf_router.store.interface import NtfStore
-from tocsin.ntf_router.store.logs.store_files import open_ntf_store, read_ntf_store
-from tocsin.ntf_router.store.logs.store_folder import (
+from tocsin.ntf_router.store.interface import NtfStore, ntf_totals_of
+from tocsin.ntf_router.store.logs.log_reading import (
     LAST_NOTIFICATIONS,
     LOCK,
     STATE,
@@ -35,9 +34,9 @@ from tocsin.ntf_router.store.logs.store_folder import (
     change_log,
     change_logs,
 )
+from tocsin.ntf_router.store.logs.store_files import open_ntf_store, read_ntf_store
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.ntf_router.store.records import Associated
-from tocsin.ntf_router.store.transfers import ntf_totals_of
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.transport.credential_files import read_fingerprint
@@ -146,7 +145,7 @@ async def test_logs_are_moved_to_new_folders_and_back(
     assert not ours.exists()
     assert await command(reference.arguments(*to(ours))) == 0
     shown = capsys.readouterr().out
-    assert f"verified: the same identity, {TOTALS}" in shown
+    assert f"verified: same identity, {TOTALS}" in shown
     assert "hidden-password" not in shown
     assert reference.files() == before
     settings = load_ntf_settings(ours / "etc" / "ntf-server.ini", {})
@@ -168,7 +167,7 @@ async def test_logs_go_into_a_database(
     ours = tmp_path / "ours"
     assert await command(reference.arguments(*to(ours), "--database", url)) == 0
     shown = capsys.readouterr().out
-    assert f"verified: the same identity, {TOTALS}" in shown
+    assert f"verified: same identity, {TOTALS}" in shown
     assert url not in shown
     settings = load_ntf_settings(ours / "etc" / "ntf-server.ini", {})
     assert (settings.store_kind, settings.database_url) == (StoreKind.URL, url)
@@ -210,18 +209,18 @@ async def test_the_tables_of_the_reference_are_used_where_they_are(
         assert "ntf_server_tocsin" in shown
         assert await connection.fetchval("SELECT to_regnamespace('ntf_server_tocsin')") is None
         assert await command(reference.arguments()) == 0
-        assert f"verified: the same identity, {TOTALS}" in capsys.readouterr().out
+        assert f"verified: same identity, {TOTALS}" in capsys.readouterr().out
         assert await connection.fetch("SELECT * FROM ntf_server.tokens ORDER BY token_id") == before
         assert await connection.fetchval("SELECT to_regnamespace('ntf_server_tocsin')") is not None
     finally:
         await connection.close()
     ours, back = tmp_path / "ours", tmp_path / "back"
     assert await command(reference.arguments(*to(ours), "--database", "postgresql://x")) == 1
-    assert "in PostgreSQL already" in capsys.readouterr().err
+    assert "already in PostgreSQL" in capsys.readouterr().err
     assert await command(reference.arguments(*to(ours))) == 0
     assert await command(["migrate", "ntf", "--back", "--from", str(ours / "etc"), *to(back)]) == 0
     shown = capsys.readouterr().out
-    assert "used by it as they are" in shown
+    assert "it uses them as they are" in shown
     assert url not in shown
     assert await command(reference.arguments("--back")) == 0
 
@@ -282,30 +281,30 @@ async def test_what_the_reference_does_not_know_is_told_on_the_way_back(
     assert await store.associate(owner.token_id, queue("direct"), 1_700_000_000) is Associated.ADDED
     await store.close()
     assert await command(reference.arguments("--back")) == 0
-    assert "1 of the subscriptions are direct notifications" in capsys.readouterr().out
+    assert "1 subscriptions are for direct notifications" in capsys.readouterr().out
     store = await opened()
     secret = WebPushSecret(b"x" * 48)
     endpoint = WebPushAddress.from_url("https://push.example/a", secret.receiver).token()
     assert await store.add_token(token("w", DeviceToken(PushProvider.WEBPUSH, endpoint)))
     await store.close()
     assert await command(reference.arguments("--back")) == 1
-    assert "1 of the device tokens are of Web Push" in capsys.readouterr().err
+    assert "1 device tokens are for Web Push" in capsys.readouterr().err
 
 
 async def test_what_cannot_be_moved_is_told(
     reference: Reference, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for more, says in (
-        (["--embedded"], "go with --to"),
-        (["--back", "--embedded"], "for the way to Tocsin"),
-        (["--from-data", tmp_path / "nowhere", *to(tmp_path / "c")], "is not there"),
+        (["--embedded"], "need --to"),
+        (["--back", "--embedded"], "not allowed with --back"),
+        (["--from-data", tmp_path / "nowhere", *to(tmp_path / "c")], "does not exist"),
         ([], "Tocsin has no WebSockets"),
     ):
         assert await command(reference.arguments(*more)) == 1
         assert says in capsys.readouterr().err
     reference.ini.write_text(INI.replace("enable: on", "enable: off").replace("websockets: 443", ""))
     assert await command(reference.arguments()) == 1
-    assert "nothing to move" in capsys.readouterr().err
+    assert "no store to move" in capsys.readouterr().err
 
 
 async def test_the_default_of_the_store_is_as_the_help_says(
@@ -316,11 +315,14 @@ async def test_the_default_of_the_store_is_as_the_help_says(
     monkeypatch.setenv("COLUMNS", "1000")
     with pytest.raises(SystemExit):
         run(["migrate", "ntf", "--help"])
-    assert f"default {reference.data}; with --back that of the settings" in capsys.readouterr().out
+    assert (
+        "default: $NTF_SERVER_LOG_PATH or /var/opt/simplex-notifications; with --back: the one"
+        in capsys.readouterr().out
+    )
     elsewhere = INI.replace("websockets: 443", "") + f"\n[TOCSIN]\nstore_path: {tmp_path / 'nowhere'}\n"
     reference.ini.write_text(elsewhere)
     source = ["migrate", "ntf", "--from", str(reference.config)]
     assert await command(source) == 0
     assert f"store in logs in {reference.data}: {TOTALS}" in capsys.readouterr().out
     assert await command([*source, "--back"]) == 1
-    assert f"{tmp_path / 'nowhere'} is not there" in capsys.readouterr().err
+    assert f"{tmp_path / 'nowhere'} does not exist" in capsys.readouterr().err

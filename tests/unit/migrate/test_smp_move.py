@@ -13,9 +13,8 @@ from tests.unit.smp_router.store.postgres.opened_stores import contents, stored
 from tests.unit.smp_router.store.samples import a_message, a_queue
 from tocsin.cli.main import run
 from tocsin.smp_router.settings.files import load_smp_settings
-from tocsin.smp_router.store.logs.store_export import fill_folder
-from tocsin.smp_router.store.logs.store_files import read_smp_store
-from tocsin.smp_router.store.logs.store_folder import CHANGE_LOG, LOCK, STORE_LOG
+from tocsin.smp_router.store.logs.log_reading import CHANGE_LOG, LOCK, STORE_LOG
+from tocsin.smp_router.store.logs.store_files import fill_folder, read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.transport.credential_files import read_fingerprint
 
@@ -125,8 +124,8 @@ def test_a_dry_run_says_what_would_happen_and_writes_nothing(
     assert f"store {reference.data}: {TOTALS}" in shown
     assert "smp.example" in shown
     assert "[WEB] https: Tocsin serves no web pages; commented out" in shown
-    assert "without effect here: [INFORMATION] source_code, [INFORMATION] operator" in shown
-    assert "1. make " in shown
+    assert "accepted without effect: [INFORMATION] source_code, [INFORMATION] operator" in shown
+    assert "1. create " in shown
     assert "Nothing was changed" in shown
     assert "hidden-password" not in shown
     assert reference.files() == before
@@ -140,8 +139,8 @@ def test_everything_is_copied_with_its_identity_and_counted(
     ours = tmp_path / "ours"
     assert run(reference.arguments(*to(ours))) == 0
     shown = capsys.readouterr().out
-    assert f"Done and verified: the same identity, {TOTALS}" in shown
-    assert f"tocsin smp start --config {ours / 'etc'}" in shown
+    assert f"Done and verified: same identity, {TOTALS}" in shown
+    assert f"tocsin smp start --folder {ours / 'etc'}" in shown
     assert "tocsin migrate smp --back" in shown
     assert reference.files() == before
     assert read_fingerprint(ours / "etc") == read_fingerprint(reference.config)
@@ -168,7 +167,7 @@ def test_the_folders_of_the_reference_can_be_used_as_they_are(
     before = reference.files()
     assert run(reference.arguments()) == 0
     shown = capsys.readouterr().out
-    assert "nothing is written" in shown
+    assert "write nothing" in shown
     assert f"--set store_path={reference.data}" in shown
     assert reference.files() == before
 
@@ -178,7 +177,7 @@ async def test_logs_go_into_a_database_and_back_into_logs(
 ) -> None:
     ours, back = tmp_path / "ours", tmp_path / "back"
     assert await asyncio.to_thread(run, reference.arguments(*to(ours), "--database", url)) == 0
-    assert f"verified: the same identity, {TOTALS}" in capsys.readouterr().out
+    assert f"verified: same identity, {TOTALS}" in capsys.readouterr().out
     source = contents(read_smp_store(reference.data)[0])
     assert await stored(url) == source
     arguments = ["migrate", "smp", "--back", "--from", str(ours / "etc"), *to(back)]
@@ -186,7 +185,7 @@ async def test_logs_go_into_a_database_and_back_into_logs(
     assert not back.exists()
     assert await asyncio.to_thread(run, arguments) == 0
     shown = capsys.readouterr().out
-    assert f"the same identity, {TOTALS} in the reference's logs" in shown
+    assert f"same identity, {TOTALS} in the reference's logs" in shown
     assert f"SMP_SERVER_CFG_PATH={back / 'etc'} SMP_SERVER_LOG_PATH={back / 'var'} smp-server start" in shown
     assert "[TOCSIN] database_url" in shown
     assert url not in shown
@@ -239,7 +238,7 @@ def test_back_in_place_needs_a_stop_that_was_graceful(
     [
         ("store_messages: memory", "store_messages: journal", "`smp-server journal export`"),
         ("store_queues: memory", "store_queues: database", "`smp-server database export`"),
-        ("enable: on", "enable: off", "nothing to move"),
+        ("enable: on", "enable: off", "no store to move"),
         ("port: 15223", "port: x", "smp-server.ini, line 20: [TRANSPORT] port"),
     ],
 )
@@ -270,11 +269,11 @@ def test_wrong_calls_are_told(
     for more, says in (
         (["--to", tmp_path / "a"], "go together"),
         (["--to", full, "--to-data", tmp_path / "b"], "is not empty"),
-        (["--database", "postgresql://x"], "goes with --to"),
+        (["--database", "postgresql://x"], "needs --to"),
         (["--back", "--database", "postgresql://x"], "the settings name the store"),
-        (["--from-data", tmp_path / "nowhere", *to(tmp_path / "c")], "is not there"),
-        (["--back", "--from-data", tmp_path / "nowhere"], "is not there"),
-        (["--back", "--from-data", tmp_path / "nowhere", *to(tmp_path / "c")], "is not there"),
+        (["--from-data", tmp_path / "nowhere", *to(tmp_path / "c")], "does not exist"),
+        (["--back", "--from-data", tmp_path / "nowhere"], "does not exist"),
+        (["--back", "--from-data", tmp_path / "nowhere", *to(tmp_path / "c")], "does not exist"),
     ):
         assert run(reference.arguments(*more)) == 1
         assert says in capsys.readouterr().err
@@ -303,9 +302,9 @@ def test_broken_lines_stop_a_move_unless_they_are_left_out(
     assert run(reference.arguments(*to(tmp_path / "ours"))) == 1
     error = capsys.readouterr().err
     assert "--skip-broken-lines" in error
-    assert f"they stay in {reference.data / STORE_LOG}" in error
+    assert f"leaves them in {reference.data / STORE_LOG}" in error
     assert run(reference.arguments(*to(tmp_path / "ours"), "--skip-broken-lines")) == 0
-    assert "1 lines that cannot be read" in capsys.readouterr().out
+    assert "1 unreadable lines" in capsys.readouterr().out
     assert reference.files() == before
 
 
@@ -319,11 +318,13 @@ def test_broken_lines_are_left_out_on_the_way_back_but_not_in_place(
     before, back = reference.files(), tmp_path / "back"
     for more in ([], ["--skip-broken-lines"]):
         assert run(reference.arguments("--back", *more)) == 1
-        assert "--skip-broken-lines with --to and --to-data" in capsys.readouterr().err
+        assert (
+            "name new folders with --to and --to-data, and add --skip-broken-lines" in capsys.readouterr().err
+        )
     assert run(reference.arguments("--back", *to(back))) == 1
-    assert "--skip-broken-lines goes on" in capsys.readouterr().err
+    assert "with --skip-broken-lines: it continues" in capsys.readouterr().err
     assert run(reference.arguments("--back", *to(back), "--skip-broken-lines")) == 0
     shown = capsys.readouterr().out
-    assert "1 lines that cannot be read" in shown
-    assert f"the same identity, {TOTALS} in the reference's logs" in shown
+    assert "1 unreadable lines" in shown
+    assert f"same identity, {TOTALS} in the reference's logs" in shown
     assert reference.files() == before

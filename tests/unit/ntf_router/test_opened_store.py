@@ -20,8 +20,8 @@ from tests.unit.ntf_router.store.samples import (
     subscription,
 )
 from tocsin.cli.main import run
+from tocsin.ntf_router.store.logs.log_reading import STATE, STORE_LOG
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store, read_ntf_store
-from tocsin.ntf_router.store.logs.store_folder import STATE, STORE_LOG
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.protocol.ntf.statuses import SubscriptionFailed
@@ -95,7 +95,7 @@ async def test_logs_are_copied_into_the_database_and_back(
 
     back = tmp_path / "back"
     back.mkdir()
-    assert await command("export", *config, "--folder", str(back)) == 0
+    assert await command("export", *config, "--logs", str(back)) == 0
     assert f"counted there: {TOTALS}" in capsys.readouterr().out
     assert contents(read_ntf_store(back)[0]) == contents(source)
 
@@ -105,16 +105,16 @@ async def test_a_dry_run_writes_nothing(
 ) -> None:
     before = files_in(logs)
     assert await command("import", *config, "--dry-run") == 0
-    assert f"Would be copied from {logs}: {TOTALS}" in capsys.readouterr().out
+    assert f"Would copy from {logs}: {TOTALS}" in capsys.readouterr().out
     connection = await asyncpg.connect(url)
     assert await connection.fetchval("SELECT to_regclass('ntf_server.tokens')") is None
     await connection.close()
     back = tmp_path / "back"
     back.mkdir()
-    assert await command("export", *config, "--folder", str(back)) == 1
+    assert await command("export", *config, "--logs", str(back)) == 1
     assert "there is no store in it" in capsys.readouterr().err
     assert await command("import", *config) == 0
-    assert await command("export", *config, "--folder", str(back), "--dry-run") == 0
+    assert await command("export", *config, "--logs", str(back), "--dry-run") == 0
     assert files_in(back) == {}
     assert files_in(logs) == before
 
@@ -140,7 +140,7 @@ async def test_the_files_of_the_reference_are_imported_with_their_cron_intervals
         file.write(b"TSTATUS bm9ib2R5 ACTIVE\n")
     assert await command("import", *config, "--schema", "other") == 0
     out = capsys.readouterr().out
-    assert "Left out: 1 records" in out
+    assert "Left out: 1 duplicate records" in out
     assert TOTALS in out
     store = await open_ntf_postgres_store(url, "other")
     tokens = [token for token in read_ntf_store(logs)[0].all_tokens() if token.cron_minutes == 25]
@@ -185,7 +185,7 @@ async def test_one_needs_a_database(logs: Path, tmp_path: Path, capsys: pytest.C
     path = tmp_path / "ntf-server.ini"
     path.write_text("[TOCSIN]\nstore_path: var\n")
     assert await command("import", "--config", str(path)) == 1
-    assert "say --database" in capsys.readouterr().err
+    assert "name the database with --database" in capsys.readouterr().err
 
 
 async def test_the_embedded_database_is_meant_if_the_router_has_one(
@@ -195,9 +195,9 @@ async def test_the_embedded_database_is_meant_if_the_router_has_one(
     with TemporaryDirectory(prefix="tocsin-postgres-") as name:
         path = Path(name) / "ntf-server.ini"
         path.write_text(f"[TOCSIN]\nstore_path: {name}\nstore: embedded\n")
-        assert await command("import", "--config", str(path), "--folder", str(logs)) == 0
+        assert await command("import", "--config", str(path), "--logs", str(logs)) == 0
         assert TOTALS in capsys.readouterr().out
         back = logs.with_name("back")
         back.mkdir()
-        assert await command("export", "--config", str(path), "--folder", str(back)) == 0
+        assert await command("export", "--config", str(path), "--logs", str(back)) == 0
         assert contents(read_ntf_store(back)[0]) == contents(read_ntf_store(logs)[0])

@@ -266,7 +266,7 @@ async def test_a_router_is_ready_while_its_store_answers() -> None:
         assert "simplex_ntf_tokens_total" not in found
         store.broken = False
         seen.ntf.running.subscribers.started.clear()
-        assert "not known yet" in str(await seen.operator.why_not_ready())
+        assert "not loaded yet" in str(await seen.operator.why_not_ready())
         seen.ntf.running.listeners.clear()
         assert await seen.operator.why_not_ready() == "not listening"
 

@@ -15,7 +15,7 @@ from tocsin.errors import ConfigError
 from tocsin.events.queue_exports import id_text
 from tocsin.events.repair_plans import DriftKind, RepairAction, RepairEntry
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
-from tocsin.ntf_router.repairs import Verdict, apply_plan, verdict
+from tocsin.ntf_router.repairs import RepairOutcome, apply_plan, outcome_of
 from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.addresses import RouterLocation, Scheme
@@ -45,32 +45,32 @@ def entry(
 @pytest.mark.parametrize(
     ("action", "exported", "now", "expected"),
     [
-        (RESUBSCRIBE, ("ACTIVE", True), (S.ACTIVE, True), Verdict.APPLY),
-        (RESUBSCRIBE, ("ACTIVE", True), (S.INACTIVE, False), Verdict.ALREADY),
-        (RESUBSCRIBE, ("ACTIVE", True), (S.ACTIVE, False), Verdict.CHANGED),
-        (RESUBSCRIBE, ("AUTH", False), (S.AUTH, False), Verdict.APPLY),
-        (RESUBSCRIBE, ("AUTH", False), (S.DELETED, False), Verdict.CHANGED),
-        (RESUBSCRIBE, ("ERR a", False), (SubscriptionFailed("a"), False), Verdict.APPLY),
-        (RECREATE, ("ACTIVE", False), (S.INACTIVE, False), Verdict.APPLY),
-        (RECREATE, ("ACTIVE", False), (S.DELETED, False), Verdict.ALREADY),
-        (RECREATE, ("ACTIVE", False), (S.ACTIVE, True), Verdict.CHANGED),
-        (RECREATE, ("ACTIVE", False), None, Verdict.GONE),
-        (REMOVE, ("END", False), (S.END, False), Verdict.APPLY),
-        (REMOVE, ("END", False), (S.ACTIVE, False), Verdict.CHANGED),
-        (REMOVE, ("END", False), None, Verdict.ALREADY),
-        (RepairAction.REPORT, ("", False), None, Verdict.REPORTED),
+        (RESUBSCRIBE, ("ACTIVE", True), (S.ACTIVE, True), RepairOutcome.APPLY),
+        (RESUBSCRIBE, ("ACTIVE", True), (S.INACTIVE, False), RepairOutcome.ALREADY),
+        (RESUBSCRIBE, ("ACTIVE", True), (S.ACTIVE, False), RepairOutcome.CHANGED),
+        (RESUBSCRIBE, ("AUTH", False), (S.AUTH, False), RepairOutcome.APPLY),
+        (RESUBSCRIBE, ("AUTH", False), (S.DELETED, False), RepairOutcome.CHANGED),
+        (RESUBSCRIBE, ("ERR a", False), (SubscriptionFailed("a"), False), RepairOutcome.APPLY),
+        (RECREATE, ("ACTIVE", False), (S.INACTIVE, False), RepairOutcome.APPLY),
+        (RECREATE, ("ACTIVE", False), (S.DELETED, False), RepairOutcome.ALREADY),
+        (RECREATE, ("ACTIVE", False), (S.ACTIVE, True), RepairOutcome.CHANGED),
+        (RECREATE, ("ACTIVE", False), None, RepairOutcome.GONE),
+        (REMOVE, ("END", False), (S.END, False), RepairOutcome.APPLY),
+        (REMOVE, ("END", False), (S.ACTIVE, False), RepairOutcome.CHANGED),
+        (REMOVE, ("END", False), None, RepairOutcome.ALREADY),
+        (RepairAction.REPORT, ("", False), None, RepairOutcome.REPORTED),
     ],
 )
 def test_only_what_is_still_as_it_was_exported_is_repaired(
     action: RepairAction,
     exported: tuple[str, bool],
     now: tuple[SubscriptionStatus, bool] | None,
-    expected: Verdict,
+    expected: RepairOutcome,
 ) -> None:
     record = None
     if now is not None:
         record = subscription("q", token("t"), status=now[0], service_associated=now[1])
-    assert verdict(entry(action, status=exported[0], associated=exported[1]), record) is expected
+    assert outcome_of(entry(action, status=exported[0], associated=exported[1]), record) is expected
 
 
 async def test_a_removed_subscription_is_gone_and_a_dry_run_removes_none() -> None:
@@ -79,7 +79,7 @@ async def test_a_removed_subscription_is_gone_and_a_dry_run_removes_none() -> No
     plan = [entry(REMOVE, queue("q").notifier_id, "NEW")]
     for dry_run, left in ((True, True), (False, False)):
         counted = await apply_plan(store, plan, NO_EVENTS, now=NOW, dry_run=dry_run)
-        assert counted == {(REMOVE, Verdict.APPLY): 1}
+        assert counted == {(REMOVE, RepairOutcome.APPLY): 1}
         assert (await store.subscription_of(queue("q")) is not None) is left
 
 
@@ -93,9 +93,9 @@ async def test_a_queue_of_direct_notifications_is_doubted_or_left_alone() -> Non
         entry(RESUBSCRIBE, queue("odd").notifier_id, associated=True),
     ]
     counted = await apply_plan(store, plan, NO_EVENTS, now=NOW, dry_run=False)
-    assert counted == {(RECREATE, Verdict.APPLY): 1, (RESUBSCRIBE, Verdict.REPORTED): 1}
+    assert counted == {(RECREATE, RepairOutcome.APPLY): 1, (RESUBSCRIBE, RepairOutcome.REPORTED): 1}
     again = await apply_plan(store, plan, NO_EVENTS, now=NOW + 5, dry_run=False)
-    assert again == {(RECREATE, Verdict.ALREADY): 1, (RESUBSCRIBE, Verdict.REPORTED): 1}
+    assert again == {(RECREATE, RepairOutcome.ALREADY): 1, (RESUBSCRIBE, RepairOutcome.REPORTED): 1}
     assert await store.remove_deleted(NOW + 1) == [queue("lost")]
     assert await store.subscription_of(queue("odd"))
 
@@ -133,7 +133,7 @@ async def test_a_running_router_subscribes_again_when_it_is_told(open_store: Sto
             entry(RECREATE, lost, router=used.location),
         ]
         counted = await apply_plan(store, plan, NO_EVENTS, now=NOW, dry_run=False)
-        assert counted == {(RESUBSCRIBE, Verdict.APPLY): 1, (RECREATE, Verdict.APPLY): 1}
+        assert counted == {(RESUBSCRIBE, RepairOutcome.APPLY): 1, (RECREATE, RepairOutcome.APPLY): 1}
         assert await device.subscription_status(subscriptions[again]) is S.INACTIVE
         assert await device.subscription_status(subscriptions[lost]) is S.AUTH
 

@@ -16,8 +16,8 @@ from tests.doubles.smp_harness import ed25519, until, x25519
 from tests.unit.ntf_router.store.opened_stores import abandon
 from tests.unit.ntf_router.store.samples import filled, subscription
 from tocsin.durable.log_files import has_content
+from tocsin.ntf_router.store.logs.log_reading import STORE_LOG, change_logs
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store
-from tocsin.ntf_router.store.logs.store_folder import STORE_LOG, change_logs
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.responses import TokenRegistered
 from tocsin.protocol.ntf.token_commands import RegisterToken
@@ -143,10 +143,10 @@ async def test_a_port_in_use_is_one_sentence(folders: NtfFolders) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"apns_key_file": "/none.p8", "apns_key_id": "A"}, "apns_key_file /none.p8 cannot be read"),
+        ({"apns_key_file": "/none.p8", "apns_key_id": "A"}, "cannot read apns_key_file /none.p8"),
         ({"apns_prod_host": "localhost"}, "apns_prod needs a key"),
         ({"certificate_file": "/none.crt"}, "/none.crt: the file is missing"),
-        ({"event_log": "/dev/null/events"}, "the event log cannot be used"),
+        ({"event_log": "/dev/null/events"}, "cannot use the event log"),
         ({"lowest_version": "9"}, "lowest_version"),
     ],
 )

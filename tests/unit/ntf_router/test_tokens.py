@@ -23,9 +23,9 @@ from tocsin.protocol.ntf.token_commands import (
     VerifyToken,
 )
 from tocsin.protocol.router_answers import Refused
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.provider import PushRefused as PushRefused
 from tocsin.push.provider import TokenInvalid
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 
 REGISTERED = TokenStatus(TokenState.REGISTERED)
 CONFIRMED = TokenStatus(TokenState.CONFIRMED)

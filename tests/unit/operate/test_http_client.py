@@ -7,10 +7,9 @@ import socket
 
 import pytest
 
+from tests.unit.operate.metrics_endpoints import HOST, metrics_endpoint
 from tocsin.operate.http_client import MAX_PAGE_BYTES, get_page
-from tocsin.operate.operator_pages import METRICS_PATH, MetricsEndpoint
-
-HOST = "127.0.0.1"
+from tocsin.operate.operator_pages import METRICS_PATH
 
 
 async def answer_of(raw: bytes) -> tuple[int, str]:
@@ -26,7 +25,7 @@ async def answer_of(raw: bytes) -> tuple[int, str]:
 
 
 async def test_a_page_comes_with_its_status() -> None:
-    async with MetricsEndpoint(lambda: "ü 1\n", host=HOST, port=0) as served:
+    async with metrics_endpoint(lambda: "ü 1\n") as served:
         assert await get_page(HOST, served.port, METRICS_PATH, 5.0) == (200, "ü 1\n")
         assert await get_page(HOST, served.port, "/nothing", 5.0) == (404, "Not Found\n")
 

@@ -7,21 +7,20 @@ from http import HTTPStatus
 
 import pytest
 
+from tests.unit.operate.metrics_endpoints import HOST, metrics_endpoint
 from tocsin.operate.http_messages import MAX_HEAD_BYTES
 from tocsin.operate.operator_pages import (
     EndpointLimits,
-    MetricsEndpoint,
     OperatorPages,
     health_pages,
     judge_request,
 )
 
-HOST = "127.0.0.1"
 GOOD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def endpoint(limits: EndpointLimits | None = None) -> MetricsEndpoint:
-    return MetricsEndpoint(lambda: "ü 1\n", host=HOST, port=0, limits=limits)
+def endpoint(limits: EndpointLimits | None = None) -> OperatorPages:
+    return metrics_endpoint(lambda: "ü 1\n", limits)
 
 
 async def ask(port: int, request: bytes) -> bytes:
@@ -120,7 +119,7 @@ async def test_a_failure_to_render_ends_that_connection_only(caplog: pytest.LogC
             raise ZeroDivisionError
         return text
 
-    async with MetricsEndpoint(render, host=HOST, port=0) as served:
+    async with metrics_endpoint(render) as served:
         assert await ask(served.port, GOOD) == b""
         assert (await ask(served.port, GOOD)).endswith(b"fine 1\n")
     assert "metrics endpoint: a connection failed" in caplog.text

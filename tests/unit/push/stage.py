@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tocsin.push.apns.client import ApnsProvider
-from tocsin.push.apns.provider_token import ProviderToken
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.apns.request import ProviderToken
 from tocsin.push.fake.server import FakeApns
 from tocsin.push.provider import PushOutcome, PushRequest, Urgency
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 
 MAX_CONCURRENT_STREAMS: Final = 3
 INITIAL_WINDOW_SIZE: Final = 4

@@ -7,7 +7,7 @@ import pytest
 from tocsin.errors import DecodeError
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.smp_router.control_commands import (
-    WORDS,
+    COMMAND_HELP,
     Authenticate,
     BlockQueue,
     ControlCommand,
@@ -67,7 +67,7 @@ def test_what_is_no_command_is_refused_without_repeating_it(line: str, says: str
 
 
 def test_every_word_has_help() -> None:
-    assert set(WORDS) == set(Word)
-    for word, explained in WORDS.items():
+    assert set(COMMAND_HELP) == set(Word)
+    for word, explained in COMMAND_HELP.items():
         assert explained.usage.split()[0] == word
         assert explained.about

@@ -19,7 +19,7 @@ from tocsin.operate.control_port import (
     Role,
 )
 from tocsin.protocol.error_codes import Blocked
-from tocsin.smp_router.control_commands import WORDS, parse_control_line
+from tocsin.smp_router.control_commands import COMMAND_HELP, parse_control_line
 from tocsin.smp_router.control_port import (
     GREETING,
     ControlPort,
@@ -129,7 +129,7 @@ ADMIN_LINES = [
 
 def test_every_command_that_needs_a_role_is_tried_below() -> None:
     tried = {line.split()[0] for line, _ in USER_LINES + ADMIN_LINES}
-    assert tried == {word for word, explained in WORDS.items() if explained.role > Role.NOBODY}
+    assert tried == {word for word, explained in COMMAND_HELP.items() if explained.role > Role.NOBODY}
 
 
 @pytest.mark.parametrize(("line", "answer"), USER_LINES + ADMIN_LINES)

@@ -18,13 +18,15 @@ from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import AUTH, OK, PATIENCE, Asked, SmpTestClient, send_command, until
 from tests.doubles.smp_process import ADMIN_PASSWORD, ControlClient, SmpFolders, SmpProcess
 from tocsin.errors import ConnectionLost
+from tocsin.operate.http_client import get_page
+from tocsin.operate.operator_pages import LIVE_PATH, READY_PATH
 from tocsin.protocol.error_codes import Blocked, BlockReason
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.smp.recipient_commands import InspectQueue, Subscribe
 from tocsin.protocol.smp.responses import QueueDeleted, QueueInspected, Subscribed
 from tocsin.smp_router.service import METRICS_FILE
 from tocsin.smp_router.statistics.statistics_lines import parse_statistics
-from tocsin.smp_router.store.logs.store_folder import (
+from tocsin.smp_router.store.logs.log_reading import (
     CHANGE_BASE,
     CHANGE_LOG,
     LOCK,
@@ -195,7 +197,7 @@ async def test_sigterm_sends_the_answers_that_are_on_the_way(folders: SmpFolders
                     Asked(send_command(b"%d" % number), queue.sender_id, queue.sender_key)
                 )
             reading = asyncio.create_task(answers_until_the_end(sender))
-            await asyncio.sleep(delay)
+            await asyncio.sleep(delay)  # the signal comes at different moments
             router.terminate()
             answered = await reading
             assert await router.ended() == 0
@@ -262,7 +264,7 @@ async def test_maintenance_removes_old_messages_and_counts_them(folders: SmpFold
     assert len(folders.lines(MESSAGE_LOG)) == 1
     code, log = await folders.outcome("--maintenance", message_ttl=50)
     assert code == 0
-    assert "1 messages and 0 notifications were too old" in log
+    assert "removed 1 expired messages and 0 expired notifications" in log
     assert folders.lines(MESSAGE_LOG) == []
     assert folders.names() == STOPPED
     values = parse_statistics((folders.store / STATISTICS).read_text()).values
@@ -314,7 +316,7 @@ async def test_a_broken_line_stops_the_start_unless_it_is_to_be_skipped(folders:
     assert "--skip-broken-lines" in log
     code, log = await folders.outcome("--maintenance", "--skip-broken-lines")
     assert code == 0
-    assert f"{path}, line 1: a record of unknown kind; SKIPPED as asked" in log
+    assert f"{path}, line 1: unknown kind of record; SKIPPED as requested" in log
     assert (folders.store / f"{STORE_LOG}.broken").read_bytes() == b"BROKEN LINE\n"
     async with serving(folders) as (router, _):
         assert await (await router.connect()).send_message(queue, b"hello") == OK
@@ -331,8 +333,8 @@ async def test_changes_that_the_reference_has_overtaken_stop_the_start(folders: 
     (folders.store / MESSAGE_LOG).write_bytes(b"")  # the reference delivered what it knew
     code, log = await folders.outcome()
     assert code == 1
-    assert "has changes since snapshots that are not there any more" in log
-    assert log.endswith("--set-aside-stale-changes goes on without them and keeps them\n")
+    assert "has changes since snapshots that are gone" in log
+    assert log.endswith("--set-aside-stale-changes to continue without them; they are kept in a file\n")
     code, log = await folders.outcome("--maintenance", "--set-aside-stale-changes")
     assert code == 0
     assert "is not restored; it is kept as" in log
@@ -344,7 +346,7 @@ async def test_a_second_router_on_the_same_folder_is_refused(folders: SmpFolders
         for arguments in ((), ("--maintenance",)):
             code, log = await folders.outcome(*arguments)
             assert code == 1
-            assert log == f"tocsin: another router uses {folders.store} ({LOCK} is locked)\n"
+            assert log == f"tocsin: another router uses {folders.store} ({LOCK} is locked): stop it first\n"
         assert isinstance(await router.connect(), SmpTestClient)  # the first one is not disturbed
 
 
@@ -387,6 +389,15 @@ async def test_a_running_router_is_tidied_up(folders: SmpFolders) -> None:
         await until(lambda: len(router.running.router.peers) == 1)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
+
+
+async def test_the_router_reports_that_it_is_ready_until_it_stops(folders: SmpFolders) -> None:
+    async with serving(folders, prometheus_port=0) as (router, _):
+        for path in (LIVE_PATH, READY_PATH):
+            assert await get_page(HOST, router.metrics_port, path, PATIENCE) == (200, "ok\n")
+        port = router.metrics_port
+    with pytest.raises(OSError, match=r"refused|failed"):
+        await get_page(HOST, port, READY_PATH, PATIENCE)
 
 
 async def test_r4_metrics_are_written_to_a_file(folders: SmpFolders) -> None:

@@ -20,7 +20,7 @@ from tocsin.errors import (
     HandshakeTimeout,
     PeerIdentityMismatch,
 )
-from tocsin.lab.loopback_check import Case, cases, check
+from tocsin.lab.loopback_check import LoopbackCase, cases, check
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.ntf.dialect import NTF
@@ -40,7 +40,7 @@ ALL_CASES = list(cases())
 
 
 @pytest.mark.parametrize("case", ALL_CASES, ids=str)
-async def test_listener_and_client_understand_each_other(case: Case) -> None:
+async def test_listener_and_client_understand_each_other(case: LoopbackCase) -> None:
     finding = await check(case)
     assert finding.failure == ""
     assert finding.keys == (2 if case.alpn is None else 3)

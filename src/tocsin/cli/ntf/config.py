@@ -1,62 +1,45 @@
-"""`tocsin ntf config`: are the settings right, and what are they?"""
+"""`tocsin ntf config`: checks the settings of an NTF router, or shows them."""
 
 from __future__ import annotations
 
 import argparse
 
-from tocsin.cli.ntf.files import add_config_argument, config_file, settings_of
-from tocsin.cli.routers.config_files import Check, show_settings
-from tocsin.cli.terminal.exit_codes import ExitCode
+from tocsin.cli.ntf.router_kind import NTF
+from tocsin.cli.routers import config
+from tocsin.cli.routers.config import ConfigCheck
 from tocsin.crypto.es256 import unpadded_base64url
-from tocsin.ntf_router.settings.files import describe
-from tocsin.ntf_router.settings.locations import credentials_of, router_address
+from tocsin.ntf_router.settings.settings import NtfSettings
 
 NAME = "config"
-SUMMARY = "check or show the router's settings"
+SUMMARY = config.SUMMARY
 DESCRIPTION = (
     "`check` reads the settings file, the environment (TOCSIN_NTF_…, APNS_KEY_FILE, APNS_KEY_ID), the certificates "
-    "and the keys for push services, and says everything that is wrong, with an exit code of 1. `show` lists every "
-    "setting with its value and where it comes from; passwords are not shown. `show --format toml` is also the way "
-    "from an INI file to a TOML file."
+    "and the keys for push services, lists every problem, and exits with 1 if there is one. `show` lists every setting "
+    "with its value and source, but no passwords. `show --format toml` converts an INI file to TOML."
 )
 EXAMPLE = "tocsin ntf config check"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("check", "show"), help="what to do")
-    add_config_argument(parser)
-    parser.add_argument(
-        "--format", choices=("table", "toml", "json"), default="table", help="of show (default table)"
-    )
+    config.add_arguments(parser, NTF)
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.action == "show":
-        show_settings(describe(settings_of(options)), options.format, config_file(options))
-        return ExitCode.OK
-    return _check(options)
+    return config.run(options, NTF, _check_providers)
 
 
-def _check(options: argparse.Namespace) -> ExitCode:
+def _check_providers(settings: NtfSettings, check: ConfigCheck) -> list[str]:
     # Other commands start faster without it.
     from tocsin.ntf_router.delivery.providers import served_names, served_settings, vapid_key
 
-    check = Check()
-    settings = check.step(lambda: settings_of(options))
-    if settings is not None:
-        credentials = check.step(lambda: credentials_of(settings))
-        served = check.step(lambda: served_settings(settings))
-        key = check.step(lambda: vapid_key(settings.webpush))
-        fingerprint = credentials.fingerprint if credentials else bytes(32)
-        address = check.step(lambda: router_address(settings, fingerprint))
-    if check.tell() or served is None:
-        return ExitCode.WRONG
-    print("Settings and certificates are in order.")
-    if served[1] is not None:
-        print(f"Note: {served[1]}")
-    print(f"Device tokens of: {', '.join(served_names(served[0])) or 'no provider'}")
-    if served[0].webpush.enabled:
-        made = "made at the first start" if key is None else unpadded_base64url(key.public).decode()
-        print(f"Key for Web Push: {made}")
-    print(f"Address: {address}")
-    return ExitCode.OK
+    found = check.step(lambda: served_settings(settings))
+    key = check.step(lambda: vapid_key(settings.webpush))
+    if found is None:
+        return []
+    served, warning = found
+    lines = [f"Note: {warning}"] if warning is not None else []
+    lines.append(f"Device tokens of: {', '.join(served_names(served)) or 'no provider'}")
+    if served.webpush.enabled:
+        shown = "created at the first start" if key is None else unpadded_base64url(key.public).decode()
+        lines.append(f"Key for Web Push: {shown}")
+    return lines

@@ -1,4 +1,4 @@
-"""`tocsin ntf replay`: what became of the notifications that `tocsin pipeline replay` misses."""
+"""`tocsin ntf replay`: finds the notifications that `tocsin pipeline replay` reports without an end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from tocsin.cli.ntf.files import add_config_argument, settings_of
-from tocsin.cli.ntf.transfers import NtfEnds
+from tocsin.cli.ntf.router_kind import NTF
+from tocsin.cli.routers.router_kind import add_router_arguments
+from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.errors import ConfigError
 from tocsin.events.pseudonyms import PseudonymKeys, keys_folder
 from tocsin.events.replay import (
@@ -25,18 +26,20 @@ from tocsin.events.replay import (
     answer_to,
     read_request,
 )
+from tocsin.migrate.ntf_stores import opened_database, place_of
 from tocsin.ntf_router.opened_store import data_folder
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.ntf_router.store.logs.store_files import read_ntf_store
 from tocsin.operate.control_port import order_of_operator
 
 NAME = "replay"
-SUMMARY = "deliver notifications that came to no end, and name those that are lost"
+SUMMARY = "deliver notifications that have no outcome, and list those that are lost"
 DESCRIPTION = (
-    "Looks in the store and in the event log for the notifications of a request of `tocsin pipeline replay`. Those "
-    "that wait in the store are delivered: by a running router at once if its control port is set, otherwise when it "
-    "starts. Those that are neither in the store nor came to an end are lost, and named by time, SMP host and hash. "
-    "A folder of logs is read while its router is stopped, PostgreSQL at any time. Exit code 1: some are lost."
+    "Looks in the store and in the event log for the notifications of a request of `tocsin pipeline replay`. "
+    "Notifications that wait in the store are delivered: at once by a running router that has a control port, "
+    "otherwise at the next start. Notifications that are not in the store and have no outcome are lost: they are "
+    "listed by time, SMP host and hash, and the exit code is 1. Stop the router before reading a folder of logs; "
+    "PostgreSQL can be read at any time."
 )
 EXAMPLE = "tocsin ntf replay tocsin-replay.jsonl"
 
@@ -45,17 +48,21 @@ ORDER: Final = "deliver-pending"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("request", type=Path, metavar="FILE", help="that tocsin pipeline replay wrote")
-    add_config_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print all of it as JSON")
-    parser.add_argument("--dry-run", action="store_true", help="only look; nothing is delivered")
+    parser.add_argument(
+        "request", type=Path, metavar="FILE", help="the file that `tocsin pipeline replay` wrote"
+    )
+    add_router_arguments(parser, NTF)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--dry-run", action="store_true", help="only look; deliver nothing")
 
 
 def run(options: argparse.Namespace) -> int:
-    """1 if some are lost."""
-    settings, request = settings_of(options), read_request(options.request)
+    settings, request = NTF.load_settings(options), read_request(options.request)
     if settings.event_log is None:
-        raise ConfigError("[TOCSIN] event_log is not set: the router has no pseudonyms to compare")
+        raise ConfigError(
+            "[TOCSIN] event_log is not set, so the router has no pseudonyms to compare: name the router that wrote the "
+            "events with --folder"
+        )
     answer, delivery = asyncio.run(_replay(settings, settings.event_log, request, dry_run=options.dry_run))
     if options.json:
         figures = {name: len(getattr(answer, name)) for name in ReplayAnswer.__slots__}
@@ -64,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write("\n")
     else:
         _show(answer, delivery)
-    return 1 if answer.lost else 0
+    return ExitCode.WRONG if answer.lost else ExitCode.OK
 
 
 async def _replay(
@@ -78,10 +85,10 @@ async def _replay(
     if not answer.waiting or dry_run:
         return answer, "nothing to do" if not answer.waiting else "not tried (dry run)"
     port, password = settings.control_port, settings.control_port_admin_password
-    said = await order_of_operator(port, password, ORDER) if port and password else None
-    if said is not None:
-        return answer, f"the running router delivers them: {said}"
-    return answer, f"the router delivers them when it starts, or by {ORDER} at its control port"
+    answered = await order_of_operator(port, password, ORDER) if port and password else None
+    if answered is not None:
+        return answer, f"the running router delivers them: {answered}"
+    return answer, f"the router delivers them at its next start, or after {ORDER} at its control port"
 
 
 async def _pending(settings: NtfSettings) -> AsyncIterator[tuple[bytes, bytes, float]]:
@@ -92,18 +99,17 @@ async def _pending(settings: NtfSettings) -> AsyncIterator[tuple[bytes, bytes, f
             if (each := last.get(subscription.subscription_id)) is not None:
                 yield subscription.queue.notifier_id, each.nonce, each.received_at
         return
-    from tocsin.ntf_router.store.postgres.exported_queues import pending_in_database
+    from tocsin.ntf_router.store.postgres.transfer import pending_in_database
 
-    ends = NtfEnds.of(settings)
-    async with ends.database() as url:
-        async for waiting in pending_in_database(url, ends.schema):
+    async with opened_database(place_of(settings, data_folder(settings))) as url:
+        async for waiting in pending_in_database(url, settings.database_schema):
             yield waiting
 
 
 def _show(answer: ReplayAnswer, delivery: str) -> None:
     print(f"{len(answer.waiting):>10,}  wait in the store: {delivery}")
-    print(f"{len(answer.ended):>10,}  came to an end since the tables were made")
-    print(f"{len(answer.erased):>10,}  are of days whose keys are erased: nobody can tell")
+    print(f"{len(answer.ended):>10,}  have an outcome by now")
+    print(f"{len(answer.erased):>10,}  cannot be identified: the keys of their days are erased")
     print(f"{len(answer.lost):>10,}  are LOST" + (":" if answer.lost else ""))
     for each in answer.lost[:MOST_NAMED]:
         named = _named(each)

@@ -1,43 +1,25 @@
-"""`tocsin ntf store export`: from PostgreSQL into logs, which the reference reads too."""
+"""`tocsin ntf store export`: copies PostgreSQL into logs, which the reference can read."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 
-from tocsin.cli.ntf.transfers import add_transfer_arguments, ends_of
-from tocsin.cli.routers.store_transfers import copy_to_logs
-from tocsin.ntf_router.store.logs.store_export import fill_ntf_folder, require_empty_ntf_folder
-from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.ntf_router.store.transfers import ntf_totals_of
+from tocsin.cli.ntf.router_kind import NTF_STORE, add_schema_argument
+from tocsin.cli.routers import store_transfers
 
 NAME = "export"
 SUMMARY = "copy PostgreSQL into logs"
 DESCRIPTION = (
-    "Copies tokens, subscriptions, services and last notifications from the database, ours or the reference's, into "
-    "logs in the reference's format, in a folder without a store. The database stays as it is."
+    "Copies tokens, subscriptions, services and last notifications from the database, Tocsin's or the reference's, "
+    "into logs in the reference's format, in a folder that has no store. The database stays as it is."
 )
-EXAMPLE = "tocsin ntf store export --folder /var/opt/simplex-export"
+EXAMPLE = "tocsin ntf store export --logs /var/opt/simplex-notifications-export"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_transfer_arguments(parser)
+    store_transfers.add_export_arguments(parser, NTF_STORE)
+    add_schema_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    from tocsin.ntf_router.store.postgres.transfer import read_whole_ntf_database  # needs asyncpg
-
-    ends = ends_of(options)
-    require_empty_ntf_folder(ends.folder)
-
-    async def read() -> NtfMemoryStore:
-        async with ends.database() as url:
-            return await read_whole_ntf_database(url, ends.schema, NtfMemoryStore())
-
-    store = asyncio.run(read())
-    return copy_to_logs(
-        ends.folder,
-        ntf_totals_of(store),
-        lambda progress: fill_ntf_folder(ends.folder, store, progress),
-        dry_run=options.dry_run,
-    )
+    return store_transfers.run_export(options, NTF_STORE)

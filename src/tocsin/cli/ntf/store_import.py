@@ -1,59 +1,26 @@
-"""`tocsin ntf store import`: from logs, ours or the reference's, into PostgreSQL."""
+"""`tocsin ntf store import`: copies logs, ours or the reference's, into PostgreSQL."""
 
 from __future__ import annotations
 
 import argparse
-import logging
 
-from tocsin.cli.ntf.transfers import add_transfer_arguments, ends_of
-from tocsin.cli.routers.broken_lines import add_broken_lines_argument, hint_at_broken_lines
-from tocsin.cli.routers.store_transfers import copy_to_database
-from tocsin.durable.transfers import Progress
-from tocsin.ntf_router.store.logs.store_files import read_ntf_store
-from tocsin.ntf_router.store.transfers import ntf_totals_of
+from tocsin.cli.ntf.router_kind import NTF_STORE, add_schema_argument
+from tocsin.cli.routers import store_transfers
 
 NAME = "import"
 SUMMARY = "copy the logs into PostgreSQL"
 DESCRIPTION = (
-    "Copies tokens, subscriptions, services and last notifications from the logs of a router, of this one or of the "
-    "reference, into a database without a store. It is one transaction: all of it is there afterwards, or nothing. "
-    "The logs stay as they are."
+    "Copies tokens, subscriptions, services and last notifications from a router's logs, Tocsin's or the "
+    "reference's, into a database that has no store. The copy is one transaction: it succeeds as a whole or changes "
+    "nothing. The logs stay as they are."
 )
 EXAMPLE = "tocsin ntf store import --dry-run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_transfer_arguments(parser)
-    add_broken_lines_argument(parser)
+    store_transfers.add_import_arguments(parser, NTF_STORE)
+    add_schema_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    from tocsin.ntf_router.store.postgres.transfer import (  # needs asyncpg
-        fill_ntf_database,
-        require_empty_ntf_database,
-    )
-
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    ends = ends_of(options)
-    with hint_at_broken_lines():
-        store, report = read_ntf_store(
-            ends.folder,
-            skip_broken_lines=options.skip_broken_lines,
-            keep_broken_lines=not options.dry_run,
-        )
-    if report.skipped or report.broken:
-        print(
-            f"Left out: {report.skipped} records without a token or subscription, or there already; "
-            f"{report.broken} lines that cannot be read."
-        )
-
-    async def require_empty() -> None:
-        async with ends.database() as url:
-            await require_empty_ntf_database(url, ends.schema)
-
-    async def fill(progress: Progress) -> None:
-        async with ends.database() as url:
-            await fill_ntf_database(url, ends.schema, store, progress)
-
-    totals = ntf_totals_of(store)
-    return copy_to_database(ends.folder, totals, require_empty, fill, dry_run=options.dry_run)
+    return store_transfers.run_import(options, NTF_STORE)

@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from tocsin.cli.ntf.files import add_config_argument, settings_of
+from tocsin.cli.ntf.router_kind import NTF
 from tocsin.cli.pipeline.job_options import add_job_options, job_options
+from tocsin.cli.routers.router_kind import add_router_arguments
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.handover import read_handover_key
-from tocsin.ntf_router.delivery.handover_opening import handover_keys
+from tocsin.ntf_router.delivery.handover import handover_keys, read_handover_key
 from tocsin.ntf_router.delivery.providers import served_settings
 
 NAME = "deliver"
@@ -29,7 +29,7 @@ PATIENCE: Final = 3.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_config_argument(parser)
+    add_router_arguments(parser, NTF)
     parser.add_argument(
         "--handover",
         type=Path,
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
             raise ConfigError(f"--{name} {getattr(options, name)}: must be more than 0 seconds")
     if options.shards is not None and options.shards < 1:
         raise ConfigError(f"--shards {options.shards}: must be at least 1")
-    settings, _ = served_settings(settings_of(options))
+    settings, _ = served_settings(NTF.load_settings(options))
     folders = options.handover or [folder for folder in [settings.delivery.handover] if folder is not None]
     if not folders:
         raise ConfigError("no hand-over folder: set delivery_handover in the settings, or give --handover")

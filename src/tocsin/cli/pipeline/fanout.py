@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from tocsin.cli.ntf.files import add_config_argument, settings_of
+from tocsin.cli.ntf.router_kind import NTF
 from tocsin.cli.pipeline.job_options import add_job_options, job_options
+from tocsin.cli.routers.router_kind import add_router_arguments
 from tocsin.errors import ConfigError
 from tocsin.ntf_router.delivery.providers import served_settings
 from tocsin.pipeline.fanout.notice import Notice
@@ -23,7 +24,7 @@ EXAMPLE = "tocsin pipeline fanout --config ntf-server.ini --campaign 2026-11-15 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_config_argument(parser)
+    add_router_arguments(parser, NTF)
     parser.add_argument(
         "--campaign", required=True, metavar="NAME", help="repeat a name to continue that campaign"
     )
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     notice = None if options.notice is None else Notice(options.notice, options.title)
     providers = tuple(sorted(set(options.provider or PROVIDERS)))
     chosen = FanoutOptions(options.campaign, options.rate, notice, providers)
-    settings, _ = served_settings(settings_of(options))
+    settings, _ = served_settings(NTF.load_settings(options))
     from tocsin.pipeline.jobs.fanout import run_fanout
 
     return run_fanout(job, chosen, settings)

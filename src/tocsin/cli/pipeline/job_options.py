@@ -46,6 +46,16 @@ def add_job_options(parser: argparse.ArgumentParser, *, dry_run: bool = False) -
         )
 
 
+def add_out_option(parser: argparse.ArgumentParser, default: Path) -> None:
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=default,
+        metavar="DIR",
+        help="folder of the files (default: %(default)s)",
+    )
+
+
 def job_options(options: argparse.Namespace) -> JobOptions:
     """Raises ConfigError for an invalid --conf, or if Spark is not installed."""
     if find_spec("pyspark") is None:

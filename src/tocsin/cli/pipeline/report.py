@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from tocsin.cli.pipeline.job_options import add_job_options, day, job_options
+from tocsin.cli.pipeline.job_options import add_job_options, add_out_option, day, job_options
 
 NAME = "report"
 SUMMARY = "write a delivery report: an HTML page and CSV files"
@@ -22,13 +22,7 @@ DEFAULT_FOLDER: Final = Path("tocsin-report")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_job_options(parser)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=DEFAULT_FOLDER,
-        metavar="DIR",
-        help="folder of the files (default: %(default)s)",
-    )
+    add_out_option(parser, DEFAULT_FOLDER)
     parser.add_argument(
         "--from", dest="first", type=day, metavar="DAY", help="first day, UTC, e.g. 2026-11-09"
     )

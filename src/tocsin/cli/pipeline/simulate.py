@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from tocsin.cli.pipeline.job_options import add_job_options, job_options
+from tocsin.cli.pipeline.job_options import add_job_options, add_out_option, job_options
 
 NAME = "simulate"
 SUMMARY = "estimate the load of a population under three protocols"
@@ -35,13 +35,7 @@ PARAMETERS: Final[dict[str, tuple[type[int] | type[float], str]]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_job_options(parser)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=DEFAULT_FOLDER,
-        metavar="DIR",
-        help="folder of the files (default: %(default)s)",
-    )
+    add_out_option(parser, DEFAULT_FOLDER)
     parser.add_argument(
         "--population", type=Path, metavar="FILE", help="TOML or JSON file with any parameters"
     )

@@ -1,70 +1,100 @@
-"""What transfers of any router's store share: arguments, a progress bar, and copying with a dry run before it."""
+"""`tocsin smp|ntf store import` and `export`: copies a store from logs into PostgreSQL, or back."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+from tocsin.cli.routers.router_kind import (
+    RouterKind,
+    S,
+    add_broken_lines_argument,
+    add_router_arguments,
+    broken_lines_explained,
+)
 from tocsin.cli.terminal.exit_codes import ExitCode
-from tocsin.durable.transfers import Progress as TellProgress
+from tocsin.cli.terminal.progress import progress_bar
+from tocsin.errors import ConfigError
+from tocsin.migrate.stores import StorePlace, StoreTransfers
+
+W = TypeVar("W")
 
 
-def add_ends_arguments(parser: argparse.ArgumentParser) -> None:
+@dataclass(frozen=True, slots=True)
+class RouterStore(Generic[S, W]):
+    """The store of one kind of router."""
+
+    kind: RouterKind[S]
+    transfers: StoreTransfers[W]
+    database: Callable[[argparse.Namespace, S], StorePlace]
+    """The database that the options or the settings name. Raises ConfigError if neither does."""
+
+
+def add_import_arguments(parser: argparse.ArgumentParser, store: RouterStore[S, W]) -> None:
+    add_export_arguments(parser, store)
+    add_broken_lines_argument(parser)
+
+
+def add_export_arguments(parser: argparse.ArgumentParser, store: RouterStore[S, W]) -> None:
+    add_router_arguments(parser, store.kind)
     parser.add_argument(
-        "--folder", type=Path, help="folder of the logs (default: store_path of the settings)"
+        "--logs", type=Path, metavar="DIR", help="folder of the logs (default: store_path of the settings)"
     )
     parser.add_argument(
         "--database",
         metavar="URL",
-        help="of PostgreSQL; other users of this machine may see it (default: database_url of the settings)",
+        help="URL of the database (default: the one of the settings); other users of this machine may see it in the "
+        "process list",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="read the source and check the target, write nothing"
+        "--dry-run", action="store_true", help="read the source and check the target; write nothing"
     )
 
 
-def copy_to_logs(
-    folder: Path, totals: tuple[int, ...], fill: Callable[[TellProgress], None], *, dry_run: bool
-) -> ExitCode:
-    if dry_run:
-        print(f"Would be copied to {folder}: {totals}")
-        return ExitCode.OK
-    with progress_bar("Writing logs", totals) as progress:
-        fill(progress)
-    print(f"Copied to {folder}, and counted there: {totals}")
-    return ExitCode.OK
-
-
-def copy_to_database(
-    folder: Path,
-    totals: tuple[int, ...],
-    require_empty: Callable[[], Coroutine[None, None, None]],
-    fill: Callable[[TellProgress], Coroutine[None, None, None]],
-    *,
-    dry_run: bool,
-) -> ExitCode:
-    """From logs in the folder. A dry run only requires that there is no store in the database."""
-    if dry_run:
-        asyncio.run(require_empty())
-        print(f"Would be copied from {folder}: {totals}")
+def run_import(options: argparse.Namespace, store: RouterStore[S, W]) -> int:
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    transfers = store.transfers
+    logs, database = _ends(options, store)
+    with broken_lines_explained():
+        whole, left_out = transfers.read_logs(
+            logs, skip_broken_lines=options.skip_broken_lines, keep_broken_lines=not options.dry_run
+        )
+    if left_out:
+        print(left_out[0].upper() + left_out[1:])
+    totals = transfers.totals(whole)
+    if options.dry_run:
+        asyncio.run(transfers.require_empty_database(database))
+        print(f"Would copy from {logs}: {totals}")
         return ExitCode.OK
     with progress_bar("Writing to PostgreSQL", totals) as progress:
-        asyncio.run(fill(progress))
-    print(f"Copied from {folder}, and counted in the database: {totals}")
+        asyncio.run(transfers.write_database(database, whole, progress))
+    print(f"Copied from {logs} and counted in the database: {totals}")
     return ExitCode.OK
 
 
-@contextmanager
-def progress_bar(text: str, totals: Iterable[int]) -> Iterator[TellProgress]:
-    """On standard error, and only on a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(text, total=sum(totals))
-        yield lambda count: progress.advance(task, count)
+def run_export(options: argparse.Namespace, store: RouterStore[S, W]) -> int:
+    transfers = store.transfers
+    logs, database = _ends(options, store)
+    transfers.require_empty_logs(logs)
+    whole = asyncio.run(transfers.read_database(database))
+    totals = transfers.totals(whole)
+    if options.dry_run:
+        print(f"Would copy to {logs}: {totals}")
+        return ExitCode.OK
+    with progress_bar("Writing logs", totals) as progress:
+        transfers.write_logs(logs, whole, progress)
+    print(f"Copied to {logs} and counted there: {totals}")
+    return ExitCode.OK
+
+
+def _ends(options: argparse.Namespace, store: RouterStore[S, W]) -> tuple[Path, StorePlace]:
+    settings = store.kind.load_settings(options)
+    logs = options.logs or settings.store
+    if logs is None:
+        raise ConfigError("[STORE_LOG] enable is off, so the settings name no folder: name one with --logs")
+    return logs, store.database(options, settings)

@@ -1,1 +1,1 @@
-"""What stores in PostgreSQL share: translated errors, and a PostgreSQL server that Tocsin runs itself."""
+"""Shared by stores in PostgreSQL: translated errors, read-only snapshots, and an embedded server."""

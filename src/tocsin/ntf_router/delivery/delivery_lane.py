@@ -78,7 +78,7 @@ class DeliveryLane:
         self._in_flight: dict[bytes, bool] = {}
         """Tokens from being read until their outcome is written. True means that newer notifications wait."""
         self._attempts: dict[bytes, int] = {}
-        """How often the push to a token has failed that is to be repeated."""
+        """Failed attempts of each token whose push is to be repeated."""
         self._retries = RetrySchedule(settings)
         self.control = ControlPushes(
             name, provider, settings, counters, outcomes, self._retries, self._awake.set, self._invalidate
@@ -102,14 +102,14 @@ class DeliveryLane:
 
     async def run(self) -> None:
         while True:
-            await self._wait_for_work()
+            await self._wait_for_pushes()
             await self.provider.wait_for_room()
             try:
                 await self._send_some()
             except StoreError as error:
                 await pause_after("reading notifications", error)
 
-    async def _wait_for_work(self) -> None:
+    async def _wait_for_pushes(self) -> None:
         while True:
             now = self._loop.time()
             self._retries.run_due(now)
@@ -207,7 +207,7 @@ class DeliveryLane:
         taken: int,
         more: bool,
     ) -> None:
-        """Go on as if we had pushed it ourselves. Only now is it known that there was an attempt."""
+        """Continue as if this lane had pushed it. The attempt is reported only now, when it is known."""
         if outcome == PushRefused(TOO_LARGE):
             self._settle_too_large(token, pending, attempt)
             return
@@ -279,7 +279,7 @@ class DeliveryLane:
     def _settle_too_large(
         self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int
     ) -> None:
-        """The oldest pending notification is larger than a push: it fails, and the next ones get their turn."""
+        """Fail the oldest pending notification, which is larger than a push, so that the next ones get their turn."""
         oldest = _pending(notifications)[:1]
         self._settle(NotificationPush(token, (), oldest, b"", True, attempt), TOO_LARGE)
 
@@ -289,7 +289,7 @@ class DeliveryLane:
         self._outcomes.invalidate(token, status, partial(self._finish, token.token_id))
 
     def _finish(self, token_id: bytes, more: bool = False) -> None:
-        """The outcome is in the store, so what arrived meanwhile can be read."""
+        """Let the token be read again: its outcome is in the store."""
         if self._in_flight.pop(token_id, False) or more:
             self.add(token_id)
 

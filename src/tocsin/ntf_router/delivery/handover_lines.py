@@ -1,7 +1,7 @@
-"""What the router and the `deliver` job write for each other: due pushes one way, their outcomes the other.
+"""Lines of a hand-over: due pushes from the router to the `deliver` job, and outcomes back.
 
-A line with a due push has in clear only a number and a keyed hash of the token, by which the job spreads tokens over
-executors; everything else is sealed, since it holds device tokens and keys. A line with an outcome has no secrets.
+A due push shows only a number and a keyed hash of the token, by which the job spreads tokens over executors. The rest
+is sealed, because it holds device tokens and keys. An outcome holds no secrets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TOO_LARGE: Final = "too_large"
 _PROVIDERS: Final = {each.text: each for each in PushProvider}
 _ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
 _NO_QUEUE: Final = NotifierQueue(RouterLocation((), "", b""), b"")
-"""What goes into a push is chosen without a look at queues, so they are not handed over."""
+"""Stands for the queue. The choice of notifications for a push does not need it, so it is not handed over."""
 
 
 class HandedNotification(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -43,28 +43,28 @@ class HandedNotification(msgspec.Struct, frozen=True, array_like=True, gc=False)
     nonce: bytes
     text: bytes
     subscription_id: bytes
-    """Empty if it is not pending: it was pushed before."""
+    """Empty if the notification is not pending, because it was pushed before."""
 
 
 class HandedOver(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """All that is needed to push to one token."""
+    """Everything needed to push to one token."""
 
     provider: str
     device_token: bytes
     dh_secret: bytes
     nonce: bytes
-    """For the encryption. It comes with the push so that a repeat is the same to the last bit."""
+    """The nonce of the encryption. It is handed over so that a repeated push has the same bytes."""
     ttl: float
     notifications: tuple[HandedNotification, ...]
-    """Oldest first, as the store has them."""
+    """Oldest first."""
 
     def __repr__(self) -> str:
-        """Without the device token, keys and ids."""
+        """Omit the device token, keys and ids."""
         return f"HandedOver({self.provider}, {len(self.notifications)} notifications)"
 
 
 class HandedLine(msgspec.Struct, frozen=True, gc=False):
-    """A line, not opened."""
+    """A line whose box is still sealed."""
 
     id: str
     token: str
@@ -72,14 +72,14 @@ class HandedLine(msgspec.Struct, frozen=True, gc=False):
     """Base64 in the file."""
 
     def shard(self, shards: int) -> int:
-        """The same for all lines of a token."""
+        """Return the shard of the token: all its lines have the same."""
         return int(self.token, 16) % shards
 
 
 def handover_line(
     number: str, due: DuePush, key: BoxKey, nonce: bytes, ttl: float, box_nonce: bytes
 ) -> bytes:
-    """With its end. `nonce` is for the push, `box_nonce` for the line."""
+    """Return the line of a due push, with its line end. `nonce` is for the push, `box_nonce` for the line."""
     token = due.token
     handed = HandedOver(
         token.device_token.provider.text,
@@ -115,27 +115,27 @@ def read_line(line: bytes) -> HandedLine:
 
 
 def opened(line: HandedLine, key: BoxKey) -> HandedOver:
-    """Raises BadBox for another key than the router's, DecodeError for another version."""
+    """Open the box of a line. Raises BadBox if the key is not the router's, DecodeError for another version."""
     try:
         return _UNPACKER.decode(unseal(key, line.box[:NONCE_BYTES], line.box[NONCE_BYTES:]))
     except msgspec.MsgspecError as error:
-        raise DecodeError("a hand-over of another version") from error
+        raise DecodeError("the hand-over was written by another version of Tocsin") from error
 
 
 class Composed(NamedTuple):
-    """What to push for a hand-over."""
+    """The push for a hand-over."""
 
     provider: PushProvider
     request: PushRequest | None
-    """None: the oldest pending notification is longer than a push."""
+    """None if the oldest pending notification is larger than a push."""
     taken: int
-    """So many of the pending notifications, oldest first, get the outcome."""
+    """The number of pending notifications, oldest first, that get the outcome."""
     more: bool
-    """Others had no room."""
+    """Whether other notifications had no room."""
 
 
 def compose(handed: HandedOver) -> Composed:
-    """The push that the inline engine would send."""
+    """Return the push that the inline engine would send."""
     last: list[LastNotification] = [
         PendingNotification(each.received_at, each.nonce, each.text, each.subscription_id, _NO_QUEUE)
         if each.subscription_id
@@ -144,7 +144,9 @@ def compose(handed: HandedOver) -> Composed:
     ]
     provider = _PROVIDERS.get(handed.provider)
     if provider is None:
-        raise DecodeError(f"unknown provider {handed.provider!r}: the hand-over is of another version")
+        raise DecodeError(
+            f"unknown provider {handed.provider!r}: the hand-over was written by another version of Tocsin"
+        )
     # A push needs only these fields of a token, so only they are handed over.
     device_token = DeviceToken(provider, handed.device_token)
     token = TokenRecord(b"", device_token, _ACTIVE, b"", b"", dh_secret=handed.dh_secret, code=b"")
@@ -182,12 +184,14 @@ class Returned(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
                 case "refused":
                     return PushRefused(self.reason)
         except ValueError as error:
-            raise DecodeError("an outcome of another version") from error
-        raise DecodeError(f"an outcome of another version: {self.outcome[:20]!r}")
+            raise DecodeError("the outcome was written by another version of Tocsin") from error
+        raise DecodeError(
+            f"unknown outcome {self.outcome[:20]!r}: it was written by another version of Tocsin"
+        )
 
 
 def returned(number: str, composed: Composed | None, outcome: PushOutcome) -> Returned:
-    """`composed` is None for a line that could not be read."""
+    """Make the job's answer. `composed` is None if the line could not be read."""
     taken, more = (0, False) if composed is None else (composed.taken, composed.more)
     match outcome:
         case Accepted():

@@ -11,7 +11,7 @@ from typing import Final
 
 from tocsin.errors import StoreError
 from tocsin.ntf_router.delivery.pushes import NotificationPush
-from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import SettledNotification, TokenRecord
 from tocsin.ntf_router.store.retry import pause_after
@@ -22,7 +22,7 @@ _CONFIRMED: Final = TokenStatus(TokenState.CONFIRMED)
 
 
 class OutcomeRecorder:
-    """Its size is bounded by the pushes in flight: a token's next push waits for its last outcome."""
+    """Writes outcomes. Pushes in flight bound its size, because a token's next push waits for its last outcome."""
 
     def __init__(self, store: NtfStore, events: NtfEvents, clock: Clock) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class OutcomeRecorder:
         self._awake = asyncio.Event()
 
     def attempted(self, pushes: Sequence[NotificationPush]) -> None:
-        """Record that these pushes are on their way to the provider."""
+        """Record that these pushes were sent to the provider."""
         self._events.attempted(pushes)
 
     def settle(self, settled: Sequence[SettledNotification], then: Callable[[], None]) -> None:
@@ -53,7 +53,7 @@ class OutcomeRecorder:
         self._awake.set()
 
     def confirm(self, token: TokenRecord) -> None:
-        """The provider accepted the token's verification push."""
+        """Confirm a token whose verification push the provider accepted."""
         self._confirmed.append(token)
         self._awake.set()
 
@@ -78,7 +78,7 @@ class OutcomeRecorder:
         try:
             while self._invalid:
                 token, status = self._invalid[0]
-                # A failed write may have been done. If the device has registered again since, it stays registered.
+                # A write that failed may have been done. A device that registered again since stays registered.
                 now = await self._store.token(token.token_id)
                 if now is not None and now.status == token.status:
                     await self._store.invalidate_token(token.token_id, token.device_token, status)

@@ -17,11 +17,10 @@ from tocsin.ntf_router.settings.keys import NtfSettingKey
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.apns.client import ApnsProvider
-from tocsin.push.apns.provider_token import ProviderToken
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.apns.request import ProviderToken
 from tocsin.push.provider import NullProvider, Provider
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings, WebPushSettings
 from tocsin.push.webpush.client import WebPushProvider
-from tocsin.push.webpush.settings import WebPushSettings
 from tocsin.transport.dialer import find_addresses
 
 TEST: Final = PushProvider.APNS_TEST.text
@@ -32,10 +31,10 @@ _HOW_TO_GET_A_KEY: Final = (
 
 
 def served_settings(settings: NtfSettings) -> tuple[NtfSettings, str | None]:
-    """The settings without providers that cannot work, and a sentence about it if there are some.
+    """Return the settings without providers that cannot work, and a warning about them if there are any.
 
-    Without a key Apple's service takes no push. Whoever set its address himself is told by a ConfigError; where it is
-    only the default, its device tokens are refused, so that they are not lost in silence.
+    Apple's service takes no push without a key. If the operator set its address, this raises ConfigError. If the
+    address is only the default, the router refuses Apple's device tokens, so that no push is lost silently.
     """
     apns = settings.apns
     if (apns.key_file is None) is not (apns.key_id is None):
@@ -53,18 +52,20 @@ def served_settings(settings: NtfSettings) -> tuple[NtfSettings, str | None]:
     others: dict[str, ApnsEndpoint] = {
         name: each for name, each in apns.endpoints.items() if name not in real
     }
-    warning = f"device tokens of {' and '.join(real)} are refused, for there is no key: {_HOW_TO_GET_A_KEY}"
+    warning = (
+        f"device tokens of {' and '.join(real)} are refused because there is no key: {_HOW_TO_GET_A_KEY}"
+    )
     return replace(settings, apns=replace(apns, endpoints=others)), warning
 
 
 def served_names(settings: NtfSettings) -> list[str]:
-    """Of the providers whose device tokens are accepted, besides the null provider."""
+    """Return the names of the providers whose device tokens are accepted, without the null provider."""
     web_push = [PushProvider.WEBPUSH.text] if settings.webpush.enabled else []
     return [*settings.apns.endpoints, *web_push]
 
 
 def vapid_key(webpush: WebPushSettings) -> VapidKey | None:
-    """None if it is not wanted, or not made yet. Raises ConfigError that names the file."""
+    """Return the VAPID key, or None if Web Push is off or the key does not exist yet. Raises ConfigError."""
     path = webpush.key_file
     if not webpush.enabled:
         return None
@@ -73,33 +74,33 @@ def vapid_key(webpush: WebPushSettings) -> VapidKey | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigError(f"webpush_key_file {path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"cannot read webpush_key_file {path}: {error.strerror}") from error
     except BadKey as error:
         raise ConfigError(f"webpush_key_file {path}: {error}") from error
 
 
 def _new_vapid_key(webpush: WebPushSettings) -> VapidKey:
-    """For its owner alone. Raises ConfigError."""
+    """Create a key file that only its owner can read. Raises ConfigError."""
     key = VapidKey.from_scalar(secrets.token_bytes(SCALAR_BYTES))
     try:
         with private_draft(webpush.key_file) as draft:
             draft.write_bytes(key.pem)
     except ConfigError as error:
         raise ConfigError(
-            f"{error}: set [TOCSIN] webpush_key_file to a place where the router may"
+            f"{error}: set [TOCSIN] webpush_key_file to a path that the router may write"
         ) from error
     return key
 
 
 def _provider_token(apns: ApnsSettings) -> ProviderToken | None:
-    """Raises ConfigError that names the file."""
+    """Read the APNs key. Raises ConfigError that names the file."""
     if apns.key_file is None or apns.key_id is None:
         return None
     try:
         return ProviderToken(apns.key_file.read_bytes(), apns.key_id, apns.team_id, time.time)
     except OSError as error:
         raise ConfigError(
-            f"apns_key_file {apns.key_file} cannot be read ({error.strerror}): {_HOW_TO_GET_A_KEY}"
+            f"cannot read apns_key_file {apns.key_file} ({error.strerror}): {_HOW_TO_GET_A_KEY}"
         ) from error
     except BadKey as error:
         raise ConfigError(f"apns_key_file {apns.key_file}: {error}: {_HOW_TO_GET_A_KEY}") from error
@@ -109,9 +110,9 @@ def _provider_token(apns: ApnsSettings) -> ProviderToken | None:
 async def opened_providers(
     apns: ApnsSettings, webpush: WebPushSettings | None = None, *, public_only: bool = True
 ) -> AsyncIterator[dict[PushProvider, Provider]]:
-    """One for each endpoint, for Web Push if it is wanted, and the null provider; closed at the end.
+    """Open a provider for each endpoint, one for Web Push if it is on, and the null provider; close them at the end.
 
-    `public_only`: Web Push services at private addresses are not connected to. Raises ConfigError.
+    With `public_only`, Web Push services at private addresses are not dialled. Raises ConfigError.
     """
     token = _provider_token(apns)
     async with AsyncExitStack() as stack:
@@ -134,7 +135,7 @@ def _apns_provider(
         return ApnsProvider(endpoint, apns, token)
     except OSError as error:
         raise ConfigError(
-            f"{name}_ca_file {endpoint.ca_file} cannot be used: {error.strerror or error}"
+            f"{name}_ca_file {endpoint.ca_file} is unusable: {error.strerror or error}"
         ) from error
 
 
@@ -144,5 +145,5 @@ def _web_push_provider(webpush: WebPushSettings, *, public_only: bool) -> WebPus
         return WebPushProvider(webpush, key, partial(find_addresses, public_only=public_only))
     except OSError as error:
         raise ConfigError(
-            f"webpush_ca_file {webpush.ca_file} cannot be used: {error.strerror or error}"
+            f"webpush_ca_file {webpush.ca_file} is unusable: {error.strerror or error}"
         ) from error

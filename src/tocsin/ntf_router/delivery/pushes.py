@@ -43,7 +43,7 @@ class NotificationPush(msgspec.Struct, frozen=True, gc=False):
     more: bool
     """Some pending notifications had no room: another push must follow."""
     attempt: int = 0
-    """How often this push has failed before."""
+    """The number of failed attempts before."""
 
 
 def choose_notifications(
@@ -90,7 +90,7 @@ _ALERT = Urgency.ALERT
 
 
 def message_request(push: NotificationPush, nonce: bytes, ttl: float) -> PushRequest:
-    """The provider may drop the push `ttl` seconds after its newest notification arrived."""
+    """Make the request of a push. The provider may drop it `ttl` seconds after its newest notification arrived."""
     device_token, chosen = push.token.device_token.token, push.chosen
     sealed = seal(box_key(push.token.dh_secret), nonce, pad(push.text, PADDED_PUSH_BYTES))
     return PushRequest(
@@ -114,7 +114,7 @@ def periodic_request(token: TokenRecord, due_at: int, expires_at: int) -> PushRe
 
 
 def campaign_request(device_token: bytes, campaign: str, expires_at: int) -> PushRequest:
-    """Make a reminder of a campaign. It is the same however often the campaign is run."""
+    """Make a reminder of a campaign. Repeated runs of the campaign make the same request."""
     named = b"tocsin campaign push\0" + campaign.encode() + b"\0" + device_token
     push_id = _uuid(hashlib.sha256(named).digest())
     return PushRequest(device_token, push_json(CheckMessagesPush()), Urgency.BACKGROUND, push_id, expires_at)

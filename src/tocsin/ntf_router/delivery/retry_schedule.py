@@ -1,4 +1,4 @@
-"""When failed pushes of one provider are tried again, and how long all of its pushes pause."""
+"""The schedule of failed pushes of one provider: when to try again, and how long to pause the provider."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JITTER: Final = 0.2
 
 
 class RetrySchedule:
-    """A push that fails in a way that may pass is sent once more at once, then ever later."""
+    """Repeats pushes that failed for a passing reason: the first time at once, then after growing delays."""
 
     def __init__(self, settings: DeliverySettings) -> None:
         self._settings = settings
@@ -23,18 +23,18 @@ class RetrySchedule:
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = 0
         self.paused_until = 0.0
-        """Loop time: a failure that concerns the provider as a whole pauses everything."""
+        """Loop time until which all pushes pause, because a failure concerns the whole provider."""
 
     def __len__(self) -> int:
         return len(self._later)
 
     @property
     def next_at(self) -> float | None:
-        """Loop time."""
+        """Loop time of the next retry, or None."""
         return self._later[0][0] if self._later else None
 
     def delay(self, attempt: int, outcome: RetryLater) -> float:
-        """Before the attempt that follows the failed one; pauses if the provider is to be left alone."""
+        """Return the delay before the next attempt. Pauses the provider if the failure concerns all of it."""
         if outcome.after is None and attempt == 0:
             return 0.0
         backed_off = self._settings.retry_initial * 2.0 ** min(max(attempt - 1, 0), 20)

@@ -1,7 +1,7 @@
-"""Keys of an NTF router for direct notifications: those that packets are sealed to, and the one that speaks for it.
+"""Keys of an NTF router for direct notifications: devices seal packets to some, and one authorizes its commands.
 
-All are in the store, so that they survive a restart and are the same for routers that share a database. They are
-turned by the clock: `turn` makes new ones when they are due and erases those that have expired.
+All are in the store, so that they survive a restart and routers that share a database share them too. `rotate`
+creates new keys when they are due, and erases expired ones.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class _StoredKey(msgspec.Struct):
 
 
 class _StoredKeys(msgspec.Struct):
-    """As it is in the store."""
+    """The encoded form in the store."""
 
     packet_keys: list[_StoredKey]
     auth_key: bytes
     auth_key_at: int
     address: str = ""
-    """The one that SMP routers were told with this key."""
+    """The router's address that was registered at SMP routers with this key."""
 
 
 _CODER: Final = msgspec.msgpack.Decoder(_StoredKeys)
@@ -52,7 +52,7 @@ class AuthKey:
 
 
 class DirectKeys:
-    """`turn` comes first."""
+    """The current keys. Call `rotate` before anything else."""
 
     def __init__(
         self, store: DirectStore, settings: NtfDirectSettings, clock: Clock, randomness: TokenRandomness
@@ -64,27 +64,30 @@ class DirectKeys:
         self._randomness = randomness
         self._keys: tuple[NtfKey, ...] = ()
         self.packet_keys: dict[bytes, X25519PrivateKey] = {}
-        """By key id: those that have not expired when they were turned last."""
+        """Keys by id that had not expired at the last rotation."""
         self.auth: AuthKey
         self._address = ""
 
     @property
     def newest(self) -> NtfKeyOffer:
-        """For devices."""
+        """The newest packet key, which devices use."""
         return self._keys[0].offer
 
     @property
     def last_end(self) -> int:
-        """When the last of today's packets can be opened."""
+        """The time from which no packet of today can be opened."""
         return max(key.expires_at for key in self._keys)
 
     async def listening_at(self, location: RouterLocation) -> None:
-        """SMP routers learn an address together with a key: another address needs another one. Raises StoreError."""
-        self._address = location.text(Scheme.NTF)
-        await self.turn()
+        """Set our address.
 
-    async def turn(self) -> None:
-        """Raises StoreError; the keys are then as before."""
+        SMP routers learn it together with a key, so a new address needs a new key. Raises StoreError.
+        """
+        self._address = location.text(Scheme.NTF)
+        await self.rotate()
+
+    async def rotate(self) -> None:
+        """Create due keys and erase expired ones. Raises StoreError, which leaves the keys as they were."""
         stored = await self._store.direct_keys()
         known = None if stored is None else _read(stored)
         now = self._clock.now()
@@ -97,7 +100,9 @@ class DirectKeys:
             or known.auth_key_at + self._settings.auth_key_rotation <= now
             or known.address not in ("", address)
         ):
-            later = 0 if known is None else known.auth_key_at + 1  # or it would not replace the other
+            later = (
+                0 if known is None else known.auth_key_at + 1
+            )  # an older time would not replace the other key
             auth = AuthKey(Ed25519PrivateKey(self._randomness.new_code()), max(now, later))
         else:
             auth = AuthKey(Ed25519PrivateKey(known.auth_key), known.auth_key_at)
@@ -109,7 +114,7 @@ class DirectKeys:
         )
         if new != known:
             await self._store.set_direct_keys(msgspec.msgpack.encode(new))
-            logger.info("keys for direct notifications were turned: %d are in use", len(keys))
+            logger.info("rotated the keys for direct notifications: %d are in use", len(keys))
         self._keys, self.auth = keys, auth
         self.packet_keys = {key.offer.key_id: key.private_key for key in keys}
 
@@ -118,7 +123,9 @@ def _read(stored: bytes) -> _StoredKeys:
     try:
         return _CODER.decode(stored)
     except (msgspec.DecodeError, msgspec.ValidationError):
-        raise StoreError("the stored keys for direct notifications cannot be read") from None
+        raise StoreError(
+            "the stored keys for direct notifications are damaged: restore the store from a backup"
+        ) from None
 
 
 def _packet_keys(known: _StoredKeys) -> list[NtfKey]:

@@ -1,6 +1,6 @@
 """Packets of devices that SMP routers forward (SFWD), and keys in answers to devices.
 
-A packet says that a token wants the notifications of a queue, or not. Its signature proves it.
+A packet associates a queue with a token, or dissociates it. The token's key signs it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ANSWERS: Final = {
 
 
 class DirectPackets:
-    """SFWD."""
+    """Executes the packets of SFWD."""
 
     def __init__(self, state: NtfState, keys: DirectKeys, identity: bytes) -> None:
         self._state = state
@@ -50,7 +50,7 @@ class DirectPackets:
         self._identity = identity
 
     async def handle(self, packet: bytes) -> PacketFate:
-        """Raises StoreError: then the SMP router tries again."""
+        """Execute a packet and count its fate. Raises StoreError, after which the SMP router tries again."""
         fate = await self._handle(packet)
         counters = self._state.counters
         counters.direct_packets_accepted += fate is PacketFate.ACCEPTED
@@ -89,7 +89,7 @@ class DirectPackets:
         result = await state.store.associate(token.token_id, queue, state.clock.now())
         if result is Associated.ADDED:
             state.counters.direct_queues_added += counts(token.device_token.provider)
-            self._tell(statement, SubscriptionState.ACTIVE)
+            self._report(statement, SubscriptionState.ACTIVE)
         if result in (Associated.ADDED, Associated.KNOWN):
             state.subscriber.associated(queue.router)
         return _ANSWERS[result]
@@ -98,10 +98,10 @@ class DirectPackets:
         if not await self._state.store.dissociate(token.token_id, statement.queue, self._keys.last_end):
             return PacketFate.BAD_QUEUE
         self._state.counters.direct_queues_ended += counts(token.device_token.provider)
-        self._tell(statement, None)
+        self._report(statement, None)
         return PacketFate.ACCEPTED
 
-    def _tell(self, statement: Statement, status: SubscriptionState | None) -> None:
+    def _report(self, statement: Statement, status: SubscriptionState | None) -> None:
         queue = statement.queue
         self._state.events.subscriptions_changed(queue.router, [(queue.notifier_id, status)], "SFWD")
 
@@ -116,7 +116,7 @@ class DirectCommands:
         return PacketHandled(await self.packets.handle(request.command.packet))
 
     def with_key(self, response: Response) -> Response:
-        """Add the key to which devices seal packets to the answers to TNEW and TCHK."""
+        """Add our newest packet key to answers to TNEW and TCHK."""
         match response:
             case TokenRegistered(token_id, dh_key):
                 return TokenRegisteredWithKey(token_id, dh_key, self.keys.newest)

@@ -1,1 +1,1 @@
-"""What every command of a device needs, and the events that the router reports."""
+"""Sessions of devices: verified requests, the state they are executed against, and the events that they report."""

@@ -1,22 +1,29 @@
-"""What a command of a device is executed with: the router's state, and the verified request."""
+"""Verified requests of devices, the router's state they are executed against, and the events it reports."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.delivery.pushes import NotificationPush
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
-from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
+from tocsin.ntf_router.store.records import (
+    ReceivedNotification,
+    Results,
+    SettledNotification,
+    SubscriptionRecord,
+    TokenRecord,
+)
 from tocsin.operate.clock import Clock
 from tocsin.operate.command_table import CommandTable
 from tocsin.operate.randomness import TokenRandomness
-from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.sessions import ReceivedCommand
 
@@ -24,17 +31,17 @@ C = TypeVar("C", bound=Command)
 
 
 class Pushes(Protocol):
-    """What commands need of the delivery."""
+    """The part of the delivery that commands use."""
 
     def verify(self, token: TokenRecord) -> None:
         """Push the token's code to its device."""
 
     def notify(self, token_id: bytes, provider: PushProvider) -> None:
-        """Push what is pending for the token."""
+        """Push the pending notifications of the token."""
 
 
 class Subscriber(Protocol):
-    """What commands need of the connections to SMP routers. No method waits: the store holds what is wanted."""
+    """The part of the SMP connections that commands use. No method waits: the store holds the wanted queues."""
 
     def subscribe(self, queue: NotifierQueue, notifier_key: bytes) -> None:
         """Send NSUB to the queue's router."""
@@ -114,3 +121,53 @@ class NtfCommandTable(CommandTable[Awaitable[Response]]):
 def counts(provider: PushProvider) -> bool:
     """Whether statistics count this provider. Operators test servers with the null provider, which does not count."""
     return provider is not PushProvider.APNS_NULL
+
+
+class NtfEvents(Protocol):
+    """Receives reports for the event log and the latencies. Calls must be quick and must not raise."""
+
+    def received(
+        self, router: RouterAddress, notifications: Sequence[ReceivedNotification], results: Results
+    ) -> None:
+        """Report the store's decision about these notifications. Nothing is on disk yet."""
+
+    def attempted(self, pushes: Sequence[NotificationPush]) -> None:
+        """Report that these pushes were sent to the provider."""
+
+    def settled(self, settled: Sequence[SettledNotification]) -> None:
+        """Report outcomes that are not on disk yet."""
+
+    def token_changed(
+        self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
+    ) -> None:
+        """Report a token's new status. `before` is None for a new token, `after` is None for a removed one."""
+
+    def subscriptions_changed(
+        self, router: RouterLocation, changed: Sequence[tuple[bytes, SubscriptionStatus | None]], cause: str
+    ) -> None:
+        """Report new statuses by notifier id. None means that the subscription is gone."""
+
+
+class NoEvents:
+    """Ignores all reports."""
+
+    def received(
+        self, router: RouterAddress, notifications: Sequence[ReceivedNotification], results: Results
+    ) -> None:
+        pass
+
+    def attempted(self, pushes: Sequence[NotificationPush]) -> None:
+        pass
+
+    def settled(self, settled: Sequence[SettledNotification]) -> None:
+        pass
+
+    def token_changed(
+        self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
+    ) -> None:
+        pass
+
+    def subscriptions_changed(
+        self, router: RouterLocation, changed: Sequence[tuple[bytes, SubscriptionStatus | None]], cause: str
+    ) -> None:
+        pass

@@ -1,66 +1,70 @@
-"""`ntf-server.ini` or `ntf-server.toml`, and what overrides it: to settings, from settings, and a new file."""
+"""The settings of an NTF router from `ntf-server.ini` or `ntf-server.toml`, the environment and the command line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from tocsin.crypto.credentials import Credentials
 from tocsin.ntf_router.settings.keys import NO_HOST, NTF_KEYS, NtfSettingKey
 from tocsin.ntf_router.settings.settings import DeliveryEngine, NtfSettings, StoreKind
-from tocsin.operate.settings.keyed_settings import DescribedSetting, KeyedSettings
+from tocsin.operate.router_files import address_of
+from tocsin.operate.settings.keyed_settings import KeyedSettings
 from tocsin.operate.settings.operation_checks import operation_problems
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
+from tocsin.operate.settings.router_settings import RouterSettings
+from tocsin.protocol.addresses import RouterAddress, Scheme
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
+from tocsin.transport.credential_files import read_credentials
 
-INI_FILE: Final = "ntf-server.ini"
-TOML_FILE: Final = "ntf-server.toml"
 STORE_VARIABLE: Final = f"{NtfSettingKey.environment_prefix}STORE"
 
-_NOT_SAID: Final = " "
-"""In place of a host, in no file: for an environment of which only something else is set."""
-_FILE: Final = KeyedSettings[NtfSettings](NTF_KEYS, missing=lambda _name: ApnsEndpoint(_NOT_SAID))
-_HEADING: Final = (
-    "Settings of an NTF router. Lines with # show the defaults; remove the # to change one.",
-    "An environment variable overrides a key: its name in capitals after TOCSIN_NTF_, for example",
-    "TOCSIN_NTF_PORT. `tocsin ntf config show` tells every setting and where it comes from.",
-)
+_UNSET_HOST: Final = " "
+"""The host of an APNs environment that has other keys but no host. No file can contain it."""
+_KEYED: Final = KeyedSettings[NtfSettings](NTF_KEYS, missing=lambda _name: ApnsEndpoint(_UNSET_HOST))
 
 
 def load_ntf_settings(
     path: Path, environment: Mapping[str, str], command_line: Iterable[str] = ()
 ) -> NtfSettings:
-    """Raises ConfigError naming file and line, or variable, the key, and what is expected.
+    """Raises ConfigError naming the file and line, or the variable, the key, and the expected value.
 
-    Relative paths in the file, and certificates if it does not say where they are, are looked for in its folder.
+    Relative paths in the file start at its folder. Certificates are in that folder unless the file names another.
     """
     defaults = replace(NtfSettings(), credentials=Path())
-    settings = _with_paths_from(path.parent, _FILE.load(path, environment, defaults, command_line))
+    settings = _with_paths_from(path.parent, _KEYED.load(path, environment, defaults, command_line))
     if settings.database_url is not None and STORE_VARIABLE not in settings.sources:
         settings = replace(settings, store_kind=StoreKind.URL)
-    _FILE.raise_together(path, _problems_together(settings))
+    _KEYED.raise_together(path, _contradictions(settings))
     settings = replace(settings, apns=_without_missing_endpoints(settings.apns))
     return settings if settings.disconnect_inactive else replace(settings, inactive_ttl=None)
 
 
-def describe(settings: NtfSettings) -> list[DescribedSetting]:
-    """Every setting, with passwords hidden."""
-    return _FILE.describe(settings)
+NTF_FILE: Final = RouterSettings(
+    "ntf",
+    _KEYED,
+    NtfSettings(),
+    load_ntf_settings,
+    Path("/etc/opt/simplex-notifications"),
+    Path("/var/opt/simplex-notifications"),
+    folder_variable="NTF_SERVER_CFG_PATH",
+    store_variable="NTF_SERVER_LOG_PATH",
+)
 
 
-def new_ini(chosen: Mapping[str, str]) -> str:
-    """A commented file with every key; those in `chosen` are set, the others stand there with their defaults."""
-    return _FILE.new_file(_HEADING, chosen, NtfSettings())
+def credentials_of(settings: NtfSettings) -> Credentials:
+    return read_credentials(
+        settings.credentials,
+        certificate_file=settings.certificate_file,
+        key_file=settings.private_key_file,
+        authority_file=settings.authority_file,
+    )
 
 
-def new_toml(chosen: Mapping[str, str]) -> str:
-    """The same in TOML; `chosen` has the names and texts of INI."""
-    return _FILE.new_file(_HEADING, chosen, NtfSettings(), toml=True)
-
-
-def checked_value(section: str, name: str, value: str, where: str) -> Any:
-    """The value as the settings have it. Raises ConfigError, which begins with `where`."""
-    return _FILE.checked_value(section, name, value, where)
+def router_address(settings: NtfSettings, fingerprint: bytes) -> RouterAddress:
+    """Raises ConfigError if the settings do not name the router's host."""
+    return address_of(Scheme.NTF, settings.public_hosts, settings.ports, fingerprint)
 
 
 def _with_paths_from(folder: Path, settings: NtfSettings) -> NtfSettings:
@@ -95,31 +99,31 @@ def _with_paths_from(folder: Path, settings: NtfSettings) -> NtfSettings:
 
 
 def _without_missing_endpoints(apns: ApnsSettings) -> ApnsSettings:
-    """`off` as a host, and nothing else, is an environment that is not served."""
-    served = {name: each for name, each in apns.endpoints.items() if each.host not in (NO_HOST, _NOT_SAID)}
+    """Drop environments whose host is `off`: the router does not serve them."""
+    served = {name: each for name, each in apns.endpoints.items() if each.host not in (NO_HOST, _UNSET_HOST)}
     return replace(apns, endpoints=served)
 
 
-def _problems_together(settings: NtfSettings) -> Iterator[str]:
-    """Values that are right alone and wrong together."""
+def _contradictions(settings: NtfSettings) -> Iterator[str]:
+    """Values that are valid alone and wrong together."""
     for name, endpoint in settings.apns.endpoints.items():
-        if endpoint.host == _NOT_SAID and endpoint != ApnsEndpoint(_NOT_SAID):
-            yield f"[TOCSIN] {name}_host is not set, but another key of {name} is: set it too"
+        if endpoint.host == _UNSET_HOST and endpoint != ApnsEndpoint(_UNSET_HOST):
+            yield f"[TOCSIN] {name}_host is not set, but another key of {name} is: set the host, or remove that key"
     if settings.disconnect_inactive and settings.inactive_ttl is None:
-        yield "[INACTIVE_CLIENTS] disconnect is on, but ttl is not set: after how many seconds?"
+        yield "[INACTIVE_CLIENTS] disconnect is on, but ttl is not set: set it to a number of seconds"
     if settings.store_kind is StoreKind.URL and settings.database_url is None:
-        yield "[TOCSIN] store is url, but [STORE_LOG] db_connection is not set"
+        yield "[TOCSIN] store is url, but [STORE_LOG] db_connection is not set: set it to the URL of the database"
     if settings.certificate_file is None and settings.private_key_file is not None:
-        yield "[TOCSIN] private_key_file is set, but certificate_file is not"
+        yield "[TOCSIN] private_key_file is set, but certificate_file is not: set both or neither"
     if settings.delivery.engine is DeliveryEngine.SPARK and settings.delivery.handover is None:
-        yield "[TOCSIN] delivery_engine is spark, but [TOCSIN] delivery_handover is not set: to which folder?"
+        yield "[TOCSIN] delivery_engine is spark, but [TOCSIN] delivery_handover is not set: name its folder"
     if settings.webpush.enabled and settings.webpush.subject is None:
         yield (
             "[TOCSIN] webpush is on, but [TOCSIN] webpush_subject is not set: "
-            "where do push services find you if something is wrong?"
+            "set it to a mailto: or https: address at which push services can reach you"
         )
     if settings.direct.enabled and not settings.public_hosts:
-        yield "[TOCSIN] direct_notifications is on, but [TRANSPORT] host is not set: which one is it?"
+        yield "[TOCSIN] direct_notifications is on, but [TRANSPORT] host is not set: set it to this router's host name"
     if not settings.direct.key_rotation < settings.direct.key_lifetime:
         yield "[TOCSIN] direct_key_rotation must be shorter than [TOCSIN] direct_key_lifetime"
     yield from operation_problems(settings)

@@ -1,4 +1,4 @@
-"""Every key of `ntf-server.ini`: its section, its values, the setting it decides (ntf.md 4.15).
+"""Every key of `ntf-server.ini`: its section, its values, and its setting (ntf.md 4.15).
 
 Sections and keys outside `[TOCSIN]` are the reference's (`ntfServerCLI` in Notifications/Server/Main.hs).
 """
@@ -10,33 +10,27 @@ from dataclasses import replace
 from typing import Final
 
 from tocsin.ntf_router.settings.settings import HIGHEST_VERSION, LOWEST_VERSION, DeliveryEngine, StoreKind
-from tocsin.operate.settings.event_log_keys import event_log_keys
+from tocsin.operate.settings.router_keys import event_log_keys, host_keys, password_keys, transport_keys
 from tocsin.operate.settings.setting_keys import SettingKey
 from tocsin.operate.settings.setting_values import (
-    DOMAINS,
     HOST,
     HOSTS,
-    HOSTS_OR_NONE,
     NAME,
     ON_OFF,
-    PASSWORD,
     PATH,
     PORT,
-    PORTS,
     SCHEMA,
-    SOCKS_PROXY,
     TEXT,
     ValueKind,
     choice,
     duration,
     or_off,
-    unavailable,
     whole_number,
 )
 
 
 class NtfSettingKey(SettingKey):
-    """A field of NtfSettings is its setting, with dots for fields of its parts."""
+    """Its setting is a field of NtfSettings, with dots for fields of records in it."""
 
     __slots__ = ()
     environment_prefix = "TOCSIN_NTF_"
@@ -63,7 +57,7 @@ _STORE_LOG: Final = (
         "STORE_LOG",
         "db_pool_size",
         whole_number(1, 1000),
-        "Connections of each of two pools: for devices, and for the background.",
+        "Connections in each of two pools: one for devices, one for the background.",
         "database_pool",
     ),
     NtfSettingKey("STORE_LOG", "db_deleted_ttl", TEXT),  # the reference does not use it either
@@ -71,100 +65,27 @@ _STORE_LOG: Final = (
         "STORE_LOG",
         "log_stats",
         ON_OFF,
-        "Write a line of statistics each day. See also statistics_file.",
+        "Write a line of statistics every day. See also statistics_file.",
         "log_stats",
     ),
     NtfSettingKey(
         "STORE_LOG",
         "prometheus_interval",
         or_off(duration()),
-        "Write a file with Prometheus metrics every so many seconds; 60 is usual. See also prometheus_port.",
+        "Seconds between updates of a file with Prometheus metrics; 60 is usual. See also prometheus_port.",
         "prometheus_interval",
     ),
 )
 
-_AUTH: Final = (
-    NtfSettingKey(
-        "AUTH",
-        "control_port_admin_password",
-        PASSWORD,
-        "For all commands of the control port.",
-        "control_port_admin_password",
-        secret=True,
-    ),
-    NtfSettingKey(
-        "AUTH",
-        "control_port_user_password",
-        PASSWORD,
-        "For the same without the names of your SMP routers.",
-        "control_port_user_password",
-        secret=True,
-    ),
-)
-
-_TRANSPORT: Final = (
-    NtfSettingKey(
-        "TRANSPORT",
-        "host",
-        HOSTS_OR_NONE,
-        "Names of this router in its address.",
-        "public_hosts",
-    ),
-    NtfSettingKey("TRANSPORT", "port", PORTS, "Ports to listen on.", "ports"),
-    NtfSettingKey(
-        "TRANSPORT", "log_tls_errors", ON_OFF, "Log connections whose TLS handshake failed.", "log_tls_errors"
-    ),
-    NtfSettingKey(
-        "TRANSPORT",
-        "websockets",
-        unavailable("off", because="Tocsin has no WebSockets"),
-        "Not available: off.",
-        shown="off",
-    ),
-    NtfSettingKey(
-        "TRANSPORT",
-        "control_port",
-        or_off(PORT),
-        "Port for the operator on 127.0.0.1; 5227 is usual.",
-        "control_port",
-    ),
-)
-
+_AUTH: Final = password_keys(NtfSettingKey, "For the same without the names of your SMP routers.")
+_TRANSPORT: Final = transport_keys(NtfSettingKey, 5227)
 _SUBSCRIBER: Final = (
-    NtfSettingKey(
+    *host_keys(
+        NtfSettingKey,
         "SUBSCRIBER",
-        "host_mode",
-        choice(public=False, onion=True),
-        "Which hosts of an SMP router with several are tried first, public or onion ones.",
-        "subscriber.prefer_onion",
-    ),
-    NtfSettingKey(
-        "SUBSCRIBER",
-        "required_host_mode",
-        ON_OFF,
-        "Do not try hosts of the other kind.",
-        "subscriber.required_host_mode",
-    ),
-    NtfSettingKey(
-        "SUBSCRIBER",
-        "socks_proxy",
-        or_off(SOCKS_PROXY),
-        "The SOCKS proxy through which SMP routers are reached, host:port.",
-        "subscriber.socks_proxy",
-    ),
-    NtfSettingKey(
-        "SUBSCRIBER",
-        "socks_mode",
-        choice(onion=True, always=False),
-        "Use the SOCKS proxy for .onion hosts only (onion) or for all (always).",
-        "subscriber.socks_onion_only",
-    ),
-    NtfSettingKey(
-        "SUBSCRIBER",
-        "own_server_domains",
-        DOMAINS,
+        "subscriber",
+        "SMP routers",
         "Domains of your own SMP routers; the metrics count each of them.",
-        "subscriber.own_server_domains",
     ),
     NtfSettingKey(
         "SUBSCRIBER",
@@ -180,14 +101,14 @@ _INACTIVE_CLIENTS: Final = (
         "INACTIVE_CLIENTS",
         "disconnect",
         ON_OFF,
-        "Disconnect clients that are silent. It needs both of the following.",
+        "Disconnect clients that are silent. Needs both of the following keys.",
         "disconnect_inactive",
     ),
     NtfSettingKey(
         "INACTIVE_CLIENTS",
         "ttl",
         duration(),
-        "... for so many seconds,",
+        "... for this many seconds,",
         "inactive_ttl",
         shown="43200",
     ),
@@ -195,7 +116,7 @@ _INACTIVE_CLIENTS: Final = (
         "INACTIVE_CLIENTS",
         "check_interval",
         duration(),
-        "... looking for them every so many seconds.",
+        "... checked at this interval in seconds.",
         "inactive_check_interval",
     ),
 )
@@ -215,7 +136,7 @@ def _own(
 
 _VERSION: Final = whole_number(LOWEST_VERSION, HIGHEST_VERSION)
 _COUNT: Final = whole_number(1, 1_000_000)
-_RELATIVE: Final = "a relative path counts from this file's folder"
+_RELATIVE: Final = "a relative path starts at this file's folder"
 _CONTACT_FORM: Final = re.compile(r"mailto:[!-~]+@[!-~]+|https://[!-~]+")
 MAX_CONTACT_CHARACTERS: Final = 200
 
@@ -225,7 +146,7 @@ _PLACES: Final = (
     _own(
         "certificate_file",
         or_off(PATH),
-        "Certificate for TLS, if it is not server.crt in that folder. A whole chain needs no authority_file.",
+        "TLS certificate, if it is not server.crt in that folder. A whole chain needs no authority_file.",
     ),
     _own("private_key_file", or_off(PATH), "Its key, if it is not server.key."),
     _own("authority_file", or_off(PATH), "Identity certificate, if it is not ca.crt."),
@@ -239,22 +160,26 @@ _PLACES: Final = (
     _own(
         "store",
         choice(memory=StoreKind.MEMORY, embedded=StoreKind.EMBEDDED, url=StoreKind.URL),
-        "memory (with a log), embedded (a PostgreSQL of our own in store_path), or url (the one of db_connection, "
-        "and the default if that is set).",
+        "memory (with a log), embedded (a PostgreSQL that the router runs in store_path), or url (the database of "
+        "db_connection, and the default if that is set).",
         "store_kind",
     ),
     _own("lowest_version", _VERSION, "Oldest NTF version offered."),
     _own("highest_version", _VERSION, "Newest NTF version offered."),
     _own("accept_without_alpn", ON_OFF, "Serve clients that offer no ALPN, with version 1."),
-    _own("tls_handshake_seconds", duration(), "How long a TLS handshake may take."),
-    _own("hello_seconds", duration(), "How long the NTF handshake may take."),
+    _own("tls_handshake_seconds", duration(), "Time limit of a TLS handshake, in seconds."),
+    _own("hello_seconds", duration(), "Time limit of the NTF handshake, in seconds."),
     _own("write_queue_blocks", whole_number(1, 100_000), "Blocks that may wait for a slow client."),
-    _own("max_connections", _COUNT, "Connections at a time; others are closed at once."),
-    _own("drain_seconds", duration(zero=True), "How long clients may take to read the rest at a stop."),
+    _own("max_connections", _COUNT, "Most connections at a time; others are closed at once."),
+    _own(
+        "drain_seconds",
+        duration(zero=True),
+        "Seconds that clients get to read the rest when the router stops.",
+    ),
 )
 
 NO_HOST: Final = ""
-"""What `off` is for an environment of Apple's service."""
+"""The host of an environment of Apple's service that is off."""
 _HOST_OR_OFF: Final = replace(
     or_off(HOST), read=lambda text: NO_HOST if text == "off" else HOST.read(text), write=str
 )
@@ -269,11 +194,11 @@ def _read_contact(text: str) -> str:
 _CONTACT: Final = ValueKind("an address like mailto:you@example.com or https://example.com", _read_contact)
 
 _PUSHES: Final = (
-    _own("periodic_interval", duration(), "Seconds between looks for tokens whose periodic push is due."),
+    _own("periodic_interval", duration(), "Seconds between checks for tokens whose periodic push is due."),
     _own(
         "notification_ttl",
         duration(),
-        "Seconds after which a notification that could not be pushed is given up.",
+        "Seconds after which a notification that could not be pushed has failed.",
         "delivery.notification_ttl",
     ),
     _own(
@@ -289,12 +214,14 @@ _PUSHES: Final = (
         "Verification and periodic pushes that wait for each provider; beyond it the oldest is dropped.",
         "delivery.other_pushes",
     ),
-    _own("other_push_ttl", duration(), "Seconds for which those are tried.", "delivery.other_push_ttl"),
+    _own(
+        "other_push_ttl", duration(), "Seconds for which those pushes are retried.", "delivery.other_push_ttl"
+    ),
     _own("delivery_batch", _COUNT, "Tokens read from the store at a time.", "delivery.batch"),
     _own(
         "delivery_engine",
         choice(inline=DeliveryEngine.INLINE, spark=DeliveryEngine.SPARK),
-        "Who pushes notifications of messages: the router (inline), or `tocsin pipeline deliver` (spark).",
+        "The program that pushes notifications of messages: the router (inline), or `tocsin pipeline deliver` (spark).",
         "delivery.engine",
     ),
     _own(
@@ -359,13 +286,13 @@ _WEB_PUSH: Final = (
     _own(
         "webpush_key_file",
         PATH,
-        f"Key by which they know this router, made at the first start; {_RELATIVE}.",
+        f"Key that identifies this router to them, created at the first start; {_RELATIVE}.",
         "webpush.key_file",
     ),
     _own(
         "webpush_subject",
         or_off(_CONTACT),
-        "Where they find you: mailto:you@example.com or an https address.",
+        "Your contact address for them: mailto:you@example.com or an https address.",
         "webpush.subject",
     ),
     _own(
@@ -389,7 +316,7 @@ _SMP_ROUTERS: Final = (
         "Seconds before connecting again, growing to …",
         "subscriber.reconnect_initial",
     ),
-    _own("smp_reconnect_maximum", duration(), "… so many.", "subscriber.reconnect_maximum"),
+    _own("smp_reconnect_maximum", duration(), "… this many.", "subscriber.reconnect_maximum"),
     _own("smp_ping_after", duration(), "Seconds of silence before a PING.", "subscriber.ping_after"),
     _own("smp_batch", _COUNT, "NSUB commands whose answers are awaited together.", "subscriber.batch"),
     _own("smp_page", _COUNT, "Subscriptions read from the store at a time.", "subscriber.page"),
@@ -418,14 +345,14 @@ _OPERATION: Final = (
     _own(
         "statistics_file",
         or_off(PATH),
-        "Statistics survive restarts in this file; a relative path counts from store_path.",
+        "Keep statistics across restarts in this file; a relative path starts at store_path.",
     ),
     _own(
         "statistics_start",
         duration(zero=True),
-        "When the lines of log_stats are written: so many seconds after 00:00 UTC, …",
+        "Time of the lines of log_stats, in seconds after 00:00 UTC, …",
     ),
-    _own("statistics_interval", duration(), "… and then every so many seconds."),
+    _own("statistics_interval", duration(), "… and the interval between them in seconds."),
     _own("prometheus_port", or_off(PORT), "Serve Prometheus metrics and health on this port."),
     _own("prometheus_host", HOST, "Address for prometheus_port. It has no password: keep it private."),
     *event_log_keys(_own),
@@ -449,7 +376,7 @@ _DIRECT: Final = (
     _own(
         "direct_deleted_grace",
         duration(zero=True),
-        "Seconds for which a queue is kept that its SMP router calls deleted.",
+        "Seconds for which to keep a queue that its SMP router reported as deleted.",
         "direct.deleted_grace",
     ),
 )

@@ -1,4 +1,4 @@
-"""Everything that can be set about an NTF router (ntf.md 4.11 to 4.15). Times are seconds."""
+"""All settings of an NTF router (ntf.md 4.11 to 4.15). Times are seconds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from tocsin.push.apns.settings import ApnsSettings
-from tocsin.push.webpush.settings import WebPushSettings
+from tocsin.push.settings import ApnsSettings, WebPushSettings
 
 DAY: Final = 86_400.0
 LOWEST_VERSION: Final = 1
@@ -17,23 +16,23 @@ HIGHEST_VERSION: Final = 3
 
 
 class StoreKind(Enum):
-    """Where tokens, subscriptions and notifications are."""
+    """Where tokens, subscriptions and notifications are kept."""
 
     MEMORY = "memory"
     """In memory, with a log in the data folder unless the store log is off."""
     EMBEDDED = "embedded"
-    """In a PostgreSQL of our own, whose files are in the data folder."""
+    """In a PostgreSQL that the router runs itself, with its files in the data folder."""
     URL = "url"
-    """In a PostgreSQL of the operator's."""
+    """In the operator's PostgreSQL."""
 
 
 class DeliveryEngine(Enum):
-    """Who pushes notifications of messages."""
+    """The program that pushes notifications of messages."""
 
     INLINE = "inline"
     """The router itself."""
     SPARK = "spark"
-    """The job `tocsin pipeline deliver`, which the router hands them over to."""
+    """The job `tocsin pipeline deliver`, to which the router hands them over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ class NtfSettings:
     hosts: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - a public server
     ports: tuple[int, ...] = (443,)
     public_hosts: tuple[str, ...] = ()
-    """Names of this router in its address, best first; they are told, not listened on."""
+    """Host names in the router's address, best first. The router does not listen on them."""
     credentials: Path = Path("/etc/opt/simplex-notifications")
     """Folder of ca.crt, server.crt, server.key."""
     certificate_file: Path | None = None
@@ -121,7 +120,7 @@ class NtfSettings:
     private_key_file: Path | None = None
     authority_file: Path | None = None
     store: Path | None = Path("/var/opt/simplex-notifications")
-    """Folder of logs and of the embedded database; none keeps everything in memory only."""
+    """Folder of logs and of the embedded database; None keeps everything in memory only."""
     store_kind: StoreKind = StoreKind.MEMORY
     store_log: bool = True
     """Changes are logged in the folder, so that they survive a restart; of no effect with a database."""
@@ -163,25 +162,25 @@ class NtfSettings:
     prometheus_port: int | None = None
     prometheus_host: str = "127.0.0.1"
     prometheus_interval: float | None = None
-    """Between writings of the metrics file in the store's folder; none writes no file."""
+    """Seconds between updates of the metrics file in the store's folder; None writes no file."""
     statistics_file: Path | None = Path("ntf-server-stats.log")
-    """Statistics survive a restart in this file; a relative path counts from the store's folder."""
+    """Keeps statistics across restarts; a relative path starts at the store's folder."""
     log_stats: bool = False
-    """A line of statistics for each day goes to a file in the store's folder."""
+    """Write a line of statistics per day to a file in the store's folder."""
     statistics_start: float = 0.0
     """Time of day (UTC) of the first such line, in seconds; the next day's if it is past."""
     statistics_interval: float = DAY
     log_tls_errors: bool = False
     event_log: Path | None = None
-    """Folder of the delivery event log; none writes none."""
+    """Folder of the delivery event log; without one no events are written."""
     event_log_keys: Path | None = None
-    """Folder of the keys of pseudonyms; none is a folder beside the event log, with `-keys` after its name."""
+    """Folder of pseudonym keys; by default beside the event log, with `-keys` after its name."""
     event_log_retention_days: int = 30
-    """Events and the keys of their pseudonyms are erased after so many days."""
+    """Events and their pseudonym keys are erased after this time."""
     event_log_bytes: int = 10 * 1024**3
-    """Beyond it the oldest events are erased."""
+    """Beyond this size the oldest events are erased."""
     event_log_segment_seconds: float = 5.0
-    """So old an event is at most when readers can see it."""
+    """Readers see an event at most this late."""
 
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Where a key was set, by the name of its environment variable; for people."""
+    """Where each key was set, by the name of its environment variable, for people."""

@@ -1,6 +1,6 @@
-"""What an NTF router counts (ntf.md 4.12), and how long the stages of a push take.
+"""The counters of an NTF router (ntf.md 4.12), and the durations of the stages of a push.
 
-The fields give the names and help texts of the metrics.
+Their fields give the names and help texts of the metrics.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BOUNDS_SECONDS: Final = (
 
 
 class Histogram:
-    """Counts by upper bound, as Prometheus wants them."""
+    """Counts by upper bound, as Prometheus expects them."""
 
     __slots__ = ("about", "counts", "name", "sum")
 
@@ -75,7 +75,7 @@ MOST_SEEN: Final = 200_000
 
 @dataclass(slots=True)
 class OwnServerCounters:
-    """By host, for SMP routers in the operator's domains."""
+    """Counts by host for SMP routers in the operator's domains."""
 
     domains: tuple[str, ...] = ()
     received: Counter[str] = field(default_factory=Counter)
@@ -84,7 +84,7 @@ class OwnServerCounters:
     failed: Counter[str] = field(default_factory=Counter)
 
     def host_of(self, hosts: Sequence[str]) -> str | None:
-        """The first of a router's hosts, if it is one of ours."""
+        """The router's first host if it is in the operator's domains."""
         first = hosts[0]
         for domain in self.domains:
             if first == domain or first.endswith("." + domain.removeprefix(".")):
@@ -92,7 +92,7 @@ class OwnServerCounters:
         return None
 
     def count_push(self, counts: Counter[str], routers: Sequence[Sequence[str]]) -> None:
-        """One push with notifications from these routers, told by their hosts."""
+        """Count one push with notifications from these routers, given by their hosts."""
         if self.domains:
             counts.update({host for hosts in routers if (host := self.host_of(hosts)) is not None})
 
@@ -104,7 +104,7 @@ class ActiveTokens:
     tokens: UsedQueues = field(default_factory=UsedQueues)
     subscriptions: UsedQueues = field(default_factory=UsedQueues)
     _seen: set[bytes] = field(default_factory=set, repr=False)
-    """Ids that are counted for the day already: hashing each again would cost more than all other counters."""
+    """Ids already counted today: hashing each again would cost more than all other counters."""
     _day: int = 0
 
     def notified(self, token_id: bytes, notifier_id: bytes, now: float) -> None:

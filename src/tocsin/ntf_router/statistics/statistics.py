@@ -69,13 +69,13 @@ DAILY_COLUMNS: Final = (
     *("tknReplaced", "ntfFailed", "ntfCronDelivered", "ntfCronFailed"),
     *("ntfVrfQueued", "ntfVrfDelivered", "ntfVrfFailed", "ntfVrfInvalidTkn"),
 )
-"""Of `ntf-server-stats.daily.log`, a CSV file without headings."""
+"""Columns of `ntf-server-stats.daily.log`, a CSV file without headings."""
 
 
 class NtfStatistics:
-    """What was counted since a moment: the last line of a day, or the beginning of the statistics file.
+    """Counts since the last daily line, or since the statistics file began.
 
-    The counters themselves only grow, as Prometheus wants them.
+    The counters themselves only grow, as Prometheus expects.
     """
 
     def __init__(self, counters: NtfCounters, *, since: datetime) -> None:
@@ -84,9 +84,9 @@ class NtfStatistics:
         self.since = since
 
     def restore(self, text: str, written: datetime) -> None:
-        """Counting goes on where that file, written at that time, ended. Before anything is counted.
+        """Continue from a file that was written at that time. Call it before anything is counted.
 
-        Raises ValueError, naming what is wrong, and then changes nothing.
+        Raises ValueError, and changes nothing, if the text is malformed.
         """
         entries = _entries(text)
         for key in _NEEDED:
@@ -106,7 +106,7 @@ class NtfStatistics:
         self._counters.active.subscriptions.restore(subscriptions, day)
 
     def lines(self, now: datetime) -> Iterator[str]:
-        """Of the file."""
+        """The lines of the file."""
         values, today, active = self.values(), now.astimezone(UTC).date(), self._counters.active
         yield f"fromTime={time_text(self.since)}"
         for key in KEYS:
@@ -115,7 +115,7 @@ class NtfStatistics:
         yield from hash_lines(_SUBSCRIPTIONS, active.subscriptions.of(today))
 
     def end_day(self, now: datetime) -> str:
-        """The line of what was counted until now, which is the end of a period. Counting begins anew."""
+        """Return the line of the period that just ended, and restart counting."""
         values: dict[str, object] = dict(self.values())
         values["fromTime"] = self.since.astimezone(UTC).date().isoformat()
         ended, begins = (now - timedelta(microseconds=1)).astimezone(UTC).date(), now.astimezone(UTC).date()
@@ -129,7 +129,7 @@ class NtfStatistics:
         return ",".join(str(values[column]) for column in DAILY_COLUMNS)
 
     def values(self) -> dict[str, int]:
-        """Since `since`, by the reference's names."""
+        """Counts since `since`, by the reference's names."""
         return {
             key: total if key == _NEVER_RESET else total - self._begun.get(key, 0)
             for key, total in self._totals().items()

@@ -1,4 +1,5 @@
-"""What an NTF router remembers: records, the interface of its store, and the stores.
+"""The store of an NTF router: records, interface, and implementations.
 
-`memory/` holds the records, `logs/` makes them durable in files, `postgres/` keeps them in a database.
+`memory/` holds the records, `logs/` makes them durable in files, `postgres/` keeps them in a database. Commands do not
+belong here.
 """

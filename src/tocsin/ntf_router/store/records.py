@@ -1,13 +1,14 @@
-"""What an NTF router remembers of a device token, of a subscription, and of the notifications that came last.
+"""Records of an NTF router: device tokens, subscriptions and last notifications.
 
-Records are immutable: a change replaces one. Keys are kept as DER, ids and secrets as bytes.
+Records are immutable: a change makes a new one. Keys are DER, ids and secrets are bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -17,9 +18,9 @@ from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
 KEPT_NOTIFICATIONS: Final = 6
-"""Of each token, besides those that are pending: as many as a push carries."""
+"""The number of a token's notifications that are kept, not counting pending ones: as many as a push carries."""
 
-# Outcomes that the store itself gives to notifications; those of pushes come from the delivery.
+# Outcomes that the store gives to notifications. The delivery has further ones for pushes.
 ACCEPTED: Final = "accepted"
 TOKEN_REMOVED: Final = "token_removed"  # noqa: S105
 TOKEN_INVALID: Final = "token_invalid"  # noqa: S105
@@ -35,17 +36,17 @@ class TokenRecord:
     verify_key: bytes = field(repr=False)
     """DER of the public key that authorizes the device's commands."""
     dh_private_key: bytes = field(repr=False)
-    """Raw X25519 key of the router's side, so that a repeated TNEW gets the same answer."""
+    """The router's raw X25519 key, so that a repeated TNEW gets the same answer."""
     dh_secret: bytes = field(repr=False)
-    """Shared with the device; encrypts what is pushed to it."""
+    """The secret shared with the device, which encrypts its pushes."""
     code: bytes = field(repr=False)
-    """What TVFY must bring back."""
+    """The code that TVFY must return."""
     registered_at: int = 0
-    """When TNEW or TRPL last made it REGISTERED, seconds since 1970; a provider's older refusals are void."""
+    """Unix time at which TNEW or TRPL last made it REGISTERED. Older refusals of a provider are void."""
     cron_minutes: int = 0
     cron_sent_at: int | None = None
     updated_at: int | None = None
-    """Day of last use, seconds since 1970."""
+    """Day of last use, as Unix time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,58 +55,62 @@ class SubscriptionRecord:
     token_id: bytes = field(repr=False)
     queue: NotifierQueue
     notifier_key: bytes = field(repr=False)
-    """DER of the private key that subscribes at the SMP router; empty for a queue of direct notifications, which has
-    its notifier id for subscription id."""
+    """DER of the private key that subscribes at the SMP router. A queue of direct notifications has none, and its
+    notifier id is its subscription id."""
     status: SubscriptionStatus
     service_associated: bool = False
     """Its notifications come through the service subscription of its SMP router."""
 
 
 class ReceivedNotification(NamedTuple):
-    """NMSG, as it came."""
+    """A received NMSG."""
 
     notifier_id: bytes
     nonce: bytes
     sealed_meta: bytes
     received_at: float
-    """Seconds since 1970, with a fraction: the order of a token's notifications."""
+    """Unix time with a fraction, which orders a token's notifications."""
 
 
 class Recorded(NamedTuple):
-    """A notification is stored and waits to be pushed."""
+    """The result for a notification that is stored and waits to be pushed."""
 
     token_id: bytes
     provider: PushProvider
     superseded: bytes | None
-    """The nonce of the one of the same queue that it replaced before that was pushed."""
+    """The nonce of the queue's pending notification that it replaced."""
     superseded_at: float | None = None
-    """When that one was received."""
+    """The time at which the replaced one was received."""
 
 
 class NotRecorded(StrEnum):
     UNKNOWN_QUEUE = "unknown_queue"
-    """No subscription, or its token is not active: expected, since deletions race with messages."""
+    """No subscription, or its token is not active. This is expected, because deletions race with messages."""
     DUPLICATE = "duplicate"
-    """The nonce is that of the queue's last one: an SMP router sends again what it is not sure of."""
+    """The queue's last notification has this nonce: SMP routers repeat notifications that may be lost."""
+
+
+Results: TypeAlias = Sequence[Recorded | NotRecorded]
+"""One result for each received notification."""
 
 
 class LastNotification(msgspec.Struct, frozen=True, gc=False):
-    """One queue's last notification, which was pushed or came to its end otherwise: it may be pushed again."""
+    """A queue's last notification that has its outcome. It may be pushed again along with newer ones."""
 
     pending: ClassVar[bool] = False
 
     received_at: float
     nonce: bytes
     text: bytes
-    """What a push says of it: queue, time, nonce, metadata."""
+    """Its text in a push: queue, time, nonce, metadata."""
 
     def __repr__(self) -> str:
-        """Without the ids in its text."""
+        """Omit the ids in its text."""
         return f"{type(self).__name__}({self.received_at})"
 
 
 class PendingNotification(LastNotification, frozen=True, gc=False):
-    """One that is not settled yet: it must be in a push, or get a named outcome."""
+    """A notification without an outcome: it must be pushed, or get a named outcome."""
 
     pending: ClassVar[bool] = True
 
@@ -114,11 +119,11 @@ class PendingNotification(LastNotification, frozen=True, gc=False):
 
 
 class DuePush(NamedTuple):
-    """What there is to push to one token, at this moment."""
+    """The notifications to push to one token at this moment."""
 
     token: TokenRecord
     notifications: tuple[LastNotification, ...]
-    """Oldest first: those that are pending, and of the others as many as the store keeps."""
+    """Pending notifications and the others that the store keeps, oldest first."""
 
 
 class SettledNotification(msgspec.Struct, frozen=True, gc=False):
@@ -140,40 +145,40 @@ class SettledNotification(msgspec.Struct, frozen=True, gc=False):
     attempt: int = 0
 
     def __repr__(self) -> str:
-        """Without the ids."""
+        """Omit the ids."""
         return f"SettledNotification({self.outcome!r}, {self.queue!r})"
 
 
 class Associated(StrEnum):
-    """What became of an association by direct notifications."""
+    """The result of an association by direct notifications."""
 
     ADDED = "added"
     KNOWN = "known"
-    """It is there already."""
+    """The same association exists."""
     NO_TOKEN = "no_token"  # noqa: S105
     """The token does not exist or is not active."""
     TAKEN = "taken"
-    """The queue is another token's, or is subscribed to in the old way, or the id cannot be one."""
+    """The queue belongs to another token, has an ordinary subscription, or its id is not possible."""
     REMOVED = "removed"
-    """Its owner has ended it before: somebody sends an old packet again."""
+    """Its owner removed it before: the packet is an old one, sent again."""
 
 
 class SubscriptionPage(NamedTuple):
-    """Some of an SMP router's queues that are to be subscribed one by one."""
+    """A page of an SMP router's queues, to be subscribed one by one."""
 
     queues: tuple[tuple[bytes, bytes], ...]
-    """Notifier id, DER of its key; in the order of the cursor."""
+    """Notifier ids and the DER of their keys, in the order of the cursor."""
     cursor: bytes | None
-    """Where the next page begins; None after the last one."""
+    """The start of the next page, None after the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsedRouter:
-    """An SMP router with subscriptions that are wanted."""
+    """An SMP router with wanted subscriptions."""
 
     location: RouterLocation
     service_id: bytes | None = field(repr=False)
-    """Ours at this router, if there was one."""
+    """Our service id at this router, if there was one."""
     associated_count: int
     associated_hash: bytes
     """XOR of the hashes of the associated notifier ids (smp.md Appendix C)."""
@@ -182,7 +187,7 @@ class UsedRouter:
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """received = accepted + superseded + all failures + pending, for the life of the store."""
+    """Totals over the life of the store: received = accepted + superseded + all failures + pending."""
 
     received: int = 0
     accepted: int = 0
@@ -192,5 +197,5 @@ class Accounting:
 
     @property
     def difference(self) -> int:
-        """Not zero: a bug or a loss."""
+        """Notifications without an account. Any but zero means a bug or a loss."""
         return self.received - self.accepted - self.superseded - sum(self.failed.values()) - self.pending

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from tocsin.errors import StoreError
-from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NotificationStore
-from tocsin.ntf_router.store.records import NotRecorded, ReceivedNotification, Recorded
+from tocsin.ntf_router.store.records import NotRecorded, ReceivedNotification, Recorded, Results
 from tocsin.ntf_router.store.retry import pause_after
 from tocsin.operate.clock import FineClock
 from tocsin.protocol.addresses import RouterAddress
@@ -78,9 +78,7 @@ class NotificationReceiver:
             self._counters.own.received.update({own: counted} if counted else {})
             self._counters.own.received_auth.update({own: unknown} if unknown else {})
 
-    def _take_up(
-        self, batch: Sequence[ReceivedNotification], results: Sequence[Recorded | NotRecorded], now: float
-    ) -> int:
+    def _take_up(self, batch: Sequence[ReceivedNotification], results: Results, now: float) -> int:
         """Pass recorded notifications to the delivery. Returns how many the statistics count."""
         counted = superseded = 0
         notified = self._counters.active.notified

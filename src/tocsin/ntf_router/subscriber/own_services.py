@@ -1,7 +1,7 @@
-"""As whom an NTF router subscribes to many queues of an SMP router with one command.
+"""Services of an NTF router at SMP routers, which subscribe to many queues with one command.
 
-By direct notifications it has an id there (NSRV) and a key of its own (NSSUB). Without them it may have certificates,
-and an id of the same meaning (NSUBS): both ids are the same as long as both show the same certificate.
+With direct notifications the router registers (NSRV) and subscribes with its own key (NSSUB). Without them it may
+subscribe with certificates (NSUBS). Both give it the same service id, as long as both show the same certificate.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from tocsin.transport.router_sessions import RouterIdentity
 
 @dataclass(frozen=True, slots=True)
 class ServedQueues:
-    """What an SMP router says that it has for us."""
+    """The queues of our service, as the SMP router reports them."""
 
     count: int
     ids_hash: bytes
 
 
 class OwnService(Protocol):
-    """What we are in one session."""
+    """Our service in one session."""
 
     @property
     def service_id(self) -> bytes: ...
 
     @property
     def ntf_router_id(self) -> bytes | None:
-        """To be named in NSUB, so that a queue becomes ours; certificates do that by themselves."""
+        """The id that NSUB names to associate a queue with us. Sessions with certificates do not need it."""
 
     async def subscribe(self, client: SmpClient, used: UsedRouter) -> ServedQueues:
-        """To all that is ours. Raises as `RouterClient.ask`."""
+        """Subscribe to all queues of our service. Raises as `RouterClient.ask`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertifiedService:
-    """By certificates in the handshake: NSUBS."""
+    """A service known by the certificates of the handshake (NSUBS)."""
 
     service_id: bytes
     ntf_router_id: bytes | None = None
@@ -59,7 +59,7 @@ class CertifiedService:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredService:
-    """By direct notifications: NSSUB."""
+    """A service registered for direct notifications (NSSUB)."""
 
     service_id: bytes
     keys: DirectKeys
@@ -86,15 +86,15 @@ class DirectRegistration:
         self._located = asyncio.Event()
 
     def listening_at(self, location: RouterLocation) -> None:
-        """The address that SMP routers are told."""
+        """Set the address that we register at SMP routers."""
         self._location = location
         self._located.set()
 
     async def service(
         self, client: SmpClient, router: RouterLocation, used: UsedRouter | None
     ) -> tuple[RegisteredService, ServedQueues]:
-        """Registered and subscribed: one command if we are known there. Raises as `RouterClient.ask`."""
-        await self._located.wait()  # a new address has made a new key
+        """Register if needed, and subscribe. One command suffices where we are known. Raises as `RouterClient.ask`."""
+        await self._located.wait()  # the auth key depends on the address
         used = used or UsedRouter(router, None, 0, bytes(16), 0)
         if used.service_id is not None:
             known = RegisteredService(used.service_id, self._keys)

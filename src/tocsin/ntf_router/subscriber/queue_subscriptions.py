@@ -1,8 +1,8 @@
 """Subscribing to the queues of one SMP router (ntf.md 4.5, 4.8, 4.9).
 
-Theory of operation. The store says which queues are wanted; nothing is kept here per queue. Each session begins by
-subscribing to all of them: the service first, if we have one there, then the rest page by page. Queues that come
-later (SNEW) are subscribed as they come; when too many wait they are left to another round through the store.
+Theory of operation. The store knows which queues are wanted; nothing is kept here per queue. Each session begins with
+a round that subscribes to all of them: first to those of our service, if we have one there, then to the rest page by
+page. Later queues (SNEW) are subscribed as they come. If too many wait, another round finds them in the store.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.smp.responses import Subscribed
 
 NEW_QUEUES: Final = 10_000
-"""New queues waiting to be subscribed; beyond it they are found in the store, in another round."""
+"""New queues that may wait here. Beyond this number another round finds them in the store."""
 ROUND_AGAIN_SECONDS: Final = 30.0
-"""After a round in which an SMP router did not answer for some queues."""
+"""The delay of another round when the SMP router did not answer for some queues."""
 PLACE_SECONDS: Final = 30.0
-"""So long a round waits for its place at most: routers that do not answer must not keep all places for themselves."""
+"""The longest wait for a place, so that routers that do not answer cannot block all others."""
 UNUSED_SECONDS: Final = 600.0
-"""How often a connection on which nothing new is asked for is looked at, whether anybody still needs it."""
+"""The interval in which an idle connection is checked for being needed at all."""
 
 _NO_KEY: Final = SubscriptionFailed("CryptoError")
 
@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 
 class QueueSubscriptions:
-    """Of one SMP router."""
+    """Subscribes to the queues of one SMP router."""
 
     def __init__(self, router: SmpRouterInUse) -> None:
         self._router = router
@@ -68,7 +68,7 @@ class QueueSubscriptions:
         self.service = ServiceSubscription(router, self._awake.set, self._later_again)
 
     def add(self, notifier_id: bytes, notifier_key: bytes) -> None:
-        """The queue is in the store already."""
+        """Subscribe to a queue, which is in the store already."""
         if notifier_id in self._new or len(self._new) < NEW_QUEUES:
             self._state.pending += notifier_id not in self._new
             self._new[notifier_id] = notifier_key
@@ -77,23 +77,23 @@ class QueueSubscriptions:
         self._awake.set()
 
     def subscribe_again(self) -> None:
-        """Everything that the store wants: somebody has changed it there."""
+        """Start another round, because the store was changed from outside."""
         self._round_wanted = True
         self._awake.set()
 
     def forget_wishes(self) -> None:
-        """All of them are in the store, with which the next round begins."""
+        """Forget what waits here. The next round finds all of it in the store."""
         self._new.clear()
         self._round_wanted = self.service.wanted = False
 
     async def unused(self) -> bool:
-        """Nothing is wanted of the router. `add` has not been called then since the last look at the store."""
+        """Whether no queue of the router is wanted. `add` was then not called since the store was read."""
         used = await self._router.until_stored(lambda: self._router.store.used_router(self._router.location))
         wanted = used is not None and used.associated_count + used.individual_count
         return not (wanted or self._new or self._round_wanted)
 
     async def run(self, client: SmpClient) -> None:
-        """Until nobody needs the connection."""
+        """Run until the connection is not needed."""
         self.service.session_begins(client)
         await self._round(client)
         while True:
@@ -117,7 +117,7 @@ class QueueSubscriptions:
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:
-        """One of the places for resubscription, or none if it is not to be had soon."""
+        """Hold one of the places for resubscription, or go ahead without one after `PLACE_SECONDS`."""
         places = self._router.network.places
         try:
             async with asyncio.timeout(PLACE_SECONDS):
@@ -131,7 +131,7 @@ class QueueSubscriptions:
             places.release()
 
     async def _round(self, client: SmpClient) -> None:
-        """Everything that the store wants subscribed."""
+        """Subscribe to all queues that the store wants."""
         self.forget_wishes()
         async with self._place():
             self._state.resubscribing = True
@@ -153,7 +153,7 @@ class QueueSubscriptions:
                         with_associated=not by_service,
                     )
                 )
-                if self._new:  # came during this round, and the store has them already
+                if self._new:  # new during this round, and in the store already
                     for notifier_id, _ in page.queues:
                         self._new.pop(notifier_id, None)
                 for start in range(0, len(page.queues), self._router.network.settings.batch):
@@ -168,7 +168,7 @@ class QueueSubscriptions:
         self.service.wanted = False
         used = await self._router.until_stored(lambda: self._router.store.used_router(self._router.location))
         if used is not None and not await self.service.subscribe(client, used):
-            self._round_wanted = True  # it is void: one by one
+            self._round_wanted = True  # our service is void there: subscribe queue by queue
 
     async def _subscribe_queues(self, client: SmpClient, queues: Sequence[tuple[bytes, bytes]]) -> None:
         service = self.service.current
@@ -178,7 +178,7 @@ class QueueSubscriptions:
         for notifier_id, key in queues:
             try:
                 notifiers.append((notifier_id, private_key_from_der(key)))
-            except BadKey:  # a damaged row concerns no other queue
+            except BadKey:  # a damaged row must not affect other queues
                 failed.append((notifier_id, _NO_KEY))
         ntf_router_id = None if service is None else service.ntf_router_id
         async for answer in client.subscribe_notifications(notifiers, ntf_router_id):
@@ -197,7 +197,7 @@ class QueueSubscriptions:
         self._state.pending = max(0, self._state.pending - len(queues))
         self._router.network.counters.queues_subscribed += len(alone) + len(ours)
         self._router.network.counters.queues_refused += len(failed)
-        # A queue that was subscribed to before, in this session, changes nothing in the store: it is not counted again.
+        # The store does not change for a queue that this session subscribed before, so it is not counted twice.
         if alone:
             self._state.subscribed += await self._router.until_stored(
                 lambda: self._router.store.subscribed(self._router.location, alone, None)
@@ -216,13 +216,13 @@ class QueueSubscriptions:
             self._router.report(failed, "NSUB")
 
     def _later_again(self) -> None:
-        """Some queues got no answer: one more round, but not at once."""
+        """Start another round in a while, because some queues got no answer."""
 
         asyncio.get_running_loop().call_later(ROUND_AGAIN_SECONDS, self.subscribe_again)
 
 
 def _status(outcome: Outcome) -> SubscriptionStatus:
-    """What an answer to NSUB that is none of the good ones makes of a subscription (ntf.md 4.5)."""
+    """Return the status of a subscription whose NSUB failed with this outcome (ntf.md 4.5)."""
     match outcome:
         case Refused(error=ErrorCode.AUTH):
             return SubscriptionState.AUTH
@@ -239,7 +239,7 @@ def _status(outcome: Outcome) -> SubscriptionStatus:
 
 
 MAX_TEXT: Final = 250
-"""Of a status: it must fit the block of SCHK's answer, which has 512 bytes, whatever an SMP router says."""
+"""The longest text of a status. It must fit SCHK's answer, a block of 512 bytes, whatever an SMP router sends."""
 
 _REASONS: Final = {BlockReason.SPAM: "BRSpam", BlockReason.CONTENT: "BRContent"}
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -269,5 +269,5 @@ def _notice_text(notice: BlockNotice | None) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Printable ASCII: neither a log's line nor a database's text can be broken by it."""
+    """Escape everything but printable ASCII, so that the text is safe in log lines and in the database."""
     return "".join(_ESCAPES.get(sign) or (sign if " " <= sign <= "~" else f"\\{ord(sign)}") for sign in text)

@@ -1,4 +1,4 @@
-"""All queues of ours at one SMP router, with one command (ntf.md 4.9; docs/direct-notifications.md)."""
+"""The subscription of our service at one SMP router: all its queues with one command (ntf.md 4.9)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tocsin.ntf_router.subscriber.smp_network import SmpRouterInUse
 from tocsin.protocol.error_codes import ErrorCode
 
 AGAIN_SECONDS: Final = 30.0
-"""After the loss of our service, and before a difference between the router's queues and ours is believed."""
+"""The delay before a lost service is taken back, and before a difference in queues is checked again."""
 
 logger = logging.getLogger(__name__)
 
 
 class ServiceSubscription:
-    """`wake` is called when `wanted` becomes true; `again` when everything is to be looked at once more, later."""
+    """Subscribes our service. `wake` is called when `wanted` becomes true, `again` when another round is needed."""
 
     def __init__(self, router: SmpRouterInUse, wake: Callable[[], None], again: Callable[[], None]) -> None:
         self._router = router
@@ -36,12 +36,12 @@ class ServiceSubscription:
         self._again = again
         self.wanted = False
         self.current: OwnService | None = None
-        """What we are in the session, as soon as we know it."""
+        """Our service in this session, once it is known."""
         self._lost = False
-        """It will be wanted soon; a router may say so as often as it likes."""
+        """The service was lost and will be taken back soon. Routers may repeat ENDS as often as they like."""
         self._differed = False
         self._registers = False
-        """By direct notifications, until the SMP router refuses."""
+        """Whether this session registers for direct notifications, until the SMP router refuses."""
 
     def session_begins(self, client: SmpClient) -> None:
         session = client.session.service
@@ -50,12 +50,12 @@ class ServiceSubscription:
         self._differed = False
 
     def needed(self) -> None:
-        """A queue of ours came without being subscribed to: NSSUB, if this session could and has not had it."""
+        """Subscribe our service with NSSUB if this session can and has not yet: a queue was associated with it."""
         if self._registers and self.current is None:
             self._want()
 
     def ended(self, service_id: bytes) -> None:
-        """ENDS: another connection of our service has its queues now. They are taken back, but not at once.
+        """Handle ENDS: another connection of our service took its queues. Take them back, but not at once.
 
         Two NTF routers with one certificate would otherwise take them from each other without a pause.
         """
@@ -72,14 +72,14 @@ class ServiceSubscription:
         self._want_later()
 
     async def subscribe(self, client: SmpClient, used: UsedRouter) -> bool:
-        """NSSUB or NSUBS, if we are somebody there; False if all queues are to be subscribed one by one."""
+        """Send NSSUB or NSUBS if we have a service there. Returns False if all queues must be subscribed one by one."""
         self._state.pending_service = 0
         service, registration = self.current, self._router.network.direct
         if not self._registers:
             if used.service_id is None and (service is None or not used.associated_count):
                 return False
             if service is None or used.service_id not in (None, service.service_id):
-                await self._forget("this session is not one of the service")
+                await self._forget("this session does not belong to the service")
                 return False
         self._state.pending_service = used.associated_count
         try:
@@ -107,7 +107,7 @@ class ServiceSubscription:
     async def _register(
         self, client: SmpClient, registration: DirectRegistration, used: UsedRouter
     ) -> ServedQueues:
-        """NSSUB, and NSRV before it if we are not known there."""
+        """Send NSSUB, and before it NSRV if the router does not know us."""
         self.current, answer = await registration.service(client, self._router.location, used)
         service_id = self.current.service_id
         if service_id != used.service_id:
@@ -119,9 +119,10 @@ class ServiceSubscription:
         return answer
 
     def _compare(self, used: UsedRouter, answer: ServedQueues) -> None:
-        """The router's idea of our queues and ours; the pipeline repairs what differs.
+        """Compare the router's number of our queues with ours. The pipeline repairs differences.
 
-        A queue that a packet brings is here before it is there: of direct notifications it is asked a second time.
+        A queue that a packet associates is known here before it is known there, so a session with direct notifications
+        asks a second time before it believes a difference.
         """
         self._state.service_count = answer.count
         self._state.pending_service = 0

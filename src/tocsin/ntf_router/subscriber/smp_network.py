@@ -1,4 +1,4 @@
-"""What the connections to all SMP routers share, and the state of one of them."""
+"""Shared resources of the connections to all SMP routers, and the state of one of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from tocsin.clients import SmpClient
 from tocsin.clients.client_metrics import ClientMetrics
 from tocsin.clients.settings import ClientSettings
-from tocsin.ntf_router.session.events import NtfEvents
+from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.settings.settings import SubscriberSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
@@ -49,12 +49,12 @@ class SubscriberState:
     """Queues of our service that wait to be subscribed together."""
     resubscribing: bool = False
     drift: int = 0
-    """How many queues more (or fewer) the router has for our service than we have."""
+    """The router's number of queues of our service minus ours."""
     last_error: str = ""
 
 
 class SmpNetwork:
-    """How this NTF router deals with all SMP routers: who it is there, how it connects, where it keeps queues."""
+    """Shared resources of all SMP connections: our identity, the client settings, the store and its reports."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class SmpNetwork:
         self._fallback = fallback
         self._client = client
         self.places = asyncio.Semaphore(settings.concurrent_resubscriptions)
-        """How many SMP routers are resubscribed at a time."""
+        """Limits the number of SMP routers that are resubscribed at a time."""
 
     def connect(
         self, address: RouterAddress, certificate: ServiceIdentity | None

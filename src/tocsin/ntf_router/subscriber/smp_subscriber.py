@@ -44,19 +44,19 @@ from tocsin.protocol.smp.responses import (
 )
 
 STEADY_SECONDS: Final = 10.0
-"""A session that ended sooner does not shorten the delays: some routers accept everybody and close."""
+"""A shorter session does not reset the delays: some routers accept every connection and close it."""
 STORED_WITHIN: Final = 2.0
 """Seconds: less than our SMP router keeps notifications after their arrival (decision 0009)."""
 AT_ONCE: Final = 2_000
-"""Events: a store that is slow, but works, has so many in time."""
+"""Events stored at a time: as many as a slow store manages within the limit."""
 STOP_SECONDS: Final = 2.0
-"""How long a router that stops waits for what has arrived to be stored."""
+"""Seconds for which a stopping router waits until arrived events are stored."""
 
 logger = logging.getLogger(__name__)
 
 
 class SmpSubscriber:
-    """One SMP router. `run` until cancelled, or until nobody needs it."""
+    """The connection to one SMP router. `run` ends when it is cancelled or not needed."""
 
     def __init__(
         self, location: RouterLocation, network: SmpNetwork, sink: NotificationSink, clock: Clock
@@ -68,31 +68,31 @@ class SmpSubscriber:
         self._sink = sink
         self._clock = clock
         self._service_refused = False
-        self._told_disconnected = False
+        self._disconnect_noted = False
         self._gone: set[bytes] = set()
-        """Among them those queues of direct notifications that the router called deleted since we know it."""
+        """Queues that the router reported as deleted, among them all of direct notifications."""
         self.state = self._router.state
 
     def subscribe(self, notifier_id: bytes, notifier_key: bytes) -> None:
-        """The queue is in the store already."""
+        """Subscribe to a queue, which is in the store already."""
         self._queues.add(notifier_id, notifier_key)
 
     def associated(self) -> None:
-        """Some queue, which is in the store already."""
+        """Note that a queue was associated. It is in the store already."""
         self._queues.service.needed()
 
     def subscribe_again(self) -> None:
-        """To all that the store wants of this router."""
+        """Subscribe again to all queues of this router in the store."""
         self._queues.subscribe_again()
 
     async def run(self) -> None:
-        """Sessions with growing delays while the router cannot be reached. Returns when nothing is wanted of it.
+        """Hold sessions, with growing delays while the router is unreachable. Returns when no queue there is wanted.
 
-        `subscribe` has not been called then since the last look at the store: the caller may forget this object.
+        `subscribe` was then not called since the store was read, so the caller may forget this object.
         """
         settings = self._network.settings
         if not self._hosts:
-            self.state.last_error = "no host of the kind that host_mode requires"
+            self.state.last_error = "none of its hosts is of the kind that host_mode requires"
             logger.warning("%s: %s", self._router.address.name, self.state.last_error)
             await asyncio.Event().wait()
         dialled = RouterLocation(self._hosts, self._router.location.port, self._router.location.key_hash)
@@ -119,9 +119,9 @@ class SmpSubscriber:
             except (TransportError, RemoteProtocolError) as error:
                 self.state.last_error = str(error)
                 logger.info("%s: %s", self._router.address.name, error)
-            if _is_cancelled():  # in the same moment: a task group tells of its errors only
+            if _is_cancelled():  # at the same time: a task group raises its errors only
                 raise asyncio.CancelledError
-            if not self._told_disconnected:  # a killed router left its queues ACTIVE
+            if not self._disconnect_noted:  # a killed router left its queues ACTIVE
                 await self._disconnected()
             chance = random.random()  # noqa: S311 - so that not all come back at once
             await asyncio.sleep(backoff.spread(next(delays), chance))
@@ -130,7 +130,7 @@ class SmpSubscriber:
                 return
 
     async def _session(self, client: SmpClient) -> None:
-        """Until the connection is lost, which it raises, or nobody needs it."""
+        """Run one session until it is not needed. Raises when the connection is lost."""
         self.state.connected = True
         self.state.last_error = ""
         self.state.subscribed = self.state.service_count = 0
@@ -152,7 +152,7 @@ class SmpSubscriber:
 
     @staticmethod
     async def _finish(client: SmpClient, receiving: asyncio.Task[None]) -> None:
-        """Handles what has arrived. If the router stops, it does not wait long for it."""
+        """Wait until arrived events are handled; not for long if the router stops."""
         client.abort("the session is over")
         try:
             await asyncio.wait([receiving], timeout=STOP_SECONDS if _is_cancelled() else None)
@@ -161,8 +161,8 @@ class SmpSubscriber:
             await asyncio.gather(receiving, return_exceptions=True)
 
     async def _disconnected(self) -> None:
-        self._told_disconnected = True
-        if _is_cancelled():  # the router stops, also if the store is away
+        self._disconnect_noted = True
+        if _is_cancelled():  # the router must stop even if the store is away
             with suppress(StoreError):
                 await self._router.store.disconnected(self._router.location)
         else:
@@ -182,8 +182,10 @@ class SmpSubscriber:
 
     def _break_off(self, client: SmpClient) -> None:
         self.state.connected = False
-        self.state.last_error = "the store is away or slow: connected again when it is back"
-        logger.warning("%s: disconnected, its events cannot be stored", self._router.address.name)
+        self.state.last_error = "the store is unavailable or slow; connecting again when it is back"
+        logger.warning(
+            "%s: disconnected because its events cannot be stored in time", self._router.address.name
+        )
         client.abort(self.state.last_error)
 
     async def _handle(self, events: Sequence[Event]) -> None:

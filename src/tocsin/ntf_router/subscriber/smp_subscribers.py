@@ -52,15 +52,15 @@ class SmpSubscribers:
         return all(is_public_host(host) for host in queue.router.hosts)
 
     def subscribe(self, queue: NotifierQueue, notifier_key: bytes) -> None:
-        """The queue is in the store already."""
+        """Subscribe to a queue, which is in the store already."""
         self._router(queue.router).subscribe(queue.notifier_id, notifier_key)
 
     def associated(self, router: RouterLocation) -> None:
-        """The queue is in the store already."""
+        """Register our service at a router with an associated queue, which is in the store already."""
         self._router(router).associated()
 
     async def subscribe_again(self) -> int:
-        """Subscribe to all queues in the store, after somebody changed it. Returns the number of SMP routers.
+        """Subscribe to all queues in the store after an outside change. Returns the number of SMP routers.
 
         Raises StoreError.
         """
@@ -95,8 +95,8 @@ class SmpSubscribers:
                 await asyncio.sleep(1.0)
         self.started.set()
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -104,6 +104,6 @@ class SmpSubscribers:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.critical(
-                "a connection to an SMP router ended and will not come back; please report this bug",
+                "a connection to an SMP router failed and will not be retried; please report this bug",
                 exc_info=error,
             )

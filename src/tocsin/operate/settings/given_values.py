@@ -75,7 +75,7 @@ def nearest(name: str, known: Iterable[str], shape: str) -> str:
 
 
 def strongest(given: Iterable[Given]) -> list[Given]:
-    """What counts, switches last. Raises ConfigError if two keys of one source give the same setting."""
+    """The values that win, switches last. Raises ConfigError if two keys of one source set the same setting."""
     values: dict[tuple[str | None, bool], Given] = {}
     for each in sorted(given, key=lambda each: each.rank):
         setting = (each.key.setting, each.key.switch)
@@ -83,7 +83,7 @@ def strongest(given: Iterable[Given]) -> list[Given]:
         if each.key.setting and other and other.rank == each.rank and other.key is not each.key:
             raise ConfigError(
                 f"{each.source}: {each.key.ini_name} sets the same as {other.key.ini_name} "
-                f"({other.source}): one of them must go"
+                f"({other.source}): remove one of them"
             )
         values[setting] = each
     return sorted(values.values(), key=lambda each: each.key.switch)

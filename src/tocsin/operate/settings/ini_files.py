@@ -1,4 +1,4 @@
-"""Reading INI files as the reference's library does, but strictly.
+"""Reads INI files as the reference's library does, but strictly.
 
 file    = *( blank | comment | section | entry )
 comment = ( "#" | ";" ) text            ; whole lines only: a value may contain both signs

@@ -1,7 +1,7 @@
-"""Settings files whose keys are declared in a table: to settings, from settings, and a new file.
+"""Settings whose keys are declared in a table: loading, describing and checking them, and writing a new file.
 
-The command line wins over the environment, the environment over the file, and the file over the defaults. What is not
-known is refused by name. A file whose name ends in .toml is TOML, any other is INI.
+The command line wins over the environment, the environment over the file, and the file over the defaults. Unknown
+keys are refused by name. A file whose name ends in .toml is TOML, any other is INI.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ S = TypeVar("S")
 class DescribedSetting:
     key: SettingKey
     value: str
-    """As text that can be set again; a secret is hidden."""
+    """Text that can be set again; a secret is hidden."""
     source: str
     """`default`, a file with line, an environment variable, or the command line."""
 
@@ -45,7 +45,7 @@ class KeyedSettings(Generic[S]):
     """One kind of file. `S` is a frozen dataclass with a field `sources`, a mapping from variable to place."""
 
     def __init__(self, keys: Sequence[SettingKey], missing: Callable[[str], Any] | None = None) -> None:
-        """`missing` makes what a mapping in the settings does not have yet, by its name."""
+        """`missing` makes a value that a mapping in the settings lacks, by its name."""
         self.keys: Final = tuple(keys)
         self._missing = missing
         self._prefix = keys[0].environment_prefix
@@ -58,9 +58,9 @@ class KeyedSettings(Generic[S]):
     def load(
         self, path: Path, environment: Mapping[str, str], defaults: S, command_line: Iterable[str] = ()
     ) -> S:
-        """Raises ConfigError naming file and line, or variable, the key, and what is expected.
+        """Raises ConfigError naming the file and line, or the variable, the key, and the expected value.
 
-        If more than one thing is wrong it is SeveralProblems. `command_line` has texts like `port=5223`.
+        Several problems raise SeveralProblems. `command_line` has texts like `port=5223`.
         """
         problems, given = Problems(), list[Given]()
         read = self._from_toml if path.suffix == TOML_SUFFIX else self._from_ini
@@ -80,7 +80,7 @@ class KeyedSettings(Generic[S]):
         return result
 
     def raise_together(self, path: Path, sentences: Iterable[str]) -> None:
-        """Raises ConfigError if there are any; keys in them, `[SECTION] key`, get the names of the file's format."""
+        """Raises ConfigError if there are sentences. Keys in them, `[SECTION] key`, get the names of the format."""
         problems = Problems()
         for sentence in sentences:
             in_toml = path.suffix == TOML_SUFFIX
@@ -99,7 +99,7 @@ class KeyedSettings(Generic[S]):
     def new_file(
         self, heading: Sequence[str], chosen: Mapping[str, str], defaults: S, *, toml: bool = False
     ) -> str:
-        """A commented file with every key; those in `chosen` are set, the others stand there with their defaults."""
+        """A commented file with every key. Keys in `chosen` are set; the others show their defaults."""
         write = toml_text if toml else ini_text
         return write(heading, self.keys, chosen, lambda key: default_text(key, defaults))
 
@@ -155,8 +155,8 @@ class KeyedSettings(Generic[S]):
     def _unknown_path(self, path: TomlPath) -> str:
         name = ".".join(path)
         if path in self._tables:
-            return f"{name}: a table is expected, [{name}]"
-        # Somebody who knows the INI file writes its names.
+            return f"{name}: expected a table, [{name}]"
+        # Users who know the INI file write its names.
         elsewhere = [key.toml_name for key in self.keys if path[-1] in (key.name, key.toml_path[-1])]
         here = [each[-1] for each in self._by_path if each[:-1] == path[:-1]]
         near = nearest(path[-1], here, f"`{'.'.join((*path[:-1], '{}'))}`")
@@ -193,7 +193,7 @@ class KeyedSettings(Generic[S]):
                 yield Given(names[name], read_value(names[name], value, where), where, Rank.COMMAND_LINE)
 
     def _with(self, settings: Any, path: str, value: Any) -> Any:
-        """The settings with another value at the end of the path; `settings` may be a part of them."""
+        """A copy of the settings with another value at the path."""
         name, _, rest = path.partition(".")
         if isinstance(settings, Mapping):
             inner = settings.get(name)
@@ -205,7 +205,7 @@ class KeyedSettings(Generic[S]):
         )
 
     def _speaks_for_its_setting(self, key: SettingKey, sources: Mapping[str, str]) -> bool:
-        """Of several keys for one setting, the one that was used is shown, or the first."""
+        """Of several keys for one setting, show the one that was used, or the first."""
         same = [each for each in self.keys if each.setting == key.setting and each.switch == key.switch]
         used = [each for each in same if each.variable in sources]
         by_command_line = [each for each in used if sources[each.variable].startswith(COMMAND_LINE)]

@@ -1,4 +1,4 @@
-"""Settings of any router that are right alone and wrong together."""
+"""Checks settings of any router that are valid alone and wrong together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class OperatedRouter(Protocol):
-    """What every router's settings have."""
+    """Settings that every router has."""
 
     @property
     def lowest_version(self) -> int: ...
@@ -26,7 +26,7 @@ class OperatedRouter(Protocol):
 
 
 def operation_problems(settings: OperatedRouter) -> Iterator[str]:
-    """A sentence about each; keys are named `[SECTION] key`."""
+    """A sentence for each problem; keys are named `[SECTION] key`."""
     if settings.lowest_version > settings.highest_version:
         yield (
             f"[TOCSIN] lowest_version {settings.lowest_version} is above "
@@ -34,7 +34,7 @@ def operation_problems(settings: OperatedRouter) -> Iterator[str]:
         )
     ports = [port for port in (*settings.ports, settings.control_port, settings.prometheus_port) if port]
     if len(set(ports)) != len(ports):
-        yield "port, control_port and prometheus_port: each must be another port"
+        yield "port, control_port and prometheus_port must be different ports"
     passwords = settings.control_port_admin_password, settings.control_port_user_password
     if passwords[0] is not None and passwords[0] == passwords[1]:
         yield "control_port_admin_password and control_port_user_password must differ"

@@ -1,4 +1,4 @@
-"""Everything that is wrong with settings, not only the first of it."""
+"""Collects all problems of settings, so that an operator sees them at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tocsin.errors import ConfigError
 
 
 class SeveralProblems(ConfigError):
-    """More than one setting is wrong; the text is about the first, `problems` has them all."""
+    """Several settings are wrong: the text names the first, `problems` has all."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -25,14 +25,14 @@ class Problems:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """A ConfigError of the body is kept, and its rest is left out."""
+        """Keep a ConfigError of the body and continue after it."""
         try:
             yield
         except ConfigError as error:
             self.found += problems_of(error)
 
     def raise_any(self) -> None:
-        """Raises ConfigError if something was found."""
+        """Raises ConfigError if there are problems."""
         if len(self.found) > 1:
             raise SeveralProblems(self.found)
         if self.found:
@@ -40,5 +40,5 @@ class Problems:
 
 
 def problems_of(error: ConfigError) -> tuple[str, ...]:
-    """Each in one sentence."""
+    """The problems of an error, one sentence each."""
     return error.problems if isinstance(error, SeveralProblems) else (str(error),)

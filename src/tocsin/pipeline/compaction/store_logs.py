@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from tocsin.durable.log_files import FolderLock
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.store.logs import store_folder as ntf_store_folder
+from tocsin.ntf_router.store.logs import log_reading as ntf_store_folder
 from tocsin.pipeline.compaction.compactors import (
     BROKEN,
     NTF_SECTIONS,
@@ -36,7 +36,7 @@ from tocsin.pipeline.transforms.log_lines import (
     ntf_line_keys,
     smp_line_keys,
 )
-from tocsin.smp_router.store.logs import store_folder
+from tocsin.smp_router.store.logs import log_reading as store_folder
 
 BYTES_PER_PARTITION: Final = 64 << 20
 ROWS_PER_BATCH: Final = 10_000

@@ -23,8 +23,8 @@ from tocsin.ntf_router.delivery.handover_lines import (
     returned,
 )
 from tocsin.pipeline.delivery.push_sender import Push, sender_of
-from tocsin.push.apns.settings import ApnsSettings
 from tocsin.push.provider import PushOutcome, PushRefused, RetryLater, RetryScope
+from tocsin.push.settings import ApnsSettings
 
 UNREADABLE = RetryLater("unreadable", RetryScope.PROVIDER)
 

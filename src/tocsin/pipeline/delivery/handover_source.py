@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from tocsin.events.segments import SEGMENTS
+from tocsin.events.event_log import SEGMENTS
 
 FORMAT: Final = "tocsin_handover"
 SCHEMA: Final = "folder int, segment string, shard int, shards int"

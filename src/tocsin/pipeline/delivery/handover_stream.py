@@ -19,7 +19,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tocsin.events.segments import OUTCOMES
+from tocsin.events.event_log import OUTCOMES
 from tocsin.pipeline.delivery.handover_pusher import FolderAnswers
 from tocsin.pipeline.delivery.handover_source import FORMAT, HandoverSource
 from tocsin.pipeline.spark.streams import stream_id

@@ -12,8 +12,8 @@ from typing import Final
 
 from tocsin.ntf_router.delivery.providers import opened_providers
 from tocsin.protocol.ntf.device_tokens import PushProvider
-from tocsin.push.apns.settings import ApnsSettings
 from tocsin.push.provider import Provider, PushOutcome, PushRequest, RetryLater, RetryScope
+from tocsin.push.settings import ApnsSettings
 
 AT_ONCE: Final = 64
 """Pushes between two turns of the event loop, in which providers' answers are read."""

@@ -14,8 +14,8 @@ from tocsin.pipeline.delivery.push_sender import Push, sender_of
 from tocsin.pipeline.fanout.campaign_folder import CampaignFolder, CampaignToken
 from tocsin.pipeline.fanout.options import FanoutOptions
 from tocsin.protocol.ntf.device_tokens import PushProvider
-from tocsin.push.apns.settings import ApnsSettings
 from tocsin.push.provider import PushOutcome, TokenInvalid
+from tocsin.push.settings import ApnsSettings
 
 
 class PushedToken(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Final
 from rich.console import Console
 
 from tocsin.errors import StoreError
-from tocsin.events.segments import SEGMENTS
+from tocsin.events.event_log import SEGMENTS
 from tocsin.pipeline.delivery.handover_stream import STREAM, DeliveredBatch, SegmentPusher, start_deliver
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary

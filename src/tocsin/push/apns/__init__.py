@@ -1,1 +1,1 @@
-"""Apple's push service."""
+"""Apple's push service (APNs): requests, answers as outcomes, and the client."""

@@ -1,9 +1,9 @@
 """Apple's push service over several HTTP/2 connections (ntf.md 3.3, 3.6).
 
-Theory of operation. Connections are opened when the ones there are have little room left, up to the limit; one attempt
-is under way at a time. Requests that find no room wait for some; when there is no connection and none can be made they
-fail, and the delivery decides when to try again. A request that a server has not begun with (GOAWAY, refused stream)
-moves to another connection by itself, and the one that did not want it is closed when its other answers have come.
+Theory of operation. A connection is opened when the others have little room left, up to the limit, with one attempt at
+a time. Requests that find no room wait. If there is no connection and none can be made, they fail, and the delivery
+decides when to try again. A request that a server has not begun to process (GOAWAY, refused stream) moves to another
+connection, and the connection that refused it is closed after its other answers.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from typing import Final
 
 from tocsin.errors import ConnectFailed
 from tocsin.push.apns.outcome import ACCEPTED, EXPIRED_PROVIDER_TOKEN, apns_outcome
-from tocsin.push.apns.provider_token import ProviderToken
-from tocsin.push.apns.request import PATH, own_headers, shared_headers
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.apns.request import PATH, ProviderToken, own_headers, shared_headers
 from tocsin.push.http2.connection import Http2Connection
 from tocsin.push.http2.exchange import (
     Failure,
@@ -34,16 +32,17 @@ from tocsin.push.http2.exchange import (
 )
 from tocsin.push.http2.header_blocks import SharedHeaders
 from tocsin.push.provider import PushOutcome, PushRequest, RetryLater, RetryScope, Urgency
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 
 WAITING_LIMIT: Final = 200
 """Requests that wait for a connection."""
 MOST_MOVES: Final = 3
-"""How often one request moves to another connection."""
+"""The limit of moves of one request to another connection."""
 PUSHES_TO_BEST: Final = 16
-"""So many go to one connection before the others are looked at again."""
+"""Requests that go to one connection before the room of the others is compared again."""
 CLOSE_SECONDS: Final = 5.0
 RECONNECT_SECONDS: Final = 5.0
-"""After an attempt to connect that failed, while there are connections that work."""
+"""The delay after a failed attempt to connect, while other connections work."""
 _ACCEPTED: Final = 200
 _UNAVAILABLE: Final = 503
 
@@ -55,7 +54,7 @@ class _Sending:
     push: PushRequest
     answered: Callable[[PushOutcome], None]
     deadline: float
-    """By then it has a stream or fails."""
+    """Loop time by which it has a stream or fails."""
     authorization: bytes | None = None
     moves: int = 0
 
@@ -64,7 +63,7 @@ class ApnsProvider:
     """One environment of Apple's service; implements `push.provider.Provider`."""
 
     def __init__(self, endpoint: ApnsEndpoint, settings: ApnsSettings, token: ProviderToken | None) -> None:
-        """`token` is shared by all environments. Raises OSError if the CA file cannot be read."""
+        """All environments share `token`. Raises OSError if the CA file cannot be read."""
         self._endpoint = endpoint
         self._most_connections = settings.connections
         self._limits = Http2Limits(
@@ -81,7 +80,7 @@ class ApnsProvider:
         self._best: Http2Connection | None = None
         self._pushes_to_best = 0
         self._connections: list[Http2Connection] = []
-        """Also those that only wait for answers."""
+        """All connections, including those that only wait for answers."""
         self._waiting: deque[_Sending] = deque()
         self._waiting_watch: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -90,7 +89,7 @@ class ApnsProvider:
         self._room_wanted: list[asyncio.Future[None]] = []
         self._closed = False
         self.connects = 0
-        """How often a connection was made."""
+        """The number of connections made so far."""
 
     @property
     def room(self) -> int:
@@ -98,7 +97,7 @@ class ApnsProvider:
         return sum(usable) if usable else max(0, WAITING_LIMIT - len(self._waiting))
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         return sum(connection.streams for connection in self._connections) + len(self._waiting)
 
     async def wait_for_room(self) -> None:
@@ -112,7 +111,7 @@ class ApnsProvider:
         self._dispatch(_Sending(push, answered, self._loop.time() + self._limits.request))
 
     def send(self, push: PushRequest) -> asyncio.Future[PushOutcome]:
-        """As `submit`, for those who wait."""
+        """Send a push. Returns a future of its outcome."""
         outcome: asyncio.Future[PushOutcome] = self._loop.create_future()
 
         def answered(result: PushOutcome) -> None:
@@ -154,7 +153,7 @@ class ApnsProvider:
             self._connect_if_useful()
 
     def _roomiest(self) -> tuple[Http2Connection | None, int]:
-        """The connection with the most room, and how much that is; looked for anew after some pushes."""
+        """Return the connection with the most room, and its room. The choice lasts for some pushes."""
         if self._pushes_to_best and self._best is not None and (room := self._best.room):
             self._pushes_to_best -= 1
             return self._best, room
@@ -166,7 +165,7 @@ class ApnsProvider:
         return self._best, most
 
     def _shared_headers(self, urgency: Urgency, authorization: bytes | None) -> SharedHeaders:
-        """The same object until the authorization changes."""
+        """Return the shared headers, the same object until the authorization changes."""
         known = self._shared.get(urgency)
         if known is None or known[0] is not authorization:
             shared = shared_headers(
@@ -177,7 +176,7 @@ class ApnsProvider:
 
     def _answered(self, connection: Http2Connection, sending: _Sending, result: Result) -> None:
         if isinstance(result, Http2Answer):
-            self._settle(connection, sending, result)
+            self._answer(connection, sending, result)
         elif isinstance(result, Unprocessed):
             self._move(connection, sending)
         else:
@@ -193,13 +192,13 @@ class ApnsProvider:
         else:
             sending.answered(RetryLater(Failure.CONNECTION.value))
 
-    def _settle(self, connection: Http2Connection, sending: _Sending, answer: Http2Answer) -> None:
+    def _answer(self, connection: Http2Connection, sending: _Sending, answer: Http2Answer) -> None:
         if answer.status == _ACCEPTED:  # nearly always
             sending.answered(ACCEPTED)
             return
         outcome = apns_outcome(answer)
         if answer.status == _UNAVAILABLE:
-            connection.retire()  # the next try uses another one
+            connection.retire()  # the next attempt uses another token
         if (
             isinstance(outcome, RetryLater)
             and outcome.reason == EXPIRED_PROVIDER_TOKEN
@@ -207,7 +206,7 @@ class ApnsProvider:
             and sending.authorization is not None
             and self._token.expired(sending.authorization)
         ):
-            self._dispatch(sending)  # with the new one; if that is no better, there is no newer one
+            self._dispatch(sending)  # repeat with the new token; a refusal of that one is final
             return
         sending.answered(outcome)
 
@@ -229,9 +228,9 @@ class ApnsProvider:
                 self._endpoint.host, self._endpoint.port, self._context, self._limits, self._changed
             )
         except ConnectFailed as error:
-            # Once for each outage: a busy router tries often.
+            # Logged once for each outage, because a busy router tries often.
             logger.log(
-                logging.DEBUG if self._unreachable else logging.WARNING, "APNs cannot be reached: %s", error
+                logging.DEBUG if self._unreachable else logging.WARNING, "cannot connect to APNs: %s", error
             )
             self._unreachable = True
             self._reconnect_at = self._loop.time() + RECONNECT_SECONDS
@@ -240,19 +239,19 @@ class ApnsProvider:
             self._unreachable = False
             self._connections.append(connection)
         finally:
-            self._connecting = None  # whatever happened, the next push may try again
+            self._connecting = None  # the next push may try again in any case
         if not any(each.usable for each in self._connections):
             self._fail_waiting(Failure.CONNECTION.value)
         self._changed()
 
     def _changed(self) -> None:
-        """A connection has more room, or takes no more requests, or is lost."""
+        """Handle a connection that has more room, takes no more requests, or is lost."""
         for connection in [each for each in self._connections if each.lost is not None]:
             self._connections.remove(connection)
             logger.info("a connection to APNs ended: %s", connection.lost)
         self._use_room()
 
-    # Who waits for them
+    # Waiting requests
 
     def _use_room(self) -> None:
         while self._waiting and any(connection.room for connection in self._connections):
@@ -291,16 +290,16 @@ class ApnsProvider:
 
 def _outcome_without_answer(result: Unanswered) -> PushOutcome:
     if result.status == _ACCEPTED:
-        return ACCEPTED  # only the end of an answer is missing that has no more to say
+        return ACCEPTED  # only the end of the answer is missing, which carries nothing more
     scope = RetryScope.PROVIDER if result.failure is Failure.CONNECTION else RetryScope.TOKEN
     return RetryLater(result.failure.value, scope)
 
 
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """Certificates and names are verified, unlike in the reference. Raises OSError."""
+    """Return a context that verifies certificates and names, unlike the reference's. Raises OSError."""
     context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
-    # Not insisted on: the reference's own test server chooses none.
+    # HTTP/2 by ALPN is optional, because the reference's test server selects none.
     context.set_alpn_protocols(["h2"])
     return context

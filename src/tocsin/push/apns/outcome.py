@@ -1,7 +1,7 @@
 """Apple's answers as outcomes (ntf.md 3.5): pure.
 
-Where the reference gives up although another try may succeed (429, 5xx, a provider token that is not accepted),
-a push is tried later: it fails only when its notification is too old.
+The reference gives up on some answers after which another attempt may succeed (429, 5xx, a refused provider token). We
+try such pushes later; they fail only when the notification is too old.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def apns_outcome(answer: Http2Answer) -> PushOutcome:
 
 
 def _reason(body: bytes) -> tuple[str, float | None]:
-    """The reason, empty if there is none, and the time in seconds since when a token is invalid."""
+    """Return the reason, empty if there is none, and the Unix time since which the token is invalid."""
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
@@ -76,7 +76,7 @@ def _reason(body: bytes) -> tuple[str, float | None]:
 
 
 def _is_time(milliseconds: object) -> TypeGuard[int | float]:
-    """A number that is one: JSON in Python also has NaN, and integers that no float can hold."""
+    """Whether it is a usable number: Python's JSON also accepts NaN, and integers too large for a float."""
     if not isinstance(milliseconds, int | float) or isinstance(milliseconds, bool):
         return False
     return 0 <= milliseconds < MAX_MILLISECONDS

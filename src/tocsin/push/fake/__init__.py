@@ -1,1 +1,1 @@
-"""A hostile push provider for tests: real HTTP/2 and TLS, and it misbehaves on command."""
+"""A hostile push provider for tests, which misbehaves on command over real HTTP/2 and TLS."""

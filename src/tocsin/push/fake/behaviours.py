@@ -1,4 +1,4 @@
-"""What the fake provider does with a push, and the script that says when."""
+"""Behaviours of the fake provider for a push, and the script that selects them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Respond:
-    """An answer. With 200 the push counts as delivered, unless it is to get lost on its way to the device."""
+    """Answer. With status 200 the push counts as delivered, unless it is to be lost on its way to the device."""
 
     status: int = 200
     reason: str | None = None
     timestamp: int | None = None
-    """Milliseconds since 1970, as Apple sends them with 410."""
+    """Unix time in milliseconds, as Apple sends it with 410."""
     retry_after: str | None = None
     delivered: bool = True
 
@@ -27,7 +27,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """No answer until `FakeApns.release`: for ever if nobody calls it."""
+    """Hold the answer until `FakeApns.release` is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +37,30 @@ class ResetStream:
 
 @dataclass(frozen=True, slots=True)
 class GoAway:
-    """The streams up to the last one are processed, this one only if it is among them; others are ignored."""
+    """Send GOAWAY. Streams up to the last one are processed, later ones are ignored."""
 
     last_stream_id: int | None = None
-    """The stream before this one if not given."""
+    """The last stream to process; by default the one before this one."""
     code: int = 0
     close: bool = False
-    """At once, without finishing anything."""
+    """Close the connection at once, without finishing anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseMidAnswer:
-    """The status is sent, the end of the answer is not."""
+    """Close the connection after the status, before the end of the answer."""
 
     status: int = 200
 
 
 @dataclass(frozen=True, slots=True)
 class CloseConnection:
-    """As a broken network does it: no GOAWAY, no end of TLS."""
+    """Close the connection as a broken network does: without GOAWAY and without the end of TLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendRaw:
-    """These bytes instead of an answer: garbage, or frames that no sane server sends."""
+    """Send bytes instead of an answer: garbage, or invalid frames."""
 
     data: bytes
 
@@ -74,27 +74,27 @@ LOSE: Final = Respond(delivered=False)
 
 
 class Script:
-    """Behaviours for one device or for all: some for the next pushes, one from then on."""
+    """Behaviours for one device or for all: some for the next pushes, and one from then on."""
 
     def __init__(self) -> None:
         self._next: dict[bytes | None, deque[Behaviour]] = {}
         self._lasting: dict[bytes | None, Behaviour] = {}
 
     def add(self, behaviour: Behaviour, device_token: bytes | None, times: int | None) -> None:
-        """Without `times` until changed."""
+        """Set a behaviour for the next `times` pushes, or until it is changed."""
         if times is None:
             self._lasting[device_token] = behaviour
         else:
             self._next.setdefault(device_token, deque()).extend([behaviour] * times)
 
     def clear(self, device_token: bytes | None = None) -> None:
-        """Back to accepting: one device's pushes, or everything."""
+        """Accept one device's pushes again, or all pushes."""
         for each in [device_token] if device_token is not None else [*self._next, *self._lasting]:
             self._next.pop(each, None)
             self._lasting.pop(each, None)
 
     def take(self, device_token: bytes) -> Behaviour:
-        """For the push at hand: what is meant for its device comes before what is meant for all."""
+        """Return the behaviour for the next push to a device. Its own behaviours come before those for all."""
         for key in (device_token, None):
             if waiting := self._next.get(key):
                 return waiting.popleft()

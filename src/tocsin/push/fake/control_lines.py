@@ -1,4 +1,4 @@
-"""Lines that tell the fake provider what to do, for people and for tests in other languages."""
+"""Control lines of the fake provider, for people and for tests in other languages."""
 
 from __future__ import annotations
 
@@ -6,19 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tocsin.errors import TocsinError
-from tocsin.push.fake.behaviours import (
-    ACCEPT,
-    LOSE,
-    Behaviour,
-    CloseConnection,
-    CloseMidAnswer,
-    Delay,
-    GoAway,
-    Hold,
-    ResetStream,
-    Respond,
-    SendRaw,
-)
+from tocsin.push.fake import behaviours
 from tocsin.push.fake.server import FakeApns
 
 HELP: Final = """\
@@ -44,7 +32,7 @@ _STREAMS, _WINDOW = 3, 4
 
 
 class BadLine(TocsinError):
-    """Not a line that the fake provider understands."""
+    """The line is not a command of the fake provider."""
 
 
 async def obey(apns: FakeApns, line: str) -> None:
@@ -72,33 +60,33 @@ async def obey(apns: FakeApns, line: str) -> None:
                 behaviour = _BEHAVIOURS[verb](words, named)
                 apns.behave(behaviour, device_token=token, times=_times(named.get("times", "1")))
     except (ValueError, KeyError, IndexError, TypeError, OSError) as error:
-        raise BadLine(f"not understood: {line.strip()!r}; `help` shows what is") from error
+        raise BadLine(f"unknown command {line.strip()!r}; `help` lists the commands") from error
 
 
 def _times(text: str) -> int | None:
     return None if text == "always" else int(text)
 
 
-def _answer(words: list[str], named: Mapping[str, str]) -> Behaviour:
+def _answer(words: list[str], named: Mapping[str, str]) -> behaviours.Behaviour:
     timestamp = int(named["timestamp"]) if "timestamp" in named else None
     reason = words[1] if len(words) > 1 else None
-    return Respond(int(words[0]), reason, timestamp, named.get("retry-after"))
+    return behaviours.Respond(int(words[0]), reason, timestamp, named.get("retry-after"))
 
 
-def _go_away(words: list[str], named: Mapping[str, str]) -> Behaviour:
+def _go_away(words: list[str], named: Mapping[str, str]) -> behaviours.Behaviour:
     last = int(named["last"]) if "last" in named else None
-    return GoAway(last, int(named.get("code", "0")), named.get("close") == "yes")
+    return behaviours.GoAway(last, int(named.get("code", "0")), named.get("close") == "yes")
 
 
-_BEHAVIOURS: Final[dict[str, Callable[[list[str], Mapping[str, str]], Behaviour]]] = {
-    "accept": lambda _words, _named: ACCEPT,
-    "lose": lambda _words, _named: LOSE,
+_BEHAVIOURS: Final[dict[str, Callable[[list[str], Mapping[str, str]], behaviours.Behaviour]]] = {
+    "accept": lambda _words, _named: behaviours.ACCEPT,
+    "lose": lambda _words, _named: behaviours.LOSE,
     "answer": _answer,
-    "delay": lambda words, _named: Delay(float(words[0])),
-    "hold": lambda _words, _named: Hold(),
-    "reset": lambda words, _named: ResetStream(*map(int, words)),
+    "delay": lambda words, _named: behaviours.Delay(float(words[0])),
+    "hold": lambda _words, _named: behaviours.Hold(),
+    "reset": lambda words, _named: behaviours.ResetStream(*map(int, words)),
     "goaway": _go_away,
-    "close": lambda _words, _named: CloseConnection(),
-    "close-mid-answer": lambda words, _named: CloseMidAnswer(*map(int, words)),
-    "raw": lambda words, _named: SendRaw(bytes.fromhex(words[0])),
+    "close": lambda _words, _named: behaviours.CloseConnection(),
+    "close-mid-answer": lambda words, _named: behaviours.CloseMidAnswer(*map(int, words)),
+    "raw": lambda words, _named: behaviours.SendRaw(bytes.fromhex(words[0])),
 }

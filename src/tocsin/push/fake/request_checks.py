@@ -1,4 +1,4 @@
-"""Whether Apple would take a request: pure.
+"""Checks whether Apple would accept a request.
 
 https://developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns
 """
@@ -25,7 +25,7 @@ PATH: Final = b"/3/device/"
 _PUSH_TYPES: Final = frozenset({b"alert", b"background"})
 _PRIORITIES: Final = frozenset({b"1", b"5", b"10"})
 _REQUIRED: Final = (b":authority", b":scheme", b":method", b":path")
-# What the reference's test server can decode (ntf.md 8.1); it answers 400 `bad_request_body` to anything else.
+# Bodies that the reference's test server can decode (ntf.md 8.1). It answers 400 `bad_request_body` to anything else.
 _APS_KEYS: Final = frozenset({"alert", "badge", "sound", "category", "content-available", "mutable-content"})
 _TOKEN_LIFE_SECONDS: Final = 3600
 _NUMBER_BYTES: Final = 32
@@ -35,21 +35,21 @@ _TOKEN: Final = re.compile(rb"[0-9A-Za-z._~-]+")
 @dataclass(frozen=True, slots=True)
 class Rules:
     topic: str | None = "chat.simplex.app"
-    """None takes any."""
+    """The accepted topic; None accepts any."""
     public_key: ec.EllipticCurvePublicKey | None = None
-    """Of the provider tokens, which are then required and verified."""
+    """The key of provider tokens. If it is set, they are required and verified."""
     payload_limit: int = 5120
-    """Apple's documents say 4096; the reference's pushes are a little larger."""
+    """Apple documents 4096 bytes; the reference's pushes are a little larger."""
 
 
 def device_token_of(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Empty if the path is not one of a device."""
+    """Return the device token of the path, empty if the path does not name a device."""
     path = dict(headers).get(b":path", b"")
     return path.removeprefix(PATH) if path.startswith(PATH) else b""
 
 
 def refusal(headers: Sequence[tuple[bytes, bytes]], body: bytes, rules: Rules, now: float) -> Respond | None:
-    """The answer to a request that is wrong."""
+    """Return the answer to a wrong request, or None."""
     fields = dict(headers)
     if len(fields) != len(headers) or any(name not in fields for name in _REQUIRED):
         return Respond(400, "BadHeaders")
@@ -126,9 +126,9 @@ def _wrong_token(authorization: bytes | None, rules: Rules, now: float) -> Respo
 
 
 def _verify(key: ec.EllipticCurvePublicKey, signature: bytes, signing_input: bytes) -> None:
-    """RFC 7518, 3.4: two numbers side by side. Raises ValueError or InvalidSignature."""
+    """Verify a JOSE signature: two concatenated numbers (RFC 7518, 3.4). Raises ValueError or InvalidSignature."""
     if len(signature) != 2 * _NUMBER_BYTES:
-        raise ValueError("not a signature as JOSE has it")
+        raise ValueError("not a JOSE signature")
     r, s = (int.from_bytes(part, "big") for part in (signature[:_NUMBER_BYTES], signature[_NUMBER_BYTES:]))
     key.verify(encode_dss_signature(r, s), signing_input, ec.ECDSA(hashes.SHA256()))
 

@@ -32,19 +32,19 @@ ARRIVAL_SECONDS: Final = 0.5
 
 @dataclass(slots=True)
 class RecordedPush:
-    """A request, as it came."""
+    """A received request."""
 
     device_token: bytes = field(repr=False)
     headers: list[tuple[bytes, bytes]] = field(repr=False)
-    """In their order."""
+    """The headers in their order."""
     payload: bytes = field(repr=False)
     received_at: float
-    """Seconds since 1970."""
+    """Unix time."""
     connection: int
-    """Counted from 1."""
+    """The number of the connection, counted from 1."""
     stream_id: int
     status: int | None = None
-    """What was answered, if anything was."""
+    """The status of the answer, if there was one."""
     delivered: bool = False
 
     @property
@@ -71,45 +71,45 @@ class FakeApns:
         self.port = 0
         self.ca_file = ca_file
         self.requests: list[RecordedPush] = []
-        """All that came, whatever was answered."""
+        """All requests, whatever the answer."""
         self.pushes: list[RecordedPush] = []
-        """Those that reached the device."""
+        """Pushes that reached the device."""
         self.sessions: list[FakeSession] = []
-        """Connections that are open."""
+        """Open connections."""
         self.connections = 0
-        """How many there ever were."""
+        """The number of connections so far."""
         self.broken: list[Exception] = []
-        """What clients did against the rules of HTTP/2."""
+        """Violations of HTTP/2 by clients."""
         self.on_push: Callable[[RecordedPush, Behaviour], object] = lambda _push, _behaviour: None
-        """Called with every request and what was done with it."""
+        """Called with every request and the behaviour that it met."""
         self.script = Script()
         self.options = options
-        """Of connections to come."""
+        """Options of later connections."""
         self._context = context
         self._rules = rules
         self._now = now
         self._keep = keep
         self._listening: asyncio.Server | None = None
         self._arriving: weakref.WeakSet[FakeSession] = weakref.WeakSet()
-        """Connections whose TLS handshake is under way."""
+        """Connections during their TLS handshake."""
         self._stopped = False
         self._open: dict[tuple[int, int], RecordedPush] = {}
         self._shown: set[tuple[int, int]] = set()
-        """Of `requests`, by connection and stream; below the same of `pushes`."""
+        """Requests by connection and stream; the next dictionary holds `pushes` likewise."""
         self._taken: set[tuple[int, int]] = set()
         self._news = asyncio.Event()
         self._where = "127.0.0.1"
 
-    # What to do
+    # Commands
 
     def behave(
         self, behaviour: Behaviour, *, device_token: bytes | None = None, times: int | None = 1
     ) -> None:
-        """For the next pushes, or until changed (`times=None`); for one device or for all."""
+        """Set the behaviour for the next pushes, or until changed (`times=None`), of one device or of all."""
         self.script.add(behaviour, device_token, times)
 
     def release(self, behaviour: Behaviour = ACCEPT, *, device_token: bytes | None = None) -> int:
-        """Do this with every push that is held; returns how many there were."""
+        """Apply a behaviour to every held push. Returns how many there were."""
         held = [
             (session, stream_id)
             for session in self.sessions
@@ -122,18 +122,18 @@ class FakeApns:
         return len(held)
 
     def change_settings(self, settings: Mapping[int, int]) -> None:
-        """HTTP/2's, by their number, for connections there are and to come."""
+        """Send HTTP/2 settings, by number, on present and later connections."""
         self.options.settings = {**self.options.settings, **settings}
         for session in self.sessions:
             session.change_settings(settings)
 
     def close_connections(self) -> None:
-        """All of them, as a broken network does it."""
+        """Close all connections as a broken network does."""
         for session in list(self.sessions):
             session.abort()
 
     async def listen(self, host: str = "", port: int = 0) -> None:
-        """Again on the same port, unless told otherwise."""
+        """Listen, by default on the same port as before."""
         self._where = host or self._where
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(
@@ -142,23 +142,23 @@ class FakeApns:
         self.port = self._listening.sockets[0].getsockname()[1]
 
     def refuse_connections(self) -> None:
-        """The ones there are go on."""
+        """Refuse new connections. Open ones stay."""
         if self._listening is not None:
             self._listening.close()
             self._listening = None
 
-    # What happened
+    # Observations
 
     async def next_push(self, device_token: bytes | None = None, timeout: float = 5.0) -> RecordedPush:
-        """The oldest that reached the device and that nobody has taken yet. Raises TimeoutError."""
+        """Return the oldest push that reached the device and was not returned before. Raises TimeoutError."""
         return await self._next(self.pushes, self._taken, device_token, timeout)
 
     async def next_request(self, device_token: bytes | None = None, timeout: float = 5.0) -> RecordedPush:
-        """The oldest that came, answered or not, and that nobody has taken yet. Raises TimeoutError."""
+        """Return the oldest request, answered or not, that was not returned before. Raises TimeoutError."""
         return await self._next(self.requests, self._shown, device_token, timeout)
 
     async def nothing(self, device_token: bytes | None = None, seconds: float = 0.2) -> None:
-        """Raises AssertionError if a push reaches the device meanwhile that nobody has taken."""
+        """Raise AssertionError if a push reaches the device that was not returned before."""
         try:
             push = await self.next_push(device_token, seconds)
         except TimeoutError:
@@ -166,7 +166,7 @@ class FakeApns:
         raise AssertionError(f"a push came: {push}")
 
     async def until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:
-        """Waits for something to happen that makes it true. Raises TimeoutError."""
+        """Wait until a condition is true. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             while not condition():
                 self._news.clear()
@@ -226,7 +226,7 @@ class FakeApns:
         self._news.set()
 
     def _forget(self, pushes: list[RecordedPush], taken: set[tuple[int, int]]) -> None:
-        """The oldest, many at a time. A device that is away for long misses them, as with Apple."""
+        """Forget the oldest, many at a time."""
         if self._keep is not None and len(pushes) >= 2 * self._keep:
             taken.difference_update(push.key for push in pushes[: -self._keep])
             del pushes[: -self._keep]
@@ -248,13 +248,13 @@ class FakeApns:
         return session
 
     async def stop(self) -> None:
-        """For good. What is just arriving has a moment to arrive, and is closed."""
+        """Close everything. Requests that are just arriving get a moment to arrive."""
         self._stopped = True
         self.refuse_connections()
         self.close_connections()
         with suppress(TimeoutError):
             async with asyncio.timeout(ARRIVAL_SECONDS):
-                while self.sessions or self._arriving:  # noqa: ASYNC110 - a handshake that fails tells nobody
+                while self.sessions or self._arriving:  # noqa: ASYNC110 - a failed handshake has no event
                     await asyncio.sleep(0.005)
 
 
@@ -271,10 +271,10 @@ async def running_fake_apns(
     now: Callable[[], float] = time.time,
     keep: int | None = None,
 ) -> AsyncIterator[FakeApns]:
-    """Writes its certificate, which is its own CA file, and its key to the folder, unless they are there.
+    """Run a fake provider. Its certificate and key are created in the folder if they do not exist.
 
-    `names` are in the certificate. With `keep`, only about that many of the newest pushes are remembered.
-    Raises OSError.
+    The certificate is its own CA file and has the `names`. With `keep`, only about that many of the newest pushes are
+    kept. Raises OSError.
     """
     certificate, key = _credential_files(folder, names)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,6 +1,6 @@
 """One connection of the fake provider: jh2's state machine, which shares nothing with our own frames, on asyncio's TLS.
 
-What no state machine would send, such as GOAWAY before the answers of earlier streams, is written past it.
+Frames that no state machine would send, such as GOAWAY before the answers of earlier streams, bypass it.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class FakeRequest:
 
 
 class Receiver(Protocol):
-    """Who decides: the fake provider."""
+    """The fake provider, which decides about requests."""
 
     def session_begun(self, session: FakeSession) -> int:
-        """Its number."""
+        """Add a connection. Returns its number."""
 
     def something_happened(self) -> None:
-        """Whatever it is."""
+        """Note that something happened on a connection."""
 
     def request_received(self, session: FakeSession, stream_id: int, request: FakeRequest) -> Behaviour: ...
 
     def performed(self, behaviour: Behaviour) -> None:
-        """With the request that came last."""
+        """Note the behaviour that the last request met."""
 
     def answered(self, session: FakeSession, stream_id: int, respond: Respond) -> None: ...
 
@@ -64,29 +64,29 @@ class Receiver(Protocol):
 
 @dataclass(slots=True)
 class SessionOptions:
-    """How a connection behaves before it has got any push."""
+    """Behaviour of a connection before its first push."""
 
     settings: Mapping[int, int] = field(default_factory=dict)
-    """More of HTTP/2's settings, by their number."""
+    """Further HTTP/2 settings, by number."""
     return_windows: bool = True
-    """Give back the room that received data took; if not, `open_windows` does it."""
+    """Whether received data reopens the window at once; otherwise `open_windows` does it."""
     greeting: bytes | None = None
-    """Sent instead of HTTP/2's settings."""
+    """Bytes that are sent instead of HTTP/2 settings."""
 
 
 class FakeSession(asyncio.Protocol):
     def __init__(self, receiver: Receiver, options: SessionOptions) -> None:
         self.number = 0
         self.alpn: str | None = None
-        """The application protocol that was agreed on."""
+        """The negotiated application protocol."""
         self.streams: set[int] = set()
-        """Begun by the client and not answered."""
+        """Streams that are not answered."""
         self.most_streams = 0
         self.goodbye: int | None = None
         """The error code of the client's GOAWAY."""
         self.pings = 0
         self.deaf = False
-        """What the client sends is ignored."""
+        """Whether everything from the client is ignored."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._receiver = receiver
         self._options = options
@@ -103,12 +103,12 @@ class FakeSession(asyncio.Protocol):
 
     @property
     def window_to_client(self) -> int:
-        """How much more the client takes, all in all; what is written past the state machine is not counted."""
+        """The client's window for the connection, not counting frames that bypass the state machine."""
         return int(self._h2.outbound_flow_control_window)
 
     @property
     def header_table_bytes(self) -> int:
-        """How large the client made the table of its header compression."""
+        """The size of the client's header compression table."""
         return int(self._h2.decoder.header_table_size)
 
     # asyncio.Protocol
@@ -146,7 +146,7 @@ class FakeSession(asyncio.Protocol):
             self.ended.set_result(None)
         self._receiver.session_ended(self)
 
-    # What the provider does with it
+    # Actions of the provider
 
     def perform(self, stream_id: int, behaviour: Behaviour) -> None:
         match behaviour:
@@ -174,7 +174,7 @@ class FakeSession(asyncio.Protocol):
         self._flush()
 
     def go_away(self, last_stream_id: int, code: int = 0) -> None:
-        """Later streams are ignored, earlier ones can be answered."""
+        """Ignore later streams. Earlier ones can still be answered."""
         self._last_stream_id = last_stream_id
         self.streams = {each for each in self.streams if each <= last_stream_id}
         frame = GoAwayFrame(0, last_stream_id=last_stream_id, error_code=code)
@@ -185,7 +185,7 @@ class FakeSession(asyncio.Protocol):
         self._flush()
 
     def open_windows(self) -> None:
-        """Give back what was withheld, and from now on at once."""
+        """Reopen the windows, now and from now on at once."""
         self._options.return_windows = True
         withheld, self._withheld = self._withheld, []
         for size, stream_id in withheld:
@@ -202,7 +202,7 @@ class FakeSession(asyncio.Protocol):
             self._transport.pause_reading()
 
     def close(self) -> None:
-        """What was written still leaves."""
+        """Close the connection after sending what was written."""
         if self._transport is not None:
             self._transport.close()
 

@@ -1,4 +1,4 @@
-"""A certificate as web servers have it, for names of this machine: signed by itself, so it is its own CA file."""
+"""A self-signed web server certificate for names of this machine, which is its own CA file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class WebCertificate(NamedTuple):
 
 
 def make_web_certificate(names: Sequence[str], now: datetime) -> WebCertificate:
-    """Valid for a year, for host names and IP addresses."""
+    """Make a certificate for host names and IP addresses, valid for a year."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
     key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -47,7 +47,7 @@ def make_web_certificate(names: Sequence[str], now: datetime) -> WebCertificate:
         .not_valid_after(now + timedelta(days=365))
         .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        # Strict verification, the default of Python 3.13 and later, asks them of CAs.
+        # Strict verification, the default since Python 3.13, requires these of CAs.
         .add_extension(_KEY_USAGE, critical=True)
         .add_extension(key_id, critical=False)
         .sign(key, hashes.SHA256())

@@ -1,13 +1,12 @@
 """One HTTP/2 connection to a server that answers short requests: many streams, no task for any of them.
 
 Theory of operation. `send` writes the request's frames at once, as far as the peer's windows allow, and returns a
-future. What arrives is handled in the callback of the socket. A watch, once a second, ends streams that are overdue
-and probes a silent connection with PING, soon if an answer is awaited. When the peer says GOAWAY, streams that it
-will not process fail as `Unprocessed` and can be sent again on another connection without fear of a repeat; the
-others go on to their end.
+future. The callback of the socket handles arriving frames. Once a second a watch ends overdue streams and probes a
+silent connection with PING, sooner if an answer is awaited. When the peer sends GOAWAY, streams that it will not
+process fail as `Unprocessed` and can safely be sent again on another connection. The other streams run to their end.
 
-A peer that breaks the rules, floods us with frames that carry no answer, or does not read what it asked for loses the
-connection, and nothing else happens.
+A peer that breaks the rules, floods us with frames that carry no answer, or does not read what it asked for loses its
+connection. Nothing else is affected.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tocsin.push.http2.exchange import (
     MAX_IDLE_FRAMES,
     MOST_STREAMS,
     OUR_WINDOW,
-    STREAMS_UNTIL_TOLD,
+    STREAMS_BEFORE_SETTINGS,
     Http2Limits,
     Result,
 )
@@ -51,7 +50,7 @@ from tocsin.push.http2.header_blocks import Header, HeaderBlocks, RequestBlocks,
 from tocsin.push.http2.streams import Streams
 from tocsin.transport.tls_stream import TlsStream
 
-# The kinds of every answer by names of their own: finding a member of an enumeration takes longer than comparing it.
+# Constants for the frame types of every answer, because looking up an enum member takes longer than comparing it.
 _DATA: Final = int(FrameType.DATA)
 _HEADERS: Final = int(FrameType.HEADERS)
 _CONTINUATION: Final = int(FrameType.CONTINUATION)
@@ -59,7 +58,7 @@ _SETTINGS: Final = int(FrameType.SETTINGS)
 
 
 class Http2Connection:
-    """Made by `connect`. `on_change` is called when there may be more room, and when it takes no more requests."""
+    """A connection, made by `connect`. `on_change` is called when there may be more room, and when it is closing."""
 
     def __init__(
         self, stream: TlsStream, name: str, limits: Http2Limits, on_change: Callable[[], None]
@@ -73,13 +72,13 @@ class Http2Connection:
         self._blocks = RequestBlocks()
         self._header_blocks = HeaderBlocks()
         self._streams = Streams(stream.write)
-        self._limit = STREAMS_UNTIL_TOLD
+        self._limit = STREAMS_BEFORE_SETTINGS
         self._idle_frames = 0
         self._barred_at: float | None = None
-        """Since when the peer allows no stream at all."""
+        """The time since which the peer allows no stream at all."""
         self._heard_at = self._loop.time()
         self._pinged_at: float | None = None
-        self._settled: asyncio.Future[None] = self._loop.create_future()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.draining = False
         self.lost: str | None = None
@@ -94,14 +93,14 @@ class Http2Connection:
         limits: Http2Limits,
         on_change: Callable[[], None] = lambda: None,
     ) -> Http2Connection:
-        """Returns when the server's settings are known. Raises ConnectFailed."""
+        """Connect, and return when the server's settings are known. Raises ConnectFailed."""
         deadline = asyncio.get_running_loop().time() + limits.connect
         stream = await TlsStream.connect(host, port, context, limits.connect)
         connection = cls(stream, host, limits, on_change)
         connection._start()
         try:
             async with asyncio.timeout_at(deadline):
-                await connection._settled
+                await connection._ready
         except TimeoutError:
             connection.close("no settings")
             raise ConnectFailed(f"{host} did not send HTTP/2 settings within {limits.connect:g} s") from None
@@ -112,12 +111,12 @@ class Http2Connection:
 
     @property
     def usable(self) -> bool:
-        """Takes requests, now or when others have ended."""
+        """Whether it takes requests, now or when others have ended."""
         return not self.draining and self.lost is None
 
     @property
     def room(self) -> int:
-        """How many requests can be sent now."""
+        """The number of requests that can be sent now."""
         if self.draining or self.lost is not None:
             return 0
         free = self._limit - len(self._streams)  # negative after the peer has lowered its limit
@@ -128,7 +127,7 @@ class Http2Connection:
         return len(self._streams)
 
     def send(self, headers: Sequence[Header], body: bytes) -> asyncio.Future[Result]:
-        """Only when there is room. The result is never an exception."""
+        """Send a request. The caller checked that there is room. The future never has an exception."""
         answer: asyncio.Future[Result] = self._loop.create_future()
 
         def answered(result: Result) -> None:
@@ -144,9 +143,9 @@ class Http2Connection:
     def request(
         self, shared: SharedHeaders, path: bytes, own: bytes, body: bytes, answered: Callable[[Result], None]
     ) -> None:
-        """As `send`, for one of many requests with shared headers; `own` as `RequestBlocks.encode_request` takes it.
+        """Send one of many requests with shared headers. `own` is as in `RequestBlocks.encode_request`.
 
-        `answered` is called in another turn of the loop.
+        `answered` is called in another iteration of the event loop.
         """
         if self.room <= 0:
             self._streams.refuse(answered, self.lost or "no room")
@@ -156,23 +155,23 @@ class Http2Connection:
     def _open(self, block: bytes, body: bytes, answered: Callable[[Result], None]) -> None:
         now = self._loop.time()
         if not self._streams:
-            self._heard_at = now  # the silence before was not one of an answer
+            self._heard_at = now  # the silence before this does not count against the answer
         self._streams.open(block, body, answered, now + self._limits.request)
         if self._streams.next_id > LAST_STREAM_ID:
             self.draining = True
 
     def close(self, reason: str) -> None:
-        """At once: what is under way fails as unanswered."""
+        """Close at once. Requests in flight fail as unanswered."""
         self._tls.close(reason)
 
     def retire(self) -> None:
-        """No more requests; closed when the answers under way have come."""
+        """Take no more requests, and close after the answers in flight."""
         self.draining = True
         if not self._streams:
             self._goodbye(Http2ErrorCode.NO_ERROR, "retired")
 
     async def drain(self, limit: float) -> None:
-        """No more requests; waits for answers under way, then closes."""
+        """Take no more requests, wait for the answers in flight, then close."""
         self.retire()
         try:
             async with asyncio.timeout(limit):
@@ -218,13 +217,13 @@ class Http2Connection:
             self._goodbye(Http2ErrorCode.ENHANCE_YOUR_CALM, f"{self._name} floods us with frames")
             return
         if self._header_blocks.unfinished and kind != _CONTINUATION:
-            raise ValueError("a header block that does not go on")
-        if kind != _SETTINGS and not self._settled.done():
-            raise ValueError("no settings at the beginning")
+            raise ValueError("a header block without its continuation")
+        if kind != _SETTINGS and not self._ready.done():
+            raise ValueError("the first frame is not SETTINGS")
         if (kind in STREAM_FRAMES and frame.stream_id == 0) or (
             kind in CONNECTION_FRAMES and frame.stream_id
         ):
-            raise ValueError(f"a frame of kind {kind} for stream {frame.stream_id}")
+            raise ValueError(f"a frame of type {kind} for stream {frame.stream_id}")
         if kind in (_HEADERS, _CONTINUATION):
             blocks = self._header_blocks
             block = blocks.begin(frame) if kind == _HEADERS else blocks.go_on(frame)
@@ -248,14 +247,14 @@ class Http2Connection:
             case FrameType.GOAWAY:
                 self._going_away(decode_u31(frame.payload[:4]))
             case FrameType.PUSH_PROMISE:
-                raise ValueError("a push nobody allowed")
+                raise ValueError("PUSH_PROMISE, which we do not allow")
 
     # Settings
 
     def _settings_received(self, frame: Frame) -> None:
         if frame.flags & ACK:
-            if frame.payload or not self._settled.done():
-                raise ValueError("settings that acknowledge and say something")
+            if frame.payload or not self._ready.done():
+                raise ValueError("an acknowledgement of SETTINGS with a payload")
             return
         settings = decode_settings(frame.payload)
         self._tls.write(encode_frame(FrameType.SETTINGS, ACK, 0))
@@ -267,15 +266,15 @@ class Http2Connection:
             self._blocks.change_table_size(min(table, 4096))
         if (window := settings.get(Setting.INITIAL_WINDOW_SIZE)) is not None:
             self._streams.change_stream_window(window)
-        if not self._settled.done():
-            self._settled.set_result(None)
+        if not self._ready.done():
+            self._ready.set_result(None)
         self._on_change()
 
-    # Life and end
+    # Liveness and closing
 
     def _ping_received(self, frame: Frame) -> None:
         if len(frame.payload) != 8:
-            raise ValueError("a PING that is none")
+            raise ValueError("a PING of the wrong length")
         if frame.flags & ACK:
             self._pinged_at = None
         else:
@@ -301,7 +300,7 @@ class Http2Connection:
             self._pinged_at = now
             self._tls.write(encode_frame(FrameType.PING, 0, 0, bytes(8)))
         if self._barred_at is not None and now - self._barred_at > self._limits.request:
-            self.retire()  # alive, but of no use; another one may be
+            self.retire()  # alive, but useless: another connection may work
         if self.lost is None:
             self._watch = self._loop.call_later(self._limits.watch, self._look)
 
@@ -317,9 +316,9 @@ class Http2Connection:
     def _lost(self, reason: str) -> None:
         self.lost = reason
         self._watch.cancel()
-        if not self._settled.done():
-            self._settled.set_exception(ConnectFailed(f"{self._name}: {reason}"))
-            self._settled.exception()  # seen, whoever waits for it or not
+        if not self._ready.done():
+            self._ready.set_exception(ConnectFailed(f"{self._name}: {reason}"))
+            self._ready.exception()  # mark the exception as seen
         self._streams.fail_all(reason)
         if not self._ended.done():
             self._ended.set_result(None)

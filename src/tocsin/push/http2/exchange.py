@@ -1,4 +1,4 @@
-"""One request and its answer: what a stream of HTTP/2 carries, and how it can end."""
+"""One request and its answer on an HTTP/2 stream, and the possible ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 MAX_BODY_BYTES: Final = 16_384
-"""More of an answer is not read."""
+"""The part of an answer's body that is read."""
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
 
 
@@ -19,34 +19,34 @@ class Http2Answer(NamedTuple):
 
 
 class Unprocessed(NamedTuple):
-    """The server has not begun with the request: it can be sent again."""
+    """The server has not begun to process the request, so it can be sent again."""
 
     reason: str
 
 
 class Failure(Enum):
-    """How far what went wrong reaches."""
+    """The scope of a failure."""
 
     TIMEOUT = "timeout"
     RESET = "reset"
-    """This stream."""
+    """Only this stream."""
     CONNECTION = "connection"
 
 
 class Unanswered(NamedTuple):
-    """Nobody knows whether the server has processed the request, unless its answer had begun."""
+    """It is unknown whether the server processed the request, unless its answer had begun."""
 
     failure: Failure
     reason: str
     status: int = 0
-    """Of an answer whose end never came."""
+    """The status of an answer without its end."""
 
 
 Result: TypeAlias = Http2Answer | Unprocessed | Unanswered
 
 
 class MalformedAnswer(Exception):
-    """Concerns its stream only (RFC 9113, 8.1.1)."""
+    """A malformed answer, which concerns its stream only (RFC 9113, 8.1.1)."""
 
 
 class Exchange:
@@ -54,31 +54,31 @@ class Exchange:
 
     def __init__(self, answered: Callable[[Result], None], deadline: float, window: int) -> None:
         self.answered = answered
-        """Called once, in another turn of the loop."""
+        """Called once, in another iteration of the event loop."""
         self.deadline = deadline
         self.window = window
-        """Bytes of the body that the peer takes for this stream."""
+        """The peer's window for this stream, in bytes."""
         self.unsent = b""
         self.status = 0
         self.headers: Mapping[bytes, bytes] = _NO_HEADERS
         self.body = b""
 
     def read_headers(self, headers: Mapping[bytes, bytes], *, last: bool) -> None:
-        """Of the answer, of an answer before it (1xx), or after the body. Raises MalformedAnswer."""
+        """Handle headers of the answer, of an interim answer (1xx), or trailers. Raises MalformedAnswer."""
         if self.status:
-            return  # after the body: nothing in them is of use
+            return  # trailers, which carry nothing that we need
         status = headers.get(b":status", b"")
         if len(status) != 3 or not status.isdigit() or status < b"100":
             raise MalformedAnswer("an answer without a status")
         if status.startswith(b"1"):
             if last:
-                raise MalformedAnswer("an answer that ends before it begins")
+                raise MalformedAnswer("an interim answer that ends the stream")
             return
         self.status = int(status)
         self.headers = headers
 
     def read_body(self, part: bytes) -> bool:
-        """Returns whether it is longer than anybody wants to know. Raises MalformedAnswer."""
+        """Add to the body. Returns whether it is longer than we read. Raises MalformedAnswer."""
         if not self.status:
             raise MalformedAnswer("a body before its status")
         self.body += part
@@ -89,23 +89,23 @@ class Exchange:
 
 
 OUR_WINDOW: Final = 1_048_575
-STREAMS_UNTIL_TOLD: Final = 100
+STREAMS_BEFORE_SETTINGS: Final = 100
 MOST_STREAMS: Final = 1000
 LAST_STREAM_ID: Final = (1 << 31) - 1001
 MAX_IDLE_FRAMES: Final = 10_000
-"""Frames within a second that end no stream; each stream that ends makes up for some."""
+"""Frames within a second that end no stream. Each stream that ends allows some more."""
 IDLE_FRAMES_PER_ANSWER: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Http2Limits:
-    """Seconds."""
+    """Time limits in seconds."""
 
     connect: float = 25.0
     request: float = 25.0
     ping_after: float = 60.0
-    """Of silence."""
+    """Seconds of silence before a PING."""
     ping_after_when_busy: float = 5.0
-    """The same while answers are awaited."""
+    """Seconds of silence before a PING while answers are awaited."""
     ping_answer: float = 10.0
     watch: float = 1.0

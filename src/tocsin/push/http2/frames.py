@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEAD_BYTES: Final = 9
 MAX_FRAME_BYTES: Final = 16_384
-"""What a peer may send us, since we do not ask for more."""
+"""The largest frame that a peer may send us: the default."""
 DEFAULT_WINDOW: Final = 65_535
 MAX_WINDOW: Final = (1 << 31) - 1
 SETTING_BYTES: Final = 6
@@ -78,11 +78,11 @@ def encode_settings(settings: dict[Setting, int]) -> bytes:
 def decode_settings(payload: bytes) -> dict[int, int]:
     """Raises ValueError."""
     if len(payload) % SETTING_BYTES:
-        raise ValueError("SETTINGS of a length that is none")
+        raise ValueError("SETTINGS of an invalid length")
     settings = dict(struct.iter_unpack(">HL", payload))
     frame_limit = settings.get(Setting.MAX_FRAME_SIZE, MAX_FRAME_BYTES)
     if not MAX_FRAME_BYTES <= frame_limit < 1 << 24:
-        raise ValueError(f"a largest frame of {frame_limit} bytes")
+        raise ValueError(f"invalid SETTINGS_MAX_FRAME_SIZE {frame_limit}")
     return settings
 
 
@@ -91,14 +91,14 @@ def encode_window_update(stream_id: int, increment: int) -> bytes:
 
 
 def decode_u31(payload: bytes) -> int:
-    """A window increment or a stream id. Raises ValueError."""
+    """Decode a window increment or a stream id. Raises ValueError."""
     return decode_u32(payload) & 0x7FFFFFFF
 
 
 def decode_u32(payload: bytes) -> int:
-    """An error code. Raises ValueError."""
+    """Decode an error code. Raises ValueError."""
     if len(payload) != 4:
-        raise ValueError(f"four bytes expected where there are {len(payload)}")
+        raise ValueError(f"{len(payload)} bytes instead of 4")
     return int.from_bytes(payload, "big")
 
 
@@ -107,11 +107,11 @@ def encode_reset(stream_id: int, code: Http2ErrorCode) -> bytes:
 
 
 def encode_goaway(code: Http2ErrorCode) -> bytes:
-    """The peer has opened no streams: the last one is 0."""
+    """Encode GOAWAY. The last stream is 0, because peers open no streams."""
     return encode_frame(FrameType.GOAWAY, 0, 0, bytes(4) + int(code).to_bytes(4, "big"))
 
 
-# https://www.rfc-editor.org/rfc/rfc9113#section-6: which frames belong to a stream, and which to the connection.
+# Frames of streams and frames of the connection: https://www.rfc-editor.org/rfc/rfc9113#section-6
 STREAM_FRAMES: Final = frozenset(
     {
         FrameType.DATA,
@@ -125,13 +125,13 @@ CONNECTION_FRAMES: Final = frozenset({FrameType.SETTINGS, FrameType.PING, FrameT
 
 
 class FrameReader:
-    """Bytes in, whole frames out."""
+    """Splits received bytes into frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Raises ValueError for a frame that is larger than we allow."""
+        """Return whole frames. Raises ValueError for a frame that is larger than we allow."""
         buffer = self._buffer
         buffer += data
         frames: list[Frame] = []
@@ -151,7 +151,7 @@ class FrameReader:
 
 
 def unpadded(frame: Frame) -> bytes:
-    """Payload of DATA or HEADERS without padding and priority. Raises ValueError."""
+    """Return the payload of DATA or HEADERS without padding and priority. Raises ValueError."""
     payload, flags = frame.payload, frame.flags
     if flags & PADDED:
         if not payload or payload[0] >= len(payload):

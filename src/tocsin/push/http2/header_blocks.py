@@ -1,4 +1,4 @@
-"""Header blocks of a peer: put together from frames, decompressed, and bounded (RFC 9113, 4.3 and 10.5.1)."""
+"""Header blocks: assembled from frames and decompressed within bounds, or compressed (RFC 9113, 4.3 and 10.5.1)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tocsin.push.http2.frames import END_HEADERS, END_STREAM, Frame, unpadded
 
 MAX_BLOCK_BYTES: Final = 32_768
 MAX_CONTINUATIONS: Final = 16
-"""Also empty ones cost something."""
+"""The limit of frames of a header block. Empty ones cost something too."""
 MAX_HEADER_LIST_BYTES: Final = 65_536
-"""Decompressed: a block of a few bytes can stand for any number of them."""
+"""The limit of decompressed bytes: a block of a few bytes can stand for any number of them."""
 
 
 class HeaderBlock(NamedTuple):
@@ -30,11 +30,11 @@ class HeaderBlocks:
 
     @property
     def unfinished(self) -> bool:
-        """Nothing but its continuation may follow."""
+        """Whether only a continuation may follow."""
         return self._begun is not None
 
     def begin(self, frame: Frame) -> HeaderBlock | None:
-        """HEADERS. Raises ValueError."""
+        """Handle HEADERS. Raises ValueError."""
         block = unpadded(frame)
         if frame.flags & END_HEADERS:
             return self._decoded(frame, block)
@@ -42,40 +42,40 @@ class HeaderBlocks:
         return None
 
     def go_on(self, frame: Frame) -> HeaderBlock | None:
-        """CONTINUATION. Raises ValueError."""
+        """Handle CONTINUATION. Raises ValueError."""
         begun = self._begun
         if begun is None or begun.stream_id != frame.stream_id:
-            raise ValueError("a continuation of nothing")
+            raise ValueError("CONTINUATION without HEADERS")
         self._parts.append(frame.payload)
         if len(self._parts) > MAX_CONTINUATIONS or sum(map(len, self._parts)) > MAX_BLOCK_BYTES:
-            raise ValueError("a header block without end")
+            raise ValueError("a header block that is too long")
         if not frame.flags & END_HEADERS:
             return None
         self._begun = None
         return self._decoded(begun, b"".join(self._parts))
 
     def _decoded(self, frame: Frame, block: bytes) -> HeaderBlock:
-        """Also for streams that are over: the compression's table goes on."""
+        """Decode a block, also of a closed stream, because the compression table depends on it."""
         try:
             headers = {name: value for name, value, _ in self._decoder.decode(block, True)}
         except (HPACKError, OversizedHeaderListError) as error:
-            raise ValueError(f"headers that cannot be read: {error}") from error
+            raise ValueError(f"headers that cannot be decompressed: {error}") from error
         except BaseException as error:
             if is_panic(error):
-                raise ValueError("headers that cannot be read") from error
+                raise ValueError("headers that cannot be decompressed") from error
             raise
         return HeaderBlock(frame.stream_id, bool(frame.flags & END_STREAM), headers)
 
 
 Header = tuple[bytes, bytes, bool]
-"""Name, value, and whether it must not be put into the compression's table."""
+"""Name, value, and whether it must stay out of the compression table."""
 
 HPACKError: type[Exception] = jh2._hazmat.HPACKError
 OversizedHeaderListError: type[Exception] = jh2._hazmat.OversizedHeaderListError
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether the native code met what it does not expect: its exception is no `Exception`, and cannot be imported.
+    """Whether the native code panicked. Its exception is not an `Exception` and cannot be imported.
 
     Seen with a header block of the one byte 07.
     """
@@ -90,7 +90,7 @@ class HeaderEncoder(Protocol):
 
 class HeaderDecoder(Protocol):
     def decode(self, data: bytes, raw: bool) -> Sequence[Header]:
-        """Raises HPACKError, or OversizedHeaderListError, which is not one; or panics (`is_panic`)."""
+        """Raise HPACKError or OversizedHeaderListError, which is not a subclass of it, or panic (`is_panic`)."""
 
 
 def new_encoder() -> HeaderEncoder:
@@ -109,7 +109,7 @@ _SIZES: Final = tuple(bytes((size,)) for size in range(_LONG))
 
 
 class SharedHeaders(NamedTuple):
-    """What requests have in common; known by its identity."""
+    """Headers that requests share, compared by identity."""
 
     before_path: tuple[Header, ...]
     after_path: tuple[Header, ...]
@@ -129,7 +129,7 @@ class OwnHeader:
 
 
 class RequestBlocks:
-    """Of one connection."""
+    """Encodes the header blocks of one connection."""
 
     def __init__(self) -> None:
         self._encoder = new_encoder()
@@ -140,12 +140,12 @@ class RequestBlocks:
         self._kept.clear()
 
     def encode(self, headers: list[Header] | tuple[Header, ...]) -> bytes:
-        """Any headers; forgets what is kept, since the table may change."""
+        """Encode any headers. Forgets the cached block, because the table may change."""
         self._kept.clear()
         return self._encoder.encode(headers)
 
     def encode_request(self, shared: SharedHeaders, path: bytes, own: bytes) -> bytes:
-        """`own` is joined from what `OwnHeader.encode` gave."""
+        """Encode shared headers and `own`, the joined results of `OwnHeader.encode`."""
         kept = self._kept.get(id(shared))
         if kept is None:
             before, after = self._encode_shared(shared)
@@ -164,7 +164,7 @@ class RequestBlocks:
 
 
 def _string(data: bytes) -> bytes:
-    """A length and the bytes as they are (RFC 7541, 5.2)."""
+    """Encode a string literal without Huffman coding (RFC 7541, 5.2)."""
     size = len(data)
     if size < _LONG:
         return _SIZES[size] + data

@@ -1,7 +1,7 @@
-"""The streams of one HTTP/2 connection: requests that are under way, and their ends.
+"""The streams of one HTTP/2 connection: requests in flight, and their ends.
 
-A stream leaves the table when its end is known. Ends are told together in another turn of the loop: whoever is told
-may send the next request, and nobody is told while he is still sending.
+A stream leaves the table when its end is known. Ends are reported together in another iteration of the event loop, so
+that callbacks may send the next requests and are never called during a send.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ logger = logging.getLogger(__name__)
 
 
 class Streams:
-    """Methods that take a frame raise ValueError if the peer breaks the rules of the connection with it."""
+    """Requests in flight. Methods that take a frame raise ValueError if it breaks the rules of the connection."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
         self._loop = asyncio.get_running_loop()
         self._exchanges: dict[int, Exchange] = {}
         self._received = 0
-        """Bytes of DATA that the peer's window to us lacks."""
+        """Received bytes of DATA by which our window must be reopened."""
         self._ends: list[tuple[Callable[[Result], None], Result]] = []
         self.outflow = Outflow(write)
         self.next_id = 1
         self.answers = 0
-        """How many came to their end; whoever reads it sets it back."""
+        """The number of ended streams since the reader set it to 0."""
 
     def __len__(self) -> int:
         return len(self._exchanges)
@@ -72,10 +72,10 @@ class Streams:
         self.outflow.send(stream_id, exchange, block, body)
 
     def refuse(self, answered: Callable[[Result], None], reason: str) -> None:
-        """A request that cannot be sent."""
-        self._tell(answered, Unprocessed(reason))
+        """End a request that cannot be sent."""
+        self._report(answered, Unprocessed(reason))
 
-    # What arrives
+    # Received frames
 
     def headers_received(self, block: HeaderBlock) -> None:
         exchange = self._find(block.stream_id)
@@ -122,48 +122,48 @@ class Streams:
     def window_updated(self, frame: Frame) -> None:
         increment = decode_u31(frame.payload)
         if not increment:
-            raise ValueError("a window that grows by nothing")
+            raise ValueError("a window increment of 0")
         if frame.stream_id == 0:
             self.outflow.widen(increment)
         elif (exchange := self._find(frame.stream_id)) is not None:
             self.outflow.widen_stream(frame.stream_id, exchange, increment)
 
     def change_stream_window(self, window: int) -> None:
-        """SETTINGS. Raises ValueError."""
+        """Handle SETTINGS. Raises ValueError."""
         self.outflow.change_stream_window(window, self._exchanges.values())
 
-    # Ends of many
+    # Ends of several streams
 
     def end_after(self, last: int) -> None:
-        """GOAWAY: the peer will not begin with the later ones."""
+        """Handle GOAWAY: the peer will not process later streams."""
         for stream_id in [each for each in self._exchanges if each > last]:
             self._end(stream_id, self._exchanges[stream_id], Unprocessed("goaway"))
 
     def end_overdue(self, now: float) -> None:
         for stream_id, exchange in list(self._exchanges.items()):
             if exchange.deadline > now:
-                break  # they are in the order of their beginning
+                break  # streams are in the order of their ids
             self._write(encode_reset(stream_id, _CANCEL))
             self._fail(stream_id, exchange, Failure.TIMEOUT, "timeout")
 
     def fail_all(self, reason: str) -> None:
-        """The connection is lost; perhaps while `outflow` is writing to it, which finds that out by itself."""
+        """End all streams of a lost connection, perhaps while `outflow` writes to it, which notices that."""
         exchanges, self._exchanges = self._exchanges, {}
         for exchange in exchanges.values():
-            self._tell(exchange.answered, Unanswered(Failure.CONNECTION, reason, exchange.status))
+            self._report(exchange.answered, Unanswered(Failure.CONNECTION, reason, exchange.status))
 
     def _find(self, stream_id: int) -> Exchange | None:
-        """None if it is over: the peer may not know that yet."""
+        """Return the stream, or None if it has ended, which the peer may not know yet."""
         if stream_id >= self.next_id or stream_id % 2 == 0:
-            raise ValueError(f"a stream {stream_id} that nobody opened")
+            raise ValueError(f"stream {stream_id} was never opened")
         return self._exchanges.get(stream_id)
 
     def _finish(self, stream_id: int, exchange: Exchange) -> None:
-        if self.outflow.forget(stream_id):  # answered before it had all of the request, and wants no more
+        if self.outflow.forget(stream_id):  # answered without the whole request, of which it wants no more
             self._write(encode_reset(stream_id, _NO_ERROR))
         self.answers += 1
         if self._exchanges.pop(stream_id, None) is not None:  # unless that write has ended the connection
-            self._tell(exchange.answered, Http2Answer(exchange.status, exchange.headers, exchange.body))
+            self._report(exchange.answered, Http2Answer(exchange.status, exchange.headers, exchange.body))
 
     def _give_up(self, stream_id: int, exchange: Exchange, error: MalformedAnswer) -> None:
         self._write(encode_reset(stream_id, Http2ErrorCode.PROTOCOL_ERROR))
@@ -175,39 +175,41 @@ class Streams:
     def _end(self, stream_id: int, exchange: Exchange, result: Result) -> None:
         self.outflow.forget(stream_id)
         if self._exchanges.pop(stream_id, None) is not None:
-            self._tell(exchange.answered, result)
+            self._report(exchange.answered, result)
 
-    def _tell(self, answered: Callable[[Result], None], result: Result) -> None:
+    def _report(self, answered: Callable[[Result], None], result: Result) -> None:
         if not self._ends:
-            self._loop.call_soon(self._tell_ends)
+            self._loop.call_soon(self._report_ends)
         self._ends.append((answered, result))
 
-    def _tell_ends(self) -> None:
+    def _report_ends(self) -> None:
         ends, self._ends = self._ends, []
         for answered, result in ends:
             try:
                 answered(result)
-            except Exception:  # of one request: the others are told all the same
-                logger.exception("the end of a request could not be handled")
+            except Exception:  # a failure of one callback must not affect the others
+                logger.exception("the callback of a request failed")
 
 
-# By names of their own: finding a member of an enumeration takes time for every request.
+# Constants, because looking up enum members takes time for every request.
 _HEADERS: Final = int(FrameType.HEADERS)
 _DATA: Final = int(FrameType.DATA)
 
 
 class Outflow:
+    """Sends requests as far as the peer's windows allow."""
+
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
         self._window = DEFAULT_WINDOW
         self._stalled: dict[int, Exchange] = {}
-        """With data that the windows held back, oldest first."""
+        """Streams whose data waits for the windows, oldest first."""
         self.stream_window = DEFAULT_WINDOW
-        """Of streams to come."""
+        """The window of new streams."""
         self.frame_limit = MAX_FRAME_BYTES
 
     def send(self, stream_id: int, exchange: Exchange, block: bytes, body: bytes) -> None:
-        """`block` fits one frame: those who make it know."""
+        """Send a request. The caller has checked that `block` fits one frame."""
         size = len(body)
         if size and (size > min(exchange.window, self._window, self.frame_limit) or self._stalled):
             self._write(encode_frame(_HEADERS, END_HEADERS, stream_id, block))
@@ -224,32 +226,32 @@ class Outflow:
         self._write(b"".join(parts))
 
     def forget(self, stream_id: int) -> bool:
-        """Returns whether the peer has not got all of it."""
+        """Drop waiting data. Returns whether the peer did not get all of the request."""
         return self._stalled.pop(stream_id, None) is not None
 
     def widen(self, increment: int) -> None:
-        """The connection's window. Raises ValueError."""
+        """Widen the connection's window. Raises ValueError."""
         self._window += increment
         if self._window > MAX_WINDOW:
-            raise ValueError("a window too wide")
+            raise ValueError("a window that is too large")
         self._send_stalled()
 
     def widen_stream(self, stream_id: int, exchange: Exchange, increment: int) -> None:
         """Raises ValueError."""
         exchange.window += increment
         if exchange.window > MAX_WINDOW:
-            raise ValueError("a window too wide")
+            raise ValueError("a window that is too large")
         if stream_id in self._stalled:
             self._send_part(stream_id, exchange)
 
     def change_stream_window(self, window: int, exchanges: Iterable[Exchange]) -> None:
-        """SETTINGS: also for the streams there are, whose windows may become negative. Raises ValueError."""
+        """Handle SETTINGS. Windows of open streams change too and may become negative. Raises ValueError."""
         if window > MAX_WINDOW:
-            raise ValueError("a window too wide")
+            raise ValueError("a window that is too large")
         for exchange in exchanges:
             exchange.window += window - self.stream_window
             if exchange.window > MAX_WINDOW:
-                raise ValueError("a window too wide")
+                raise ValueError("a window that is too large")
         self.stream_window = window
         self._send_stalled()
 

@@ -1,1 +1,1 @@
-"""Web Push services, which UnifiedPush distributors are."""
+"""Web Push services, to which UnifiedPush distributors belong: requests, outcomes, and a client for many hosts."""

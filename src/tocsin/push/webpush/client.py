@@ -1,9 +1,9 @@
-"""Web Push services (RFC 8030), whichever devices name.
+"""The client of Web Push services, which devices name (RFC 8030).
 
-Theory of operation. Every host has a lane (`host_lane`), so that one that is slow or hostile delays no other's pushes.
-There are so many lanes at a time; an idle one makes room for another. Hosts that have not accepted a push yet get at
-most half of them: whoever names thousands of slow ones leaves the other half to those that work. What finds no lane is
-tried again later.
+Theory of operation. Every host has a lane (`host_lane`), so that a slow or hostile one does not delay the others. The
+number of lanes is limited, and an idle one makes room for another. Hosts that have not accepted a push yet get at most
+half of them, so that a user who names thousands of slow hosts leaves the other half to those that coroutine. Pushes
+that find no lane are tried again later.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from tocsin.errors import DecodeError
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.push.provider import PushOutcome, PushRefused, PushRequest, TokenInvalid
+from tocsin.push.settings import WebPushSettings
 from tocsin.push.webpush.host_lane import (
     BUSY,
     CLOSED,
     COME_BACK_SECONDS,
     CONNECTION,
     HostLane,
+    Reputations,
     Sending,
     ServiceDialer,
     later,
 )
-from tocsin.push.webpush.reputations import Reputations
 from tocsin.push.webpush.request import pushed_content
-from tocsin.push.webpush.settings import WebPushSettings
 from tocsin.transport.tls_stream import FindAddresses
 
 ROOM: Final = 1000
-"""Always: what a service has no room for is answered at once and waits for its turn in the delivery."""
+"""The constant room: pushes that a service has no room for are answered at once and wait in the delivery."""
 CLOSE_SECONDS: Final = 5.0
 NOT_A_PUSH: Final = "not_a_push"
 
@@ -56,26 +56,29 @@ class WebPushProvider:
         find: FindAddresses,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`find` decides which addresses are connected to. Raises OSError if the CA file cannot be read."""
+        """`find` resolves hosts and decides which addresses may be dialled.
+
+        Raises OSError if the CA file is unreadable.
+        """
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._reputations = Reputations()
         self._lanes: dict[str, HostLane] = {}
-        """By origin, the one used longest ago first."""
+        """Lanes by origin, the least recently used first."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._key = key
         self._now = now
-        # Half of the time is for connecting, half for the answer.
+        # Connecting may take half of the time, the answer the other half.
         self._dialer = ServiceDialer(tls_context(settings.ca_file), find, settings.timeout / 2)
 
     @property
-    def under_way(self) -> int:
-        return sum(lane.under_way for lane in self._lanes.values())
+    def in_flight(self) -> int:
+        return sum(lane.in_flight for lane in self._lanes.values())
 
     @property
     def hosts(self) -> int:
-        """How many have a lane."""
+        """The number of hosts with a lane."""
         return len(self._lanes)
 
     async def wait_for_room(self) -> None:
@@ -98,7 +101,7 @@ class WebPushProvider:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _submitted(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> PushOutcome | None:
-        """None if it is on its way."""
+        """Give the push to a lane. Returns None, or the outcome if there is one at once."""
         if self._closed:
             return later(CLOSED)
         try:
@@ -121,7 +124,7 @@ class WebPushProvider:
         return None
 
     def _lane(self, address: WebPushAddress) -> HostLane | None:
-        """None if all are in use."""
+        """Return the lane of a host, a new one if needed, or None if all are in use."""
         origin = address.origin
         lane = self._lanes.pop(origin, None)
         if lane is None:
@@ -141,7 +144,7 @@ class WebPushProvider:
         return lane
 
     def _make_room(self, proven: bool) -> bool:
-        """Whether there is room for another lane; one that is idle may have to go."""
+        """Whether there is room for another lane. An idle one may be closed for it."""
         most = self._settings.hosts
         rivals = list(self._lanes.values())
         if not proven:
@@ -161,15 +164,15 @@ class WebPushProvider:
         if self._lanes.get(lane.origin) is lane:
             del self._lanes[lane.origin]
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
 
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """Certificates and names are verified; those of the file count beside the system's. Raises OSError."""
+    """Return a context that verifies names and certificates, with the file's CAs and the system's. Raises OSError."""
     context = ssl.create_default_context()
     if ca_file is not None:
         context.load_verify_locations(str(ca_file))

@@ -1,9 +1,9 @@
 """The pushes to one push service: a bounded queue, a few connections, a bounded rate.
 
-Theory of operation. Each connection has a task that takes push after push from the queue and ends when there was none
-for a while. What finds the queue full, or comes too fast, is answered at once with a time to come back, each with a
-later one, so that they do not come back together. A service that cannot be connected to is left alone for a while
-(`reputations`), with all that waits for it.
+Theory of operation. Each connection has a task that takes pushes from the queue one after another, and ends when it was
+idle for a while. A push that finds the queue full, or exceeds the rate, is answered at once with a time for its retry.
+These times differ, so that retries do not come together. A service that cannot be reached is left alone for a while
+(`Reputations`), with all its waiting pushes.
 """
 
 from __future__ import annotations
@@ -16,28 +16,27 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tocsin.crypto.web_push import SALT_BYTES, SCALAR_BYTES, VapidKey
 from tocsin.errors import ConnectFailed, ConnectionLost, DecodeError
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.push.provider import Accepted, PushOutcome, RetryLater, RetryScope, Urgency
+from tocsin.push.settings import WebPushSettings
 from tocsin.push.webpush.http1_connection import Http1Client
 from tocsin.push.webpush.outcome import web_push_outcome
-from tocsin.push.webpush.reputations import Reputations
 from tocsin.push.webpush.request import request_bytes, sealed_body
-from tocsin.push.webpush.settings import WebPushSettings
 from tocsin.transport.tls_stream import FindAddresses, TlsStream
 
 NEWCOMERS_AT_ONCE: Final = 16
-"""Services to connect to for the first time at once: half of the threads that resolve names."""
+"""First connections at a time: half of the threads that resolve names."""
 QUEUE_LIMIT: Final = 128
 """Pushes that wait for one service."""
 IDLE_SECONDS: Final = 45.0
-"""An unused connection is kept for so long; many services close theirs after a minute."""
+"""Seconds for which an idle connection is kept. Many services close theirs after a minute."""
 COME_BACK_SECONDS: Final = 1.0
 NEWCOMER_RATE: Final = 10
-"""Pushes a second to a host that has accepted none: it may be somebody's who never asked for them."""
+"""Pushes per second to a host that has accepted none yet: its owner may never have asked for them."""
 AUTHORIZATION_SECONDS: Final = 12 * 3600
 """RFC 8292, 2, allows 24 hours."""
 AUTHORIZATION_REUSE_SECONDS: Final = 6 * 3600
@@ -58,7 +57,7 @@ def later(reason: str, after: float | None = None) -> RetryLater:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """A push on its way."""
+    """A push in flight."""
 
     address: WebPushAddress
     content: bytes
@@ -66,15 +65,15 @@ class Sending:
     expires_at: int
     answered: Callable[[PushOutcome], None]
     deadline: float
-    """Loop time: by then it is answered."""
+    """Loop time by which it must be answered."""
 
     def __repr__(self) -> str:
-        """Without the device token and what is pushed to it."""
+        """Omit the device token and the payload."""
         return f"Sending({self.urgency})"
 
 
 class ServiceDialer:
-    """Connects to push services. Services that have proved nothing yet share a few places, so slow ones wait."""
+    """Connects to push services. Services that never accepted a push share a few places, so slow ones wait."""
 
     def __init__(self, context: ssl.SSLContext, find: FindAddresses, timeout: float) -> None:
         self._context = context
@@ -129,7 +128,7 @@ class HostLane:
         return not self._waiting and not self._busy
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         return len(self._waiting) + self._busy
 
     def submit(self, sending: Sending) -> None:
@@ -144,7 +143,7 @@ class HostLane:
                 idle.set_result(None)
                 return
         if len(self._workers) < self._settings.connections:
-            self._workers.add(self._spawn(self._work()))
+            self._workers.add(self._spawn(self._run_worker()))
 
     def fail_waiting(self, outcome: PushOutcome) -> None:
         waiting, self._waiting = self._waiting, deque()
@@ -152,7 +151,7 @@ class HostLane:
             sending.answered(outcome)
 
     def drain(self) -> None:
-        """Takes nothing more, and ends when the pushes under way are answered."""
+        """Take no more pushes, and end when those in flight are answered."""
         self._draining = True
         self.fail_waiting(later(CLOSED))
         for idle in self._idle:
@@ -160,19 +159,19 @@ class HostLane:
                 idle.set_result(None)
 
     def stop(self) -> None:
-        """Ends it at once."""
+        """End the lane at once."""
         self.fail_waiting(later(CLOSED))
         for worker in self._workers:
             worker.cancel()
 
     @property
     def _rate(self) -> int:
-        """Pushes a second."""
+        """The allowed number of pushes per second."""
         most = self._settings.rate
         return most if self._reputations.is_proven(self.origin) else min(most, NEWCOMER_RATE)
 
     def _take_turn(self, now: float) -> bool:
-        """Whether the rate allows another push; those of a second may come at once."""
+        """Whether the rate allows another push. Bursts of one second's worth are allowed."""
         free_at = max(self._free_at, now - 1.0)
         if free_at > now:
             return False
@@ -180,13 +179,13 @@ class HostLane:
         return True
 
     def _come_back(self, now: float) -> float:
-        """In so many seconds; each one that is sent away gets a later turn."""
+        """Return the seconds after which to retry. Each refused push gets a later time."""
         self._come_back_at = max(self._come_back_at, now + COME_BACK_SECONDS) + 1.0 / self._rate
         return self._come_back_at - now
 
-    # Each connection
+    # Workers, one for each connection
 
-    async def _work(self) -> None:
+    async def _run_worker(self) -> None:
         task = asyncio.current_task()
         assert task is not None
         client = Http1Client(self._connect)
@@ -204,7 +203,7 @@ class HostLane:
                 self._ended(self)
 
     async def _next(self) -> Sending | None:
-        """None if nothing came for a while."""
+        """Return the next push, or None if there was none for a while."""
         while not self._waiting:
             if self._draining:
                 return None
@@ -225,7 +224,7 @@ class HostLane:
             sending.answered(later(CLOSED))
             raise
         except Exception as error:
-            # Not its text, which may have parts of the device token.
+            # The error's text is not logged, because it may contain parts of the device token.
             logger.error("a push to a Web Push service failed (%s); it is tried again", type(error).__name__)
             client.close()
             outcome = later(FAILED)
@@ -240,7 +239,7 @@ class HostLane:
         except TimeoutError:
             return later(TIMEOUT)
         except ConnectFailed:
-            # Its text names the service, which may be one person's own: it is not logged.
+            # The error's text is not logged, because it names the service, which may belong to one person.
             unreachable = later(CONNECTION, reputations.unreachable(self.origin, self._loop.time()))
             self.fail_waiting(unreachable)
             return unreachable
@@ -253,7 +252,7 @@ class HostLane:
         return outcome
 
     async def _connect(self) -> TlsStream:
-        """Half of the time is for connecting, so that an unreachable service differs from a slow one."""
+        """Connect within half of the time, so that an unreachable service differs from a slow one."""
         proven = self._reputations.is_proven(self.origin)
         return await self._dialer.connect(self._host, self._port, proven=proven)
 
@@ -270,7 +269,7 @@ class HostLane:
         return request_bytes(sending.address, sending.urgency, authorization, body, ttl=ttl)
 
     def _authorized(self, now: float) -> str:
-        """The same for hours: signing is work for the service too."""
+        """Return the authorization, the same for hours, because verifying a signature costs the service time."""
         made_at = self._authorized_at
         if made_at is None or not 0 <= now - made_at < AUTHORIZATION_REUSE_SECONDS:
             subject = self._settings.subject or ""
@@ -278,3 +277,56 @@ class HostLane:
             self._authorization = self._key.authorization(self.origin, subject, expires_at)
             self._authorized_at = now
         return self._authorization
+
+
+MOST_HOSTS: Final = 10_000
+FIRST_PAUSE_SECONDS: Final = 2.0
+LONGEST_PAUSE_SECONDS: Final = 300.0
+
+V = TypeVar("V")
+
+
+class _Outage(NamedTuple):
+    failures: int
+    until: float
+
+
+class Reputations:
+    """Outages and proven services by origin. All times must be of one clock."""
+
+    def __init__(self, limit: int = MOST_HOSTS) -> None:
+        self._limit = limit
+        self._proven: dict[str, None] = {}
+        self._outages: dict[str, _Outage] = {}
+
+    def is_proven(self, origin: str) -> bool:
+        """Whether the service has accepted a push and was reachable since."""
+        return origin in self._proven
+
+    def reached(self, origin: str, *, accepted: bool) -> None:
+        """Note that the service answered."""
+        self._outages.pop(origin, None)
+        if accepted:
+            self._put(self._proven, origin, None)
+
+    def unreachable(self, origin: str, now: float) -> float:
+        """Note a failed connection. Returns the seconds for which the service is left alone."""
+        self._proven.pop(origin, None)
+        before = self._outages.get(origin)
+        if before is not None and before.until > now:
+            return before.until - now  # a concurrent attempt
+        failures = 1 if before is None else before.failures + 1
+        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20), LONGEST_PAUSE_SECONDS)
+        self._put(self._outages, origin, _Outage(failures, now + pause))
+        return pause
+
+    def pause(self, origin: str, now: float) -> float | None:
+        """Return the seconds for which the service is still left alone, or None."""
+        outage = self._outages.get(origin)
+        return outage.until - now if outage is not None and outage.until > now else None
+
+    def _put(self, kept: dict[str, V], origin: str, value: V) -> None:
+        kept.pop(origin, None)
+        kept[origin] = value
+        if len(kept) > self._limit:
+            del kept[next(iter(kept))]

@@ -1,7 +1,7 @@
 """A push as a request to a Web Push service (RFC 8030, RFC 8291): pure.
 
-All bodies have one size, so that a push service cannot tell kinds of pushes apart; it is told only how urgent they are.
-There is no `Topic`: a later push would replace an earlier one that the service still keeps for a device that is away.
+All bodies have one size, so that a push service cannot distinguish kinds of pushes; it sees only their urgency. There
+is no `Topic`: a later push would replace an earlier one that the service still keeps for an offline device.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.push.provider import Urgency
 
 LONGEST_TTL_SECONDS: Final = 28 * 86_400
-"""What the large services keep at most."""
+"""The longest time for which the large services keep a push."""
 _URGENCIES: Final = {Urgency.ALERT: "high", Urgency.BACKGROUND: "normal"}
 
 
 def pushed_content(payload: bytes) -> bytes:
-    """What a payload made for Apple carries, without its JSON, in which it does not fit. Raises DecodeError."""
+    """Extract the content of a payload made for Apple, whose JSON would not fit. Raises DecodeError."""
     return web_push_content(parse_push_json(payload))
 
 
 def sealed_body(content: bytes, to: WebPushReceiver, ephemeral_key: bytes, salt: bytes) -> bytes:
-    """Of the same length for every content. The key and the salt are random, for this body alone."""
+    """Seal content to a body of fixed length. The key and the salt must be random and used only once."""
     return seal_web_push(content, to, ephemeral_key, salt, padded_to=PADDED_CONTENT_BYTES)
 
 
 def request_bytes(
     address: WebPushAddress, urgency: Urgency, authorization: str, body: bytes, *, ttl: float
 ) -> bytes:
-    """`ttl`: seconds for which the service keeps the push for a device that is away; 0 if it is late already."""
+    """Return the request. `ttl` is the seconds for which the service keeps the push for an offline device."""
     lines = (
         f"POST {address.path} HTTP/1.1",
         f"Host: {address.origin.removeprefix('https://')}",

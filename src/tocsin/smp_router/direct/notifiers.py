@@ -1,4 +1,4 @@
-"""NSKEY, NPKT and NPRI, and what direct notifications add to NDEL and DEL."""
+"""NSKEY, NPKT and NPRI, and the additions of direct notifications to NDEL and DEL."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class DirectNotifierCommands:
             fate = self._outbox.fate(notifier)
             return Refused(CommandFault.PROHIBITED) if fate is None else PacketStatus(fate)
         location = self._outbox.ntf_router_of(notifier)
-        if location is None:  # not known any longer: the client must make another notifier with NSKEY
+        if location is None:  # forgotten: the client must create another notifier with NSKEY
             return Refused(CommandFault.PROHIBITED)
         waits = self._state.store.direct.packet_of(notifier.notifier_id) is not None
         if not waits and not self._outbox.has_room([location]):
@@ -112,7 +112,7 @@ class DirectNotifierCommands:
     def _proven(
         self, execute: Callable[[SmpQueueRequest[P]], Response], request: SmpQueueRequest[P]
     ) -> Response:
-        """NDEL or DEL, and then the packet, which needs neither the queue nor the notifier."""
+        """Execute NDEL or DEL, and forward the packet, which needs neither the queue nor the notifier."""
         packet = request.command.packet
         former = self._ntf_router(request.queue) if packet is not None else None
         response = execute(request)

@@ -1,7 +1,7 @@
-"""NSRV and NSSUB: NTF routers that say who they are, and get the notifications of all their queues.
+"""NSRV and NSSUB: NTF routers identify themselves, and get the notifications of all their queues.
 
-An NTF router is a service of the role of notifiers whose certificate is that of its address. So the queues that it
-subscribed to as a service are its queues here, and the other way round.
+An NTF router is a notifier service whose certificate is that of its address. So the queues that it subscribed to as a
+service are its queues here, and the other way round.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.session.peers import Peer, ServiceQueues
-from tocsin.smp_router.session.requests import SmpCommandTable, SmpRequest, SmpState
-from tocsin.smp_router.session.service_records import find_or_add_service
-from tocsin.smp_router.store.direct import NtfRouterRecord
+from tocsin.smp_router.session.requests import SmpCommandTable, SmpRequest, SmpState, find_or_add_service
+from tocsin.smp_router.store.interface import NtfRouterRecord
 
 CLOCK_DIFFERENCE: Final = 86_400
-"""In seconds. A key issued further in the future could not be replaced until then."""
+"""Tolerated seconds in the future: a key issued later than that could not be replaced until then."""
 
 
 class NtfRouterCommands:
@@ -79,12 +78,12 @@ class NtfRouterCommands:
 
 
 def _may_speak_for(peer: Peer, service_id: bytes | None) -> bool:
-    """A connection belongs to one NTF router, and to no service as well."""
+    """Whether the connection may act for this NTF router. It belongs to one of them, or to a service."""
     return peer.session.service is None and peer.ntf_router_id in (None, service_id)
 
 
 def _is_outdated(credentials: NtfRouterCredentials, record: NtfRouterRecord) -> bool:
-    """The key differs from the known one and is not newer: it may be a key that was replaced."""
+    """Whether the key differs from the known one without being newer: it may have been replaced."""
     if record.auth_key is None:
         return False
     is_known = hmac.compare_digest(credentials.auth_key.der, record.auth_key)
@@ -92,7 +91,7 @@ def _is_outdated(credentials: NtfRouterCredentials, record: NtfRouterRecord) -> 
 
 
 def _replaces(credentials: NtfRouterCredentials, record: NtfRouterRecord) -> bool:
-    """The credentials differ from the record and are newer."""
+    """Whether the credentials differ from the record and are newer."""
     if record.auth_key is None:
         return True
     same = credentials.auth_key.der == record.auth_key and credentials.location == record.location

@@ -1,9 +1,9 @@
-"""Packets of clients to their NTF routers: kept until answered, and what became of them.
+"""Packets of clients to their NTF routers, kept until they are answered, and their fates.
 
-Theory of operation. A command puts a packet here; the store keeps it, `ntf_forwarding` sends it when it is on disk, and
-again until the NTF router has answered or it is too old. When the NTF router accepts an association, the queue becomes
-one of its service; the packet is removed when that is on disk. Other answers are remembered for a while,
-in memory only. A packet that associates a notifier goes with it; one that ends an association does not.
+Theory of operation. A command puts a packet here and the store keeps it. `ntf_forwarding` sends it when it is on disk,
+and again until the NTF router has answered or it is too old. When the NTF router accepts an association, the queue
+joins its service, and the packet is removed when that is on disk. Other answers are kept in memory for a while. A
+packet that associates a notifier is removed with it; one that ends an association is not.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.direct.ntf_forwarding import NtfForwarding
-from tocsin.smp_router.session.requests import SmpState
-from tocsin.smp_router.session.service_records import find_or_add_service
-from tocsin.smp_router.store.direct import NtfRouterRecord, WaitingPacket
+from tocsin.smp_router.session.requests import SmpState, find_or_add_service
+from tocsin.smp_router.store.interface import NtfRouterRecord, WaitingPacket
 from tocsin.smp_router.store.records import NotifierRecord
 
 REMEMBERED_REFUSALS: Final = 10_000
-"""The oldest are forgotten."""
+"""The limit of remembered refusals; the oldest are forgotten."""
 
 
 class _Refusal(NamedTuple):
@@ -34,7 +33,7 @@ class _Refusal(NamedTuple):
 
 
 class PacketOutbox:
-    """Implements `packet_line.Outbox`."""
+    """Implements `ntf_forwarding.Outbox`."""
 
     def __init__(self, state: SmpState, associated: Callable[[bytes], None]) -> None:
         """`associated` is called with the id of a notifier that was associated, when that is on disk."""
@@ -44,9 +43,9 @@ class PacketOutbox:
         self._associated = associated
         self._allowed = AllowedNtfRouters(self._settings.ntf_routers)
         self._refusals: dict[bytes, _Refusal] = {}
-        """By notifier id."""
+        """Refusals by notifier id."""
         self._waiters: dict[bytes, asyncio.Future[PacketFate]] = {}
-        """By packet id."""
+        """Waiting callers by packet id."""
         self.forwarding: Final = NtfForwarding(state.settings, state.counters, self)
 
     def start(self) -> None:
@@ -69,8 +68,9 @@ class PacketOutbox:
         return all(self._store.packets_to(location) + count <= most for location, count in wanted.items())
 
     def associate(self, location: RouterLocation, notifier_id: bytes, packet: bytes) -> None:
-        """Keeps a packet for a notifier that is there, instead of the one it has. One to an NTF router that must not be
-        named is refused in its place.
+        """Keep a packet for an existing notifier, replacing its other one.
+
+        A packet to an NTF router that is not allowed is refused on behalf of that router.
         """
         self._refusals.pop(notifier_id, None)
         if self._allowed.allow(location):
@@ -79,7 +79,7 @@ class PacketOutbox:
             self._remember(notifier_id, _Refusal(location, PacketFate.UNSUPPORTED))
 
     def dissociate(self, location: RouterLocation | None, packet: bytes | None) -> None:
-        """Keeps a packet that ends an association. Without a packet, a router or room there is nothing to do."""
+        """Keep a packet that ends an association. Does nothing without a packet, a router or room."""
         if location is None or packet is None or not self._allowed.allow(location):
             return
         if self.has_room([location]):
@@ -144,9 +144,11 @@ class PacketOutbox:
         await self._state.store.commit()
         return self._store.packet(packet.packet_id) is not None
 
-    async def settle(self, packet: WaitingPacket, fate: PacketFate, certificates: tuple[bytes, ...]) -> None:
+    async def answered(
+        self, packet: WaitingPacket, fate: PacketFate, certificates: tuple[bytes, ...]
+    ) -> None:
         if self._store.packet(packet.packet_id) is None:
-            return  # its notifier is gone, or has another packet
+            return  # the notifier is gone, or has another packet
         if packet.notifier_id is not None:
             if fate is PacketFate.ACCEPTED:
                 fate = self._associate(packet, packet.notifier_id, certificates)
@@ -157,10 +159,10 @@ class PacketOutbox:
                 self._remember(packet.notifier_id, _Refusal(packet.location, fate))
         self._store.remove_packet(packet.packet_id)
         self._count(fate)
-        self._tell(packet, fate)
+        self._report(packet, fate)
 
     def delayed(self, packet: WaitingPacket) -> None:
-        self._tell(packet, PacketFate.PENDING)
+        self._report(packet, PacketFate.PENDING)
 
     def is_too_old(self, packet: WaitingPacket) -> bool:
         if packet.created_at >= self._state.clock.now() - self._settings.keep_packets:
@@ -193,7 +195,7 @@ class PacketOutbox:
             del self._refusals[next(iter(self._refusals))]
         self._refusals[notifier_id] = refusal
 
-    def _tell(self, packet: WaitingPacket, fate: PacketFate) -> None:
+    def _report(self, packet: WaitingPacket, fate: PacketFate) -> None:
         waiter = self._waiters.pop(packet.packet_id, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(fate)
@@ -204,7 +206,7 @@ class PacketOutbox:
 
 
 class AllowedNtfRouters:
-    """Any, if none are listed."""
+    """The NTF routers that clients may name: all, if none are listed."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         """Raises ConfigError for an invalid address."""
@@ -214,7 +216,7 @@ class AllowedNtfRouters:
             raise ConfigError(f"[TOCSIN] direct_ntf_routers: {error}") from error
 
     def allow(self, location: RouterLocation) -> bool:
-        """One with the same identity and port, at some of the same hosts."""
+        """Whether both locations have the same identity and port, and share a host."""
         return not self._locations or any(_is_at(location, listed) for listed in self._locations)
 
 

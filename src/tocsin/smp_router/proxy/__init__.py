@@ -1,1 +1,1 @@
-"""Forwarding: this router as the proxy of a sender, and as the relay that a proxy reaches."""
+"""Forwarding: this router as the proxy of a sender, and as the relay behind another proxy."""

@@ -1,4 +1,4 @@
-"""The proxy side of forwarding: senders reach other routers without showing their address (smp.md 6.7).
+"""Both sides of forwarding: senders reach other routers without showing their address (smp.md 6.7).
 
 One connection per relay serves all clients (`relays.py`).
 """
@@ -6,8 +6,11 @@ One connection per relay serves all clients (`relays.py`).
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
+from typing import Any, Final
 
 from tocsin.clients import RouterRefused
+from tocsin.crypto.boxes import box_key
 from tocsin.errors import (
     BadBox,
     ClientError,
@@ -19,6 +22,8 @@ from tocsin.errors import (
 )
 from tocsin.protocol.error_codes import (
     BrokerFault,
+    CommandFault,
+    ErrorCode,
     NetworkFault,
     ProxyBroker,
     ProxyFault,
@@ -28,12 +33,26 @@ from tocsin.protocol.error_codes import (
 )
 from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
+from tocsin.protocol.sessions import BlockCoder, ReceivedCommand, RefusedCommand, RouterSession
+from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.proxy_commands import ForwardToRelay, RelayForwarded, RequestProxySession
-from tocsin.protocol.smp.proxying import RelayAnswerEnvelope, RelayEnvelope
+from tocsin.protocol.smp.proxying import (
+    RelayAnswerEnvelope,
+    RelayEnvelope,
+    seal_forwarded_answer,
+    unseal_forwarded,
+)
 from tocsin.protocol.smp.responses import ForwardedAnswer, ProxySession, RelayAnswer
+from tocsin.protocol.smp.sender_commands import (
+    GetLinkData,
+    SecureLinkedQueue,
+    SecureQueueBySender,
+    SendMessage,
+)
 from tocsin.protocol.smp.versions import PROXIED
 from tocsin.smp_router.proxy.relays import Relay, RelayFailure, Relays
 from tocsin.smp_router.session.requests import SmpRequest, SmpState
+from tocsin.smp_router.session.verification import verify
 
 
 class Proxy:
@@ -78,7 +97,7 @@ class Proxy:
             return self._failed(ProxyProtocol(refusal.error))
         except ResponseTimeout:
             return self._failed(ProxyBroker(BrokerFault.TIMEOUT))
-        except LocalProtocolError:  # our envelope makes it longer than the block it came in
+        except LocalProtocolError:  # our envelope makes it longer than the received block
             return self._failed(ProxyBroker(TransportFault.LARGE_MSG))
         except RemoteProtocolError:
             return self._failed(ProxyBroker(TransportFault.BLOCK))
@@ -89,11 +108,6 @@ class Proxy:
     def _failed(self, error: RouterError) -> Refused:
         self._state.counters.proxy_forward_errors += 1
         return Refused(error)
-
-    @property
-    def relay_count(self) -> int:
-        """Connections to relays that are open now."""
-        return self.relays.open
 
     def _password_fits(self, given: bytes | None) -> bool:
         needed = self._state.settings.create_password
@@ -110,3 +124,64 @@ def _opened(answer: Response, relay: Relay, nonce: bytes, corr_id: bytes) -> Res
     if opened.corr_id != corr_id:  # an answer to another command; it might not even fit our block
         return Refused(ProxyBroker(TransportFault.BLOCK))
     return ForwardedAnswer(opened.transmission)
+
+
+FORWARDED: Final = (SendMessage, SecureQueueBySender, SecureLinkedQueue, GetLinkData)
+
+
+class RelayCommands:
+    """Executes RFWD, the relay side of forwarding."""
+
+    def __init__(self, state: SmpState, execute: Callable[[SmpRequest[Any]], Response]) -> None:
+        self._state = state
+        self._execute = execute
+
+    def relay(self, request: SmpRequest[RelayForwarded]) -> Response:
+        """RFWD: open both envelopes, execute the command, seal its answer twice."""
+        command, session = request.command, request.session
+        if session.forwarding_key is None or session.session_key is None:
+            return Refused(ErrorCode.CRYPTO)
+        try:
+            envelope = RelayEnvelope.unseal(session.forwarding_key, request.corr_id, command.envelope)
+        except BadBox:
+            return Refused(ErrorCode.CRYPTO)
+        except DecodeError:
+            return Refused(CommandFault.SYNTAX)
+        if envelope.version not in SMP.supported:
+            return Refused(CommandFault.SYNTAX)
+        key = box_key(session.session_key.agree(envelope.client_key))
+        try:
+            transmission = unseal_forwarded(key, envelope.corr_id, envelope.transmission)
+        except BadBox:
+            return Refused(ErrorCode.CRYPTO)
+        except DecodeError:
+            return Refused(ErrorCode.BLOCK)
+        inner = RouterSession(
+            SMP, envelope.version, session.session_id, BlockCoder(SMP.block_size), session.session_key
+        )
+        answer = seal_forwarded_answer(key, envelope.corr_id, self._run(request, inner, transmission))
+        sealed = RelayAnswerEnvelope(envelope.corr_id, answer).seal(session.forwarding_key, request.corr_id)
+        self._state.counters.relayed_commands += 1
+        return RelayAnswer(sealed)
+
+    def _run(self, outer: SmpRequest[RelayForwarded], session: RouterSession, transmission: bytes) -> bytes:
+        received = session.read_transmission(transmission)
+        response = self._respond(outer, session, received)
+        return session.response(received.corr_id, received.entity_id, response)
+
+    def _respond(
+        self,
+        outer: SmpRequest[RelayForwarded],
+        session: RouterSession,
+        received: ReceivedCommand | RefusedCommand,
+    ) -> Response:
+        if isinstance(received, RefusedCommand):
+            return Refused(received.error)
+        if not isinstance(received.command, FORWARDED):
+            return Refused(CommandFault.PROHIBITED)
+        verified = verify(self._state.store, outer.peer, session, received)
+        if not isinstance(verified, SmpRequest):
+            return Refused(verified)
+        response = self._execute(verified)
+        outer.effects += verified.effects
+        return response

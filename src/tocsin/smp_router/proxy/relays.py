@@ -1,9 +1,9 @@
 """Connections to other routers, for the proxy: one for each relay, shared by all clients, and not too many.
 
-Making one is slow and may fail, so it is made once for all who ask at the same time, and a failure is remembered for
-a while. Clients name relays as they like: when there are as many connections as there may be, the one that was unused
-for longest makes room, and while all are in use the relay cannot be reached. Unused ones are closed after a while;
-clients then hear that the session is gone, and ask for another, as they do when a relay restarts.
+Connecting is slow and may fail, so concurrent requests share one attempt, and a failure is remembered for a while.
+Clients name relays freely. At the limit of connections, the one that was unused for longest makes room; while all are
+in use, the relay cannot be reached. Unused ones are closed after a while. Clients then learn that the session is gone
+and ask for another, as they do when a relay restarts.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ class Relay:
     """Whether the operator counts it as one of their own."""
     used_at: float
     """Loop time."""
-    under_way: int = 0
+    in_flight: int = 0
     """Commands that wait for its answer."""
 
     @contextmanager
     def in_use(self) -> Iterator[SmpClient]:
-        """It is not closed as unused inside."""
-        self.under_way += 1
+        """Keep the connection from being closed as unused."""
+        self.in_flight += 1
         try:
             yield self.client
         finally:
-            self.under_way -= 1
+            self.in_flight -= 1
             self.used_at = asyncio.get_running_loop().time()
 
 
 @dataclass(frozen=True, slots=True)
 class RelayFailure:
-    """Why there is no connection."""
+    """The reason for a missing connection."""
 
     fault: AnyBrokerFault
 
@@ -64,14 +64,14 @@ class Relays:
         self._settings = settings
         self._counters = counters
         self._relays: dict[RouterLocation, asyncio.Future[Relay | RelayFailure]] = {}
-        """Connected and being connected, at most `max_relays`."""
+        """Connected relays and attempts, at most `max_relays`."""
         self._failures: dict[RouterLocation, RelayFailure] = {}
-        """Remembered, at most `max_relays`, oldest first."""
+        """Remembered failures, at most `max_relays`, oldest first."""
         self._by_session: dict[bytes, Relay] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """Connections, made or being made."""
+        """The number of connections and attempts."""
         return len(self._relays)
 
     @property
@@ -105,7 +105,7 @@ class Relays:
     def close_idle(self) -> None:
         """Close connections that were unused for `relay_idle` seconds."""
         before = asyncio.get_running_loop().time() - self._settings.relay_idle
-        for relay in [each for each in self._by_session.values() if not each.under_way]:
+        for relay in [each for each in self._by_session.values() if not each.in_flight]:
             if relay.used_at < before:
                 self._close(relay)
                 self._counters.proxy_relays_closed_idle += 1
@@ -118,8 +118,8 @@ class Relays:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _make_room(self) -> bool:
-        """Closes the connection that was unused for longest. False if all are in use."""
-        unused = [each for each in self._by_session.values() if not each.under_way]
+        """Close the connection that was unused for longest. Returns False if all are in use."""
+        unused = [each for each in self._by_session.values() if not each.in_flight]
         if not unused:
             return False
         self._close(min(unused, key=lambda relay: relay.used_at))
@@ -188,7 +188,7 @@ class Relays:
         )
 
     async def _watch(self, relay: Relay) -> None:
-        """Forgets the session when the relay's connection is lost."""
+        """Forget the session when the relay's connection is lost."""
         with suppress(TocsinError):
             async for _event in relay.client.events():
                 pass
@@ -212,7 +212,7 @@ async def _leave(relay: Relay) -> None:
 
 
 def usable_hosts(settings: SmpProxySettings, hosts: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that may be tried."""
+    """Return the hosts that may be tried."""
     if not settings.required_host_mode:
         return hosts
     return tuple(host for host in hosts if is_onion(host) == settings.prefer_onion)
@@ -226,7 +226,7 @@ def socks_proxy(settings: SmpProxySettings) -> SocksProxy | None:
 
 
 def _fault(error: TocsinError) -> AnyBrokerFault:
-    """The error for a relay that cannot be reached. A wrong identity looks like no answer."""
+    """Return the error for an unreachable relay. A wrong identity looks like no answer."""
     if isinstance(error, HandshakeRefused) and error.fault is HandshakeFault.VERSION:
         return TransportFault.VERSION
     return NetworkFault()

@@ -1,1 +1,1 @@
-"""What every command of an SMP router needs: connections, subscriptions, verification, effects."""
+"""Sessions of clients: connections and their subscriptions, verified requests, and the effects of commands."""

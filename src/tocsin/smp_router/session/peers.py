@@ -1,4 +1,4 @@
-"""Connections as the router sees them: what each is subscribed to, and who receives what.
+"""Connections of the router, and their subscriptions.
 
 At most one connection receives each queue, each notifier and each service. Taking over is immediate; the loser gets its
 END at the next flush of late events (smp.md 8.7, 9.4).
@@ -32,7 +32,7 @@ class PeerSubscriptions:
         self._recipients: dict[bytes, Peer] = {}
         self._notifiers: dict[bytes, Peer] = {}
         self._services: dict[bytes, Peer] = {}
-        self.told: set[Peer] = set()
+        self.with_late_events: set[Peer] = set()
         """Connections with late events."""
 
     def recipient(self, recipient_id: bytes) -> Peer | None:
@@ -55,11 +55,11 @@ class PeerSubscriptions:
         return self._services.get(service_id)
 
     def subscribe(self, peer: Peer, recipient_id: bytes) -> Delivery:
-        """The last subscriber wins. Subscribing again on the same connection restarts the delivery."""
+        """Subscribe to a queue. The last subscriber wins; subscribing again on a connection restarts the delivery."""
         before = self._recipients.get(recipient_id)
         if before is not None and before is not peer:
             before.end_delivery(recipient_id)
-            self._tell(before, recipient_id, SubscriptionEnded())
+            self._send_later(before, recipient_id, SubscriptionEnded())
         self._recipients[recipient_id] = peer
         delivery = peer.deliveries[recipient_id] = Delivery(by_get=False)
         return delivery
@@ -70,32 +70,32 @@ class PeerSubscriptions:
             return
         if before is not None:
             before.notifiers.discard(notifier_id)
-            self._tell(before, notifier_id, SubscriptionEnded())
+            self._send_later(before, notifier_id, SubscriptionEnded())
         self._notifiers[notifier_id] = peer
         peer.notifiers.add(notifier_id)
 
     def end_recipient(self, recipient_id: bytes, *, unless: Peer) -> None:
-        """The queue moves to a service: its own subscriber gets END."""
+        """Move the queue to a service: its own subscriber gets END."""
         before = self._recipients.pop(recipient_id, None)
         if before is not None and before is not unless:
             before.end_delivery(recipient_id)
-            self._tell(before, recipient_id, SubscriptionEnded())
+            self._send_later(before, recipient_id, SubscriptionEnded())
 
     def end_notifier(self, notifier_id: bytes, *, unless: Peer) -> None:
-        """The notifier moves to a service: its own subscriber gets END."""
+        """Move a notifier to a service. Its own subscriber gets END."""
         before = self._notifiers.pop(notifier_id, None)
         if before is None:
             return
         before.notifiers.discard(notifier_id)
         if before is not unless:
-            self._tell(before, notifier_id, SubscriptionEnded())
+            self._send_later(before, notifier_id, SubscriptionEnded())
 
     def subscribe_service(self, peer: Peer, service_id: bytes) -> ServiceQueues:
-        """Another connection of the service loses all of its subscriptions."""
+        """Subscribe a service. Another connection of it loses all its subscriptions."""
         before = self._services.get(service_id)
         if before is not None and before is not peer:
             lost = before.service_queues or ServiceQueues()
-            self._tell(before, service_id, ServiceSubscriptionEnded(lost.count, lost.ids_hash))
+            self._send_later(before, service_id, ServiceSubscriptionEnded(lost.count, lost.ids_hash))
             before.service_queues = None
             for recipient_id in list(before.deliveries):
                 before.end_delivery(recipient_id)
@@ -105,10 +105,10 @@ class PeerSubscriptions:
         return peer.service_queues
 
     def end_for_service(self, service_id: bytes, entity_id: bytes, *, unless: Peer) -> None:
-        """The service loses one queue or notifier to another subscriber."""
+        """Take one queue or notifier from the service, for another subscriber."""
         peer = self._remove_from_service(service_id, entity_id)
         if peer is not None and peer is not unless:
-            self._tell(peer, entity_id, SubscriptionEnded())
+            self._send_later(peer, entity_id, SubscriptionEnded())
 
     def _remove_from_service(self, service_id: bytes, entity_id: bytes) -> Peer | None:
         peer = self._services.get(service_id)
@@ -126,7 +126,7 @@ class PeerSubscriptions:
         if peer is not None:
             peer.end_delivery(recipient_id)
             if peer is not unless:
-                self._tell(peer, recipient_id, QueueDeleted())
+                self._send_later(peer, recipient_id, QueueDeleted())
         if unless is not None:
             unless.deliveries.pop(recipient_id, None)
 
@@ -137,10 +137,10 @@ class PeerSubscriptions:
         if service_id is not None:
             peer = self._remove_from_service(service_id, notifier_id) or peer
         if peer is not None and peer is not unless:
-            self._tell(peer, notifier_id, QueueDeleted())
+            self._send_later(peer, notifier_id, QueueDeleted())
 
     def drop(self, peer: Peer) -> None:
-        """The connection is gone."""
+        """Remove the subscriptions of a lost connection."""
         for recipient_id, delivery in peer.deliveries.items():
             if not delivery.by_get and self._recipients.get(recipient_id) is peer:
                 del self._recipients[recipient_id]
@@ -151,26 +151,26 @@ class PeerSubscriptions:
         for service_id in (None if service is None else service.service_id, peer.ntf_router_id):
             if service_id is not None and self._services.get(service_id) is peer:
                 del self._services[service_id]
-        self.told.discard(peer)
+        self.with_late_events.discard(peer)
 
-    def tell_later(self, peer: Peer, event: Event) -> None:
+    def send_later(self, peer: Peer, event: Event) -> None:
         """Send the event with the next flush."""
         peer.late_events.append(event)
-        self.told.add(peer)
+        self.with_late_events.add(peer)
 
     def flush_late_events(self) -> None:
-        for peer in list(self.told):
+        for peer in list(self.with_late_events):
             self._counters.ends_sent += peer.flush_late_events()
             if not peer.late_events:
-                self.told.discard(peer)
+                self.with_late_events.discard(peer)
 
-    def _tell(
+    def _send_later(
         self,
         peer: Peer,
         entity_id: bytes,
         event: SubscriptionEnded | ServiceSubscriptionEnded | QueueDeleted,
     ) -> None:
-        self.tell_later(peer, (entity_id, event))
+        self.send_later(peer, (entity_id, event))
         self._counters.subscriptions_taken_over += not isinstance(event, QueueDeleted)
 
 
@@ -180,7 +180,7 @@ Event = tuple[bytes, Response]
 
 @dataclass(slots=True)
 class Delivery:
-    """How a connection receives from one queue: subscribed, or message by message with GET."""
+    """The delivery of one queue to a connection: subscribed, or message by message with GET."""
 
     by_get: bool
     delivered: bytes | None = None
@@ -189,7 +189,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class ServiceQueues:
-    """How many queues or notifiers a connection serves as a service, and the hash of their ids (smp.md 8.6)."""
+    """The number of queues or notifiers that a connection serves as a service, and their hash (smp.md 8.6)."""
 
     count: int = 0
     combined: int = 0
@@ -207,13 +207,13 @@ class ServiceQueues:
         self.combined ^= id_hash(entity_id)
 
     def remove(self, entity_id: bytes) -> None:
-        """Without SUBS or NSUBS not all are counted, so one may go that was not: none are left with no hash."""
+        """Count a removed one. It may not have been counted before SUBS or NSUBS; with none left the hash is zero."""
         self.count = max(0, self.count - 1)
         self.combined = self.combined ^ id_hash(entity_id) if self.count else 0
 
 
 class Peer:
-    """State of one connection. Everything here goes when it goes."""
+    """The state of one connection, which ends with it."""
 
     __slots__ = (
         "connection",
@@ -228,13 +228,13 @@ class Peer:
     def __init__(self, connection: RouterConnection) -> None:
         self.connection = connection
         self.deliveries: dict[bytes, Delivery] = {}
-        """By recipient id."""
+        """Deliveries by recipient id."""
         self.notifiers: set[bytes] = set()
         """Notifier ids that were subscribed individually."""
         self.service_queues: ServiceQueues | None = None
         """The queues that this connection serves as a service, or None."""
         self.ntf_router_id: bytes | None = None
-        """The NTF router that has proved to be at the other end, in a direct session."""
+        """The NTF router at the other end, once it has proved its identity in a direct session."""
         self.late_events: list[Event] = []
         """END, ENDS and DELD that wait for the next flush. Bounded by what the connection had subscribed to."""
         self.undelivered: set[bytes] = set()
@@ -246,7 +246,7 @@ class Peer:
 
     @property
     def has_subscriptions(self) -> bool:
-        """GET does not subscribe."""
+        """Whether the connection has subscriptions. GET does not subscribe."""
         if self.notifiers or self.service_queues is not None:
             return True
         return any(not delivery.by_get for delivery in self.deliveries.values())
@@ -269,7 +269,7 @@ class Peer:
             return False
 
     def flush_late_events(self) -> int:
-        """Says how many were sent: a block at a time, the short one first. The rest waits for the next flush."""
+        """Send blocks of events, the short one first. Returns how many were sent; the rest waits for the next flush."""
         sent = 0
         while self.late_events:
             part = self.late_events[: (len(self.late_events) - 1) % MAX_ITEMS + 1]

@@ -1,10 +1,10 @@
-"""What a command is executed with: the router's state, the verified request, and the effects it asks for."""
+"""Verified requests of clients, the router's state they are executed against, and their effects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tocsin.crypto.boxes import box_key
 from tocsin.events.delivery_events import Stage
@@ -12,16 +12,15 @@ from tocsin.operate.clock import Clock
 from tocsin.operate.command_table import CommandTable
 from tocsin.operate.randomness import Randomness
 from tocsin.protocol.messages import Command, Response
-from tocsin.protocol.sessions import RouterSession
+from tocsin.protocol.sessions import RouterSession, ServiceRole
 from tocsin.protocol.smp.delivered_messages import Delivered, DeliveredMessage, QuotaMarker, seal_delivered
 from tocsin.protocol.smp.responses import MessageReceived
 from tocsin.protocol.smp.sender_commands import MessageFlags
-from tocsin.smp_router.session.events import NamedNotification, SmpEvents
 from tocsin.smp_router.session.peers import Delivery, Peer, PeerSubscriptions
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.interface import SmpStore
-from tocsin.smp_router.store.records import NotifierRecord, QueueRecord, StoredMessage
+from tocsin.smp_router.store.records import NotifierRecord, QueueRecord, ServiceRecord, StoredMessage
 
 C = TypeVar("C", bound=Command)
 
@@ -74,7 +73,7 @@ class SendBacklog(NamedTuple):
 
 
 Effect: TypeAlias = SendEvent | PushMessage | PushNotifications | AnswerWithFate | SendBacklog
-"""What the router does once the changes of a command are on disk. Effects are plain values: tests compare them."""
+"""An action of the router once the changes of a command are on disk. Effects are plain values that tests compare."""
 
 
 @dataclass(slots=True)
@@ -143,3 +142,42 @@ def seal_message(queue: QueueRecord, message: StoredMessage) -> MessageReceived:
         delivered = DeliveredMessage(message.sent_at, MessageFlags(message.notify), message.body)
     sealed = seal_delivered(box_key(queue.dh_secret), message.message_id, delivered)
     return MessageReceived(message.message_id, sealed)
+
+
+class NamedNotification(NamedTuple):
+    """The identity of a notification."""
+
+    notifier_id: bytes
+    nonce: bytes
+    sent_at: int
+    """Time of its message. It selects the period whose key hides the notification in the event log."""
+
+
+class SmpEvents(Protocol):
+    """Receives the stages that notifications reach. Calls must be quick and must not raise."""
+
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+        """Record ENQUEUED, SENT, EXPIRED or DROPPED. SENT is recorded again when a notification is sent again."""
+
+
+class NoSmpEvents:
+    """Ignores all reports."""
+
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+        pass
+
+
+def find_or_add_service(
+    state: SmpState, role: ServiceRole, fingerprint: bytes, certificates: tuple[bytes, ...]
+) -> bytes | None:
+    """Return the id of the service with this fingerprint, a new one if needed, which the next commit makes durable.
+
+    Returns None if the certificate is known in another role, because its role never changes.
+    """
+    known = state.store.service_by_fingerprint(fingerprint)
+    if known is not None:
+        return known.service_id if known.role is role else None
+    service_id = state.randomness.new_id()
+    state.counters.services_registered += 1
+    state.store.add_service(ServiceRecord(service_id, role, certificates, fingerprint, state.clock.now()))
+    return service_id

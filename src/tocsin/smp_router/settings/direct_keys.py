@@ -30,7 +30,7 @@ _ADDRESSES: Final = ValueKind(
 
 
 def direct_keys(key: Callable[[str, ValueKind, str, str], K]) -> tuple[K, ...]:
-    """`key` makes a router's key of name, kind, explanation and setting."""
+    """`key` makes a key from its name, kind, explanation and setting."""
 
     def own(name: str, kind: ValueKind, about: str) -> K:
         return key(f"direct_{name}", kind, about, f"direct.{name}")
@@ -47,14 +47,20 @@ def direct_keys(key: Callable[[str, ValueKind, str, str], K]) -> tuple[K, ...]:
         own(
             "answer_wait",
             duration(zero=True),
-            "Seconds a client waits for its NTF router's answer; then it is told that the packet is kept.",
+            "Seconds a client waits for its NTF router's answer; then it learns that the packet is kept.",
         ),
-        own("retry_initial", duration(), "Seconds until an NTF router that failed is tried again,"),
-        own("retry_maximum", duration(), "... and at most so many, when it has failed often."),
-        own("keep_packets", duration(), "Seconds after which packets that no NTF router took are dropped."),
+        own(
+            "retry_initial",
+            duration(),
+            "Seconds until an NTF router that failed is tried again, growing to …",
+        ),
+        own("retry_maximum", duration(), "… this many after repeated failures."),
+        own(
+            "keep_packets", duration(), "Seconds after which packets that no NTF router accepted are dropped."
+        ),
         own("max_packets", whole_number(1), "Packets that may wait for NTF routers."),
-        own("max_packets_per_router", whole_number(1), "Packets that may wait for one of them."),
-        own("max_ntf_routers", whole_number(1, 100_000), "NTF routers connected to at a time."),
+        own("max_packets_per_router", whole_number(1), "Packets that may wait for one NTF router."),
+        own("max_ntf_routers", whole_number(1, 100_000), "Most NTF routers connected at a time."),
         own(
             "idle",
             duration(),
@@ -63,7 +69,7 @@ def direct_keys(key: Callable[[str, ValueKind, str, str], K]) -> tuple[K, ...]:
         own(
             "public_ntf_routers_only",
             ON_OFF,
-            "Do not try NTF routers at loopback and private addresses: clients could probe your network.",
+            "Do not try NTF routers at loopback and private addresses, so that clients cannot probe your network.",
         ),
         own("ntf_routers", _ADDRESSES, "Addresses of the NTF routers that clients may name; none: any."),
     )

@@ -1,4 +1,4 @@
-"""Every key of `smp-server.ini`: its section, its values, the setting it decides (smp.md 10.3).
+"""Every key of `smp-server.ini`: its section, its values, and its setting (smp.md 10.3).
 
 Sections and keys outside `[TOCSIN]` are the reference's (`iniFileContent` in Server/Main/Init.hs).
 """
@@ -7,23 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from tocsin.operate.settings.event_log_keys import event_log_keys
+from tocsin.operate.settings.router_keys import event_log_keys, host_keys, password_keys, transport_keys
 from tocsin.operate.settings.setting_keys import SettingKey
 from tocsin.operate.settings.setting_values import (
     CREATE_PASSWORD,
-    DOMAINS,
     HOST,
     HOSTS,
-    HOSTS_OR_NONE,
     ON_OFF,
-    PASSWORD,
     PATH,
     PORT,
-    PORTS,
-    SOCKS_PROXY,
     TEXT,
     ValueKind,
-    choice,
     duration,
     or_off,
     unavailable,
@@ -34,7 +28,7 @@ from tocsin.smp_router.settings.settings import DAY, LOWEST_VERSION, UNRELEASED_
 
 
 class SmpKey(SettingKey):
-    """A field of SmpSettings is its setting, or `proxy.` or `direct.` and one of the settings there."""
+    """Its setting is a field of SmpSettings, or a field of `proxy` or `direct` in it."""
 
     __slots__ = ()
     environment_prefix = "TOCSIN_SMP_"
@@ -66,14 +60,14 @@ _STORE_LOG: Final = (
         "STORE_LOG",
         "restore_messages",
         ON_OFF,
-        "Messages and notifications survive restarts too. Off: their logs are set aside and none are written.",
+        "Keep messages and notifications across restarts too. Off: their logs are set aside and not written.",
         "restore_messages",
     ),
     SmpKey(
         "STORE_LOG",
         "expire_messages_days",
         duration(unit=DAY, name="days"),
-        "Messages nobody fetched are removed after so many days.",
+        "Days after which messages that nobody fetched are removed.",
         "message_ttl",
     ),
     SmpKey(
@@ -94,21 +88,21 @@ _STORE_LOG: Final = (
         "STORE_LOG",
         "expire_ntfs_hours",
         duration(unit=3600.0, name="hours"),
-        "Notifications nobody fetched are removed after so many hours.",
+        "Hours after which notifications that nobody fetched are removed.",
         "notification_ttl",
     ),
     SmpKey(
         "STORE_LOG",
         "log_stats",
         ON_OFF,
-        "Write a line of statistics each day. See also statistics_file.",
+        "Write a line of statistics every day. See also statistics_file.",
         "log_stats",
     ),
     SmpKey(
         "STORE_LOG",
         "prometheus_interval",
         or_off(duration()),
-        "Write a file with Prometheus metrics every so many seconds. See also prometheus_port.",
+        "Seconds between updates of a file with Prometheus metrics. See also prometheus_port.",
         "prometheus_interval",
     ),
     # For PostgreSQL only, which store_queues and store_messages refuse.
@@ -124,26 +118,11 @@ _AUTH: Final = (
         "AUTH",
         "create_password",
         CREATE_PASSWORD,
-        "Needed to create queues and to use the proxy. It is part of the address: smp://fingerprint:password@host",
+        "Required to create queues and to use the proxy. It is part of the address: smp://fingerprint:password@host",
         "create_password",
         secret=True,
     ),
-    SmpKey(
-        "AUTH",
-        "control_port_admin_password",
-        PASSWORD,
-        "For all commands of the control port.",
-        "control_port_admin_password",
-        secret=True,
-    ),
-    SmpKey(
-        "AUTH",
-        "control_port_user_password",
-        PASSWORD,
-        "For reading statistics and blocking queues at the control port.",
-        "control_port_user_password",
-        secret=True,
-    ),
+    *password_keys(SmpKey, "For reading statistics and blocking queues at the control port."),
     SmpKey(
         "AUTH",
         "daily_block_queue_quota",
@@ -154,31 +133,7 @@ _AUTH: Final = (
 )
 
 _TRANSPORT: Final = (
-    SmpKey(
-        "TRANSPORT",
-        "host",
-        HOSTS_OR_NONE,
-        "Names of this router in its address.",
-        "public_hosts",
-    ),
-    SmpKey("TRANSPORT", "port", PORTS, "Ports to listen on.", "ports"),
-    SmpKey(
-        "TRANSPORT", "log_tls_errors", ON_OFF, "Log connections whose TLS handshake failed.", "log_tls_errors"
-    ),
-    SmpKey(
-        "TRANSPORT",
-        "websockets",
-        unavailable("off", because="Tocsin has no WebSockets"),
-        "Not available: off.",
-        shown="off",
-    ),
-    SmpKey(
-        "TRANSPORT",
-        "control_port",
-        or_off(PORT),
-        "Port for the operator on 127.0.0.1; 5224 is usual.",
-        "control_port",
-    ),
+    *transport_keys(SmpKey, 5224),
     SmpKey(
         "TRANSPORT",
         "accept_service_credentials",
@@ -189,40 +144,12 @@ _TRANSPORT: Final = (
 )
 
 _PROXY: Final = (
-    SmpKey(
+    *host_keys(
+        SmpKey,
         "PROXY",
-        "host_mode",
-        choice(public=False, onion=True),
-        "Which hosts of a relay with several are tried first, public or onion ones.",
-        "proxy.prefer_onion",
-    ),
-    SmpKey(
-        "PROXY",
-        "required_host_mode",
-        ON_OFF,
-        "Do not try hosts of the other kind.",
-        "proxy.required_host_mode",
-    ),
-    SmpKey(
-        "PROXY",
-        "socks_proxy",
-        or_off(SOCKS_PROXY),
-        "The SOCKS proxy through which relays are reached, host:port.",
-        "proxy.socks_proxy",
-    ),
-    SmpKey(
-        "PROXY",
-        "socks_mode",
-        choice(onion=True, always=False),
-        "Use the SOCKS proxy for .onion relays only (onion) or for all (always).",
-        "proxy.socks_onion_only",
-    ),
-    SmpKey(
-        "PROXY",
-        "own_server_domains",
-        DOMAINS,
+        "proxy",
+        "other routers",
         "Domains of your own relays; the metrics count them separately.",
-        "proxy.own_server_domains",
     ),
     SmpKey(
         "PROXY",
@@ -242,12 +169,12 @@ _INACTIVE_CLIENTS: Final = (
         "inactive_ttl",
         switch=True,
     ),
-    SmpKey("INACTIVE_CLIENTS", "ttl", duration(), "... for so many seconds,", "inactive_ttl"),
+    SmpKey("INACTIVE_CLIENTS", "ttl", duration(), "... for this many seconds,", "inactive_ttl"),
     SmpKey(
         "INACTIVE_CLIENTS",
         "check_interval",
         duration(),
-        "... looking for them every so many seconds.",
+        "... checked at this interval in seconds.",
         "inactive_check_interval",
     ),
 )
@@ -283,10 +210,10 @@ _TOCSIN: Final = (
     _own(
         "credentials",
         PATH,
-        "Folder of the certificates; a relative path counts from this file's folder.",
+        "Folder of the certificates; a relative path starts at this file's folder.",
         shown=".",
     ),
-    _own("store_path", PATH, "Folder of the logs; a relative path counts from this file's folder.", "store"),
+    _own("store_path", PATH, "Folder of the logs; a relative path starts at this file's folder.", "store"),
     _own("lowest_version", _VERSION, "Oldest SMP version offered."),
     _own("highest_version", _VERSION, "Newest SMP version offered."),
     _own("accept_without_alpn", ON_OFF, "Serve clients that offer no ALPN, with version 6."),
@@ -294,10 +221,10 @@ _TOCSIN: Final = (
     _own(
         "message_ttl",
         or_off(duration()),
-        "expire_messages_days in seconds, instead of it; off keeps messages for ever.",
+        "Overrides expire_messages_days, in seconds; off keeps messages forever.",
     ),
     _own("message_expiry_interval", duration(), "Seconds between removals of old messages."),
-    _own("notification_ttl", duration(), "expire_ntfs_hours in seconds, instead of it."),
+    _own("notification_ttl", duration(), "Overrides expire_ntfs_hours, in seconds."),
     _own("notification_expiry_interval", duration(), "Seconds between removals of old notifications."),
     _own(
         "notification_interval",
@@ -307,18 +234,26 @@ _TOCSIN: Final = (
     _own(
         "notification_confirm_after",
         duration(zero=True),
-        "Seconds for which a notification may be sent again although its receiver's system has acknowledged it.",
+        "Seconds to keep a notification, to send it again, after the receiver's system has acknowledged it.",
     ),
     _own(
         "end_interval",
         duration(zero=True),
-        "Seconds between sendings of END, ENDS and DELD; 0: each at once.",
+        "Seconds between batches of END, ENDS and DELD; 0 sends each at once.",
     ),
-    _own("tls_handshake_seconds", duration(), "How long a TLS handshake may take."),
-    _own("hello_seconds", duration(), "How long the SMP handshake may take."),
+    _own("tls_handshake_seconds", duration(), "Time limit of a TLS handshake, in seconds."),
+    _own("hello_seconds", duration(), "Time limit of the SMP handshake, in seconds."),
     _own("write_queue_blocks", whole_number(1, 100_000), "Blocks that may wait for a slow client."),
-    _own("max_connections", whole_number(1, 1_000_000), "Connections at a time; others are closed at once."),
-    _own("drain_seconds", duration(zero=True), "How long clients may take to read the rest at a stop."),
+    _own(
+        "max_connections",
+        whole_number(1, 1_000_000),
+        "Most connections at a time; others are closed at once.",
+    ),
+    _own(
+        "drain_seconds",
+        duration(zero=True),
+        "Seconds that clients get to read the rest when the router stops.",
+    ),
     _own("proxy", ON_OFF, "Forward commands to other routers.", "proxy.enabled"),
     _own("proxy_connect_timeout", duration(), "Seconds to reach another router.", "proxy.connect_timeout"),
     _own("proxy_response_timeout", duration(), "Seconds another router may take.", "proxy.response_timeout"),
@@ -331,13 +266,13 @@ _TOCSIN: Final = (
     _own(
         "proxy_public_relays_only",
         ON_OFF,
-        "Do not try routers at loopback and private addresses: whoever may use the proxy could probe your network.",
+        "Do not try routers at loopback and private addresses, so that proxy users cannot probe your network.",
         "proxy.public_relays_only",
     ),
     _own(
         "proxy_max_relays",
         whole_number(1, 100_000),
-        "Routers connected to at a time; for another one, the one unused for longest is left.",
+        "Most connections to routers at a time; beyond it the one unused for longest is closed.",
         "proxy.max_relays",
     ),
     _own(
@@ -350,9 +285,9 @@ _TOCSIN: Final = (
     _own(
         "statistics_file",
         or_off(PATH),
-        "Statistics survive restarts in this file; a relative path counts from the folder of the logs.",
+        "Keep statistics across restarts in this file; a relative path starts at the folder of the logs.",
     ),
-    _own("prometheus_port", or_off(PORT), "Serve Prometheus metrics on this port."),
+    _own("prometheus_port", or_off(PORT), "Serve Prometheus metrics and health on this port."),
     SmpKey(
         "TOCSIN",
         "database_url",

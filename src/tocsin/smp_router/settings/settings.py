@@ -1,4 +1,4 @@
-"""Everything that can be set about an SMP router (smp.md 9.1, 10.3). Times are seconds."""
+"""All settings of an SMP router (smp.md 9.1, 10.3). Times are seconds."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class SmpSettings:
     credentials: Path = Path("/etc/opt/simplex")
     """Folder of ca.crt, server.crt, server.key."""
     store: Path | None = Path("/var/opt/simplex")
-    """Folder of the logs; none keeps everything in memory only."""
+    """Folder of the logs; None keeps everything in memory only."""
     restore_messages: bool = True
     """Messages and notifications survive a restart; of no effect without a store, or with a database."""
 
@@ -135,22 +135,22 @@ class SmpSettings:
     prometheus_port: int | None = None
     prometheus_host: str = "127.0.0.1"
     prometheus_interval: float | None = None
-    """Between writings of the metrics file in the store's folder; none writes no file."""
+    """Seconds between updates of the metrics file in the store's folder; None writes no file."""
     statistics_file: Path | None = Path("smp-server-stats.log")
-    """Statistics survive a restart in this file; a relative path counts from the store's folder."""
+    """Keeps statistics across restarts; a relative path starts at the store's folder."""
     log_stats: bool = False
-    """A line of statistics for each day goes to a file in the store's folder."""
+    """Write a line of statistics per day to a file in the store's folder."""
     log_tls_errors: bool = False
     event_log: Path | None = None
-    """Folder of the delivery event log; none writes none."""
+    """Folder of the delivery event log; without one no events are written."""
     event_log_keys: Path | None = None
     """Folder of the keys of pseudonyms. Default: the event log's folder with `-keys` appended to its name."""
     event_log_retention_days: int = 30
     """Days after which events and the keys of their pseudonyms are erased."""
     event_log_bytes: int = 10 * 1024**3
-    """Beyond it the oldest events are erased."""
+    """Beyond this size the oldest events are erased."""
     event_log_segment_seconds: float = 5.0
-    """So old an event is at most when readers can see it."""
+    """Readers see an event at most this late."""
 
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Where a key was set, by the name of its environment variable; for people (`config.smp_ini.describe`)."""
+    """Where each key was set, by the name of its environment variable, for people."""

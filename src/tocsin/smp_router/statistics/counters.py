@@ -1,4 +1,4 @@
-"""What an SMP router counts. Metric names and help texts are those of the fields."""
+"""The counters of an SMP router. Their fields give the names and help texts of the metrics."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The records of an SMP router: queues, services, messages and notifications.
 
-Records are immutable: a change replaces one. Keys are kept as DER, ids and secrets as bytes, because there are
-millions of them and most are never looked at.
+Records are immutable: a change makes a new one. Keys are kept as DER, ids and secrets as bytes, because there are
+millions of them and most are never parsed.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class NotifierRecord:
 class QueueRecord:
     recipient_id: bytes = field(repr=False)
     recipient_keys: tuple[bytes, ...] = field(repr=False)
-    """DER; each of them authorizes the recipient's commands."""
+    """DER of the keys, each of which authorizes the recipient's commands."""
     dh_secret: bytes = field(repr=False)
     """Shared with the recipient; encrypts delivered messages."""
     sender_id: bytes = field(repr=False)
     sender_key: bytes | None = field(default=None, repr=False)
-    """DER; none while the queue is not secured."""
+    """DER; None while the queue is not secured."""
     mode: QueueMode | None = None
     link: QueueLink | None = None
     notifier: NotifierRecord | None = None
     status: QueueStatus | Blocked = QueueStatus.ACTIVE
     updated_at: int | None = None
-    """Day of last use, seconds since 1970."""
+    """Day of last use, as Unix time."""
     service_id: bytes | None = field(default=None, repr=False)
     """The messaging service of the recipient, if one was associated."""
 
@@ -76,7 +76,7 @@ class StoredMessage:
     sent_at: int
     notify: bool
     body: bytes | None = field(repr=False)
-    """None for the marker that stands where the quota was hit."""
+    """None for the marker that shows where the quota was hit."""
 
     @property
     def is_quota_marker(self) -> bool:

@@ -11,8 +11,7 @@ import pytest
 from tests.doubles.delivery_engines import Meeting
 from tocsin.cli.pipeline import deliver as deliver_command
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.handover import KEY_FILE
-from tocsin.ntf_router.delivery.handover_opening import opened_handover
+from tocsin.ntf_router.delivery.handover import KEY_FILE, opened_handover
 from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
 
 
@@ -78,5 +77,5 @@ def test_the_router_opens_its_folder_only_if_it_hands_over(tmp_path: Path) -> No
     assert opened_handover(DeliverySettings(engine=DeliveryEngine.SPARK, handover=folder)) is not None
     assert (tmp_path / "handover-keys" / KEY_FILE).exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"delivery_handover .* cannot be used"):
+    with pytest.raises(ConfigError, match=r"cannot use the folder delivery_handover = "):
         opened_handover(DeliverySettings(engine=DeliveryEngine.SPARK, handover=tmp_path / "file" / "x"))

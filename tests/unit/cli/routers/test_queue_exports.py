@@ -24,7 +24,7 @@ from tocsin.cli.main import run
 from tocsin.events.queue_exports import id_of_text
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store
 from tocsin.protocol.ntf.statuses import SubscriptionFailed
-from tocsin.smp_router.store.logs.store_export import fill_folder
+from tocsin.smp_router.store.logs.store_files import fill_folder
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.wire.base64url import encode_base64url
 
@@ -107,7 +107,7 @@ async def test_an_export_of_another_kind_is_refused(
     logs.write_text("[STORE_LOG]\nenable: on\n[TOCSIN]\nstore: memory\nstore_path: var\n")
     made(tmp_path / "var")
     assert await command("ntf", "store", "export-subscriptions", "--config", logs, tmp_path / "x.csv") == 1
-    assert "name it .parquet or .jsonl" in capsys.readouterr().err
+    assert "name the file .parquet or .jsonl" in capsys.readouterr().err
 
 
 def made(folder: Path) -> Path:

@@ -10,9 +10,8 @@ import pytest
 from tests.unit.smp_router.store.postgres.opened_stores import contents, stored
 from tests.unit.smp_router.store.samples import a_message, a_queue
 from tocsin.cli.main import run
-from tocsin.smp_router.store.logs.store_export import fill_folder
-from tocsin.smp_router.store.logs.store_files import read_smp_store
-from tocsin.smp_router.store.logs.store_folder import MESSAGE_LOG, STORE_LOG
+from tocsin.smp_router.store.logs.log_reading import MESSAGE_LOG, STORE_LOG
+from tocsin.smp_router.store.logs.store_files import fill_folder, read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
 pytestmark = pytest.mark.timeout(120)
@@ -59,7 +58,7 @@ async def test_logs_are_copied_into_the_database_and_back(
 
     back = tmp_path / "back"
     back.mkdir()
-    assert await command("export", *config, "--folder", str(back)) == 0
+    assert await command("export", *config, "--logs", str(back)) == 0
     assert "counted there: 0 services, 3 queues, 3 messages" in capsys.readouterr().out
     assert contents(read_smp_store(back)[0]) == contents(source)
     assert await stored(url) == contents(source)
@@ -70,13 +69,13 @@ async def test_a_dry_run_writes_nothing(
 ) -> None:
     before = files_in(logs)
     assert await command("import", *config, "--dry-run") == 0
-    assert "Would be copied" in capsys.readouterr().out
+    assert "Would copy" in capsys.readouterr().out
     back = tmp_path / "back"
     back.mkdir()
-    assert await command("export", *config, "--folder", str(back)) == 1
+    assert await command("export", *config, "--logs", str(back)) == 1
     assert "there is no store in it" in capsys.readouterr().err
     assert await command("import", *config) == 0
-    assert await command("export", *config, "--folder", str(back), "--dry-run") == 0
+    assert await command("export", *config, "--logs", str(back), "--dry-run") == 0
     assert files_in(back) == {}
     assert files_in(logs) == before
 
@@ -106,10 +105,10 @@ async def test_a_broken_line_is_named_and_can_be_left_out(
     assert await command("import", *config) == 1
     error = capsys.readouterr().err
     assert f"{path}, line 1: " in error
-    assert "--skip-broken-lines goes on without such lines, and what they say is lost: " in error
-    assert error.endswith(f"they are copied to {path}.broken\n")
+    assert "with --skip-broken-lines: it continues without such lines, copies them to " in error
+    assert error.endswith(f"copies them to {path}.broken, and loses the changes they record\n")
     assert await command("import", *config, "--skip-broken-lines") == 0
-    assert "1 lines that cannot be read" in capsys.readouterr().out
+    assert "1 unreadable lines" in capsys.readouterr().out
     assert len((await stored(url))["queues"]) == 3
     assert (logs / f"{STORE_LOG}.broken").read_bytes() == b"BROKEN\n"
 
@@ -117,8 +116,11 @@ async def test_a_broken_line_is_named_and_can_be_left_out(
 @pytest.mark.parametrize(
     ("ini", "problem"),
     [
-        ("", "[TOCSIN] database_url is not set: say --database"),
-        ("[STORE_LOG]\nenable: off\n", "[STORE_LOG] enable is off: say --folder"),
+        ("", "[TOCSIN] database_url is not set: set it, or name the database with --database"),
+        (
+            "[STORE_LOG]\nenable: off\n",
+            "[STORE_LOG] enable is off, so the settings name no folder: name one with --logs",
+        ),
     ],
 )
 def test_both_ends_must_be_known(

@@ -13,7 +13,7 @@ from tocsin.cli.terminal import exit_codes
 from tocsin.cli.terminal.exit_codes import ExitCode
 
 ROOT = Path(__file__).resolve().parents[4]
-COMMANDS = sorted(Path(exit_codes.__file__).parent.glob("*.py"))
+COMMANDS = sorted(Path(exit_codes.__file__).parents[1].rglob("*.py"))
 
 
 def test_the_table_in_the_documentation_is_that_of_the_code() -> None:
@@ -22,7 +22,7 @@ def test_the_table_in_the_documentation_is_that_of_the_code() -> None:
     assert rows == {str(code.value): code.meaning for code in ExitCode}
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: f"{path.parent.name}.{path.stem}")
 def test_no_command_returns_another_number(path: Path) -> None:
     for function in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(function, ast.FunctionDef) and function.name == "run":

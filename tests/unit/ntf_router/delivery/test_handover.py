@@ -14,7 +14,7 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import until
 from tests.unit.ntf_router.store.samples import received
 from tocsin.errors import ConfigError
-from tocsin.events.segments import OUTCOMES
+from tocsin.events.event_log import OUTCOMES
 from tocsin.ntf_router.delivery import handover
 from tocsin.ntf_router.delivery.handover import KEY_FILE, handover_key, read_handover_key
 from tocsin.ntf_router.delivery.handover_lines import (
@@ -228,7 +228,7 @@ def test_the_key_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
     assert (folder / KEY_FILE).stat().st_mode & 0o777 == 0o600
     assert os.listdir(folder) == [KEY_FILE]
     (folder / KEY_FILE).write_bytes(b"short")
-    with pytest.raises(ConfigError, match="holds no key"):
+    with pytest.raises(ConfigError, match="is not a hand-over key"):
         read_handover_key(folder)
 
 

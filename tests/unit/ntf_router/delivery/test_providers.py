@@ -18,10 +18,9 @@ from tocsin.errors import ConfigError
 from tocsin.ntf_router.delivery.providers import opened_providers, served_names, served_settings, vapid_key
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.protocol.ntf.device_tokens import PushProvider
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.provider import Accepted, RetryLater
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings, WebPushSettings
 from tocsin.push.webpush.client import WebPushProvider
-from tocsin.push.webpush.settings import WebPushSettings
 
 TEST_ONLY = ApnsSettings(endpoints={"apns_test": ApnsEndpoint("localhost", 6010)})
 
@@ -74,7 +73,7 @@ def test_a_service_that_was_asked_for_needs_a_key() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"key_file": Path("/none.p8"), "key_id": "A"}, "/none.p8 cannot be read .*APNS_KEY_FILE"),
+        ({"key_file": Path("/none.p8"), "key_id": "A"}, "cannot read apns_key_file /none.p8 .*APNS_KEY_FILE"),
         ({"key_file": Path("/none.p8")}, "apns_key_id is not set"),
         ({"key_id": "A"}, "apns_key_file is not set"),
     ],
@@ -95,7 +94,7 @@ def test_a_key_of_another_kind_is_told(tmp_path: Path) -> None:
 
 async def test_a_ca_file_that_cannot_be_read_is_told() -> None:
     broken = replace(TEST_ONLY, endpoints={"apns_test": ApnsEndpoint("localhost", 1, Path("/none.pem"))})
-    with pytest.raises(ConfigError, match=r"apns_test_ca_file /none.pem cannot be used: No such file"):
+    with pytest.raises(ConfigError, match=r"apns_test_ca_file /none.pem is unusable: No such file"):
         async with opened_providers(broken):
             pass
 
@@ -133,13 +132,11 @@ async def test_a_key_or_certificate_for_web_push_that_cannot_be_used_is_named(tm
     with pytest.raises(ConfigError, match=r"webpush_key_file .*: Is a directory"):
         vapid_key(replace(wanted, key_file=tmp_path))
     elsewhere = replace(wanted, key_file=tmp_path / "none" / "vapid.pem")
-    with pytest.raises(
-        ConfigError, match=r"vapid\.pem cannot be written: .*: set \[TOCSIN\] webpush_key_file"
-    ):
+    with pytest.raises(ConfigError, match=r"cannot write .*vapid\.pem: .*: set \[TOCSIN\] webpush_key_file"):
         async with opened_providers(TEST_ONLY, elsewhere):
             pass
     path.unlink()
-    with pytest.raises(ConfigError, match=r"webpush_ca_file .* cannot be used"):
+    with pytest.raises(ConfigError, match=r"webpush_ca_file .* is unusable"):
         async with opened_providers(TEST_ONLY, replace(wanted, ca_file=tmp_path / "ca.pem")):
             pass
 

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.ntf_router.store.samples import token
-from tocsin.ntf_router.delivery.pushes import MOST_NOTIFICATIONS, choose_notifications
+from tocsin.ntf_router.delivery.pushes import (
+    MOST_NOTIFICATIONS,
+    choose_notifications,
+    code_push_id,
+    message_push_id,
+    periodic_push_id,
+)
 from tocsin.ntf_router.store.records import LastNotification, PendingNotification
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.pushes import MAX_LIST_BYTES, notification_text, parse_notification_list
@@ -93,3 +99,22 @@ def test_whatever_is_pending_is_chosen_or_more_follows(kinds: list[tuple[bool, i
     read_back = parse_notification_list(contents.text.decode())
     assert [item.nonce for item in read_back] == [each.nonce for each in chosen]
     assert [item.text().encode() for item in read_back] == [each.text for each in chosen]
+
+
+def test_push_ids_are_uuids_that_repeat_with_their_content() -> None:
+    nonces = [os.urandom(24), os.urandom(24)]
+    assert message_push_id(b"ab", nonces) == message_push_id(b"ab", nonces)
+    different = {
+        message_push_id(b"ab", nonces),
+        message_push_id(b"abab", nonces),
+        message_push_id(b"ab", nonces[::-1]),
+        message_push_id(b"ab", nonces[:1]),
+        code_push_id(b"ab", b"code"),
+        code_push_id(b"ab", b"other"),
+        periodic_push_id(b"ab", 1),
+        periodic_push_id(b"ab", 2),
+    }
+    assert len(different) == 8
+    for push_id in different:
+        assert [len(part) for part in push_id.split("-")] == [8, 4, 4, 4, 12]
+        assert push_id[14] == "8"

@@ -93,12 +93,12 @@ async def test_a_new_key_comes_while_the_old_one_still_opens_packets(ntf: NtfHar
     assert keys is not None
     device = await direct_device(ntf)
     ntf.clock.time += 8 * DAY
-    await keys.turn()
+    await keys.rotate()
     newer = await device.newest_key()
     assert newer.key_id != device.offer.key_id
     assert await handed_over(ntf, device.packet(QUEUE)) is PacketFate.ACCEPTED
     ntf.clock.time += 23 * DAY
-    await keys.turn()
+    await keys.rotate()
     other = NotifierQueue(SMP, b"m" * 24)
     assert await handed_over(ntf, device.packet(other)) is PacketFate.UNKNOWN_KEY
     device.offer = await device.newest_key()
@@ -112,7 +112,7 @@ async def test_erased_keys_are_erased_from_the_store_too(ntf: NtfHarness) -> Non
     private = keys.packet_keys[device.offer.key_id].raw
     assert private in (await ntf.store.direct_keys() or b"")
     ntf.clock.time += 31 * DAY
-    await keys.turn()
+    await keys.rotate()
     assert private not in (await ntf.store.direct_keys() or b"")
 
 
@@ -194,7 +194,7 @@ async def test_an_ended_queue_does_not_come_back_with_an_old_packet(
     keys = ntf.running.keys
     assert keys is not None
     ntf.clock.time += 31 * DAY
-    await keys.turn()
+    await keys.rotate()
     assert await handed_over(ntf, association) is PacketFate.UNKNOWN_KEY
 
 

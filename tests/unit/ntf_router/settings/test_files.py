@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.settings.files import describe, load_ntf_settings, new_ini
+from tocsin.ntf_router.settings.files import NTF_FILE, load_ntf_settings
 from tocsin.ntf_router.settings.keys import NTF_KEYS, NtfSettingKey
 from tocsin.ntf_router.settings.settings import (
     HIGHEST_VERSION,
@@ -24,8 +24,7 @@ from tocsin.ntf_router.settings.settings import (
     SubscriberSettings,
 )
 from tocsin.protocol.ntf.versions import SUPPORTED
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
-from tocsin.push.webpush.settings import WebPushSettings
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings, WebPushSettings
 
 Load = Callable[..., NtfSettings]
 URL = "postgresql://ntf:hid:den@/ntf"
@@ -258,7 +257,7 @@ def test_unknown_variable_is_refused_and_others_are_not_looked_at(load: Load) ->
     ("text", "says"),
     [
         ("[TOCSIN]\nlowest_version: 3\nhighest_version: 2\n", "lowest_version 3 is above highest_version 2"),
-        ("[TRANSPORT]\ncontrol_port: 443\n", "each must be another port"),
+        ("[TRANSPORT]\ncontrol_port: 443\n", "must be different ports"),
         ("[AUTH]\ncontrol_port_admin_password: x\ncontrol_port_user_password: x\n", "must differ"),
         ("[INACTIVE_CLIENTS]\ndisconnect: on\n", "ttl is not set"),
         ("[TOCSIN]\nstore: url\n", "db_connection is not set"),
@@ -358,14 +357,14 @@ def test_our_own_variable_is_stronger_than_that_of_the_reference_and_it_than_the
     assert load(text, APNS_KEY_ID="THEIRS").apns.key_id == "THEIRS"
     both = load(text, APNS_KEY_ID="THEIRS", TOCSIN_NTF_APNS_KEY_ID="OURS")
     assert both.apns.key_id == "OURS"
-    shown = {each.name: each for each in describe(both)}
+    shown = {each.name: each for each in NTF_FILE.describe(both)}
     assert shown["[TOCSIN] apns_key_id"].source == "environment variable TOCSIN_NTF_APNS_KEY_ID"
 
 
 def test_an_environment_of_apple_can_be_switched_off(load: Load) -> None:
     settings = load("[TOCSIN]\napns_prod_host: off\napns_dev_host: off\napns_test_host: localhost\n")
     assert set(settings.apns.endpoints) == {"apns_test"}
-    assert {each.name: each.value for each in describe(settings)}["[TOCSIN] apns_prod_host"] == "off"
+    assert {each.name: each.value for each in NTF_FILE.describe(settings)}["[TOCSIN] apns_prod_host"] == "off"
 
 
 def test_paths_count_from_the_folder_of_the_file(load: Load, tmp_path: Path) -> None:
@@ -404,7 +403,7 @@ def test_no_secret_is_described_or_in_the_repr(load: Load) -> None:
         f"[STORE_LOG]\ndb_connection: {URL}\n[AUTH]\ncontrol_port_admin_password: hid:den1\n",
         TOCSIN_NTF_CONTROL_PORT_USER_PASSWORD="hid:den2",
     )
-    lines = describe(settings)
+    lines = NTF_FILE.describe(settings)
     assert not [each for each in lines if "hid:den" in each.value]
     assert {each.name: each.value for each in lines}["[STORE_LOG] db_connection"] == "(hidden)"
     assert "hid:den" not in repr(settings)
@@ -417,13 +416,13 @@ def test_described_value_can_be_set_again(key: NtfSettingKey, load: Load) -> Non
     row = next(row for row in ROWS if (row[0], row[1]) == (key.section, key.name))
     others = TOGETHER.get(key.name, {})
     settings = load(f"[{key.section}]\n{key.name}: {row[2]}\n", **others)
-    shown = {each.name: each.value for each in describe(settings)}[f"[{key.section}] {key.name}"]
+    shown = {each.name: each.value for each in NTF_FILE.describe(settings)}[f"[{key.section}] {key.name}"]
     assert load(f"[{key.section}]\n{key.name}: {shown}\n", **others) == settings
 
 
 def test_new_file_changes_nothing_but_what_was_chosen(load: Load, tmp_path: Path) -> None:
-    assert load(new_ini({})) == defaults_in(tmp_path)
-    settings = load(new_ini({"host": "a.example", "store": "embedded"}))
+    assert load(NTF_FILE.new_file({})) == defaults_in(tmp_path)
+    settings = load(NTF_FILE.new_file({"host": "a.example", "store": "embedded"}))
     assert settings == replace(
         defaults_in(tmp_path), public_hosts=("a.example",), store_kind=StoreKind.EMBEDDED
     )
@@ -433,7 +432,7 @@ def test_defaults_in_a_new_file_are_true(load: Load) -> None:
     """Each line that is commented out says what happens anyway."""
     default = load()
     section, checked = "", 0
-    for line in new_ini({}).splitlines():
+    for line in NTF_FILE.new_file({}).splitlines():
         if line.startswith("["):
             section = line
         elif (entry := line.removeprefix("# ").partition(": "))[0].isidentifier() and entry[2]:

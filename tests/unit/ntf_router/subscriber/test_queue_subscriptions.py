@@ -14,7 +14,7 @@ from tocsin.clients.client_metrics import NoMetrics
 from tocsin.clients.requests import Answer, Request
 from tocsin.clients.settings import ClientSettings
 from tocsin.crypto.keys import AuthPrivateKey
-from tocsin.ntf_router.session.events import NoEvents
+from tocsin.ntf_router.session.requests import NoEvents
 from tocsin.ntf_router.settings.settings import SubscriberSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,15 @@ import pytest
 from tests.unit.ntf_router.settings import test_files as test_ntf_ini
 from tests.unit.smp_router.settings import test_files as test_smp_ini
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.settings import files as ntf_ini
+from tocsin.ntf_router.settings.files import NTF_FILE
 from tocsin.ntf_router.settings.keys import NTF_KEYS
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.operate.settings.problems import SeveralProblems, problems_of
+from tocsin.operate.settings.router_settings import RouterSettings
 from tocsin.operate.settings.setting_keys import SettingKey
 from tocsin.operate.settings.setting_values import TomlForm
 from tocsin.operate.settings.toml_values import literal_of
-from tocsin.smp_router.settings import files as smp_ini
+from tocsin.smp_router.settings.files import SMP_FILE, load_smp_settings
 from tocsin.smp_router.settings.keys import SMP_KEYS
 from tocsin.smp_router.settings.settings import SmpSettings
 
@@ -30,23 +31,22 @@ class Kind:
     name: str
     keys: Sequence[SettingKey]
     rows: Sequence[tuple[Any, ...]]
-    module: Any
-    load_file: Callable[..., Any]
+    files: RouterSettings[Any]
     together: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def load(self, folder: Path, text: str, environment: Mapping[str, str] | None = None, *set_: str) -> Any:
-        path = folder / self.module.TOML_FILE
+        path = folder / self.files.toml_file
         path.write_text(text)
-        return self.load_file(path, environment or {}, set_)
+        return self.files.load(path, environment or {}, set_)
 
     def load_ini(self, folder: Path, text: str, environment: Mapping[str, str]) -> Any:
-        path = folder / self.module.INI_FILE
+        path = folder / self.files.ini_file
         path.write_text(text)
-        return self.load_file(path, environment)
+        return self.files.load(path, environment)
 
 
-SMP = Kind("smp", SMP_KEYS, test_smp_ini.ROWS, smp_ini, smp_ini.load_smp_settings)
-NTF = Kind("ntf", NTF_KEYS, test_ntf_ini.ROWS, ntf_ini, ntf_ini.load_ntf_settings, test_ntf_ini.TOGETHER)
+SMP = Kind("smp", SMP_KEYS, test_smp_ini.ROWS, SMP_FILE)
+NTF = Kind("ntf", NTF_KEYS, test_ntf_ini.ROWS, NTF_FILE, test_ntf_ini.TOGETHER)
 BOTH = pytest.mark.parametrize("kind", [SMP, NTF], ids=["smp", "ntf"])
 ROWS = [
     pytest.param(kind, key, row, id=f"{kind.name}.{key.toml_name}")
@@ -94,7 +94,7 @@ def test_key_says_in_toml_what_it_says_in_ini(
     settings = kind.load(tmp_path, statement(key.toml_path, literal), others)
     assert settings == expected
     place = settings.sources[key.variable]
-    assert place.endswith(f"{kind.module.TOML_FILE}, line {(len(key.toml_path) > 1 and 2) or 1}")
+    assert place.endswith(f"{kind.files.toml_file}, line {(len(key.toml_path) > 1 and 2) or 1}")
     assert kind.load(tmp_path, "", others, f"{key.toml_name}={row[2]}") == expected, "on the command line"
 
 
@@ -107,7 +107,7 @@ def test_a_value_of_another_type_is_told_with_line_key_and_what_is_expected(
         with pytest.raises(ConfigError) as caught:
             kind.load(tmp_path, "# a comment\n" + statement(key.toml_path, literal))
         text = str(caught.value)
-        assert f"{kind.module.TOML_FILE}, line {2 if len(key.toml_path) == 1 else 3}: " in text
+        assert f"{kind.files.toml_file}, line {2 if len(key.toml_path) == 1 else 3}: " in text
         assert key.toml_name in text
         if literal != "{ a = 1 }":
             assert f"{key.kind.toml_expected} is expected" in text
@@ -115,13 +115,13 @@ def test_a_value_of_another_type_is_told_with_line_key_and_what_is_expected(
 
 @BOTH
 def test_new_file_changes_nothing_but_what_was_chosen(kind: Kind, tmp_path: Path) -> None:
-    text = kind.module.new_toml({})
+    text = kind.files.new_file({}, toml=True)
     assert tomllib.loads(text).keys() == {
         path[0] for key in kind.keys if key.about for path in [key.toml_path][:1] if len(path) > 1
     }
     assert kind.load(tmp_path, text) == kind.load(tmp_path, "")
     chosen = {"host": "a.example,b.onion", "port": "1,2", "enable": "off", "websockets": "off"}
-    settings = kind.load(tmp_path, kind.module.new_toml(chosen))
+    settings = kind.load(tmp_path, kind.files.new_file(chosen, toml=True))
     assert settings.public_hosts == ("a.example", "b.onion")
     assert settings.ports == (1, 2)
 
@@ -132,7 +132,7 @@ def test_defaults_in_a_new_file_are_true(kind: Kind, tmp_path: Path) -> None:
     default = kind.load(tmp_path, "")
     table, checked = "", set()
     together = {"ttl": {"TOCSIN_NTF_INACTIVE_CLIENTS_DISCONNECT": "off"}}
-    for line in kind.module.new_toml({}).splitlines():
+    for line in kind.files.new_file({}, toml=True).splitlines():
         name, equals, value = line.removeprefix("# ").partition(" = ")
         if line.startswith("["):
             table = line[1:-1]
@@ -172,7 +172,7 @@ def test_inline_tables_and_dotted_keys_serve_too(tmp_path: Path) -> None:
         ("[proxy]\nsocks_prox = 1\n", "line 2: unknown key `proxy.socks_prox`; did you mean `proxy.socks_proxy`?"),
         ("direct_notifications = true\n", "unknown key `direct_notifications`; it is `direct.enabled`"),
         ("[auth]\nport = 1\n", "unknown key `auth.port`; it is `transport.port`"),
-        ("proxy = true\n", "proxy: a table is expected, [proxy]"),
+        ("proxy = true\n", "proxy: expected a table, [proxy]"),
         ("[proxy]\nenabled = true\n[direct]\nzzzz = 1\n", "line 4: unknown key `direct.zzzz`"),
         ("[transport]\nport = [1, 1]\n", "a port, or an array of different ones, is expected, not such an array"),
         ("[transport]\nport = 1.5\n", "is expected, not the number 1.5"),
@@ -180,7 +180,10 @@ def test_inline_tables_and_dotted_keys_serve_too(tmp_path: Path) -> None:
         ("listen = []\n", "is expected, not such an array"),
         ('listen = ["a,b"]\n', "is expected, not such an array"),
         ("lowest_version = 9\nhighest_version = 8\n", "lowest_version 9 is above highest_version 8"),
-        ("[direct]\nretry_maximum = 1\n", "direct.retry_initial is above direct_retry_maximum"),
+        (
+            "[direct]\nretry_maximum = 1\n",
+            "direct.retry_initial is above direct_retry_maximum: lower it, or raise the maximum",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_the_names_of_toml(text: str, says: str, tmp_path: Path) -> None:
@@ -204,7 +207,7 @@ def test_all_that_is_wrong_is_told_at_once(suffix: str, tmp_path: Path) -> None:
         else "[TOCSIN]\nmessage_quotas: 1\n[TRANSPORT]\nport: true\n[NOWHERE]\nx: 1\n"
     )
     with pytest.raises(SeveralProblems) as caught:
-        smp_ini.load_smp_settings(path, {"TOCSIN_SMP_PROXI": "on"}, ["ports=1"])
+        load_smp_settings(path, {"TOCSIN_SMP_PROXI": "on"}, ["ports=1"])
     assert len(problems_of(caught.value)) == 5
     assert str(caught.value).endswith("(and 4 more: `config check` lists all)")
     assert "\n" not in str(caught.value)
@@ -220,7 +223,7 @@ def test_the_command_line_wins_over_the_environment_and_it_over_the_file(tmp_pat
     )
     assert isinstance(settings, SmpSettings)
     assert (settings.message_quota, settings.store) == (4, None)
-    shown = {each.key.toml_name: each.source for each in smp_ini.describe(settings)}
+    shown = {each.key.toml_name: each.source for each in SMP_FILE.describe(settings)}
     assert shown["message_quota"] == "command line, --set message_quota"
     assert shown["store_log.enable"] == "command line, --set store_log_enable"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.doubles.delivery_engines import Meeting
 from tocsin.ntf_router.delivery.handover_lines import HandedLine
 from tocsin.pipeline.delivery.handover_pusher import HandoverPusher, newest_of_tokens
-from tocsin.push.apns.settings import ApnsSettings
+from tocsin.push.settings import ApnsSettings
 
 
 def test_of_a_token_that_was_handed_over_twice_the_last_counts() -> None:

@@ -19,7 +19,7 @@ from tests.doubles.delivery_engines import PROVIDER, Engine, Meeting, running_en
 from tests.doubles.push_provider import RecordingProvider
 from tests.unit.ntf_router.store.samples import filler, received
 from tocsin.crypto.boxes import box_key
-from tocsin.events.segments import OUTCOMES
+from tocsin.events.event_log import OUTCOMES
 from tocsin.ntf_router.store.records import ReceivedNotification
 from tocsin.pipeline.delivery import handover_stream
 from tocsin.pipeline.delivery.handover_pusher import FolderAnswers, HandoverPusher
@@ -32,9 +32,9 @@ from tocsin.pipeline.delivery.handover_stream import (
 )
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.push.apns.client import ApnsProvider
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import FakeApns, running_fake_apns
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 
 SHARDS = 2
 History = list[tuple[int, int]]

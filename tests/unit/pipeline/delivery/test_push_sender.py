@@ -8,10 +8,10 @@ from pathlib import Path
 from tocsin.pipeline.delivery.push_sender import NOT_SERVED, TOO_SLOW, PushSender, sender_of
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import CheckMessagesPush, push_json
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.fake.behaviours import Hold, Respond
 from tocsin.push.fake.server import running_fake_apns
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, PushRequest, Urgency
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 
 TEST, PROD = PushProvider.APNS_TEST, PushProvider.APNS_PROD
 

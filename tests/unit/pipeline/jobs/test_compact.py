@@ -27,13 +27,13 @@ from tests.unit.smp_router.store.postgres.opened_stores import contents
 from tests.unit.smp_router.store.samples import a_link, a_notifier, a_queue, a_service, some_bytes
 from tocsin.cli.pipeline import compact as compact_command
 from tocsin.errors import ConfigError, StoreError
+from tocsin.ntf_router.store.logs.log_reading import STORE_LOG
 from tocsin.ntf_router.store.logs.store_files import NtfFolderStore, open_ntf_store, read_ntf_store
-from tocsin.ntf_router.store.logs.store_folder import STORE_LOG
 from tocsin.pipeline.compaction.store_logs import first_of_groups
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState
 from tocsin.protocol.sessions import ServiceRole
+from tocsin.smp_router.store.logs.log_reading import STORE_LOG as SMP_STORE_LOG
 from tocsin.smp_router.store.logs.store_files import read_smp_store
-from tocsin.smp_router.store.logs.store_folder import STORE_LOG as SMP_STORE_LOG
 from tocsin.smp_router.store.logs.store_log import (
     AddServiceLine,
     CreateQueueLine,

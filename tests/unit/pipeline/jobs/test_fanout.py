@@ -31,9 +31,9 @@ from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import FANOUT_TABLE
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
-from tocsin.push.apns.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import FakeApns, running_fake_apns
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 
 TEST = PushProvider.APNS_TEST
 CAMPAIGN = "2026-11-15"

@@ -34,7 +34,7 @@ from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import DRIFT_TABLE
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionState
-from tocsin.smp_router.store.logs.store_export import fill_folder
+from tocsin.smp_router.store.logs.store_files import fill_folder
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import NotifierRecord
 from tocsin.wire.base64url import encode_base64url

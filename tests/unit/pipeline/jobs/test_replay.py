@@ -135,7 +135,7 @@ def test_a_request_that_was_cut_is_refused(tmp_path: Path) -> None:
     path.write_text('{"replay":1,"as_of":1,"entries":2}\n{"period":"1-a","high":1,"low":2,"received_at":3}\n')
     with pytest.raises(ConfigError, match="1 notifications instead of 2"):
         read_request(path)
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot read the"):
         read_request(tmp_path / "nowhere")
 
 

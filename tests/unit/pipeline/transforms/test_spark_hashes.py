@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.unit.pipeline.sample_events import PERIOD, pseudonym
-from tocsin.events.spark_hashes import notification_identity, spark_xxhash64, xxhash64
+from tocsin.events.replay import notification_identity, spark_xxhash64, xxhash64
 from tocsin.pipeline.transforms.event_lines import identity
 
 

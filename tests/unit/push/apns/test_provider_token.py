@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from tests.unit.push.stage import PUSH, Stage, staged
 from tocsin.errors import BadKey
-from tocsin.push.apns.provider_token import LIFETIME_SECONDS, SHORTEST_LIFE_SECONDS, ProviderToken
+from tocsin.push.apns.request import LIFETIME_SECONDS, SHORTEST_LIFE_SECONDS, ProviderToken
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.request_checks import Rules
 from tocsin.push.fake.server import running_fake_apns

@@ -9,41 +9,36 @@ from pathlib import Path
 import pytest
 
 from tests.unit.push.stage import PUSH, Stage, push_to, staged
-from tocsin.push.fake.behaviours import (
-    ACCEPT,
-    LOSE,
-    Behaviour,
-    CloseConnection,
-    CloseMidAnswer,
-    Delay,
-    GoAway,
-    Hold,
-    ResetStream,
-    Respond,
-    Script,
-    SendRaw,
-)
+from tocsin.push.fake import behaviours
 from tocsin.push.fake.control_lines import HELP, BadLine, obey
 from tocsin.push.fake.server import FakeApns, running_fake_apns
 from tocsin.push.provider import Accepted, RetryLater
 
-SLOW_DOWN = Respond(429, "TooManyRequests")
+SLOW_DOWN = behaviours.Respond(429, "TooManyRequests")
 
 
 def test_a_script_is_for_one_device_before_it_is_for_all() -> None:
-    script = Script()
+    script = behaviours.Script()
     script.add(SLOW_DOWN, None, times=2)
-    script.add(Hold(), None, times=None)
-    script.add(LOSE, b"01", times=1)
-    assert [script.take(b"01"), script.take(b"01"), script.take(b"02")] == [LOSE, SLOW_DOWN, SLOW_DOWN]
-    assert [script.take(b"01"), script.take(b"02")] == [Hold(), Hold()]
-    script.add(LOSE, b"01", times=None)
+    script.add(behaviours.Hold(), None, times=None)
+    script.add(behaviours.LOSE, b"01", times=1)
+    assert [script.take(b"01"), script.take(b"01"), script.take(b"02")] == [
+        behaviours.LOSE,
+        SLOW_DOWN,
+        SLOW_DOWN,
+    ]
+    assert [script.take(b"01"), script.take(b"02")] == [behaviours.Hold(), behaviours.Hold()]
+    script.add(behaviours.LOSE, b"01", times=None)
     script.clear(b"02")
-    assert [script.take(b"01"), script.take(b"01"), script.take(b"02")] == [LOSE, LOSE, Hold()]
+    assert [script.take(b"01"), script.take(b"01"), script.take(b"02")] == [
+        behaviours.LOSE,
+        behaviours.LOSE,
+        behaviours.Hold(),
+    ]
     script.clear(b"01")
-    assert script.take(b"01") == Hold()
+    assert script.take(b"01") == behaviours.Hold()
     script.clear()
-    assert script.take(b"01") == ACCEPT
+    assert script.take(b"01") == behaviours.ACCEPT
 
 
 async def test_a_push_is_recorded_with_where_and_how_it_came(stage: Stage) -> None:
@@ -74,7 +69,7 @@ async def test_a_connection_that_is_just_arriving_when_it_stops_is_closed(tmp_pa
                 writer.write(outgoing.read())
                 incoming.write(await reader.read(65_536))
         stopping = asyncio.create_task(apns.stop())
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # the stop is waiting for the handshake now
         writer.write(outgoing.read())  # the client's last word of the handshake
         await stopping
         assert apns.connections == 1
@@ -109,7 +104,7 @@ async def test_what_is_recorded_shows_no_device_and_no_content(stage: Stage) -> 
 
 
 async def test_some_pushes_are_released_and_others_held(stage: Stage) -> None:
-    stage.apns.behave(Hold(), times=2)
+    stage.apns.behave(behaviours.Hold(), times=2)
     one, two = stage.provider.send(push_to(b"01")), stage.provider.send(push_to(b"02"))
     await stage.apns.until(lambda: len(stage.apns.requests) == 2)
     assert stage.apns.release(device_token=b"02") == 1
@@ -119,33 +114,36 @@ async def test_some_pushes_are_released_and_others_held(stage: Stage) -> None:
     assert isinstance(await one, RetryLater)
 
 
-LINES: list[tuple[str, Behaviour]] = [
-    ("accept", ACCEPT),
-    ("lose", LOSE),
-    ("answer 503", Respond(503)),
-    ("answer 503 Shutdown retry-after=5", Respond(503, "Shutdown", retry_after="5")),
-    ("answer 410 Unregistered timestamp=1700000000000", Respond(410, "Unregistered", 1_700_000_000_000)),
-    ("delay 0.5", Delay(0.5)),
-    ("  hold ", Hold()),
-    ("reset", ResetStream()),
-    ("reset 7", ResetStream(7)),
-    ("goaway", GoAway()),
-    ("goaway last=5 code=11 close=yes", GoAway(5, 11, True)),
-    ("close", CloseConnection()),
-    ("close-mid-answer", CloseMidAnswer()),
-    ("close-mid-answer 500", CloseMidAnswer(500)),
-    ("raw 00ff", SendRaw(b"\x00\xff")),
+LINES: list[tuple[str, behaviours.Behaviour]] = [
+    ("accept", behaviours.ACCEPT),
+    ("lose", behaviours.LOSE),
+    ("answer 503", behaviours.Respond(503)),
+    ("answer 503 Shutdown retry-after=5", behaviours.Respond(503, "Shutdown", retry_after="5")),
+    (
+        "answer 410 Unregistered timestamp=1700000000000",
+        behaviours.Respond(410, "Unregistered", 1_700_000_000_000),
+    ),
+    ("delay 0.5", behaviours.Delay(0.5)),
+    ("  hold ", behaviours.Hold()),
+    ("reset", behaviours.ResetStream()),
+    ("reset 7", behaviours.ResetStream(7)),
+    ("goaway", behaviours.GoAway()),
+    ("goaway last=5 code=11 close=yes", behaviours.GoAway(5, 11, True)),
+    ("close", behaviours.CloseConnection()),
+    ("close-mid-answer", behaviours.CloseMidAnswer()),
+    ("close-mid-answer 500", behaviours.CloseMidAnswer(500)),
+    ("raw 00ff", behaviours.SendRaw(b"\x00\xff")),
 ]
 
 
 @pytest.mark.parametrize(("line", "behaviour"), LINES)
-async def test_a_line_sets_a_behaviour(apns: FakeApns, line: str, behaviour: Behaviour) -> None:
-    apns.behave(Hold(), times=None)
+async def test_a_line_sets_a_behaviour(apns: FakeApns, line: str, behaviour: behaviours.Behaviour) -> None:
+    apns.behave(behaviours.Hold(), times=None)
     await obey(apns, line)
     await obey(apns, f"{line} token=01 times=2")
     await obey(apns, f"{line} token=02 times=always")
-    assert [apns.script.take(b"03"), apns.script.take(b"03")] == [behaviour, Hold()]
-    assert [apns.script.take(b"01") for _ in range(3)] == [behaviour, behaviour, Hold()]
+    assert [apns.script.take(b"03"), apns.script.take(b"03")] == [behaviour, behaviours.Hold()]
+    assert [apns.script.take(b"01") for _ in range(3)] == [behaviour, behaviour, behaviours.Hold()]
     assert [apns.script.take(b"02") for _ in range(3)] == [behaviour] * 3
     assert line.split()[0] in HELP
 
@@ -174,7 +172,7 @@ async def test_lines_act_at_once(stage: Stage) -> None:
     "line", ["", "dance", "answer", "answer x", "delay", "reset x", "raw 0", "hold times=x", "settings x=1"]
 )
 async def test_a_line_that_means_nothing_is_refused(apns: FakeApns, line: str) -> None:
-    with pytest.raises(BadLine, match="not understood"):
+    with pytest.raises(BadLine, match="unknown command"):
         await obey(apns, line)
 
 

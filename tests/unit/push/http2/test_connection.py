@@ -125,7 +125,7 @@ async def test_a_header_bomb_is_not_unpacked(apns: FakeApns) -> None:
     bomb = encoder.encode([(b"x", b"a" * 4000, False)]) + encoder.encode([(b"x", b"a" * 4000, False)] * 1000)
     result, lost = await exchange(apns, SendRaw(frame(HEADERS, END_HEADERS, 1, bomb)))
     assert isinstance(result, Unanswered)
-    assert "headers that cannot be read" in str(lost)
+    assert "headers that cannot be decompressed" in str(lost)
 
 
 @pytest.mark.parametrize(

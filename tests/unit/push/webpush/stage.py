@@ -10,8 +10,8 @@ from tests.doubles.web_push_service import WebPushPhone, WebPushService
 from tocsin.crypto.web_push import VapidKey
 from tocsin.protocol.ntf.pushes import CheckMessagesPush, MessagePush, Push, VerificationPush, push_json
 from tocsin.push.provider import PushOutcome, PushRequest, Urgency
+from tocsin.push.settings import WebPushSettings
 from tocsin.push.webpush.client import WebPushProvider
-from tocsin.push.webpush.settings import WebPushSettings
 
 MESSAGES: Final = MessagePush(b"n" * 24, b"s" * 3088)
 VERIFICATION: Final = VerificationPush(b"m" * 24, b"c" * 3088)

@@ -232,7 +232,7 @@ async def test_a_close_waits_for_answers_and_gives_up_the_rest(service: WebPushS
     assert await first == Accepted()
     assert await second == RetryLater("closed", TOKEN)
     assert await stage.push() == RetryLater("closed", TOKEN)
-    assert (provider.under_way, provider.hosts) == (0, 0)
+    assert (provider.in_flight, provider.hosts) == (0, 0)
 
 
 async def test_nothing_of_a_device_token_is_logged(

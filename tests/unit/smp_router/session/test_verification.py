@@ -28,23 +28,10 @@ from tocsin.protocol.sessions import (
     ServiceRole,
     ServiceSession,
 )
+from tocsin.protocol.smp import recipient_commands as commands
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.queue_modes import LinkData, NotifierKeys, QueueMode
-from tocsin.protocol.smp.recipient_commands import (
-    AcknowledgeMessage,
-    DeleteLinkData,
-    DeleteQueue,
-    DisableNotifications,
-    EnableNotifications,
-    GetMessage,
-    InspectQueue,
-    ReplaceRecipientKeys,
-    SecureQueue,
-    SetLinkData,
-    Subscribe,
-    SuspendQueue,
-)
 from tocsin.protocol.smp.sender_commands import (
     MessageFlags,
     SecureLinkedQueue,
@@ -75,18 +62,18 @@ WORK: Final = {"25519": ["Ed25519"], "448": ["Ed448"], "X": ["X25519", "authenti
 """What one verification with a key of this algorithm does."""
 
 COMMANDS: Final[dict[str, tuple[bytes, Callable[[AuthPublicKey], Command]]]] = {
-    "SUB": (RECIPIENT, lambda _key: Subscribe()),
-    "KEY": (RECIPIENT, SecureQueue),
-    "RKEY": (RECIPIENT, lambda key: ReplaceRecipientKeys((key,))),
-    "LSET": (RECIPIENT, lambda _key: SetLinkData(LINK, DATA)),
-    "LDEL": (RECIPIENT, lambda _key: DeleteLinkData()),
-    "NKEY": (RECIPIENT, lambda key: EnableNotifications(NotifierKeys(key, SESSION_KEY.public))),
-    "NDEL": (RECIPIENT, lambda _key: DisableNotifications()),
-    "GET": (RECIPIENT, lambda _key: GetMessage()),
-    "ACK": (RECIPIENT, lambda _key: AcknowledgeMessage(b"m" * 24)),
-    "OFF": (RECIPIENT, lambda _key: SuspendQueue()),
-    "DEL": (RECIPIENT, lambda _key: DeleteQueue()),
-    "QUE": (RECIPIENT, lambda _key: InspectQueue()),
+    "SUB": (RECIPIENT, lambda _key: commands.Subscribe()),
+    "KEY": (RECIPIENT, commands.SecureQueue),
+    "RKEY": (RECIPIENT, lambda key: commands.ReplaceRecipientKeys((key,))),
+    "LSET": (RECIPIENT, lambda _key: commands.SetLinkData(LINK, DATA)),
+    "LDEL": (RECIPIENT, lambda _key: commands.DeleteLinkData()),
+    "NKEY": (RECIPIENT, lambda key: commands.EnableNotifications(NotifierKeys(key, SESSION_KEY.public))),
+    "NDEL": (RECIPIENT, lambda _key: commands.DisableNotifications()),
+    "GET": (RECIPIENT, lambda _key: commands.GetMessage()),
+    "ACK": (RECIPIENT, lambda _key: commands.AcknowledgeMessage(b"m" * 24)),
+    "OFF": (RECIPIENT, lambda _key: commands.SuspendQueue()),
+    "DEL": (RECIPIENT, lambda _key: commands.DeleteQueue()),
+    "QUE": (RECIPIENT, lambda _key: commands.InspectQueue()),
     "SEND": (SENDER, lambda _key: SendMessage(MessageFlags(notify=False), b"hello")),
     "SKEY": (SENDER, SecureQueueBySender),
     "LKEY": (LINK, SecureLinkedQueue),

@@ -11,7 +11,7 @@ import pytest
 
 from tocsin.errors import ConfigError
 from tocsin.protocol.smp.versions import SUPPORTED
-from tocsin.smp_router.settings.files import describe, load_smp_settings, new_ini
+from tocsin.smp_router.settings.files import SMP_FILE, load_smp_settings
 from tocsin.smp_router.settings.keys import SMP_KEYS, SmpKey
 from tocsin.smp_router.settings.settings import (
     DAY,
@@ -248,12 +248,12 @@ def test_unknown_variable_is_refused_and_others_are_not_looked_at(load: Load) ->
     ("text", "says"),
     [
         ("[TOCSIN]\nlowest_version: 9\nhighest_version: 8\n", "lowest_version 9 is above highest_version 8"),
-        ("[TRANSPORT]\ncontrol_port: 5223\n", "each must be another port"),
-        ("[TOCSIN]\nprometheus_port: 5223\n", "each must be another port"),
+        ("[TRANSPORT]\ncontrol_port: 5223\n", "must be different ports"),
+        ("[TOCSIN]\nprometheus_port: 5223\n", "must be different ports"),
         ("[AUTH]\ncontrol_port_admin_password: x\ncontrol_port_user_password: x\n", "must differ"),
         ("[STORE_LOG]\nenable: off\nlog_stats: on\n", "log_stats writes files"),
         ("[TOCSIN]\ndirect_retry_maximum: 1\n", "direct_retry_initial is above direct_retry_maximum"),
-        ("[STORE_LOG]\nexpire_messages_days: 1\n[TOCSIN]\nmessage_ttl: 1\n", "one of them must go"),
+        ("[STORE_LOG]\nexpire_messages_days: 1\n[TOCSIN]\nmessage_ttl: 1\n", "remove one of them"),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(text: str, says: str, load: Load) -> None:
@@ -316,7 +316,7 @@ def test_description_has_every_setting_once_with_its_source_and_no_secret(load: 
         TOCSIN_SMP_CONTROL_PORT_USER_PASSWORD="hidden3",
         TOCSIN_SMP_MESSAGE_TTL="1.5",
     )
-    lines = {each.name: each for each in describe(settings)}
+    lines = {each.name: each for each in SMP_FILE.describe(settings)}
     assert len({(key.setting, key.switch) for key in SMP_KEYS if key.setting}) == len(lines)
     assert not [each for each in lines.values() if "hidden1" in each.value or "hidden2" in each.value]
     assert lines["[AUTH] create_password"].value == "(hidden)"
@@ -334,20 +334,20 @@ def test_description_has_every_setting_once_with_its_source_and_no_secret(load: 
 def test_described_value_can_be_set_again(key: SmpKey, load: Load) -> None:
     row = next(row for row in ROWS if (row[0], row[1]) == (key.section, key.name))
     settings = load(f"[{key.section}]\n{key.name}: {row[2]}\n")
-    shown = {each.name: each.value for each in describe(settings)}[f"[{key.section}] {key.name}"]
+    shown = {each.name: each.value for each in SMP_FILE.describe(settings)}[f"[{key.section}] {key.name}"]
     assert load(f"[{key.section}]\n{key.name}: {shown}\n") == settings
 
 
 def test_new_file_changes_nothing_but_what_was_chosen(load: Load, tmp_path: Path) -> None:
-    assert load(new_ini({})) == SmpSettings(credentials=tmp_path)
-    settings = load(new_ini({"host": "a.example", "create_password": "x"}))
+    assert load(SMP_FILE.new_file({})) == SmpSettings(credentials=tmp_path)
+    settings = load(SMP_FILE.new_file({"host": "a.example", "create_password": "x"}))
     assert settings == SmpSettings(credentials=tmp_path, public_hosts=("a.example",), create_password="x")
 
 
 def test_defaults_in_a_new_file_are_true(load: Load) -> None:
     """Each line that is commented out says what happens anyway."""
     default = load()
-    shown = new_ini({}).splitlines()
+    shown = SMP_FILE.new_file({}).splitlines()
     section, checked = "", 0
     for line in shown:
         if line.startswith("["):

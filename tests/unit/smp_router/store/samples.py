@@ -13,16 +13,8 @@ from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.queue_modes import LinkData, QueueMode
-from tocsin.smp_router.store.direct import WaitingPacket
-from tocsin.smp_router.store.records import (
-    NotifierRecord,
-    QueueLink,
-    QueueRecord,
-    QueueStatus,
-    ServiceRecord,
-    StoredMessage,
-    StoredNotification,
-)
+from tocsin.smp_router.store import records
+from tocsin.smp_router.store.interface import WaitingPacket
 
 QUOTA: Final = 3
 _COUNT: Final = itertools.count()
@@ -33,30 +25,32 @@ def some_bytes(length: int) -> bytes:
     return shake_128(b"%d" % next(_COUNT)).digest(length)
 
 
-def a_queue(mode: QueueMode | None = QueueMode.MESSAGING) -> QueueRecord:
-    return QueueRecord(some_bytes(24), (some_bytes(44),), some_bytes(32), some_bytes(24), mode=mode)
+def a_queue(mode: QueueMode | None = QueueMode.MESSAGING) -> records.QueueRecord:
+    return records.QueueRecord(some_bytes(24), (some_bytes(44),), some_bytes(32), some_bytes(24), mode=mode)
 
 
-def a_notifier(service_id: bytes | None = None) -> NotifierRecord:
-    return NotifierRecord(some_bytes(24), some_bytes(44), some_bytes(32), service_id)
+def a_notifier(service_id: bytes | None = None) -> records.NotifierRecord:
+    return records.NotifierRecord(some_bytes(24), some_bytes(44), some_bytes(32), service_id)
 
 
-def a_link() -> QueueLink:
-    return QueueLink(some_bytes(24), LinkData(some_bytes(100), some_bytes(200)))
+def a_link() -> records.QueueLink:
+    return records.QueueLink(some_bytes(24), LinkData(some_bytes(100), some_bytes(200)))
 
 
-def a_service(role: ServiceRole = ServiceRole.NOTIFIER) -> ServiceRecord:
-    return ServiceRecord(
+def a_service(role: ServiceRole = ServiceRole.NOTIFIER) -> records.ServiceRecord:
+    return records.ServiceRecord(
         some_bytes(24), role, (some_bytes(300), some_bytes(280)), some_bytes(32), 1_750_000_000
     )
 
 
-def a_message(sent_at: int = 1_750_000_000, body: bytes = b"hello", *, notify: bool = True) -> StoredMessage:
-    return StoredMessage(some_bytes(24), sent_at, notify, body)
+def a_message(
+    sent_at: int = 1_750_000_000, body: bytes = b"hello", *, notify: bool = True
+) -> records.StoredMessage:
+    return records.StoredMessage(some_bytes(24), sent_at, notify, body)
 
 
-def a_notification(sent_at: int = 1_750_000_000) -> StoredNotification:
-    return StoredNotification(some_bytes(24), sent_at, some_bytes(24), some_bytes(144))
+def a_notification(sent_at: int = 1_750_000_000) -> records.StoredNotification:
+    return records.StoredNotification(some_bytes(24), sent_at, some_bytes(24), some_bytes(144))
 
 
 ids: Final = st.binary(min_size=1, max_size=30)
@@ -69,10 +63,10 @@ blocks: Final[SearchStrategy[Blocked]] = st.builds(
     st.sampled_from(BlockReason),
     st.none() | st.builds(BlockNotice, st.none() | st.integers(-1, 1 << 40)),
 )
-links: Final = st.builds(QueueLink, ids, st.builds(LinkData, datas, datas))
-notifiers: Final = st.builds(NotifierRecord, ids, keys, keys, st.none() | ids)
-queues: Final[SearchStrategy[QueueRecord]] = st.builds(
-    QueueRecord,
+links: Final = st.builds(records.QueueLink, ids, st.builds(LinkData, datas, datas))
+notifiers: Final = st.builds(records.NotifierRecord, ids, keys, keys, st.none() | ids)
+queues: Final[SearchStrategy[records.QueueRecord]] = st.builds(
+    records.QueueRecord,
     recipient_id=ids,
     recipient_keys=key_lists,
     dh_secret=keys,
@@ -81,15 +75,15 @@ queues: Final[SearchStrategy[QueueRecord]] = st.builds(
     mode=st.none() | st.sampled_from(QueueMode),
     link=st.none() | links,
     notifier=st.none() | notifiers,
-    status=st.sampled_from(QueueStatus) | blocks,
+    status=st.sampled_from(records.QueueStatus) | blocks,
     updated_at=st.none() | times,
     service_id=st.none() | ids,
 )
-services: Final = st.builds(ServiceRecord, ids, st.sampled_from(ServiceRole), key_lists, ids, times)
-messages: Final[SearchStrategy[StoredMessage]] = st.builds(
-    StoredMessage, ids, times, st.booleans(), datas
-) | st.builds(StoredMessage, ids, times, st.just(False), st.none())
-notifications: Final = st.builds(StoredNotification, ids, times, ids, keys)
+services: Final = st.builds(records.ServiceRecord, ids, st.sampled_from(ServiceRole), key_lists, ids, times)
+messages: Final[SearchStrategy[records.StoredMessage]] = st.builds(
+    records.StoredMessage, ids, times, st.booleans(), datas
+) | st.builds(records.StoredMessage, ids, times, st.just(False), st.none())
+notifications: Final = st.builds(records.StoredNotification, ids, times, ids, keys)
 
 
 def a_location(host: str = "ntf.example", port: str = "") -> RouterLocation:

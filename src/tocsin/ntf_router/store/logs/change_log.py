@@ -1,4 +1,4 @@
-"""Lines of an NTF router's changes log and state file, both ours: what the reference does not keep.
+"""Lines of an NTF router's changes log and state file. Both are ours, and hold what the reference does not keep.
 
 The first half is about direct notifications.
 """
@@ -16,7 +16,7 @@ from tocsin.durable.log_fields import (
     encode_field,
     exactly,
 )
-from tocsin.ntf_router.store.logs.log_parts import decode_flag, decode_router
+from tocsin.ntf_router.store.logs.store_log import decode_flag, decode_router
 from tocsin.ntf_router.store.memory.subscription_table import ID_BYTES
 from tocsin.protocol.addresses import RouterLocation, Scheme
 
@@ -41,7 +41,7 @@ class QueuesAssociated:
 
 @dataclass(frozen=True, slots=True)
 class _AtTime:
-    """What D and G have in common."""
+    """The common form of D and G lines."""
 
     tag: ClassVar[bytes]
 
@@ -95,7 +95,7 @@ def _joined(notifier_ids: tuple[bytes, ...]) -> bytes:
 def _split(text: bytes) -> tuple[bytes, ...]:
     joined = decode_field(text)
     if len(joined) % ID_BYTES:
-        raise BadLogLine(f"ids of direct notifications have {ID_BYTES} bytes each")
+        raise BadLogLine(f"ids of direct notifications must have {ID_BYTES} bytes each")
     return tuple(joined[start : start + ID_BYTES] for start in range(0, len(joined), ID_BYTES))
 
 
@@ -233,7 +233,7 @@ def decode_state_line(line: bytes) -> StateLine:
     if tag == b"STATE":
         version, part = exactly(words, 2)
         if version != _VERSION:
-            raise BadLogLine("a state of another version of Tocsin")
+            raise BadLogLine("the state was written by another version of Tocsin")
         return StateBegins(decode_number(part))
     if tag == b"TOTALS":
         return Totals(*map(decode_number, exactly(words, 3)))
@@ -248,7 +248,7 @@ def _decode_anywhere_line(tag: bytes, words: list[bytes]) -> AnywhereLine:
     if direct is not None:
         return direct.decode(words)
     if tag not in (b"R", b"C"):
-        raise BadLogLine("a record of unknown kind")
+        raise BadLogLine("unknown kind of record")
     token_id, at = exactly(words, 2)
     kind = TokenRegisteredAt if tag == b"R" else CronSentAt
     return kind(decode_field(token_id), decode_number(at))
@@ -262,11 +262,11 @@ def _time(text: bytes) -> float:
     try:
         return float(text)
     except ValueError:
-        raise BadLogLine("a field that is not a time") from None
+        raise BadLogLine("not a time") from None
 
 
 def _outcome(text: bytes) -> str:
     try:
         return text.decode("ascii")
     except UnicodeDecodeError:
-        raise BadLogLine("an outcome that is none") from None
+        raise BadLogLine("an outcome that is not ASCII") from None

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final, TypeVar, assert_never
 
 from tocsin.durable.log_fields import BadLogLine, decode_field
-from tocsin.durable.log_reading import records_of
+from tocsin.durable.log_files import records_of
 from tocsin.errors import DecodeError
 from tocsin.ntf_router.store.logs.change_log import (
+    AnywhereLine,
     ChangeLine,
     CronSentAt,
-    DirectChange,
     FailedCount,
     NotificationCame,
     NotificationEnded,
@@ -29,7 +29,6 @@ from tocsin.ntf_router.store.logs.change_log import (
     decode_ntf_change_line,
     decode_state_line,
 )
-from tocsin.ntf_router.store.logs.store_folder import LAST_NOTIFICATIONS, STATE, change_logs
 from tocsin.ntf_router.store.logs.store_log import (
     CronSet,
     NtfStoreChange,
@@ -51,7 +50,7 @@ from tocsin.protocol.ntf.pushes import PushedNotification
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
-# Of several tokens with one registration the first of the best kind stays (ntf.md 5.4).
+# Of several tokens with the same registration, the first in the best state stays (ntf.md 5.4).
 _BEST_FIRST: Final = (
     TokenState.ACTIVE,
     TokenState.INVALID,
@@ -60,23 +59,25 @@ _BEST_FIRST: Final = (
     TokenState.REGISTERED,
     TokenState.NEW,
 )
+T = TypeVar("T")
+
 _REGISTERED: Final = TokenStatus(TokenState.REGISTERED)
 
 
 class NtfRestorer:
-    """The store log first, then the state, then the changes logs, then `finish`.
+    """Applies the store log, then the state, then the changes logs; then comes `finish`.
 
-    A crash may leave notifications of subscriptions that are gone: their removal was in the store log, which is written
-    first, and the end of the notification would have been in the changes log. These are counted when all is read.
+    A crash may leave notifications of removed subscriptions: the removal was in the store log, which is written first,
+    and the outcome would have been in the changes log. `finish` counts them.
     """
 
     def __init__(self, tables: NtfTables) -> None:
         self._tables: Final = tables
         self._orphans: Final[set[bytes]] = set()
-        """Subscriptions that do not exist, whose last notification is pending."""
+        """Subscriptions that do not exist, but have a pending notification."""
 
     def store_change(self, change: NtfStoreChange) -> bool:
-        """False if it is about something that does not exist, or exists already."""
+        """Apply a change. Returns False if its subject does not exist, or exists already."""
         match change:
             case TokenAdded(token):
                 return self._add_token(token)
@@ -144,18 +145,16 @@ class NtfRestorer:
                 notifications.failed[outcome] = count
             case StateBegins():
                 pass
-            case TokenRegisteredAt() | CronSentAt():
-                return self._token_fact(line)
-            case QueuesAssociated() | QueuesEnded() | QueuesGone() | QueuesRemoved():
-                return self._direct(line)
             case _:
-                assert_never(line)
+                return self._anywhere(line)
         return True
 
-    def _direct(self, line: DirectChange) -> bool:
-        """False if all of it is about what does not exist, or exists already."""
+    def _anywhere(self, line: AnywhereLine) -> bool:
+        """Apply a line that state and changes share. Returns False if its subjects do not exist, or exist already."""
         tables = self._tables
         match line:
+            case TokenRegisteredAt() | CronSentAt():
+                return self._token_fact(line)
             case QueuesAssociated(token_id, router, notifier_ids):
                 queues = [NotifierQueue(router, each) for each in notifier_ids]
                 return sum(tables.add_direct(token_id, queue) for queue in queues) > 0
@@ -189,16 +188,12 @@ class NtfRestorer:
                 token = self._tables.owner(row)
                 self._tables.end_pending(token, row, outcome)
                 self._tables.notifications.prune(token)
-            case TokenRegisteredAt() | CronSentAt():
-                return self._token_fact(line)
-            case QueuesAssociated() | QueuesEnded() | QueuesGone() | QueuesRemoved():
-                return self._direct(line)
             case _:
-                assert_never(line)
+                return self._anywhere(line)
         return True
 
     def last_notification(self, token_id: bytes, item: PushedNotification) -> bool:
-        """Of the reference, which does not know whether it was pushed."""
+        """Apply a last notification of the reference, which does not record whether it was pushed."""
         row = self._tables.routers.row_of(item.queue)
         if row is None or self._tables.owner(row).record.token_id != token_id:
             return False
@@ -246,28 +241,25 @@ class NtfRestorer:
         return False
 
 
-logger = logging.getLogger(__name__)
-
-
 @dataclass(slots=True)
 class NtfStartReport:
-    """What was found in the folder."""
+    """The contents of the folder, in numbers."""
 
     tokens: int = 0
     subscriptions: int = 0
     notifications: int = 0
     pending: int = 0
-    """Of the notifications: those that are still to be pushed."""
+    """Notifications that are still to be pushed."""
     skipped: int = 0
-    """Records about tokens or subscriptions that do not exist (any more), or that exist already."""
+    """Records about tokens or subscriptions that do not exist, or that exist already."""
     broken: int = 0
-    """Lines that could not be read, and were skipped as asked."""
+    """Lines that could not be read, and were skipped as requested."""
     torn_bytes: int = 0
-    """Cut off the ends of logs: lines whose writing a crash interrupted."""
+    """Bytes of torn lines, cut off the ends of logs: a crash interrupted their writing."""
 
 
 class NtfLogReader:
-    """Fills one store."""
+    """Reads logs into one store."""
 
     def __init__(
         self, tables: NtfTables, report: NtfStartReport, *, skip_broken: bool, keep_broken: bool = True
@@ -279,24 +271,20 @@ class NtfLogReader:
         self._keep: Final = keep_broken
 
     def read_store_log(self, path: Path) -> bool:
-        """Whether it is compact: tokens, then subscriptions, then services, each once."""
+        """Read the store log. Returns whether it is compact: tokens, then subscriptions, then services, each once."""
         broken, skipped = self._report.broken, self._report.skipped
         stage = 0
         order = (TokenAdded, SubscriptionAdded, ServiceSet)
-        for change in records_of(
-            path, decode_ntf_store_line, self._report, skip_broken=self._skip, keep_broken=self._keep
-        ):
+        for change in self._records(path, decode_ntf_store_line):
             self._report.skipped += not self._restorer.store_change(change)
             stage = order.index(type(change)) if type(change) in order[stage:] else len(order)
         return stage < len(order) and (self._report.broken, self._report.skipped) == (broken, skipped)
 
     def read_notifications(self, folder: Path) -> tuple[int, bool]:
-        """The number of the next part of the changes log, and whether the state file is all there is to know."""
+        """Read state and changes. Returns the number of the next changes log, and whether the state is up to date."""
         begins: int | None = None
         broken = self._report.broken
-        for line in records_of(
-            folder / STATE, decode_state_line, self._report, skip_broken=self._skip, keep_broken=self._keep
-        ):
+        for line in self._records(folder / STATE, decode_state_line):
             if isinstance(line, StateBegins):
                 begins = line.next_part
             elif begins is None:
@@ -314,27 +302,26 @@ class NtfLogReader:
         return next_part, is_current
 
     def count(self) -> None:
-        """Completes the report."""
+        """Complete the report."""
         tables, report = self._tables, self._report
         report.tokens = len(tables.tokens)
         report.subscriptions = len(tables.routers.table)
         report.notifications = tables.notifications.count
         report.pending = tables.notifications.accounting().pending
 
+    def _records(self, path: Path, decode: Callable[[bytes], T]) -> Iterator[T]:
+        return records_of(path, decode, self._report, skip_broken=self._skip, keep_broken=self._keep)
+
     def _read_changes(self, path: Path) -> int:
         count = 0
-        for line in records_of(
-            path, decode_ntf_change_line, self._report, skip_broken=self._skip, keep_broken=self._keep
-        ):
-            # A notification of a subscription that was removed later is nothing unusual.
+        for line in self._records(path, decode_ntf_change_line):
+            # A notification of a subscription that was removed later is normal.
             self._restorer.change(line)
             count += 1
         return count
 
     def _read_last_notifications(self, path: Path) -> None:
-        for token_id, item in records_of(
-            path, _decode_last_notification, self._report, skip_broken=self._skip, keep_broken=self._keep
-        ):
+        for token_id, item in self._records(path, _decode_last_notification):
             self._report.skipped += not self._restorer.last_notification(token_id, item)
 
 
@@ -347,4 +334,22 @@ def _decode_last_notification(line: bytes) -> tuple[bytes, PushedNotification]:
     try:
         return decode_field(token_id), PushedNotification.parse(item.decode())
     except (DecodeError, UnicodeDecodeError):
-        raise BadLogLine("a last notification that is none") from None
+        raise BadLogLine("not a last notification") from None
+
+
+STORE_LOG: Final = "ntf-server-store.log"
+LAST_NOTIFICATIONS: Final = "ntf-server-last-notifications.log"
+STATE: Final = "ntf-server-state.log"
+CHANGE_LOG: Final = "ntf-server-changes.log"
+DIRECT_KEYS: Final = "ntf-server-direct.keys"
+LOCK: Final = "ntf-server.lock"
+
+
+def change_log(folder: Path, number: int) -> Path:
+    return folder / f"{CHANGE_LOG}.{number}"
+
+
+def change_logs(folder: Path) -> dict[int, Path]:
+    """Return the changes logs by number, oldest first."""
+    parts = [part for part in folder.glob(f"{CHANGE_LOG}.*") if part.suffix[1:].isdigit()]
+    return {number: change_log(folder, number) for number in sorted(int(part.suffix[1:]) for part in parts)}

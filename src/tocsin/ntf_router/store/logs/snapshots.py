@@ -1,4 +1,4 @@
-"""All that an NTF store in memory has at one moment, as lines of its files (ntf.md 5.2)."""
+"""Snapshots of an NTF store in memory, as lines of its files (ntf.md 5.2)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tocsin.protocol.ntf.pushes import notification_text
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
 PAUSE_AFTER: Final = 128
-"""So many tokens are taken before others get a turn."""
+"""Tokens to copy before other tasks get a turn."""
 
 
 def compact_lines(tables: NtfTables) -> Iterator[bytes]:
-    """A store log of tokens, then subscriptions, then services."""
+    """Yield the lines of a compact store log: tokens, then subscriptions, then services."""
     for token in tables.tokens:
         yield TokenAdded(token.record).encode()
     for row in tables.routers.table.rows():
@@ -45,7 +45,7 @@ def compact_lines(tables: NtfTables) -> Iterator[bytes]:
 
 
 def _associations(tables: NtfTables, token: KeptToken) -> Iterator[QueuesAssociated]:
-    """One for each SMP router of the token."""
+    """Return one record for each SMP router of the token."""
     table = tables.routers.table
     queues: dict[int, list[bytes]] = {}
     for row in token.rows:
@@ -69,7 +69,7 @@ class _Notification(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NtfStoreSnapshot:
-    """Holds nothing that changes, so that it can be written elsewhere while the store goes on."""
+    """An immutable copy, which a thread can write while the store changes."""
 
     accounting: Accounting
     tokens: list[TokenRecord]
@@ -91,8 +91,9 @@ class NtfStoreSnapshot:
 
     @classmethod
     async def taken_slowly(cls, tables: NtfTables) -> Self:
-        """Of the moment of the call, though others change the store before it returns: whatever token is about to
-        change is taken first. One at a time.
+        """Return the state at the moment of the call, while other tasks go on to change the store.
+
+        Each token is copied before it changes. Only one snapshot may be taken at a time.
         """
         snapshot = cls._begun(tables)
         taken: set[int] = set()
@@ -142,7 +143,7 @@ class NtfStoreSnapshot:
                 yield registered_line(token.token_id, token.registered_at)
             if token.cron_sent_at is not None:
                 yield cron_sent_line(token.token_id, token.cron_sent_at)
-        # Queues before what is said of them, and all of them before their notifications.
+        # Queues come before their marks, and all of them before their notifications.
         for change in sorted(self.direct, key=lambda each: not isinstance(each, QueuesAssociated)):
             yield change.encode()
         for each in self.notifications:
@@ -151,7 +152,7 @@ class NtfStoreSnapshot:
             )
 
     def last_notification_lines(self) -> Iterator[bytes]:
-        """For the reference: `v1 tknId item`, a token's oldest first."""
+        """Yield the reference's lines, `v1 tknId item`, a token's oldest first."""
         for each in self.notifications:
             queue = NotifierQueue(each.router, each.notifier_id)
             item = notification_text(queue, int(each.received_at), each.nonce, each.sealed_meta)

@@ -1,21 +1,22 @@
-"""The folder of an NTF router's store: reading it and keeping it.
+"""The folder of an NTF router's store: opening, reading, saving and filling it.
 
 ntf-server-store.log                 tokens, subscriptions and services, as the reference writes it; each change is
                                      appended, and the log is made compact at start
 ntf-server-last-notifications.log    last notifications, written for the reference at a stop and with each state; read
                                      only if there is no state
 ntf-server-state.log                 ours: notifications, pending ones marked, all totals, and what the store log has no
-                                     field for (`ntf_change_log`)
-ntf-server-changes.log.N             ours: what happened to notifications since
+                                     field for (`change_log`)
+ntf-server-changes.log.N             ours: changes of notifications since the state
 ntf-server-direct.keys               ours: private keys for direct notifications, replaced as a whole
 ntf-server.lock                      ours: locked while a router runs
-*.broken                             lines that could not be read, if it was asked to go on without them
+*.broken                             lines that could not be read, if the operator asked to skip them
 *.<time>Z                            the store log before it was made compact
 
-Theory of operation. What is in the folder is always: the store log, then the state, then the parts of the changes log
-from the number on that the state names. A new state is the rename of one file, and names the part that was begun at its
-moment: a crash before or after leaves the same. Older parts are removed afterwards, at the latest at the next start.
-The store log is replaced in the steps of the reference, so that either program recovers from a crash of the other.
+Theory of operation. The contents of the folder are always the store log, then the state, then the changes logs from the
+number on that the state names. A new state replaces the old one by a rename, and names the changes log that began at
+its moment, so a crash before or after leaves the same contents. Older changes logs are removed afterwards, at the
+latest at the next start. The store log is replaced in the steps of the reference, so that either program recovers from
+a crash of the other.
 """
 
 from __future__ import annotations
@@ -29,17 +30,22 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.durable.group_commit import GroupCommit
-from tocsin.durable.log_compaction import read_and_compact, start_of
 from tocsin.durable.log_fields import decode_field, encode_field
 from tocsin.durable.log_files import (
     AppendOnlyFile,
     FolderLock,
+    current_store_log,
     cut_torn_line,
+    locked_while_read,
+    read_and_compact,
     read_lines,
     remove,
     replace_lines,
     sync_folder,
 )
+from tocsin.durable.transfers import Progress, counted, require_no_store
+from tocsin.errors import StoreError
+from tocsin.ntf_router.store.interface import ntf_totals_of
 from tocsin.ntf_router.store.logs.change_log import (
     DirectChange,
     came_line,
@@ -47,22 +53,23 @@ from tocsin.ntf_router.store.logs.change_log import (
     ended_line,
     registered_line,
 )
-from tocsin.ntf_router.store.logs.log_reading import NtfLogReader, NtfStartReport
-from tocsin.ntf_router.store.logs.snapshots import NtfStoreSnapshot, compact_lines
-from tocsin.ntf_router.store.logs.store_folder import (
+from tocsin.ntf_router.store.logs.log_reading import (
     DIRECT_KEYS,
     LAST_NOTIFICATIONS,
     LOCK,
     STATE,
     STORE_LOG,
+    NtfLogReader,
+    NtfStartReport,
     change_log,
     change_logs,
 )
+from tocsin.ntf_router.store.logs.snapshots import NtfStoreSnapshot, compact_lines
 from tocsin.ntf_router.store.logs.store_log import NtfStoreChange
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 
 CHANGE_LOG_LIMIT: Final = 256 << 20
-"""From this size on a new state replaces the changes log, see `NtfFolderStore.maintain`."""
+"""The size of the changes log from which on a new state replaces it (`NtfFolderStore.maintain`)."""
 
 
 class NtfFileJournal(GroupCommit):
@@ -92,20 +99,20 @@ class NtfFileJournal(GroupCommit):
 
 @dataclass(frozen=True, slots=True)
 class NtfOpenOptions:
-    """How a folder is opened."""
+    """Options for opening a folder."""
 
     skip_broken_lines: bool = False
-    """Go on without lines that cannot be read; they are kept in `.broken` files."""
+    """Skip lines that cannot be read, and keep them in `.broken` files."""
     change_log_limit: int = CHANGE_LOG_LIMIT
 
 
 def open_ntf_store(
     folder: Path, options: NtfOpenOptions | None = None, *, now: float | None = None
 ) -> NtfFolderStore:
-    """Reads the folder and keeps it from then on.
+    """Open a folder: read it, and keep it up to date from then on.
 
     Blocks. Raises StoreError, naming the file, if another router uses the folder, if a file cannot be read or written,
-    or if a log has a line that is none (`BadLogLine`).
+    or if a log has a broken line (`BadLogLine`).
     """
     lock = FolderLock(folder / LOCK)
     with contextlib.ExitStack() as stack:
@@ -119,25 +126,20 @@ def open_ntf_store(
 def read_ntf_store(
     folder: Path, *, skip_broken_lines: bool = False, keep_broken_lines: bool = True
 ) -> tuple[NtfMemoryStore, NtfStartReport]:
-    """Reads the folder and leaves its files as they are, but for new `.broken` ones. Raises as `open_ntf_store`."""
-    lock = FolderLock(folder / LOCK) if (folder / LOCK).exists() else None
-    try:
+    """Read the folder without changing its files, except for new `.broken` ones. Raises as `open_ntf_store`."""
+    with locked_while_read(folder / LOCK):
         store, report = NtfMemoryStore(), NtfStartReport()
         reader = NtfLogReader(
             store.tables, report, skip_broken=skip_broken_lines, keep_broken=keep_broken_lines
         )
-        start = start_of(folder / STORE_LOG)
-        reader.read_store_log(start if start.exists() else folder / STORE_LOG)
+        reader.read_store_log(current_store_log(folder / STORE_LOG))
         reader.read_notifications(folder)
         reader.count()
         return store, report
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 class NtfFolderStore(NtfMemoryStore):
-    """A store in memory that is kept in a folder. Belongs to one event loop."""
+    """A store in memory whose changes are kept in a folder. Belongs to one event loop."""
 
     def __init__(self, folder: Path, lock: FolderLock, options: NtfOpenOptions) -> None:
         super().__init__()
@@ -152,7 +154,7 @@ class NtfFolderStore(NtfMemoryStore):
         self._journal: NtfFileJournal
 
     def read(self, now: datetime) -> None:
-        """Once, at the beginning."""
+        """Read the folder, once at the start."""
         folder, report = self._folder, self.report
         reader = NtfLogReader(self.tables, report, skip_broken=self._options.skip_broken_lines)
         report.torn_bytes += read_and_compact(
@@ -179,23 +181,22 @@ class NtfFolderStore(NtfMemoryStore):
         await asyncio.to_thread(replace_lines, self._folder / DIRECT_KEYS, [encode_field(keys)])
 
     async def maintain(self) -> None:
-        """Saves if the changes log has outgrown its limit and the last state, so that it takes no more than about twice
-        the space of what it describes.
-        """
+        """Save if the changes log has outgrown its limit and the last state, which bounds the space it takes."""
         limit = max(self._options.change_log_limit, self._state_bytes)
         if not self._saving.locked() and self._journal.change_log_bytes >= limit:
             await self.save()
 
     async def save(self) -> None:
-        """Writes the state of this moment and starts a new part of the changes log. Others may change and commit
-        meanwhile. Raises StoreError; the store is then as durable as before.
+        """Write the state of this moment and start a new changes log. Other tasks may change and commit meanwhile.
+
+        Raises StoreError, which leaves the store as durable as before.
         """
         async with self._saving:
             if self._closed:
                 return
             new = await asyncio.to_thread(AppendOnlyFile, change_log(self._folder, self._part + 1))
             await asyncio.to_thread(sync_folder, self._folder)
-            # Nobody else gets a turn between these: the new part begins at the moment of the snapshot.
+            # No other task gets a turn between these: the new log begins at the moment of the snapshot.
             self._journal.use_change_log(new)
             self._part += 1
             snapshot = await NtfStoreSnapshot.taken_slowly(self.tables)
@@ -226,3 +227,26 @@ class NtfFolderStore(NtfMemoryStore):
         for part, path in change_logs(self._folder).items():
             if part < number:
                 remove(path)
+
+
+def require_empty_ntf_folder(folder: Path) -> None:
+    """Raise StoreError if the folder has a store already, or is not a folder."""
+    logs = (folder / STATE, folder / LAST_NOTIFICATIONS, *change_logs(folder).values())
+    require_no_store(folder, STORE_LOG, logs)
+
+
+def fill_ntf_folder(folder: Path, store: NtfMemoryStore, progress: Progress) -> None:
+    """Write a whole store into an empty folder. The store log comes last and completes it. Raises StoreError."""
+    require_empty_ntf_folder(folder)
+    lock = FolderLock(folder / LOCK)
+    try:
+        snapshot = NtfStoreSnapshot.of(store.tables)
+        replace_lines(folder / LAST_NOTIFICATIONS, counted(snapshot.last_notification_lines(), progress))
+        replace_lines(folder / STATE, snapshot.state_lines(1))
+        replace_lines(folder / STORE_LOG, counted(compact_lines(store.tables), progress))
+    finally:
+        lock.release()
+    written, _ = read_ntf_store(folder)
+    found, expected = ntf_totals_of(written), ntf_totals_of(store)
+    if found != expected or written.all_totals() != store.all_totals():
+        raise StoreError(f"{folder} has {found} instead of {expected}, or other totals")

@@ -1,12 +1,13 @@
 """Lines of the store log of an NTF router, `ntf-server-store.log` (ntf.md 5.2; reference: `NtfStoreLogRecord`).
 
-The log is the reference's own, so that data moves between its server and ours in both directions. Each class is one
-kind of line: its fields and its text both ways. Lines do not include the newline.
+The format is the reference's, so that data moves between its server and ours in both directions. Each class is one kind
+of line, with its fields, `encode` and `decode`. Lines do not include the newline.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Final, Self, TypeAlias
 
 from tocsin.crypto.keys import X25519PrivateKey
@@ -21,21 +22,19 @@ from tocsin.durable.log_fields import (
     exactly,
     labelled,
 )
-from tocsin.ntf_router.store.logs.log_parts import (
-    decode_device_token,
-    decode_flag,
-    decode_queue,
-    decode_router,
-    decode_subscription_status,
-    decode_token_status,
-    encode_device_token,
-    encode_subscription_status,
-    encode_token_status,
-)
+from tocsin.errors import DecodeError
 from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
-from tocsin.protocol.addresses import RouterLocation, Scheme
-from tocsin.protocol.ntf.device_tokens import DeviceToken
-from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionStatus, TokenStatus
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.statuses import (
+    SubscriptionFailed,
+    SubscriptionStatus,
+    TokenStatus,
+    parse_subscription_status,
+    subscription_status_text,
+)
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.protocol.ntf.versions import INVALID_REASON_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class TokenAdded:
         dh_key = decode_field(words[6])
         prefix = X25519PrivateKey.der_prefix
         if not dh_key.startswith(prefix) or len(dh_key) != len(prefix) + X25519PrivateKey.raw_bytes:
-            raise BadLogLine("a DH key that is none")
+            raise BadLogLine("not a DH key")
         labelled(words[5], b"dhKeys=")
         rest = OptionalFields(words[10:])
         token = TokenRecord(
@@ -306,7 +305,7 @@ def decode_ntf_store_line(line: bytes) -> NtfStoreChange:
     tag, _, rest = line.partition(b" ")
     kind = _CHANGES.get(tag)
     if kind is None:
-        raise BadLogLine("a record of unknown kind")
+        raise BadLogLine("unknown kind of record")
     return kind.decode(rest)
 
 
@@ -325,3 +324,64 @@ _CHANGES: Final[dict[bytes, type[NtfStoreChange]]] = {
         ServiceSet,
     )
 }
+
+
+_PROVIDERS: Final = {provider.text.encode(): provider for provider in PushProvider}
+_FLAGS: Final = {b"T": True, b"F": False}
+_KEPT_ADDRESSES: Final = 4096
+
+
+def decode_flag(text: bytes) -> bool:
+    if text not in _FLAGS:
+        raise BadLogLine("a flag must be T or F")
+    return _FLAGS[text]
+
+
+def decode_queue(text: bytes) -> NotifierQueue:
+    address, _, notifier_id = text.rpartition(b"/")
+    return NotifierQueue(decode_router(address), decode_field(notifier_id))
+
+
+def encode_device_token(token: DeviceToken) -> bytes:
+    return token.text().encode("latin-1")
+
+
+def decode_device_token(provider: bytes, token: bytes) -> DeviceToken:
+    """Decode a device token. Unlike the reference this accepts any word, as our test provider does, not only hex."""
+    if provider not in _PROVIDERS or not token:
+        raise BadLogLine("not a device token")
+    return DeviceToken(_PROVIDERS[provider], token)
+
+
+def encode_token_status(status: TokenStatus) -> bytes:
+    return status.text(INVALID_REASON_VERSION).encode()
+
+
+def decode_token_status(text: bytes) -> TokenStatus:
+    try:
+        return TokenStatus.parse(text.decode())
+    except (DecodeError, UnicodeDecodeError):
+        raise BadLogLine("unknown token status") from None
+
+
+def encode_subscription_status(status: SubscriptionStatus) -> bytes:
+    """Encode a status. The text of an error comes from an SMP router and must not end the line."""
+    return " ".join(subscription_status_text(status).splitlines()).encode("utf-8", "replace")
+
+
+def decode_subscription_status(text: bytes) -> SubscriptionStatus:
+    try:
+        return parse_subscription_status(text.decode())
+    except (DecodeError, UnicodeDecodeError):
+        raise BadLogLine("unknown subscription status") from None
+
+
+@lru_cache(_KEPT_ADDRESSES)
+def decode_router(text: bytes) -> RouterLocation:
+    try:
+        address = RouterAddress.parse(text.decode())
+    except (DecodeError, UnicodeDecodeError):
+        raise BadLogLine("not a router address") from None
+    if address.scheme is not Scheme.SMP or address.password is not None:
+        raise BadLogLine("not the address of an SMP router")
+    return address.location.with_legacy_onion()

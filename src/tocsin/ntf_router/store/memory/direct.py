@@ -13,7 +13,7 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
 
 class MemoryDirect:
-    """Implements `tocsin.ntf_router.store.interface.DirectStore`, where the methods are described."""
+    """Implements `DirectStore`, which describes the methods."""
 
     _tables: NtfTables
     _direct_keys: bytes | None = None

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tocsin.ntf_router.store.interface import StoreCounts
+from tocsin.ntf_router.store.interface import KeptLast, StoreCounts
 from tocsin.ntf_router.store.memory.direct import MemoryDirect
-from tocsin.ntf_router.store.memory.journal import NtfJournal
 from tocsin.ntf_router.store.memory.notifications import MemoryNotifications
 from tocsin.ntf_router.store.memory.subscriptions import MemorySubscriptions
-from tocsin.ntf_router.store.memory.tables import NtfTables
+from tocsin.ntf_router.store.memory.tables import NtfJournal, NtfTables
 from tocsin.ntf_router.store.memory.token_table import KeptNotification
 from tocsin.ntf_router.store.memory.tokens import MemoryTokens
 from tocsin.ntf_router.store.records import Accounting, SubscriptionRecord, TokenRecord
-from tocsin.ntf_router.store.transfers import KeptLast
 from tocsin.protocol.addresses import RouterLocation
 
 
 class MemoryWhole:
-    """Implements `tocsin.ntf_router.store.transfers.WholeNtfStore`. Nothing here is told to a journal."""
+    """Implements `WholeNtfStore`, which describes the methods. These methods bypass the journal."""
 
     _tables: NtfTables
 
@@ -91,7 +89,7 @@ class NtfMemoryStore(MemoryTokens, MemorySubscriptions, MemoryDirect, MemoryNoti
 
     @property
     def tables(self) -> NtfTables:
-        """For whoever reads or writes the store as a whole."""
+        """The tables, for code that reads or writes the whole store."""
         return self._tables
 
     async def counts(self) -> StoreCounts:

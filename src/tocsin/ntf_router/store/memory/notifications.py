@@ -17,18 +17,19 @@ from tocsin.ntf_router.store.records import (
     PendingNotification,
     ReceivedNotification,
     Recorded,
+    Results,
     SettledNotification,
 )
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import TokenState
 
 PAUSE_AFTER: Final = 256
-"""So many tokens are looked at before others get a turn."""
+"""Tokens to check before other tasks get a turn."""
 _ACTIVE: Final = TokenState.ACTIVE
 
 
 class MemoryNotifications:
-    """Implements `tocsin.ntf_router.store.interface.NotificationStore`, where the methods are described."""
+    """Implements `NotificationStore`, which describes the methods."""
 
     _tables: NtfTables
 
@@ -36,7 +37,7 @@ class MemoryNotifications:
         self,
         router: RouterLocation,
         received: Sequence[ReceivedNotification],
-        before_commit: Callable[[Sequence[Recorded | NotRecorded]], None] | None = None,
+        before_commit: Callable[[Results], None] | None = None,
     ) -> list[Recorded | NotRecorded]:
         number = self._tables.routers.number(router)
         results = [self._add_notification(number, each) for each in received]

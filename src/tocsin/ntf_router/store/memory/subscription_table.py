@@ -1,12 +1,12 @@
 """Millions of subscriptions in little memory: rows of 85 bytes, found through two hash tables.
 
-Theory of operation. A subscription is a row in one of a few large byte arrays (`row_blocks`), known by its number:
+Theory of operation. A subscription is a row in one of a few large byte arrays (`row_tables`), known by its number:
 
     subscription id 24 | token number 4 | state 1 | notifier id 24 | key 32
 
-A queue of direct notifications has no key, and its notifier id serves as subscription id: its row ends after the state,
-and is in one hash table only. What does not fit the row (ids of another length, keys of another kind, texts of errors)
-is in a dictionary.
+A queue of direct notifications has no key, and its notifier id serves as subscription id. Its row ends after the state,
+and is in one hash table only. Dictionaries hold what does not fit a row: ids of another length, keys of another kind,
+texts of errors.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Subscription(NamedTuple):
 
 
 class SubscriptionTable:
-    """Rows are known by numbers, which are used again after `remove`."""
+    """Rows are known by their numbers, which are reused after `remove`."""
 
     def __init__(self) -> None:
         self._rows: Final = RowBlocks((_ROW_BYTES, _DIRECT_ROW_BYTES), _STATE)
@@ -77,7 +77,7 @@ class SubscriptionTable:
         self._failures: Final[dict[int, str]] = {}
         self._by_id: Final = RowHashTable(self.subscription_id)
         self._by_queue: Final = RowHashTable(self._queue_key)
-        # What is asked most needs no step in between.
+        # Bound methods save a call on the hottest look-ups.
         self._where: Final = self._rows.where
         self._width: Final = self._rows.width
         self.router: Final = self._rows.router
@@ -102,7 +102,7 @@ class SubscriptionTable:
         return self._width(row) == _DIRECT_ROW_BYTES
 
     def add(self, subscription: Subscription) -> int:
-        """The caller has made sure that neither id nor queue is there, and that the id has `ID_BYTES`."""
+        """Add a row. The caller has checked that id and queue are new, and that the id has `ID_BYTES`."""
         direct = not subscription.notifier_key
         row = self._rows.add(subscription.router, _DIRECT if direct else _KEYED)
         data, at = self._where(row)
@@ -173,7 +173,7 @@ class SubscriptionTable:
         return int.from_bytes(data[at + _TOKEN : at + _STATE], "little")
 
     def state(self, row: int) -> tuple[SubscriptionStatus, bool]:
-        """Status, and whether it is associated with our service."""
+        """Return the status, and whether the queue is associated with our service."""
         data, at = self._where(row)
         packed = data[at + _STATE]
         code = packed & _FAILED
@@ -181,7 +181,7 @@ class SubscriptionTable:
         return status, bool(packed & _ASSOCIATED)
 
     def set_state(self, row: int, status: SubscriptionStatus, *, associated: bool) -> None:
-        """Keeps what `note_active` has set."""
+        """Set status and association. The mark of `note_active` stays."""
         if self._failures:
             self._failures.pop(row, None)
         if isinstance(status, SubscriptionFailed):
@@ -194,7 +194,7 @@ class SubscriptionTable:
         data[at] = data[at] & _NOTED_ACTIVE | code | (_ASSOCIATED if associated else 0)
 
     def noted_active(self, row: int) -> bool:
-        """Whether the journal's last word about the row is that it is ACTIVE."""
+        """Whether the journal's last line about the row says ACTIVE."""
         data, at = self._where(row)
         return bool(data[at + _STATE] & _NOTED_ACTIVE)
 
@@ -204,13 +204,13 @@ class SubscriptionTable:
         data[at] = data[at] | _NOTED_ACTIVE if active else data[at] & ~_NOTED_ACTIVE
 
     def rows(self) -> Iterator[int]:
-        """Not to be changed meanwhile."""
+        """Yield all rows. The table must not change meanwhile."""
         for router in range(self._rows.router_count):
             for place in range(self.block_count(router)):
                 yield from self.rows_of_block(router, place)
 
     def _queue_key(self, row: int) -> tuple[int, bytes]:
-        """Of a row with a key. In one step, since each look-up needs it."""
+        """Return the queue of a row with a key. Inlined, because every look-up calls it."""
         at = (row & ROW_IN_ARRAY) * _ROW_BYTES + _NOTIFIER
         notifier_id = bytes(self._rows.arrays[row >> ARRAY_BITS][at : at + ID_BYTES])
         if notifier_id == _LONG_ID:
@@ -222,13 +222,13 @@ class SubscriptionTable:
 class KeptRouter:
     location: RouterLocation
     text: bytes
-    """The beginning of its notifications' texts."""
+    """The first part of its notifications' texts."""
     service_id: bytes | None = None
     associated: int = 0
     combined_hash: int = 0
-    """Of the queues that are associated with our service and wanted."""
+    """The hash of wanted queues that are associated with our service."""
     individual: int = 0
-    """Queues that are wanted, without service."""
+    """The number of wanted queues without service."""
 
     def used(self) -> UsedRouter:
         return UsedRouter(
@@ -241,9 +241,10 @@ class KeptRouter:
 
 
 class SubscribedRouters:
-    """SMP routers by number. A router goes with its last subscription, unless we have a service id there, and its
+    """SMP routers by number.
 
-    number is used again: whoever lets others have a turn must ask for it once more.
+    A router is removed with its last subscription, unless we have a service id there. Its number is then reused, so
+    callers must look it up again after every `await`.
     """
 
     def __init__(self) -> None:
@@ -309,9 +310,10 @@ class SubscribedRouters:
     def page(
         self, number: int, after: bytes | None, limit: int, *, with_associated: bool, blocks: int
     ) -> tuple[list[int], bytes | None]:
-        """Rows that are wanted, from the router's last block to its first, and the cursor behind them.
+        """Return wanted rows, from the router's last block to its first, and the cursor behind them.
 
-        At most `limit` rows of at most so many blocks. The cursor is a block's place and how many of its rows are left.
+        The page has at most `limit` rows of at most `blocks` blocks. The cursor is a block's place and the number of
+        its rows that are left.
         """
         place, left = self.table.block_count(number), 0
         if after is not None:
@@ -333,9 +335,7 @@ class SubscribedRouters:
                 if status in WANTED and (with_associated or not associated) and not self.table.is_direct(row):
                     found.append(row)
                     if len(found) == limit:
-                        return found, (place * BLOCK_ROWS + left).to_bytes(
-                            5, "big"
-                        ) if place or left else None
+                        return found, _cursor(place, left)
             left = 0
 
     def _count(self, row: int, by: int) -> None:

@@ -21,11 +21,11 @@ from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
 PAUSE_AFTER: Final = 64
-"""So many blocks of rows are looked at before others get a turn."""
+"""Blocks of rows to read before other tasks get a turn."""
 
 
 class MemorySubscriptions:
-    """Implements `tocsin.ntf_router.store.interface.SubscriptionStore`, where the methods are described."""
+    """Implements `SubscriptionStore`, which describes the methods."""
 
     _tables: NtfTables
 
@@ -97,7 +97,7 @@ class MemorySubscriptions:
         async for row in self._rows_of(router):
             status, associated = self._tables.routers.table.state(row)
             if not associated and status in LIVE:
-                # Not worth a line of the journal: nobody is subscribed after a restart.
+                # Not journalled: no queue is subscribed after a restart.
                 self._tables.routers.set_state(row, SubscriptionState.INACTIVE, associated=False)
                 changed += 1
         return changed
@@ -148,7 +148,7 @@ class MemorySubscriptions:
             await asyncio.sleep(0)
 
     async def _rows_of(self, router: RouterLocation) -> AsyncIterator[int]:
-        """From the end to the beginning, so that rows may be removed meanwhile; others get their turn in between."""
+        """Yield rows from the last block to the first, so that rows may be removed meanwhile. Other tasks get turns."""
         number = self._tables.routers.number(router)
         if number is None:
             return

@@ -1,17 +1,17 @@
-"""Tokens, subscriptions and last notifications in memory, and what changes several of them together.
+"""Tokens, subscriptions and last notifications in memory, and changes that concern several of them.
 
-Nothing here waits, so each method is atomic. What happens to notifications is told to the journal here, since it
-happens in many places; other changes are told by the caller.
+Nothing here waits, so each method is atomic. Changes of notifications are journalled here, because they have many
+causes; callers journal all other changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
-from tocsin.ntf_router.store.logs.store_log import SubscriptionStatusSet
-from tocsin.ntf_router.store.memory.journal import NoNtfJournal, NtfJournal
+from tocsin.ntf_router.store.logs.change_log import DirectChange
+from tocsin.ntf_router.store.logs.store_log import NtfStoreChange, SubscriptionStatusSet
 from tocsin.ntf_router.store.memory.subscription_table import ID_BYTES, SubscribedRouters, Subscription
 from tocsin.ntf_router.store.memory.token_table import KeptToken, NotificationTable, TokenTable
 from tocsin.ntf_router.store.records import (
@@ -26,7 +26,7 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
 _ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
 _NO_ID: Final = b"\xff" * ID_BYTES
-"""Stands for ids of another length in the table."""
+"""The table's mark for ids of another length."""
 
 
 class NtfTables:
@@ -78,7 +78,7 @@ class NtfTables:
         return True
 
     def add_direct(self, token_id: bytes, queue: NotifierQueue) -> bool:
-        """As `add_subscription`, for a queue of direct notifications."""
+        """Add a queue of direct notifications, as `add_subscription` does."""
         notifier_id = queue.notifier_id
         if len(notifier_id) != ID_BYTES or notifier_id == _NO_ID:
             return False
@@ -90,7 +90,7 @@ class NtfTables:
         )
 
     def direct_rows(self, router: RouterLocation, notifier_ids: Sequence[bytes]) -> dict[bytes, int]:
-        """Those that are direct, by notifier id."""
+        """Return the rows of those queues that are direct, by notifier id."""
         number = self.routers.number(router)
         if number is None or not self.routers.table.direct_count:
             return {}
@@ -98,7 +98,7 @@ class NtfTables:
         return {each: row for each, row in found if row is not None and self.routers.table.is_direct(row)}
 
     def set_gone(self, notifier_id: bytes, at: int) -> bool:
-        """The SMP router says so; or, at 0, it is not."""
+        """Note when the SMP router reported the queue as deleted; 0 means that it is alive."""
         row = self._direct_row(notifier_id)
         if row is None:
             return False
@@ -132,7 +132,7 @@ class NtfTables:
         self._remove_row(token, row, outcome)
 
     def remove_token(self, token: KeptToken) -> list[NotifierQueue]:
-        """Returns its queues."""
+        """Remove the token with its subscriptions. Returns their queues."""
         queues = [self.routers.queue(row) for row in token.rows]
         for row in token.rows:
             self._remove_row(token, row, TOKEN_REMOVED)
@@ -140,7 +140,7 @@ class NtfTables:
         return queues
 
     def activate(self, token: KeptToken) -> tuple[bool, list[NotifierQueue]]:
-        """Whether anything changed, and the queues of the rivals that were removed."""
+        """Activate the token. Returns whether anything changed, and the queues of the removed rivals."""
         rivals = [
             rival for rival in self.tokens.registrations(token.record.device_token) if rival is not token
         ]
@@ -151,7 +151,7 @@ class NtfTables:
         return changed or bool(rivals), queues
 
     def change_state(self, row: int, status: SubscriptionStatus, *, associated: bool) -> bool:
-        """Tells the journal, unless its last word is the same; says whether anything changed."""
+        """Change the state, and journal it unless the journal's last line says the same. Returns whether it changed."""
         table = self.routers.table
         before = table.state(row)
         if before == (status, associated):
@@ -164,7 +164,7 @@ class NtfTables:
         return True
 
     def end_pending(self, token: KeptToken, row: int, outcome: str) -> bool:
-        """False if the subscription has nothing pending."""
+        """Settle the pending notification. Returns False if there is none."""
         last = token.last.get(row) if token.last is not None else None
         if last is None or not last.pending:
             return False
@@ -173,7 +173,7 @@ class NtfTables:
         return True
 
     def end_all_pending(self, token: KeptToken, outcome: str, before: float | None = None) -> int:
-        """Those received before that time; how many."""
+        """Settle pending notifications that were received before a time. Returns how many."""
         rows = [
             row
             for row, last in (token.last or {}).items()
@@ -200,7 +200,7 @@ class NtfTables:
             self.report_settled([settled])
 
     def _remove_row(self, token: KeptToken, row: int, outcome: str) -> None:
-        """All but the token's own list of rows."""
+        """Remove the row everywhere but from the token's list of rows."""
         self._end_and_report(token, row, outcome)
         self.notifications.forget(token, row)
         if self.direct.gone:
@@ -211,9 +211,9 @@ class NtfTables:
 class DirectMarks:
     def __init__(self) -> None:
         self.gone: Final[dict[bytes, int]] = {}
-        """Notifier id to when the SMP router said so."""
+        """Time of the SMP router's report that the queue is deleted, by notifier id."""
         self._ended: Final[dict[bytes, int]] = {}
-        """Notifier id to when it may be forgotten."""
+        """Time from which the mark may be forgotten, by notifier id."""
 
     def end(self, notifier_id: bytes, until: int) -> None:
         self._ended[notifier_id] = max(until, self._ended.get(notifier_id, 0))
@@ -225,6 +225,52 @@ class DirectMarks:
         return iter(self._ended.items())
 
     def forget(self, now: int) -> None:
-        """No packet can be opened any more that would bring these back."""
+        """Forget ended queues whose packets have all expired, so that none can bring them back."""
         for notifier_id in [each for each, until in self._ended.items() if until <= now]:
             del self._ended[notifier_id]
+
+
+class NtfJournal(Protocol):
+    """Makes changes durable. All methods but `commit` note a change that was made in memory, and never fail."""
+
+    def append(self, change: NtfStoreChange) -> None: ...
+
+    def came(self, subscription_id: bytes, received_at: float, nonce: bytes, sealed_meta: bytes) -> None:
+        """Note a new pending notification, which replaces the last one of its subscription."""
+
+    def ended(self, subscription_id: bytes, outcome: str) -> None:
+        """Note the outcome of a subscription's last notification."""
+
+    def registered(self, token_id: bytes, at: int) -> None: ...
+
+    def cron_sent(self, token_id: bytes, at: int) -> None: ...
+
+    def direct(self, change: DirectChange) -> None: ...
+
+    async def commit(self) -> None:
+        """Return when everything noted before is durable. Raises StoreError if that fails."""
+
+
+class NoNtfJournal:
+    """Notes nothing: for a router that keeps nothing across stops, and while a store is read from its files."""
+
+    def append(self, change: NtfStoreChange) -> None:
+        pass
+
+    def came(self, subscription_id: bytes, received_at: float, nonce: bytes, sealed_meta: bytes) -> None:
+        pass
+
+    def ended(self, subscription_id: bytes, outcome: str) -> None:
+        pass
+
+    def registered(self, token_id: bytes, at: int) -> None:
+        pass
+
+    def cron_sent(self, token_id: bytes, at: int) -> None:
+        pass
+
+    def direct(self, change: DirectChange) -> None:
+        pass
+
+    async def commit(self) -> None:
+        pass

@@ -17,12 +17,12 @@ from tocsin.protocol.ntf.pushes import item_text, sealed_meta_of
 
 
 class KeptNotification(msgspec.Struct, gc=False):
-    """A queue's last notification. Its text is made once, since it goes into several pushes, and is all there is."""
+    """A queue's last notification. Only its text is kept, made once, because several pushes carry it."""
 
     received_at: float
     nonce: bytes
     item: bytes
-    """Text without the SMP router, which its queue has in common with others."""
+    """The text without its SMP router, which many queues share."""
     pending: bool
 
     @classmethod
@@ -42,20 +42,20 @@ class KeptToken:
     number: int
     record: TokenRecord
     rows: array[int] = field(default_factory=lambda: array("I"))
-    """Its subscriptions."""
+    """The rows of its subscriptions."""
     last: dict[int, KeptNotification] | None = None
-    """By row of the subscription, oldest first; None instead of an empty one."""
+    """Last notifications by subscription row, oldest first. None instead of an empty dictionary."""
 
 
 class TokenTable:
-    """A token's number is what rows of subscriptions name it by; numbers are used again."""
+    """Tokens by id and by number. Subscription rows refer to tokens by number; numbers are reused."""
 
     def __init__(self) -> None:
         self._tokens: Final[dict[bytes, KeptToken]] = {}
         self._numbers: Final[list[KeptToken | None]] = []
         self._free_numbers: Final = array("I")
         self._registrations: Final[dict[DeviceToken, bytes | dict[bytes, bytes]]] = {}
-        """Device token → token id; or, if several keys have registered it, → verify key → token id."""
+        """Token id by device token; if several keys registered it, token id by verify key."""
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -80,7 +80,7 @@ class TokenTable:
         return token if token is not None and token.record.verify_key == verify_key else None
 
     def registrations(self, device_token: DeviceToken) -> list[KeptToken]:
-        """By whichever key."""
+        """Return the registrations of a device token with any key."""
         registered = self._registrations.get(device_token)
         if registered is None:
             return []
@@ -88,7 +88,7 @@ class TokenTable:
         return [self._tokens[token_id] for token_id in token_ids]
 
     def add(self, record: TokenRecord) -> KeptToken | None:
-        """None, changing nothing, if the id or the registration is there already."""
+        """Add a token. Returns None, and changes nothing, if the id or the registration exists."""
         if record.token_id in self._tokens or self.registration(record.device_token, record.verify_key):
             return None
         number = self._free_numbers.pop() if self._free_numbers else len(self._numbers)
@@ -108,7 +108,7 @@ class TokenTable:
         self._unregister(token.record)
 
     def change_device_token(self, token: KeptToken, record: TokenRecord) -> bool:
-        """False, changing nothing, if the same key has registered that device token already."""
+        """Change the device token. Returns False, and changes nothing, if the same key registered it before."""
         holder = self.registration(record.device_token, record.verify_key)
         if holder is not None and holder is not token:
             return False
@@ -131,7 +131,7 @@ class TokenTable:
             }
 
     def _unregister(self, record: TokenRecord) -> None:
-        """Only what still points to this very token."""
+        """Remove the registration if it still belongs to this token."""
         registered = self._registrations.get(record.device_token)
         if registered == record.token_id:
             del self._registrations[record.device_token]
@@ -142,7 +142,7 @@ class TokenTable:
 
 
 class NotificationTable:
-    """Notifications are in their tokens; here is what has to be known of all of them."""
+    """Totals of all notifications, and the tokens with pending ones. The notifications are in their tokens."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -151,14 +151,14 @@ class NotificationTable:
         self.superseded = 0
         self.failed: Final[dict[str, int]] = {}
         self._pending: Final[dict[bytes, int]] = {}
-        """How many a token has; only tokens that have some."""
+        """The number of pending notifications of each token that has some."""
         self._pending_count = 0
         self.before_change: Callable[[KeptToken], None] | None = None
-        """Called with a token before its last notifications change: for a snapshot that takes its time."""
+        """Called with a token before its last notifications change, by which a gradual snapshot stays consistent."""
         self._order: list[bytes] = []
 
     def put(self, token: KeptToken, row: int, new: KeptNotification) -> KeptNotification | None:
-        """As the queue's last one; returns the one before."""
+        """Set the queue's last notification. Returns the one before."""
         if self.before_change is not None:
             self.before_change(token)
         if token.last is None:
@@ -177,7 +177,7 @@ class NotificationTable:
         return before
 
     def receive(self, token: KeptToken, row: int, new: KeptNotification) -> KeptNotification | None:
-        """A new one, which is pending; returns the one that it supersedes."""
+        """Add a new pending notification. Returns the one that it supersedes."""
         before = self.put(token, row, new)
         self.received += 1
         if before is None or not before.pending:
@@ -186,7 +186,7 @@ class NotificationTable:
         return before
 
     def settle(self, token: KeptToken, last: KeptNotification, outcome: str) -> None:
-        """`last` is pending. `prune` is left to the caller."""
+        """Settle `last`, which is pending. The caller prunes."""
         if self.before_change is not None:
             self.before_change(token)
         last.pending = False
@@ -200,7 +200,7 @@ class NotificationTable:
             self.failed[outcome] = self.failed.get(outcome, 0) + 1
 
     def forget(self, token: KeptToken, row: int) -> None:
-        """The row is about to go; what was pending is settled before."""
+        """Forget the notification of a row that is removed. The caller has settled it."""
         if self.before_change is not None:
             self.before_change(token)
         if token.last is not None and token.last.pop(row, None) is not None:
@@ -209,7 +209,7 @@ class NotificationTable:
                 token.last = None
 
     def prune(self, token: KeptToken) -> None:
-        """Keeps what is pending and the newest others."""
+        """Keep pending notifications and the newest others."""
         if token.last is None or len(token.last) <= KEPT_NOTIFICATIONS:
             return
         if self.before_change is not None:
@@ -226,7 +226,7 @@ class NotificationTable:
         return list(self._pending)
 
     def page_with_pending(self, after: bytes | None, limit: int) -> list[bytes]:
-        """In the order of ids. Tokens that got something pending since the first page may be missing."""
+        """Return a page in the order of ids. Tokens with new pending notifications may be missing."""
         if after is None or not self._order:
             self._order = sorted(self._pending)
         begin = 0 if after is None else bisect_right(self._order, after)

@@ -24,7 +24,7 @@ from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
 PAUSE_AFTER: Final = 4096
-"""So many tokens are looked at before others get a turn."""
+"""Tokens to check before other tasks get a turn."""
 
 _CONFIRMED: Final = TokenStatus(TokenState.CONFIRMED)
 _ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
@@ -32,7 +32,7 @@ _REGISTERED: Final = TokenStatus(TokenState.REGISTERED)
 
 
 class MemoryTokens:
-    """Implements `tocsin.ntf_router.store.interface.TokenStore`, where the methods are described."""
+    """Implements `TokenStore`, which describes the methods."""
 
     _tables: NtfTables
 

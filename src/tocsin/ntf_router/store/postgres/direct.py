@@ -1,7 +1,7 @@
 """Queues of direct notifications of an NTF store in PostgreSQL.
 
-They are rows of the reference's table, associated with our service, so that its server goes on with them if it presents
-the same certificate. Their key is one that nobody has, since the table wants one.
+They are rows of the reference's table, associated with our service, so that its server continues with them if it
+presents the same certificate. The table requires a key, so they have one without a private half.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _END: Final = """
 
 
 class PostgresDirect:
-    """Implements `tocsin.ntf_router.store.interface.DirectStore`, where the methods are described."""
+    """Implements `DirectStore`, which describes the methods."""
 
     _clients: NtfPool
     _background: NtfPool
     _report_settled: ReportSettled | None
 
     async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated:
-        async def work(connection: Proxy) -> Associated:
+        async def statements(connection: Proxy) -> Associated:
             found = await connection.fetchval(
                 "SELECT true FROM tokens WHERE token_id = $1 AND status = 'ACTIVE' FOR SHARE", token_id
             )
@@ -80,10 +80,10 @@ class PostgresDirect:
             added = await connection.execute(ADD_SUBSCRIPTION, *where, *ids, NO_KEY, "ACTIVE", True)
             return Associated.ADDED if rows_of(added) else Associated.TAKEN
 
-        return await self._clients.run(work)
+        return await self._clients.run(statements)
 
     async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int) -> bool:
-        async def work(connection: Proxy) -> bool:
+        async def statements(connection: Proxy) -> bool:
             row = await connection.fetchrow(_QUEUE, *router_row(queue.router), queue.notifier_id)
             if row is not None:
                 if row["token_id"] != token_id or row["smp_notifier_key"] != NO_KEY:
@@ -92,7 +92,7 @@ class PostgresDirect:
             await connection.execute(_END, queue.notifier_id, until)
             return True
 
-        return await self._clients.run(work)
+        return await self._clients.run(statements)
 
     async def note_deleted(self, router: RouterLocation, notifier_ids: Sequence[bytes], at: int) -> int:
         return await self._background.execute(_GONE, *router_row(router), list(notifier_ids), NO_KEY, at)
@@ -101,15 +101,15 @@ class PostgresDirect:
         return await self._background.execute(_ALIVE, *router_row(router), list(notifier_ids))
 
     async def remove_deleted(self, before: int) -> list[NotifierQueue]:
-        async def work(connection: Proxy) -> list[NotifierQueue]:
+        async def statements(connection: Proxy) -> list[NotifierQueue]:
             rows = await connection.fetch(_DUE, before)
             await self._remove(connection, [row["subscription_id"] for row in rows])
             return [queue_of_row(row) for row in rows]
 
-        return await self._background.run(work)
+        return await self._background.run(statements)
 
     async def _remove(self, connection: Proxy, subscription_ids: Sequence[bytes]) -> None:
-        """They are locked."""
+        """Remove queues whose rows are locked."""
         if subscription_ids:
             ids = list(subscription_ids)
             await end_pending(

@@ -1,7 +1,7 @@
 """Last notifications of an NTF store in PostgreSQL.
 
-A last notification is pending if there is a row for it, with its nonce, in our own table. The reference knows nothing
-of that: if it replaced the notification meanwhile, ours expires.
+A last notification is pending if our own table has a row with its nonce. The reference does not know that table: if it
+replaced the notification meanwhile, our row expires.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Final
 
 from asyncpg import Record
 
+from tocsin.ntf_router.store import records
 from tocsin.ntf_router.store.postgres.outcomes import (
     END_OF_OLD,
+    PROVIDERS,
     RECEIVED,
     SUPERSEDED,
     ReportSettled,
@@ -22,25 +24,21 @@ from tocsin.ntf_router.store.postgres.outcomes import (
     prune,
 )
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy
-from tocsin.ntf_router.store.postgres.received_batch import ReceivedBatch
-from tocsin.ntf_router.store.postgres.rows import TOKEN_COLUMNS, TOKENS, router_of, token_of_row
-from tocsin.ntf_router.store.records import (
-    ACCEPTED,
-    EXPIRED,
-    Accounting,
-    DuePush,
-    LastNotification,
-    NotRecorded,
-    PendingNotification,
-    ReceivedNotification,
-    Recorded,
-    SettledNotification,
+from tocsin.ntf_router.store.postgres.rows import (
+    SUBSCRIPTIONS,
+    TOKEN_COLUMNS,
+    TOKENS,
+    router_of,
+    router_row,
+    time_of,
+    token_of_row,
 )
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import item_text, router_text
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
-# A row for each token, whose columns are many, with its notifications in arrays.
+# One row for each token, which has many columns, with its notifications in arrays.
 _DUE: Final = f"""
     SELECT {TOKEN_COLUMNS}, last.* FROM {TOKENS}
     JOIN LATERAL (
@@ -75,7 +73,7 @@ ACCOUNTING: Final = """
 
 
 class PostgresNotifications:
-    """Implements `tocsin.ntf_router.store.interface.NotificationStore`, where the methods are described."""
+    """Implements `NotificationStore`, which describes the methods."""
 
     _clients: NtfPool
     _background: NtfPool
@@ -87,10 +85,10 @@ class PostgresNotifications:
     async def add_notifications(
         self,
         router: RouterLocation,
-        received: Sequence[ReceivedNotification],
-        before_commit: Callable[[Sequence[Recorded | NotRecorded]], None] | None = None,
-    ) -> list[Recorded | NotRecorded]:
-        async def work(connection: Proxy) -> list[Recorded | NotRecorded]:
+        received: Sequence[records.ReceivedNotification],
+        before_commit: Callable[[records.Results], None] | None = None,
+    ) -> list[records.Recorded | records.NotRecorded]:
+        async def statements(connection: Proxy) -> list[records.Recorded | records.NotRecorded]:
             batch = await ReceivedBatch.locked(connection, router, received)
             results = [batch.add(each) for each in received]
             await batch.write(connection)
@@ -98,25 +96,25 @@ class PostgresNotifications:
                 before_commit(results)
             return results
 
-        return await self._clients.run(work)
+        return await self._clients.run(statements)
 
-    async def due_pushes(self, token_ids: Sequence[bytes]) -> list[DuePush]:
+    async def due_pushes(self, token_ids: Sequence[bytes]) -> list[records.DuePush]:
         rows = await self._clients.fetch(_DUE, list(token_ids))
         found = {row["token_id"]: row for row in rows}
         asked = [found[token_id] for token_id in dict.fromkeys(token_ids) if token_id in found]
-        return [DuePush(token_of_row(row), _notifications_of_row(row)) for row in asked]
+        return [records.DuePush(token_of_row(row), _notifications_of_row(row)) for row in asked]
 
     async def settle(
         self,
-        settled: Sequence[SettledNotification],
-        before_commit: Callable[[Sequence[SettledNotification]], None] | None = None,
+        settled: Sequence[records.SettledNotification],
+        before_commit: Callable[[Sequence[records.SettledNotification]], None] | None = None,
     ) -> None:
         first = {(each.subscription_id, each.nonce): each for each in reversed(settled)}
         if not first:
             return
         columns = [(each.subscription_id, each.token_id, each.nonce) for each in first.values()]
 
-        async def work(connection: Proxy) -> None:
+        async def statements(connection: Proxy) -> None:
             rows = await connection.fetch(_SETTLE, *map(list, zip(*columns, strict=True)))
             ended = [first[tuple(row)] for row in rows]
             outcomes = Counter([each.outcome for each in ended])
@@ -124,7 +122,7 @@ class PostgresNotifications:
             if before_commit is not None and ended:
                 before_commit(ended)
 
-        await self._clients.run(work)
+        await self._clients.run(statements)
 
     async def tokens_with_pending(self, after: bytes | None, limit: int) -> list[bytes]:
         statement = """
@@ -133,26 +131,26 @@ class PostgresNotifications:
         return [row["token_id"] for row in await self._background.fetch(statement, after or b"", limit)]
 
     async def expire_pending(self, before: float) -> int:
-        async def work(connection: Proxy) -> int:
-            rows = await end_pending(connection, END_OF_OLD, before, EXPIRED, self._report_settled)
+        async def statements(connection: Proxy) -> int:
+            rows = await end_pending(connection, END_OF_OLD, before, records.EXPIRED, self._report_settled)
             await prune(connection, list({row["token_id"] for row in rows}))
             return len(rows)
 
-        return await self._background.run(work)
+        return await self._background.run(statements)
 
-    async def accounting(self) -> Accounting:
+    async def accounting(self) -> records.Accounting:
         return accounting_of_rows(await self._background.fetch(ACCOUNTING))
 
 
-def accounting_of_rows(rows: Sequence[Record]) -> Accounting:
+def accounting_of_rows(rows: Sequence[Record]) -> records.Accounting:
     counts = {row["outcome"]: row["count"] for row in rows}
     received, pending = counts.pop(RECEIVED, 0), counts.pop("pending", 0)
-    accepted, superseded = counts.pop(ACCEPTED, 0), counts.pop(SUPERSEDED, 0)
-    return Accounting(received, accepted, superseded, counts, pending)
+    accepted, superseded = counts.pop(records.ACCEPTED, 0), counts.pop(SUPERSEDED, 0)
+    return records.Accounting(received, accepted, superseded, counts, pending)
 
 
-def _notifications_of_row(row: Record) -> tuple[LastNotification, ...]:
-    notifications: list[LastNotification] = []
+def _notifications_of_row(row: Record) -> tuple[records.LastNotification, ...]:
+    notifications: list[records.LastNotification] = []
     columns = row["subscription_ids"], row["notifier_ids"], row["hosts"], row["ports"], row["keyhashes"]
     facts = row["times"], row["nonces"], row["metas"], row["are_pending"]
     for subscription_id, notifier_id, host, port, keyhash, received_at, nonce, meta, is_pending in zip(
@@ -162,7 +160,120 @@ def _notifications_of_row(row: Record) -> tuple[LastNotification, ...]:
         text = router_text(router) + item_text(notifier_id, int(received_at), nonce, meta)
         if is_pending:
             queue = NotifierQueue(router, notifier_id)
-            notifications.append(PendingNotification(received_at, nonce, text, subscription_id, queue))
+            notifications.append(
+                records.PendingNotification(received_at, nonce, text, subscription_id, queue)
+            )
         else:
-            notifications.append(LastNotification(received_at, nonce, text))
+            notifications.append(records.LastNotification(received_at, nonce, text))
     return tuple(notifications)
+
+
+_AT_ROUTER: Final = "v.smp_host = $1 AND v.smp_port = $2 AND v.smp_keyhash = $3"
+_LOCK_TOKENS: Final = f"""
+    SELECT token_id, push_provider FROM tokens
+    WHERE status = 'ACTIVE' AND token_id IN (
+        SELECT s.token_id FROM {SUBSCRIPTIONS} WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($4::bytea[])
+    )
+    ORDER BY token_id FOR SHARE
+"""  # noqa: S608
+_LOCK_QUEUES: Final = f"""
+    SELECT s.subscription_id, s.token_id, s.smp_notifier_id FROM {SUBSCRIPTIONS}
+    WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($4::bytea[]) AND s.token_id = ANY($5::bytea[])
+    ORDER BY s.subscription_id FOR UPDATE OF s
+"""  # noqa: S608
+# Pending ones are locked, so that none is settled between being counted as superseded here and being replaced.
+_LAST: Final = """
+    WITH waiting AS (
+        SELECT subscription_id, nonce, received_at FROM pending_notifications
+        WHERE subscription_id = ANY($1::bytea[])
+        ORDER BY subscription_id FOR UPDATE
+    ), last AS (
+        SELECT subscription_id, nmsg_nonce FROM last_notifications WHERE subscription_id = ANY($1::bytea[])
+    )
+    SELECT subscription_id, last.nmsg_nonce, waiting.nonce, waiting.received_at
+    FROM waiting FULL JOIN last USING (subscription_id)
+"""
+_WRITE: Final = """
+    WITH came AS (
+        SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::timestamptz[], $4::float8[], $5::bytea[], $6::bytea[])
+            AS came (subscription_id, token_id, sent_at, received_at, nonce, data)
+    ), waiting AS (
+        INSERT INTO pending_notifications (subscription_id, token_id, nonce, received_at)
+        SELECT subscription_id, token_id, nonce, received_at FROM came
+        ON CONFLICT (subscription_id) DO UPDATE
+        SET token_id = EXCLUDED.token_id, nonce = EXCLUDED.nonce, received_at = EXCLUDED.received_at
+    )
+    INSERT INTO last_notifications (token_id, subscription_id, sent_at, nmsg_nonce, nmsg_data)
+    SELECT token_id, subscription_id, sent_at, nonce, data FROM came
+    ON CONFLICT (token_id, subscription_id) DO UPDATE
+    SET sent_at = EXCLUDED.sent_at, nmsg_nonce = EXCLUDED.nmsg_nonce, nmsg_data = EXCLUDED.nmsg_data
+"""
+
+
+class ReceivedBatch:
+    """Received notifications of one SMP router, decided here and written together.
+
+    Tokens and subscriptions are locked.
+    """
+
+    def __init__(self) -> None:
+        self._providers: dict[bytes, PushProvider] = {}
+        self._subscriptions: dict[bytes, tuple[bytes, bytes]] = {}
+        """Subscription ids and token ids by notifier id."""
+        self._last: dict[bytes, bytes] = {}
+        self._pending: dict[bytes, tuple[bytes, float]] = {}
+        """Pending nonces and times by subscription id.
+
+        The pending one may not be the last one, if the reference used the database meanwhile.
+        """
+        self._new: dict[bytes, tuple[bytes, records.ReceivedNotification]] = {}
+        self._counts: Counter[str] = Counter()
+
+    @classmethod
+    async def locked(
+        cls, connection: Proxy, router: RouterLocation, received: Sequence[records.ReceivedNotification]
+    ) -> ReceivedBatch:
+        batch = cls()
+        where, notifier_ids = router_row(router), list({each.notifier_id for each in received})
+        for row in await connection.fetch(_LOCK_TOKENS, *where, notifier_ids):
+            if row["push_provider"] in PROVIDERS:
+                batch._providers[row["token_id"]] = PROVIDERS[row["push_provider"]]
+        for row in await connection.fetch(_LOCK_QUEUES, *where, notifier_ids, list(batch._providers)):
+            batch._subscriptions[row["smp_notifier_id"]] = row["subscription_id"], row["token_id"]
+        subscription_ids = [subscription_id for subscription_id, _ in batch._subscriptions.values()]
+        for subscription_id, last, nonce, received_at in await connection.fetch(_LAST, subscription_ids):
+            if last is not None:
+                batch._last[subscription_id] = last
+            if nonce is not None:
+                batch._pending[subscription_id] = nonce, received_at
+        return batch
+
+    def add(self, received: records.ReceivedNotification) -> records.Recorded | records.NotRecorded:
+        found = self._subscriptions.get(received.notifier_id)
+        if found is None:
+            return records.NotRecorded.UNKNOWN_QUEUE
+        subscription_id, token_id = found
+        if self._last.get(subscription_id) == received.nonce:
+            return records.NotRecorded.DUPLICATE
+        superseded = self._pending.get(subscription_id)
+        self._counts[RECEIVED] += 1
+        self._counts[SUPERSEDED] += superseded is not None
+        self._last[subscription_id] = received.nonce
+        self._pending[subscription_id] = received.nonce, received.received_at
+        self._new[subscription_id] = token_id, received
+        return records.Recorded(token_id, self._providers[token_id], *(superseded or (None, None)))
+
+    async def write(self, connection: Proxy) -> None:
+        if not self._new:
+            return
+        await connection.execute(
+            _WRITE,
+            list(self._new),
+            [token_id for token_id, _ in self._new.values()],
+            [time_of(each.received_at) for _, each in self._new.values()],
+            [each.received_at for _, each in self._new.values()],
+            [each.nonce for _, each in self._new.values()],
+            [each.sealed_meta for _, each in self._new.values()],
+        )
+        token_ids = {token_id for token_id, _ in self._new.values()}
+        await count_and_prune(connection, self._counts, list(token_ids))

@@ -1,4 +1,4 @@
-"""Counting what became of notifications, and forgetting those that nobody needs.
+"""Totals of notifications by outcome, and removal of old notifications.
 
 The totals are kept in parts, one for each of a few connections, so that transactions do not wait for one another.
 """
@@ -25,8 +25,8 @@ _COUNT: Final = """
     FROM unnest($1::text[], $2::bigint[]) AS came (outcome, count) ORDER BY outcome
     ON CONFLICT (outcome, part) DO UPDATE SET count = total.count + EXCLUDED.count
 """
-# A token's oldest that are not pending go, as far as there are more than it may have. The nonce is compared once more
-# because the row may have got a newer notification while this statement waited for its lock.
+# Removes a token's oldest notifications that are not pending, beyond the number it may keep. The nonce is compared
+# again because the row may have got a newer notification while this statement waited for its lock.
 _PRUNE: Final = """
     DELETE FROM last_notifications USING (
         SELECT l.token_ntf_id, l.nmsg_nonce,
@@ -43,7 +43,7 @@ _PRUNE: Final = """
         AND last_notifications.nmsg_nonce = ranked.nmsg_nonce
         AND NOT ranked.is_pending AND ranked.place <= ranked.held - $2
 """
-# Both in one statement, since they concern different tables. The parameters of the second follow those of the first.
+# Both in one statement, because they concern different tables. The second one's parameters follow those of the first.
 _COUNT_AND_PRUNE: Final = f"WITH counted AS ({_COUNT}) {_PRUNE.replace('$2', '$4').replace('$1', '$3')}"
 
 _END: Final = """
@@ -66,17 +66,17 @@ ReportSettled: TypeAlias = Callable[[Sequence[SettledNotification]], None]
 
 
 async def end_pending(
-    connection: Proxy, statement: str, which: object, outcome: str, tell: ReportSettled | None
+    connection: Proxy, statement: str, which: object, outcome: str, report: ReportSettled | None
 ) -> list[Record]:
-    """Counts and tells what ends; returns its rows.
+    """Settle pending notifications: count and report them. Returns their rows.
 
-    What belonged to something that an operator deleted with SQL is counted, but not told: nobody knows whose it was.
+    Notifications whose token or subscription an operator deleted with SQL are counted, but not reported.
     """
     rows = await connection.fetch(statement, which)
-    await count_outcome(connection, outcome, len(rows))
+    await count_outcomes(connection, {outcome: len(rows)})
     known = [row for row in rows if row["push_provider"] in PROVIDERS and row["smp_host"] is not None]
-    if known and tell is not None:
-        tell(
+    if known and report is not None:
+        report(
             [
                 SettledNotification(
                     row["token_id"],
@@ -99,12 +99,8 @@ async def count_outcomes(connection: Proxy, counts: Mapping[str, int]) -> None:
         await connection.execute(_COUNT, list(counted), list(counted.values()))
 
 
-async def count_outcome(connection: Proxy, outcome: str, count: int) -> None:
-    await count_outcomes(connection, {outcome: count})
-
-
 async def count_and_prune(connection: Proxy, counts: Mapping[str, int], token_ids: Sequence[bytes]) -> None:
-    """What became of notifications of these tokens."""
+    """Count outcomes of notifications of these tokens, and prune the tokens."""
     counted = {outcome: count for outcome, count in counts.items() if count}
     if counted or token_ids:
         await connection.execute(

@@ -1,14 +1,13 @@
-"""Connections of an NTF store to its database: one pool for clients and notifications, one for what can wait.
+"""Connections of an NTF store to its database: one pool for clients and notifications, one for background tasks.
 
-Each method of the store uses one connection, for one transaction, and never asks for a second one meanwhile: however
-many wait for a connection, those who have one go on (Appendix B 23 of ntf.md).
+Each method of the store uses one connection for one transaction, and never asks for a second one meanwhile. So tasks
+that wait for a connection cannot block those that have one (Appendix B 23 of ntf.md).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Self, TypeAlias, TypeVar
 
 import asyncpg
@@ -20,16 +19,16 @@ from tocsin.ntf_router.store.postgres.schema import search_path
 
 CONNECT_TIMEOUT: Final = 10.0
 STATEMENT_TIMEOUT: Final = 60.0
-"""After so many seconds without an answer the connection counts as lost."""
+"""Seconds without an answer after which the connection counts as lost."""
 BACKGROUND_TIMEOUT: Final = 600.0
 WAIT_TIMEOUT: Final = 60.0
-"""For a connection of the pool to be free."""
+"""Seconds to wait for a free connection of the pool."""
 ATTEMPTS: Final = 5
-"""Of a transaction that the database takes back because another one was in its way."""
+"""Attempts of a transaction that the database rolls back because of a conflict."""
 
 R = TypeVar("R")
 Proxy: TypeAlias = "PoolConnectionProxy[Record]"
-Work: TypeAlias = Callable[[Proxy], Awaitable[R]]
+Statements: TypeAlias = Callable[[Proxy], Awaitable[R]]
 
 
 class NtfPool:
@@ -40,9 +39,10 @@ class NtfPool:
     async def open(
         cls, url: str, schema: str, size: int, statement_timeout: float, *, by_key: bool = False
     ) -> Self:
-        """`by_key`: its statements find rows by their keys, and must not read whole tables. Raises StoreError.
+        """Open a pool. Raises StoreError.
 
-        Some tables are empty at one moment and full at the next, so what the planner knows of them is often wrong.
+        With `by_key`, statements must find rows by their keys instead of reading whole tables. Some tables fill and
+        empty so quickly that the planner's statistics are often wrong.
         """
         settings = {"search_path": search_path(schema), "application_name": "tocsin ntf"}
         if by_key:
@@ -60,45 +60,42 @@ class NtfPool:
             )
         return cls(pool)
 
-    async def run(self, work: Work[R]) -> R:
-        """In one transaction, which is tried again if another one was in its way. Raises StoreError."""
-        with translated():
-            for attempt in range(ATTEMPTS):
-                try:
-                    async with self._connection() as connection, connection.transaction():
-                        return await work(connection)
-                except asyncpg.TransactionRollbackError:
-                    if attempt + 1 == ATTEMPTS:
-                        raise
-            raise AssertionError
+    async def run(self, statements: Statements[R]) -> R:
+        """Run statements in one transaction, again if it conflicts with another one. Raises StoreError."""
+
+        async def transaction(connection: Proxy) -> R:
+            async with connection.transaction():
+                return await statements(connection)
+
+        return await self._run_alone(transaction)
 
     async def fetch(self, statement: str, *arguments: object) -> list[Record]:
-        async def work(connection: Proxy) -> list[Record]:
+        async def statements(connection: Proxy) -> list[Record]:
             return await connection.fetch(statement, *arguments)
 
-        return await self._run_alone(work)
+        return await self._run_alone(statements)
 
     async def fetchrow(self, statement: str, *arguments: object) -> Record | None:
-        async def work(connection: Proxy) -> Record | None:
+        async def statements(connection: Proxy) -> Record | None:
             return await connection.fetchrow(statement, *arguments)
 
-        return await self._run_alone(work)
+        return await self._run_alone(statements)
 
     async def execute(self, statement: str, *arguments: object) -> int:
-        """How many rows it changed."""
+        """Execute one statement. Returns the number of changed rows."""
 
-        async def work(connection: Proxy) -> int:
+        async def statements(connection: Proxy) -> int:
             return rows_of(await connection.execute(statement, *arguments))
 
-        return await self._run_alone(work)
+        return await self._run_alone(statements)
 
     async def command(self, statement: str) -> None:
-        """One that is not about rows, and has no parameters."""
+        """Execute a command that has no parameters and returns no rows."""
 
-        async def work(connection: Proxy) -> None:
+        async def statements(connection: Proxy) -> None:
             await connection.execute(statement)
 
-        await self._run_alone(work)
+        await self._run_alone(statements)
 
     async def close(self) -> None:
         """Never raises."""
@@ -108,35 +105,30 @@ class NtfPool:
         except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             self._pool.terminate()
 
-    async def _run_alone(self, work: Work[R]) -> R:
-        """One statement is a transaction."""
+    async def _run_alone(self, statements: Statements[R]) -> R:
+        """Run a transaction, again if it conflicts with another one. A single statement is one."""
         with translated():
             for attempt in range(ATTEMPTS):
                 try:
-                    async with self._connection() as connection:
-                        return await work(connection)
+                    async with self._pool.acquire(timeout=WAIT_TIMEOUT) as connection:
+                        return await statements(connection)
                 except asyncpg.TransactionRollbackError:
                     if attempt + 1 == ATTEMPTS:
                         raise
             raise AssertionError
 
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Proxy]:
-        async with self._pool.acquire(timeout=WAIT_TIMEOUT) as connection:
-            yield connection
-
 
 def rows_of(tag: str) -> int:
-    """Of what PostgreSQL says it did: `UPDATE 5`."""
+    """Return the number of rows of a command tag such as `UPDATE 5`."""
     return int(tag.rpartition(" ")[2])
 
 
 async def _leave_as_it_is(_connection: Connection[Record]) -> None:
-    """Nothing here changes a session, so there is nothing to reset: RESET ALL would undo what `_prepare` has set."""
+    """Skip the reset of a session. Nothing here changes it, and RESET ALL would undo what `_prepare` sets."""
 
 
 async def _prepare(connection: Connection[Record]) -> None:
-    # Whatever the database's default, a commit is on disk; stricter settings stay.
+    # A commit must be on disk, whatever the database's default. Stricter settings stay.
     await connection.execute(
         "SELECT set_config('synchronous_commit', 'on', false)"
         " WHERE current_setting('synchronous_commit') = 'off'"
@@ -144,12 +136,13 @@ async def _prepare(connection: Connection[Record]) -> None:
 
 
 FEWEST: Final = 1000
-"""Rows, and rows that came, went or changed. A table with fewer is left to the database once it has been analyzed."""
+"""The smallest number of rows, and of changed rows. The database takes care of smaller tables that were analyzed
+once."""
 CHANGED_SHARE: Final = 0.2
-"""Of its rows: then its statistics are old."""
+"""The share of changed rows from which on a table's statistics are stale."""
 
-# The number of rows is -1 as long as a table has never been analyzed (PostgreSQL 14). One that is empty, or nearly so,
-# is left alone: plans for no rows would be bad ones as soon as it fills.
+# The number of rows is -1 until a table is analyzed (PostgreSQL 14). Empty and nearly empty tables are left alone:
+# plans for no rows would be bad as soon as the table fills.
 _STALE: Final = """
     SELECT format('%I.%I', s.schemaname, s.relname) AS name
     FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
@@ -162,10 +155,10 @@ _STALE: Final = """
 
 
 async def analyze_stale_tables(pool: NtfPool, tables: Sequence[str]) -> list[str]:
-    """Those that need it; their whole names are returned. Raises StoreError.
+    """Analyze tables with stale statistics. Returns their qualified names. Raises StoreError.
 
-    A sample of each is read, so that even large tables take moments. One that is being analyzed already is skipped,
-    and one that belongs to another role.
+    PostgreSQL reads a sample, so even large tables take moments. Tables that are being analyzed, or that belong to
+    another role, are skipped.
     """
     rows = await pool.fetch(_STALE, FEWEST, CHANGED_SHARE, list(tables))
     names = [row["name"] for row in rows]
@@ -175,5 +168,5 @@ async def analyze_stale_tables(pool: NtfPool, tables: Sequence[str]) -> list[str
 
 
 async def analyze_tables(connection: Proxy, tables: Sequence[str]) -> None:
-    """Also those that the transaction has just filled."""
+    """Analyze tables, including those that the transaction has just filled."""
     await connection.execute(f"ANALYZE {', '.join(tables)}")

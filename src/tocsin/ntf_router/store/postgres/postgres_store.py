@@ -1,7 +1,7 @@
-"""An NTF store in PostgreSQL: the reference's schema, with tables of our own beside it (`ntf_schema`).
+"""An NTF store in PostgreSQL: the reference's schema, and a schema of our own next to it (`schema`).
 
-The database is the truth: nothing is kept here, so what an operator changes there is seen by the next command. Every
-failure of the database becomes a `StoreError`; the next call tries again.
+The database is the truth: nothing is cached, so the next command sees what an operator changed there. Every failure of
+the database becomes a `StoreError`; the next call tries again.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tocsin.ntf_router.store.postgres.tokens import PostgresTokens
 
 POOL_SIZE: Final = 10
 _COUNTED_UP_TO: Final = 100_000
-"""More subscriptions than that are estimated, as the reference does."""
+"""The number of subscriptions above which the count is an estimate, as in the reference."""
 
 
 class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, PostgresNotifications):
-    """Implements `tocsin.ntf_router.store.interface.NtfStore`, where the methods are described."""
+    """Implements `NtfStore`, which describes the methods."""
 
     def __init__(self, clients: NtfPool, background: NtfPool) -> None:
         self._clients = clients
@@ -64,8 +64,9 @@ class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, Po
 async def open_ntf_postgres_store(
     url: str, schema: str = DEFAULT_SCHEMA, pool_size: int = POOL_SIZE
 ) -> NtfPostgresStore:
-    """Makes the tables if there are none. Raises StoreError if the database cannot be used, or if a newer server has
-    changed the schema.
+    """Open the store, and create missing tables.
+
+    Raises StoreError if the database cannot be used, or if a newer server changed the schema.
     """
     clients = await NtfPool.open(url, schema, pool_size, STATEMENT_TIMEOUT, by_key=True)
     try:
@@ -78,8 +79,8 @@ async def open_ntf_postgres_store(
 
 
 async def _migrate(pool: NtfPool, schema: str) -> None:
-    async def work(connection: Proxy) -> None:
+    async def statements(connection: Proxy) -> None:
         with translated():
             await migrate(connection, schema)
 
-    await pool.run(work)
+    await pool.run(statements)

@@ -34,12 +34,12 @@ SUBSCRIPTION_COLUMNS: Final = """
 SUBSCRIPTIONS: Final = "subscriptions s JOIN smp_servers v ON v.smp_server_id = s.smp_server_id"
 
 NO_KEY: Final = Ed25519PrivateKey.der_prefix + bytes(Ed25519PrivateKey.raw_bytes)
-"""Of queues of direct notifications, which have none: the table wants a key."""
+"""The key of queues of direct notifications, which have none: the table requires one."""
 _PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
 
 
 def sql_list(states: Iterable[StrEnum]) -> str:
-    """`('ACTIVE', 'PENDING')`, for `IN`."""
+    """Return the list of an SQL `IN`, such as `('ACTIVE', 'PENDING')`."""
     return f"({', '.join(repr(state.value) for state in sorted(states))})"
 
 
@@ -48,7 +48,7 @@ def status_text(status: TokenStatus) -> str:
 
 
 def token_of_row(row: Record) -> TokenRecord:
-    """Raises StoreError without the row's secrets."""
+    """Return the record of a row. Raises StoreError without the row's secrets."""
     try:
         return TokenRecord(
             row["token_id"],
@@ -68,7 +68,7 @@ def token_of_row(row: Record) -> TokenRecord:
 
 
 def token_row(token: TokenRecord) -> tuple[object, ...]:
-    """In the order of the table's columns."""
+    """Return the values in the order of the table's columns."""
     return (
         token.token_id,
         token.device_token.provider.text,
@@ -85,7 +85,7 @@ def token_row(token: TokenRecord) -> tuple[object, ...]:
 
 
 def subscription_of_row(row: Record) -> SubscriptionRecord:
-    """Raises StoreError without the row's secrets."""
+    """Return the record of a row. Raises StoreError without the row's secrets."""
     try:
         return SubscriptionRecord(
             row["subscription_id"],
@@ -109,7 +109,7 @@ def router_of_row(row: Record) -> RouterLocation:
 
 @lru_cache(maxsize=4096)
 def router_of(host: str, port: str, key_hash: bytes) -> RouterLocation:
-    """Of columns; the same object for the same router."""
+    """Return the router of columns, always the same object for the same router."""
     try:
         raw_hash = base64.urlsafe_b64decode(key_hash)
     except binascii.Error:
@@ -118,7 +118,7 @@ def router_of(host: str, port: str, key_hash: bytes) -> RouterLocation:
 
 
 def router_row(router: RouterLocation) -> tuple[str, str, bytes]:
-    """The key hash as the reference has it: its base64 text."""
+    """Return the columns of a router. The key hash is base64 text, as in the reference."""
     return ",".join(router.hosts), router.port, base64.urlsafe_b64encode(router.key_hash)
 
 

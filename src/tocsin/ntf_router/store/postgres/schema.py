@@ -1,8 +1,8 @@
-"""The tables of an NTF store: those of the reference, in its schema, and ours beside them (ntf.md 5.3).
+"""The tables of an NTF store: those of the reference in its schema, and ours in another (ntf.md 5.3).
 
-The reference's schema is made and recorded exactly as its own migrations do, so that either server accepts it. What it
-has no column for is in a schema of our own, named after it: `ntf_server_tocsin`. Tables are found through the search
-path of the connection, so their names are unique over both.
+The reference's schema is created and recorded exactly as its own migrations do, so that either server accepts it. Our
+schema is named after it, `ntf_server_tocsin`, and holds what the reference has no column for. The search path finds the
+tables of both, so their names are unique.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _MIGRATIONS: Final[tuple[tuple[str, str, str | None], ...]] = (
     ("20250417_initial", _INITIAL, None),
     ("20250517_service_cert", _SERVICE_CERT, _SERVICE_CERT_DOWN),
 )
-"""Name, what to do, how to undo it: as the reference records them."""
+"""Name, statements, and statements that undo them, as the reference records them."""
 
 _OWN: Final = """
     CREATE TABLE pending_notifications (
@@ -121,10 +121,10 @@ TABLES: Final = (
     "subscriptions",
     "last_notifications",
 )
-"""Those whose statistics are kept fresh.
+"""Tables whose statistics are kept fresh.
 
-Not `pending_notifications`: it is empty most of the time. Statistics of an empty table make plans that take more than
-ten times as long once it has rows; without any, PostgreSQL goes by the size of its file.
+`pending_notifications` is not among them, because it is empty most of the time. Statistics of an empty table make plans
+that take more than ten times as long once it has rows. Without statistics, PostgreSQL goes by the size of its file.
 """
 _DIRECT: Final = """
     CREATE TABLE direct_gone (
@@ -150,9 +150,9 @@ def own_schema(schema: str) -> str:
 
 
 def search_path(schema: str) -> str:
-    """Raises StoreError if that is no name for a schema."""
+    """Return the search path. Raises StoreError if the name of the schema is not allowed."""
     if not _NAME.fullmatch(schema):
-        raise StoreError("the name of the database schema may have small letters, digits and _ only")
+        raise StoreError("the name of the database schema may have lower-case letters, digits and _ only")
     return f'"{schema}", "{own_schema(schema)}"'
 
 
@@ -162,13 +162,13 @@ async def has_store(connection: AnyConnection, schema: str) -> bool:
 
 
 async def migrate(connection: AnyConnection, schema: str) -> list[str]:
-    """Makes what is missing, all of it or nothing, and says what it was."""
+    """Apply all missing migrations or none. Returns their names."""
     async with connection.transaction():
-        # Several routers may start at a time.
+        # Several routers may start at the same time.
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK_KEY)
         missing = await _missing(connection, schema)
         if missing:
-            # Asked first, because CREATE … IF NOT EXISTS needs the right to create even if there is nothing to do.
+            # Checked first, because CREATE … IF NOT EXISTS needs the right to create even if there is nothing to do.
             await connection.execute(_prepare(schema))
         for name, sql, down in _MIGRATIONS:
             if name in missing:
@@ -212,7 +212,7 @@ async def _missing(connection: AnyConnection, schema: str) -> list[str]:
             applied = {row["name"] for row in await connection.fetch(f"SELECT name FROM {table}")}  # noqa: S608
         if unknown := applied.difference(known):
             raise StoreError(
-                f"the schema {schema} was changed by a newer server than this one knows: {', '.join(sorted(unknown))}"
+                f"a newer server changed the schema {schema}, update Tocsin: {', '.join(sorted(unknown))}"
             )
         missing += [name for name in known if name not in applied]
     return missing

@@ -35,7 +35,7 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 _WANTED: Final = f"s.status IN {sql_list(WANTED)}"
 _AT_ROUTER: Final = "v.smp_host = $1 AND v.smp_port = $2 AND v.smp_keyhash = $3"
 _KEYED: Final = f"s.smp_notifier_key <> '\\x{NO_KEY.hex()}'::bytea"
-"""Not a queue of direct notifications."""
+"""Excludes queues of direct notifications."""
 
 _SUBSCRIPTION: Final = f"""
     SELECT {SUBSCRIPTION_COLUMNS}, {TOKEN_COLUMNS.replace("t.token_id,", "", 1)} FROM {SUBSCRIPTIONS}
@@ -91,7 +91,7 @@ _FORGET_SERVICE: Final = f"""
     FROM smp_servers v
     WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id AND s.ntf_service_assoc AND {_KEYED}
 """  # noqa: S608
-# The hash is the XOR of the MD5 of the ids (smp.md Appendix C), which PostgreSQL 14 and newer can do by themselves.
+# The hash is the XOR of the MD5 of the ids (smp.md Appendix C), which PostgreSQL 14 and newer can compute.
 _USED: Final = f"""
     SELECT v.smp_host, v.smp_port, v.smp_keyhash, v.ntf_service_id,
         count(*) FILTER (WHERE s.ntf_service_assoc) AS associated,
@@ -118,7 +118,7 @@ _PAGE: Final = f"""
 
 
 class PostgresSubscriptions:
-    """Implements `tocsin.ntf_router.store.interface.SubscriptionStore`, where the methods are described."""
+    """Implements `SubscriptionStore`, which describes the methods."""
 
     _clients: NtfPool
     _background: NtfPool
@@ -133,7 +133,7 @@ class PostgresSubscriptions:
         return None if row is None else subscription_of_row(row)
 
     async def add_subscription(self, subscription: SubscriptionRecord) -> bool:
-        async def work(connection: Proxy) -> bool:
+        async def statements(connection: Proxy) -> bool:
             try:
                 async with connection.transaction():
                     tag = await connection.execute(
@@ -150,10 +150,10 @@ class PostgresSubscriptions:
                 return False  # the token is gone
             return rows_of(tag) > 0
 
-        return await self._clients.run(work)
+        return await self._clients.run(statements)
 
     async def delete_subscription(self, subscription_id: bytes) -> bool:
-        async def work(connection: Proxy) -> bool:
+        async def statements(connection: Proxy) -> bool:
             found = await connection.fetchval(
                 "SELECT true FROM subscriptions WHERE subscription_id = $1 FOR UPDATE", subscription_id
             )
@@ -165,7 +165,7 @@ class PostgresSubscriptions:
             await connection.execute("DELETE FROM subscriptions WHERE subscription_id = $1", subscription_id)
             return True
 
-        return await self._clients.run(work)
+        return await self._clients.run(statements)
 
     async def other_routers_of(self, token_id: bytes, router: RouterLocation) -> int:
         row = await self._clients.fetchrow(_OTHER_ROUTERS, *router_row(router), token_id)
@@ -202,7 +202,7 @@ class PostgresSubscriptions:
     async def queues_to_subscribe(
         self, router: RouterLocation, after: bytes | None, limit: int, *, with_associated: bool
     ) -> SubscriptionPage:
-        """The cursor is a subscription id."""
+        """Return a page. The cursor is a subscription id."""
         rows = await self._background.fetch(_PAGE, *router_row(router), after or b"", limit, with_associated)
         queues = tuple([(row["smp_notifier_id"], row["smp_notifier_key"]) for row in rows])
         return SubscriptionPage(queues, rows[-1]["subscription_id"] if len(rows) == limit else None)

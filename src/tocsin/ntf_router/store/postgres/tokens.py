@@ -1,6 +1,6 @@
 """Device tokens of an NTF store in PostgreSQL.
 
-The order of locks, here and in the other parts: tokens before subscriptions before pending notifications.
+All modules here take locks in this order: tokens, subscriptions, pending notifications.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _CRON_DUE: Final = f"""
 
 
 class PostgresTokens:
-    """Implements `tocsin.ntf_router.store.interface.TokenStore`, where the methods are described."""
+    """Implements `TokenStore`, which describes the methods."""
 
     _clients: NtfPool
     _background: NtfPool
@@ -115,7 +115,7 @@ class PostgresTokens:
         return await self._clients.execute(_CONFIRM, token_id) > 0
 
     async def activate_token(self, token_id: bytes, code: bytes) -> list[NotifierQueue] | None:
-        async def work(connection: Proxy) -> list[NotifierQueue] | None:
+        async def statements(connection: Proxy) -> list[NotifierQueue] | None:
             rows = {row["token_id"]: row for row in await connection.fetch(_RIVALS, token_id)}
             own = rows.pop(token_id, None)
             if own is None or own["reg_code"] != code or own["status"] not in VERIFIABLE:
@@ -124,10 +124,10 @@ class PostgresTokens:
                 await connection.execute("UPDATE tokens SET status = 'ACTIVE' WHERE token_id = $1", token_id)
             return await _remove_tokens(connection, list(rows), self._report_settled) if rows else []
 
-        return await self._clients.run(work)
+        return await self._clients.run(statements)
 
     async def invalidate_token(self, token_id: bytes, device_token: DeviceToken, status: TokenStatus) -> bool:
-        async def work(connection: Proxy) -> bool:
+        async def statements(connection: Proxy) -> bool:
             before = await connection.fetchval(
                 """
                 SELECT status FROM tokens
@@ -148,12 +148,12 @@ class PostgresTokens:
             )
             return True
 
-        return await self._clients.run(work)
+        return await self._clients.run(statements)
 
     async def replace_token(
         self, token_id: bytes, device_token: DeviceToken, code: bytes, registered_at: int
     ) -> Replaced:
-        async def work(connection: Proxy) -> Replaced:
+        async def statements(connection: Proxy) -> Replaced:
             try:
                 async with connection.transaction():
                     tag = await connection.execute(
@@ -168,20 +168,20 @@ class PostgresTokens:
                 return Replaced.TAKEN
             return Replaced.MISSING if tag.endswith(" 0") else Replaced.DONE
 
-        return await self._clients.run(work)
+        return await self._clients.run(statements)
 
     async def set_cron(self, token_id: bytes, minutes: int) -> bool:
         statement = "UPDATE tokens SET cron_interval = $2 WHERE token_id = $1"
         return await self._clients.execute(statement, token_id, minutes) > 0
 
     async def delete_token(self, token_id: bytes) -> list[NotifierQueue] | None:
-        async def work(connection: Proxy) -> list[NotifierQueue] | None:
+        async def statements(connection: Proxy) -> list[NotifierQueue] | None:
             found = await connection.fetchval(
                 "SELECT true FROM tokens WHERE token_id = $1 FOR UPDATE", token_id
             )
             return await _remove_tokens(connection, [token_id], self._report_settled) if found else None
 
-        return await self._clients.run(work)
+        return await self._clients.run(statements)
 
     async def cron_due(self, now: int, page: int = 1000) -> AsyncIterator[Sequence[TokenRecord]]:
         after = b""
@@ -195,10 +195,10 @@ class PostgresTokens:
 
 
 async def _remove_tokens(
-    connection: Proxy, token_ids: list[bytes], tell: ReportSettled | None
+    connection: Proxy, token_ids: list[bytes], report: ReportSettled | None
 ) -> list[NotifierQueue]:
-    """They are locked, so nothing is added to them meanwhile; the rest goes with them by cascade."""
+    """Remove locked tokens, to which nothing can be added meanwhile. A cascade removes the rest."""
     queues = [queue_of_row(row) for row in await connection.fetch(_QUEUES, token_ids)]
-    await end_pending(connection, END_OF_TOKENS, token_ids, TOKEN_REMOVED, tell)
+    await end_pending(connection, END_OF_TOKENS, token_ids, TOKEN_REMOVED, report)
     await connection.execute("DELETE FROM tokens WHERE token_id = ANY($1::bytea[])", token_ids)
     return queues

@@ -1,13 +1,18 @@
-"""A whole NTF store into an empty database in one transaction, and out of a database that stays as it is."""
+"""Transfers of a whole NTF store into an empty database and out of one, and exports of its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from itertools import chain, islice
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from tocsin.durable.transfers import Progress
+from asyncpg import Connection, Record
+
+from tocsin.durable.postgres.database_snapshot import ROWS_AT_A_TIME, read_only_snapshot
+from tocsin.durable.transfers import Progress, require_no_rows
 from tocsin.errors import StoreError
+from tocsin.ntf_router.store.interface import KeptLast, NtfTotals, WholeNtfStore, ntf_totals_of
 from tocsin.ntf_router.store.postgres.notifications import ACCOUNTING, accounting_of_rows
 from tocsin.ntf_router.store.postgres.outcomes import RECEIVED, SUPERSEDED, count_outcomes
 from tocsin.ntf_router.store.postgres.pools import BACKGROUND_TIMEOUT, NtfPool, Proxy, analyze_tables
@@ -24,13 +29,10 @@ from tocsin.ntf_router.store.postgres.rows import (
     token_of_row,
     token_row,
 )
-from tocsin.ntf_router.store.postgres.schema import TABLES, has_store, migrate
+from tocsin.ntf_router.store.postgres.schema import TABLES, has_store, migrate, search_path
 from tocsin.ntf_router.store.records import ACCEPTED, Accounting
-from tocsin.ntf_router.store.transfers import KeptLast, NtfTotals, WholeNtfStore, ntf_totals_of
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import subscription_status_text
-
-ROWS_AT_A_TIME: Final = 5000
 
 _TOTALS: Final = """
     SELECT (SELECT count(*) FROM tokens), (SELECT count(*) FROM subscriptions),
@@ -51,28 +53,28 @@ S = TypeVar("S", bound=WholeNtfStore)
 
 
 async def require_empty_ntf_database(url: str, schema: str) -> None:
-    """Raises StoreError if it has a store. Changes nothing."""
+    """Raise StoreError if the database has a store. Changes nothing."""
     pool = await NtfPool.open(url, schema, 1, BACKGROUND_TIMEOUT)
 
-    async def work(connection: Proxy) -> None:
+    async def statements(connection: Proxy) -> None:
         if await has_store(connection, schema):
-            _require_empty(await _totals(connection))
+            require_no_rows(await _totals(connection))
 
     try:
-        await pool.run(work)
+        await pool.run(statements)
     finally:
         await pool.close()
 
 
 async def fill_ntf_database(url: str, schema: str, store: WholeNtfStore, progress: Progress) -> None:
-    """All of the store, or, if anything goes wrong, nothing. Raises StoreError, also if the database has a store."""
+    """Write the whole store or nothing, in one transaction. Raises StoreError, also if the database has a store."""
     pool = await NtfPool.open(url, schema, 1, BACKGROUND_TIMEOUT)
 
-    async def work(connection: Proxy) -> None:
+    async def statements(connection: Proxy) -> None:
         await migrate(connection, schema)
-        # `migrate` has left another search path, which lasts as long as the transaction.
+        # `migrate` left another search path, which lasts until the end of the transaction.
         await connection.execute(f'SET LOCAL search_path TO "{schema}", "{schema}_tocsin"')
-        _require_empty(await _totals(connection))
+        require_no_rows(await _totals(connection))
         await _write(connection, store, progress)
         written, wanted = await _totals(connection), ntf_totals_of(store)
         if written != wanted or accounting_of_rows(await connection.fetch(ACCOUNTING)) != store.all_totals():
@@ -80,23 +82,23 @@ async def fill_ntf_database(url: str, schema: str, store: WholeNtfStore, progres
         await analyze_tables(connection, TABLES)
 
     try:
-        await pool.run(work)
+        await pool.run(statements)
     finally:
         await pool.close()
 
 
 async def read_whole_ntf_database(url: str, schema: str, store: S) -> S:
-    """Into an empty store. Raises StoreError if there is nothing to read, or if rows do not fit together."""
+    """Read the database into an empty store. Raises StoreError if it has no store, or if rows are inconsistent."""
     pool = await NtfPool.open(url, schema, 1, BACKGROUND_TIMEOUT)
 
-    async def work(connection: Proxy) -> None:
+    async def statements(connection: Proxy) -> None:
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         if not await has_store(connection, schema):
-            raise StoreError(f"the database has no schema {schema} of this version: there is no store in it")
+            raise StoreError(_no_store(schema))
         await _read(connection, store)
 
     try:
-        await pool.run(work)
+        await pool.run(statements)
     finally:
         await pool.close()
     return store
@@ -181,7 +183,7 @@ async def _read(connection: Proxy, store: WholeNtfStore) -> None:
 
 
 def _without_orphans(totals: Accounting, pending: int) -> Accounting:
-    """What is pending of subscriptions that somebody has deleted in the database has failed."""
+    """Count pending notifications as failed whose subscriptions were deleted in the database."""
     failed = dict(totals.failed)
     if orphans := totals.pending - pending:
         failed["subscription_removed"] = failed.get("subscription_removed", 0) + orphans
@@ -205,11 +207,6 @@ async def _totals(connection: Proxy) -> NtfTotals:
     row = await connection.fetchrow(_TOTALS)
     assert row is not None
     return NtfTotals(*row)
-
-
-def _require_empty(found: NtfTotals) -> None:
-    if any(found):
-        raise StoreError(f"the database has a store already ({found}): nothing is overwritten")
 
 
 _TOKEN_FIELDS: Final = (
@@ -236,3 +233,57 @@ _SUBSCRIPTION_FIELDS: Final = (
 )
 _LAST_FIELDS: Final = ("token_id", "subscription_id", "sent_at", "nmsg_nonce", "nmsg_data")
 _PENDING_FIELDS: Final = ("subscription_id", "token_id", "nonce", "received_at")
+
+
+# Ordered by SMP router, so that readers of one router can skip the rest of the export.
+_EXPORTED_SUBSCRIPTIONS: Final = f"""
+    SELECT v.smp_host, v.smp_port, v.smp_keyhash, v.ntf_service_id, s.smp_notifier_id, s.status,
+        s.ntf_service_assoc, t.status = 'ACTIVE' AS token_active
+    FROM {SUBSCRIPTIONS} JOIN tokens t ON t.token_id = s.token_id ORDER BY s.smp_server_id
+"""  # noqa: S608
+_EXPORTED_PENDING: Final = """
+    SELECT s.smp_notifier_id, p.nonce, p.received_at
+    FROM pending_notifications p JOIN subscriptions s ON s.subscription_id = p.subscription_id
+"""
+
+
+class ExportedSubscription(NamedTuple):
+    router: RouterLocation
+    service_id: bytes | None
+    notifier_id: bytes
+    status: str
+    associated: bool
+    token_active: bool
+
+
+async def subscriptions_in_database(url: str, schema: str) -> AsyncIterator[ExportedSubscription]:
+    """Yield every subscription. Raises StoreError."""
+    async with _ntf_snapshot(url, schema) as connection:
+        async for row in connection.cursor(_EXPORTED_SUBSCRIPTIONS, prefetch=ROWS_AT_A_TIME):
+            yield ExportedSubscription(
+                router_of_row(row),
+                row["ntf_service_id"],
+                row["smp_notifier_id"],
+                row["status"],
+                row["ntf_service_assoc"],
+                row["token_active"],
+            )
+
+
+async def pending_in_database(url: str, schema: str) -> AsyncIterator[tuple[bytes, bytes, float]]:
+    """Yield the notifier id, nonce and time of every pending notification. Raises StoreError."""
+    async with _ntf_snapshot(url, schema) as connection:
+        async for row in connection.cursor(_EXPORTED_PENDING, prefetch=ROWS_AT_A_TIME):
+            yield row["smp_notifier_id"], row["nonce"], row["received_at"]
+
+
+@asynccontextmanager
+async def _ntf_snapshot(url: str, schema: str) -> AsyncIterator[Connection[Record]]:
+    async with read_only_snapshot(url, {"search_path": search_path(schema)}) as connection:
+        if not await has_store(connection, schema):
+            raise StoreError(_no_store(schema))
+        yield connection
+
+
+def _no_store(schema: str) -> str:
+    return f"the database has no schema {schema} of this version: there is no store in it"

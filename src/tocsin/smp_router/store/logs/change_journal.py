@@ -1,7 +1,7 @@
-"""The journal of an SMP store: what it writes, and into which of its three files. `group_commit` decides when.
+"""The journal of an SMP store: which of its three files each change goes to. `group_commit` writes them.
 
-The log of direct notifications is written first: a packet that ends an association is on disk before the queue it
-belongs to is gone. What it says of a queue that did not get to the disk is left out when it is read.
+The log of direct notifications is written first, so that a packet that ends an association is on disk before its queue
+is removed. Its lines about queues that did not reach the disk are skipped when it is read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from tocsin.durable.group_commit import GroupCommit, PendingWrite
 from tocsin.durable.log_files import AppendOnlyFile
 from tocsin.smp_router.store.logs.direct_log import DIRECT_CHANGES, DirectChange, DirectLogFile
+from tocsin.smp_router.store.logs.log_reading import DIRECT_LOG
 from tocsin.smp_router.store.logs.message_log import (
     MessageAdded,
     MessageRemoved,
@@ -19,7 +20,6 @@ from tocsin.smp_router.store.logs.message_log import (
     NotificationRemoved,
     encode_change_line,
 )
-from tocsin.smp_router.store.logs.store_folder import DIRECT_LOG
 from tocsin.smp_router.store.memory.memory_store import StoreChange
 
 _MESSAGE_CHANGES: Final = (MessageAdded, MessageRemoved, NotificationAdded, NotificationRemoved)

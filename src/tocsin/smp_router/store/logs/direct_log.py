@@ -1,4 +1,4 @@
-"""`smp-server-direct.log`: what direct notifications add to a store, in a file of our own.
+"""The log of direct notifications, `smp-server-direct.log`, a file of our own.
 
 The file is created with the first line and rewritten when most of its lines are outdated.
 """
@@ -22,7 +22,7 @@ from tocsin.durable.log_files import AppendOnlyFile, replace_lines, sync_folder
 from tocsin.errors import DecodeError
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.smp_router.store.direct import NtfRouterRecord, SmpDirectStore, WaitingPacket
+from tocsin.smp_router.store.interface import NtfRouterRecord, SmpDirectStore, WaitingPacket
 
 _NONE: Final = b"-"
 
@@ -55,7 +55,7 @@ class NtfRouterSet:
 
 @dataclass(frozen=True, slots=True)
 class MinimumPrioritySet:
-    """PRIORITY notifierId 0|1|2|3; 1 is what a notifier has that no line speaks of."""
+    """PRIORITY notifierId 0|1|2|3; a notifier without a line has 1."""
 
     tag: ClassVar[bytes] = b"PRIORITY"
 
@@ -71,7 +71,7 @@ class MinimumPrioritySet:
         try:
             return cls(decode_field(notifier_id), MinimumPriority(decode_number(minimum)))
         except ValueError:
-            raise BadLogLine("a minimum priority that is none") from None
+            raise BadLogLine("unknown minimum priority") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +136,12 @@ def decode_direct_line(line: bytes) -> DirectChange:
     words = line.split(b" ")
     kind = _KINDS.get(words.pop(0))
     if kind is None:
-        raise BadLogLine("a record of unknown kind")
+        raise BadLogLine("unknown kind of record")
     return kind.decode(words)
 
 
 def direct_records(store: SmpDirectStore) -> list[DirectChange]:
-    """Everything of this moment, one record each."""
+    """Return the present records."""
     return [
         *(NtfRouterSet(record) for record in store.ntf_routers()),
         *(MinimumPrioritySet(*each) for each in store.minimum_priorities()),
@@ -170,11 +170,11 @@ def _decode_location(text: bytes) -> RouterLocation:
     try:
         return RouterAddress.of(decode_field(text).decode(), Scheme.NTF).location
     except (DecodeError, UnicodeDecodeError):
-        raise BadLogLine("an address that is none") from None
+        raise BadLogLine("not a router address") from None
 
 
 LEAST_BYTES: Final = 16 << 20
-"""Below this size it is never too large."""
+"""The size below which the file is never rewritten."""
 
 
 class DirectLogFile:
@@ -187,7 +187,7 @@ class DirectLogFile:
 
     @property
     def outgrown(self) -> bool:
-        """It has more than twice the size it had when there was nothing outdated in it."""
+        """Whether the file has more than twice its size after the last rewrite."""
         return self._file is not None and self._file.size > max(LEAST_BYTES, 2 * self._compact_bytes)
 
     def append(self, lines: list[bytes]) -> None:
@@ -195,7 +195,7 @@ class DirectLogFile:
         self._opened().append(b"\n".join([*lines, b""]))
 
     def replace(self, lines: Iterable[bytes]) -> None:
-        """These lines, or, if the power fails, those it had before. Raises StoreError."""
+        """Replace the lines. If the power fails, the file keeps the old ones. Raises StoreError."""
         self.close()
         replace_lines(self._path, lines)
         self._compact_bytes = self._opened().size

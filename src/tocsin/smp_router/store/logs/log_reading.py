@@ -1,8 +1,4 @@
-"""Reading the logs of a folder into a store, without changing any of them.
-
-A line that cannot be read stops the reading, unless the caller asked to skip such lines. Skipped lines are kept next
-to the log, in a file that ends in `.broken`. A last line without its end is what a crash left of a write.
-"""
+"""Reads the logs of an SMP router's folder into a store, without changing the logs."""
 
 from __future__ import annotations
 
@@ -12,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tocsin.durable.log_reading import records_of
+from tocsin.durable.log_files import records_of
+from tocsin.smp_router.store.interface import SmpStoreReport
 from tocsin.smp_router.store.logs.direct_log import DirectChange, decode_direct_line
 from tocsin.smp_router.store.logs.message_log import (
     MessageChange,
@@ -20,7 +17,6 @@ from tocsin.smp_router.store.logs.message_log import (
     decode_message_line,
     decode_notification_line,
 )
-from tocsin.smp_router.store.logs.store_folder import DIRECT_LOG, MESSAGE_LOG, NOTIFICATION_LOG, change_logs
 from tocsin.smp_router.store.logs.store_log import (
     AddServiceLine,
     CreateQueueLine,
@@ -36,25 +32,17 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class StartReport:
+class StartReport(SmpStoreReport):
     """The contents of the folder, in numbers."""
 
-    queues: int = 0
-    messages: int = 0
-    """Markers included, expired ones not."""
-    notifications: int = 0
-    expired_messages: int = 0
-    expired_notifications: int = 0
-    skipped: int = 0
-    """Records about queues that do not exist, or that exist already."""
     broken: int = 0
-    """Lines that could not be read, and were skipped as asked."""
+    """Lines that could not be read, and were skipped as requested."""
     torn_bytes: int = 0
-    """Cut off the ends of logs: lines whose writing a crash interrupted."""
+    """Bytes of torn lines, cut off the ends of logs: a crash interrupted their writing."""
 
 
 class LogReader:
-    """Fills one store."""
+    """Reads logs into one store."""
 
     def __init__(
         self,
@@ -70,7 +58,7 @@ class LogReader:
         self._keep: Final = keep_broken_lines
 
     def read_store_log(self, path: Path) -> bool:
-        """Whether it is compact: services first, then one CREATE for each queue."""
+        """Read the store log. Returns whether it is compact: services first, then one CREATE for each queue."""
         broken = self._report.broken
         is_compact, queues_begun = True, False
         for record in self._records(path, decode_store_log_line):
@@ -84,7 +72,7 @@ class LogReader:
         return is_compact and self._report.broken == broken
 
     def read_messages(self, folder: Path) -> bool:
-        """Whether the snapshots are outdated: there were later changes, or broken lines."""
+        """Read messages and notifications. Returns whether there were changes since the snapshots, or broken lines."""
         broken = self._report.broken
         self._restore(folder / MESSAGE_LOG, decode_message_line)
         self._restore(folder / NOTIFICATION_LOG, decode_notification_line)
@@ -92,7 +80,7 @@ class LogReader:
         return changes > 0 or self._report.broken > broken
 
     def read_direct_log(self, folder: Path) -> bool:
-        """Whether all of its lines are still true: none that another undid, or whose queue is gone."""
+        """Read the log of direct notifications. Returns whether all its lines are current."""
         broken, direct = self._report.broken, self._store.direct
         records = list(self._records(folder / DIRECT_LOG, decode_direct_line))
         restored = [direct.restore(record) for record in records]
@@ -100,14 +88,14 @@ class LogReader:
         return all(restored) and len(records) == kept and self._report.broken == broken
 
     def count(self) -> None:
-        """Completes the report."""
+        """Complete the report."""
         store, report = self._store, self._report
         report.queues = store.queue_count()
         report.messages = sum(store.message_count(q) for q in store.queues_with_messages())
         report.notifications = sum(len(store.notifications(n)) for n in store.notifiers_with_notifications())
 
     def _restore(self, path: Path, decode: Callable[[bytes], R]) -> int:
-        """Applies the lines of a log; says how many there were."""
+        """Apply the lines of a log. Returns their number."""
         count = 0
         for record in self._records(path, decode):
             self._report.skipped += not self._store.restore(record)
@@ -116,3 +104,25 @@ class LogReader:
 
     def _records(self, path: Path, decode: Callable[[bytes], R]) -> Iterator[R]:
         return records_of(path, decode, self._report, skip_broken=self._skip, keep_broken=self._keep)
+
+
+STORE_LOG: Final = "smp-server-store.log"
+MESSAGE_LOG: Final = "smp-server-messages.log"
+NOTIFICATION_LOG: Final = "smp-server-ntfs.log"
+CHANGE_LOG: Final = "smp-server-changes.log"
+CHANGE_BASE: Final = "smp-server-changes.base"
+DIRECT_LOG: Final = "smp-server-direct.log"
+LOCK: Final = "smp-server.lock"
+
+SNAPSHOTS: Final = (MESSAGE_LOG, NOTIFICATION_LOG)
+
+
+def change_logs(folder: Path) -> list[Path]:
+    """Return the changes logs, oldest first."""
+    parts = [part for part in folder.glob(f"{CHANGE_LOG}.*") if part.suffix[1:].isdigit()]
+    current = folder / CHANGE_LOG
+    return [*sorted(parts, key=part_number), *([current] if current.exists() else [])]
+
+
+def part_number(part: Path) -> int:
+    return int(part.suffix[1:])

@@ -1,9 +1,8 @@
 """Lines of the message log, the notification log and the log of changes to both (smp.md 10.1).
 
-The first two are the reference's snapshots, written when a server stops. The third is ours: what happened since the
-last snapshot, so that nothing is lost without a graceful stop. Applying it a second time changes nothing (an add of
-what is there and a removal of what is gone do nothing), so a crash between a snapshot and the end of its changes log
-does no harm.
+The first two are the reference's snapshots, written when a server stops. The third is ours and holds the changes since
+the last snapshot, so that nothing is lost without a graceful stop. Adding what exists and removing what is gone changes
+nothing, so the log can be applied twice, as after a crash between a snapshot and the removal of its changes log.
 """
 
 from __future__ import annotations
@@ -161,5 +160,5 @@ def decode_change_line(line: bytes) -> MessageChange:
     words = line.split(b" ")
     kind = _CHANGES.get(words.pop(0))
     if kind is None:
-        raise BadLogLine("a change of unknown kind")
+        raise BadLogLine("unknown kind of change")
     return kind.decode(words)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from tocsin.durable.log_files import naming, read_lines, remove, rename, replace_lines, write_lines
+from tocsin.smp_router.store.logs.log_reading import CHANGE_BASE, MESSAGE_LOG, NOTIFICATION_LOG, SNAPSHOTS
 from tocsin.smp_router.store.logs.message_log import MessageAdded, NotificationAdded
-from tocsin.smp_router.store.logs.store_folder import CHANGE_BASE, MESSAGE_LOG, NOTIFICATION_LOG, SNAPSHOTS
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import StoredMessage, StoredNotification
 
@@ -41,7 +41,10 @@ class SmpSnapshot:
                 yield NotificationAdded(notifier_id, notification).encode()
 
     def replace_files(self, folder: Path, base: SnapshotBase) -> int:
-        """Returns their size. `base.settle` or `base.forget` is left to the caller, who removes the changes first."""
+        """Replace the snapshot files. Returns their size.
+
+        The caller removes the changes logs, and then calls `base.confirm` or `base.forget`.
+        """
         new = {name: folder / f"{name}.new" for name in (MESSAGE_LOG, NOTIFICATION_LOG)}
         write_lines(new[MESSAGE_LOG], self.message_lines())
         write_lines(new[NOTIFICATION_LOG], self.notification_lines())
@@ -58,17 +61,17 @@ class SnapshotBase:
         self._digests: dict[str, str] = {name: _digest(folder / name) for name in SNAPSHOTS}
 
     def fits(self) -> bool:
-        """Whether the snapshots that were found are among those that the changes build on. True if nothing is known."""
+        """Whether the changes logs build on the snapshots in the folder. True if there is no base file."""
         known = set(read_lines(self._path))
         return not known or known.issuperset(_lines(self._digests))
 
     def announce(self, new: Mapping[str, Path]) -> None:
-        """The snapshots are about to be replaced by these files; `settle` follows when they are."""
+        """Record that these files will replace the snapshots. Call `confirm` when they have."""
         digests = {name: _digest(path) for name, path in new.items()}
         replace_lines(self._path, [*_lines(self._digests), *_lines(digests)])
         self._digests = digests
 
-    def settle(self) -> None:
+    def confirm(self) -> None:
         """Record that the present snapshots are the base of the changes logs."""
         replace_lines(self._path, _lines(self._digests))
 

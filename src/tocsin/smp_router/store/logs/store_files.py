@@ -1,20 +1,20 @@
-"""The folder of an SMP router's store: reading it, keeping it, leaving it as the reference would (smp.md 10.1).
+"""The folder of an SMP router's store: opening, reading, saving and filling it (smp.md 10.1).
 
 smp-server-store.log        queues and services; each change is appended, and the log is made compact at start
 smp-server-messages.log     messages at the last snapshot
 smp-server-ntfs.log         notifications at the last snapshot
 smp-server-changes.log      ours: messages and notifications since the snapshot; gone after a graceful stop
 smp-server-changes.log.N    older parts of it, while a snapshot is being written
-smp-server-changes.base     ours: on which snapshots the changes build (`snapshot_base`); gone after a graceful stop
-smp-server-direct.log       ours: what direct notifications add (`smp_direct_log`); compact at start and when needed
+smp-server-changes.base     ours: the snapshots on which the changes build (`snapshots`); gone after a graceful stop
+smp-server-direct.log       ours: direct notifications (`direct_log`); made compact at start and when needed
 smp-server.lock             ours: locked while a router runs
 *.broken                    lines that could not be read, if the operator asked to skip them
 *.<time>Z                   the store log before it was made compact; logs that were set aside
 
-Theory of operation. The state is always: the store log, then the two snapshots, then the changes logs by number, then
-the changes log without one. Applying changes to a snapshot that has them already does nothing (`smp_message_log`), so
-a new snapshot replaces the old one by a rename, and the changes it covers are removed afterwards: a crash before,
-between or after leaves the same state. Changes that build on other snapshots than those that are there are not applied.
+Theory of operation. The state is always the store log, then the two snapshots, then the changes logs by number, then
+the changes log without a number. Applying changes to a snapshot that has them does nothing (`message_log`). So a new
+snapshot replaces the old one by a rename, and the changes it covers are removed afterwards: a crash before, between or
+after leaves the same state. Changes that build on snapshots that are not in the folder are not applied.
 The store log is replaced in the steps of the reference (`readWriteStoreLog`), so that either program recovers from a
 crash of the other: while `.start` exists, it is the log. No change is accepted before the last step is on disk.
 """
@@ -29,12 +29,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from tocsin.durable.log_compaction import read_and_compact, start_of
 from tocsin.durable.log_files import (
     AppendOnlyFile,
     FolderLock,
+    current_store_log,
     cut_torn_line,
     has_content,
+    locked_while_read,
+    read_and_compact,
     remove,
     rename,
     replace_lines,
@@ -42,21 +44,26 @@ from tocsin.durable.log_files import (
     sync_folder,
     write_lines,
 )
+from tocsin.durable.transfers import Progress, counted, require_no_store
 from tocsin.errors import StoreError
+from tocsin.smp_router.store.interface import totals_of
 from tocsin.smp_router.store.logs.change_journal import ChangeJournal
 from tocsin.smp_router.store.logs.direct_log import direct_lines, direct_records
-from tocsin.smp_router.store.logs.log_reading import LogReader, StartReport
-from tocsin.smp_router.store.logs.snapshots import SmpSnapshot, SnapshotBase
-from tocsin.smp_router.store.logs.store_folder import (
+from tocsin.smp_router.store.logs.log_reading import (
     CHANGE_BASE,
     CHANGE_LOG,
     DIRECT_LOG,
     LOCK,
+    MESSAGE_LOG,
+    NOTIFICATION_LOG,
     SNAPSHOTS,
     STORE_LOG,
+    LogReader,
+    StartReport,
     change_logs,
     part_number,
 )
+from tocsin.smp_router.store.logs.snapshots import SmpSnapshot, SnapshotBase
 from tocsin.smp_router.store.logs.store_log import AddServiceLine, CreateQueueLine
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
@@ -67,7 +74,7 @@ CHANGE_LOG_LIMIT: Final = 256 << 20
 
 
 class StaleChanges(StoreError):
-    """There are changes of messages that build on other snapshots than those in the folder."""
+    """The changes logs build on other snapshots than those in the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +82,10 @@ class OpenOptions:
     """Options for opening a folder."""
 
     message_ttl: float | None = None
-    """Messages that are older are dropped."""
+    """Age in seconds from which on messages are dropped."""
     notification_ttl: float | None = None
     keep_messages: bool = True
-    """Messages and notifications survive a restart; if not, their logs are set aside, neither read nor written."""
+    """Whether messages and notifications survive a restart. Otherwise their logs are set aside."""
     skip_broken_lines: bool = False
     """Skip lines that cannot be read, and keep them in `.broken` files."""
     set_aside_stale_changes: bool = False
@@ -88,7 +95,7 @@ class OpenOptions:
 def open_smp_store(
     folder: Path, options: OpenOptions | None = None, *, now: float
 ) -> tuple[SmpMemoryStore, StoreFiles]:
-    """Reads the folder and keeps it from then on.
+    """Open a folder: read it, and keep it up to date from then on.
 
     Blocks: 20 s for a million queues. Raises StoreError, naming the file, if another router uses the folder, if a file
     cannot be read or written, if a log has a broken line (`BadLogLine`), or if there are changes that build on
@@ -105,24 +112,19 @@ def open_smp_store(
 def read_smp_store(
     folder: Path, *, skip_broken_lines: bool = False, keep_broken_lines: bool = True
 ) -> tuple[SmpMemoryStore, StartReport]:
-    """Reads the folder and leaves its files as they are, but for new `.broken` ones. Raises as `open_smp_store`."""
-    lock = FolderLock(folder / LOCK) if (folder / LOCK).exists() else None
-    try:
+    """Read the folder without changing its files, except for new `.broken` ones. Raises as `open_smp_store`."""
+    with locked_while_read(folder / LOCK):
         if _has_changes(folder) and not SnapshotBase(folder).fits():
             raise _stale_changes(folder)
         store, report = SmpMemoryStore(), StartReport()
         reader = LogReader(
             store, report, skip_broken_lines=skip_broken_lines, keep_broken_lines=keep_broken_lines
         )
-        start = start_of(folder / STORE_LOG)
-        reader.read_store_log(start if start.exists() else folder / STORE_LOG)
+        reader.read_store_log(current_store_log(folder / STORE_LOG))
         reader.read_messages(folder)
         reader.read_direct_log(folder)
         reader.count()
         return store, report
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 def _open_locked(
@@ -172,7 +174,7 @@ def _open_messages(
         SmpSnapshot.of(store).replace_files(folder, base)
         for part in change_logs(folder):
             remove(part)
-    base.settle()
+    base.confirm()
     return base
 
 
@@ -182,9 +184,9 @@ def _has_changes(folder: Path) -> bool:
 
 def _stale_changes(folder: Path) -> StaleChanges:
     return StaleChanges(
-        f"{folder / CHANGE_LOG} has changes since snapshots that are not there any more: another program has "
-        "written the messages since this router ended without a graceful stop. Applying them could deliver again "
-        "what was received"
+        f"{folder / CHANGE_LOG} has changes since snapshots that are gone: another program has written the "
+        "messages since this router ended without a graceful stop. Applying the changes could deliver messages again "
+        "that were received"
     )
 
 
@@ -226,9 +228,10 @@ class StoreFiles:
         self._closed = False
 
     async def maintain(self, limit: int = CHANGE_LOG_LIMIT) -> bool:
-        """To be called every now and then. Saves if the changes log has outgrown `limit` and the last snapshot, so
-        that it takes no more than about twice the space of what it describes. Says whether it did. The log of direct
-        notifications is treated alike.
+        """Save if the changes log has outgrown `limit` and the last snapshot, which bounds the space it takes.
+
+        Also rewrites the log of direct notifications if it has grown too large. Call this regularly. Returns whether it
+        saved.
         """
         if self._journal.direct_log_outgrown:
             self._journal.replace_direct_log(direct_records(self._store.direct))
@@ -239,8 +242,9 @@ class StoreFiles:
         return True
 
     async def save(self) -> None:
-        """Writes the messages and notifications of this moment as snapshots and starts a new changes log. Others may
-        change and commit meanwhile. Raises StoreError; the store is then as durable as before.
+        """Write snapshots of this moment and start a new changes log. Other tasks may change and commit meanwhile.
+
+        Raises StoreError, which leaves the store as durable as before.
         """
         if self._base is None:
             await self._store.commit()
@@ -251,11 +255,12 @@ class StoreFiles:
             snapshot = SmpSnapshot.of(self._store)
             parts = [part for part in change_logs(self._folder) if part.name != CHANGE_LOG]
             await asyncio.to_thread(self._replace_snapshot, snapshot, parts, self._base)
-            await asyncio.to_thread(self._base.settle)
+            await asyncio.to_thread(self._base.confirm)
 
     async def close(self) -> None:
-        """A graceful stop: commits, and leaves the folder as the reference would. Raises StoreError if that fails;
-        what was committed is then safe in the logs that are there.
+        """Stop gracefully: commit, and leave the folder as the reference would.
+
+        Raises StoreError if that fails; committed changes are then safe in the logs.
         """
         if self._closed:
             return
@@ -274,7 +279,7 @@ class StoreFiles:
     def _set_aside_changes(self) -> None:
         numbers = [part_number(part) for part in change_logs(self._folder) if part.name != CHANGE_LOG]
         current = self._folder / CHANGE_LOG
-        if current.exists():  # not if the last attempt failed half-way
+        if current.exists():  # it is missing if the last attempt failed half-way
             rename(current, self._folder / f"{CHANGE_LOG}.{max(numbers, default=0) + 1}")
         write_lines(current, ())
         sync_folder(self._folder)
@@ -286,8 +291,32 @@ class StoreFiles:
 
 
 def compact_lines(store: SmpMemoryStore) -> Iterator[bytes]:
-    """A store log of services, then one CREATE for each queue."""
+    """Yield the lines of a compact store log: services, then one CREATE for each queue."""
     for service in store.services():
         yield AddServiceLine(service).encode()
     for queue in store.queues():
         yield CreateQueueLine(queue).encode()
+
+
+def require_empty_folder(folder: Path) -> None:
+    """Raise StoreError if the folder has a store already, or is not a folder."""
+    logs = (*(folder / name for name in (*SNAPSHOTS, DIRECT_LOG)), *change_logs(folder))
+    require_no_store(folder, STORE_LOG, logs)
+
+
+def fill_folder(folder: Path, store: SmpMemoryStore, progress: Progress) -> None:
+    """Write a whole store into an empty folder. The store log comes last and completes it. Raises StoreError."""
+    require_empty_folder(folder)
+    lock = FolderLock(folder / LOCK)
+    try:
+        snapshot = SmpSnapshot.of(store)
+        replace_lines(folder / MESSAGE_LOG, counted(snapshot.message_lines(), progress))
+        replace_lines(folder / NOTIFICATION_LOG, counted(snapshot.notification_lines(), progress))
+        if totals_of(store).direct:
+            replace_lines(folder / DIRECT_LOG, counted(direct_lines(store.direct), progress))
+        replace_lines(folder / STORE_LOG, counted(compact_lines(store), progress))
+    finally:
+        lock.release()
+    written, _ = read_smp_store(folder)
+    if totals_of(written) != totals_of(store):
+        raise StoreError(f"{folder} has {totals_of(written)} instead of {totals_of(store)}")

@@ -1,8 +1,8 @@
 """Lines of the queue store log, `smp-server-store.log`: one record each (smp.md 10.1; reference: StoreLog.hs).
 
-The log is the reference's own, so that data moves between its server and ours in both directions. Each class is one
-kind of line: its fields, its text both ways, and what it changes. Here are the lines that bring or take a whole object;
-`store_log_changes` has those that change a queue. Lines do not include the newline.
+The format is the reference's, so that data moves between its server and ours in both directions. Each class is one kind
+of line, with its fields, `encode`, `decode` and its effect. This module has the lines that add or remove a whole
+object; `store_log_changes` has those that change a queue. Lines do not include the newline.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class DeleteQueueLine(NamesQueueLine):
 class AddServiceLine:
     """NEW_SERVICE service_id= role=M|N|P cert=der,der cert_hash= created_at= (reference: `ServiceRec`)
 
-    The reference's text of a chain is not certain: a list in one field, as hellos have it, is read as well.
+    The reference's text of a chain is uncertain, so a list in one field, as in hellos, is accepted too.
     """
 
     tag: ClassVar[bytes] = b"NEW_SERVICE"
@@ -163,7 +163,7 @@ def _decode_certificates(text: bytes) -> tuple[bytes, ...]:
 
 
 def _unpack_certificates(packed: bytes) -> tuple[bytes, ...] | None:
-    """A count, then certificates after their lengths (smp.md 1.1); None if it is not that but one certificate."""
+    """Split a list of certificates (smp.md 1.1). Returns None if it is a single certificate instead."""
     certificates, at = [], 1
     while at + 2 <= len(packed):
         begin = at + 2
@@ -181,7 +181,7 @@ def decode_store_log_line(line: bytes) -> StoreLogRecord:
     words = line.split(b" ")
     kind = _RECORDS.get(words.pop(0))
     if kind is None:
-        raise BadLogLine("a record of unknown kind")
+        raise BadLogLine("unknown kind of record")
     return kind.decode(words)
 
 

@@ -1,6 +1,6 @@
 """Store log lines that change one queue: one class each, with its text both ways and its effect (smp.md 10.1).
 
-The fields that several kinds of lines share come last, and the function that finds the lines between two records.
+Shared fields come last, with the function that finds the lines between two records.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class SetTimeLine:
 
 @dataclass(frozen=True, slots=True)
 class SetQueueServiceLine:
-    """QUEUE_SERVICE rid R|N [serviceId]; without a service there is still the space before it."""
+    """QUEUE_SERVICE rid R|N [serviceId]; the space stays if there is no service."""
 
     tag: ClassVar[bytes] = b"QUEUE_SERVICE"
 
@@ -278,7 +278,7 @@ def decode_mode(rest: OptionalFields) -> QueueMode | None:
     else:
         return None
     if mode is None:
-        raise BadLogLine("an unknown queue mode")
+        raise BadLogLine("unknown queue mode")
     return mode
 
 
@@ -322,7 +322,7 @@ def decode_status(text: bytes) -> QueueStatus | Blocked:
     for status in QueueStatus:
         if text == status.value.encode():
             return status
-    raise BadLogLine("an unknown status")
+    raise BadLogLine("unknown status")
 
 
 def encode_block_info(blocked: Blocked) -> bytes:
@@ -334,7 +334,7 @@ def decode_block_info(text: bytes) -> Blocked:
     try:
         return error_codes.decode_block_info(text.decode())
     except (DecodeError, UnicodeDecodeError) as error:
-        raise BadLogLine("a reason for blocking that is none") from error
+        raise BadLogLine("unknown reason for blocking") from error
 
 
 def queue_changes(old: QueueRecord, new: QueueRecord) -> Iterator[QueueChange]:

@@ -1,4 +1,4 @@
-"""What direct notifications add to a store in memory."""
+"""The part of a store in memory for direct notifications."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.smp_router.store.direct import NtfRouterRecord, WaitingPacket
+from tocsin.smp_router.store.interface import NtfRouterRecord, WaitingPacket
 from tocsin.smp_router.store.logs.direct_log import (
     DirectChange,
     MinimumPrioritySet,
@@ -19,7 +19,7 @@ from tocsin.smp_router.store.logs.direct_log import (
 
 
 class SmpDirectTable:
-    """Implements `tocsin.smp_router.store.direct.SmpDirectStore`, where the methods are described."""
+    """Implements `SmpDirectStore`, which describes the methods."""
 
     def __init__(
         self,
@@ -109,16 +109,16 @@ class SmpDirectTable:
         return True
 
     def forget_notifier(self, notifier_id: bytes) -> None:
-        """It is gone: so is what it wanted."""
+        """Remove priority and packet of a removed notifier."""
         if notifier_id in self._minimums:
             self._keep_minimum(notifier_id, MinimumPriority.ALL)
         if notifier_id in self._packet_of:
             self.remove_packet(self._packet_of[notifier_id])
 
     def restore(self, change: DirectChange) -> bool:
-        """Makes a change that was read from a log, when services and queues are there. A change may be made twice.
+        """Apply a change from a log, after services and queues. A change may be applied twice.
 
-        False if it has no object here.
+        Returns False if its object does not exist.
         """
         match change:
             case NtfRouterSet(record):
@@ -136,7 +136,7 @@ class SmpDirectTable:
                 return self.remove_packet(packet_id)
 
     def check(self) -> None:
-        """For tests: raises AssertionError unless all of it agrees."""
+        """Raise AssertionError unless all of it is consistent. Tests call this."""
         assert all(map(self._has_service, self._routers))
         assert all(map(self._has_notifier, self._minimums))
         assert MinimumPriority.ALL not in self._minimums.values()

@@ -40,7 +40,7 @@ class Journal(Protocol):
         """Whether anything was appended that is not durable yet."""
 
     async def commit(self) -> None:
-        """Returns when all that was appended before is durable; raises StoreError if that is impossible."""
+        """Return when every change appended before is durable. Raises StoreError if that fails."""
 
 
 class NoJournal:
@@ -56,7 +56,7 @@ class NoJournal:
 
 
 class SmpMemoryStore:
-    """Implements `tocsin.smp_router.store.interface.SmpStore`, where the methods are described.
+    """Implements `SmpStore`, which describes the methods.
 
     Nothing is held for a queue without messages or a notifier without notifications.
     """
@@ -117,8 +117,10 @@ class SmpMemoryStore:
         return True
 
     def update_queue(self, queue: QueueRecord) -> bool:
-        """See the interface. Raises ValueError for changes that never happen: of the ids, the secret, the mode,
-        or back to an unsecured queue.
+        """Change a queue as the interface describes.
+
+        Raises ValueError for changes that never happen: of the ids, the secret, the mode, or back to an unsecured
+        queue.
         """
         old = self._queues.by_recipient(queue.recipient_id)
         if old is None:
@@ -168,7 +170,7 @@ class SmpMemoryStore:
     # Messages
 
     def write_message(self, recipient_id: bytes, message: StoredMessage, quota: int) -> Written | None:
-        """See the interface. Also None if the queue is gone."""
+        """Store a message as the interface describes. Also returns None if the queue is gone."""
         if recipient_id not in self._queues:
             return None
         waiting = self._messages.get(recipient_id)
@@ -201,7 +203,7 @@ class SmpMemoryStore:
         return len(self._messages.get(recipient_id, ()))
 
     def messages(self, recipient_id: bytes) -> Sequence[StoredMessage]:
-        """Oldest first."""
+        """Return all, oldest first."""
         return tuple(self._messages.get(recipient_id, ()))
 
     def expire_messages(self, recipient_id: bytes, before: int) -> int:
@@ -232,7 +234,7 @@ class SmpMemoryStore:
     # Notifications
 
     def add_notification(self, notifier_id: bytes, notification: StoredNotification) -> None:
-        """Does nothing if there is no such notifier."""
+        """Add a notification. Does nothing if there is no such notifier."""
         if self._queues.has_notifier(notifier_id):
             self._notifications.setdefault(notifier_id, {})[notification.nonce] = notification
             self._journal.append(NotificationAdded(notifier_id, notification))
@@ -266,12 +268,12 @@ class SmpMemoryStore:
             self.remove_notification(notifier_id, nonce)
         return expired
 
-    # What the files hold
+    # Restoring from files
 
     def restore(self, change: StoreChange) -> bool:
-        """Makes a change that was read from a log. A change of messages or notifications may be made twice.
+        """Apply a change from a log. A change of messages or notifications may be applied twice.
 
-        False if it has no object here, such as a message of a queue that was deleted later.
+        Returns False if its object does not exist, such as a message of a queue that was deleted later.
         """
         if isinstance(change, DIRECT_CHANGES):
             return self.direct.restore(change)
@@ -319,7 +321,7 @@ class SmpMemoryStore:
         return False
 
     def check_indices(self) -> None:
-        """For tests: raises AssertionError unless all indices and counters agree with the queues."""
+        """Raise AssertionError unless all indices and counters agree with the queues. Tests call this."""
         self._queues.check()
         assert self._services_by_fingerprint == {s.fingerprint: s for s in self._services.values()}
         assert all(recipient_id in self._queues for recipient_id in self._messages)

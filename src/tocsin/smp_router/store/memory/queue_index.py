@@ -1,7 +1,7 @@
-"""Queues in memory, found by any of their ids, and how many of them each service has.
+"""Queues in memory, found by any of their ids, and counts of the queues of each service.
 
-A queue is packed into one bytes object (`packed_queues`). The indices other than the first lead to recipient ids, and
-share these objects.
+A queue is packed into one bytes object (`pack_queue`). All indices but the first map to recipient ids, and share these
+objects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueReco
 
 
 class QueueIndex:
-    """No two queues share an id; every method leaves all indices in agreement."""
+    """An index of queues by all their ids, which are unique. Every method leaves all indices consistent."""
 
     def __init__(self) -> None:
         self._queues: Final[dict[bytes, bytes]] = {}
@@ -28,7 +28,7 @@ class QueueIndex:
         self._by_notifier: Final[dict[bytes, bytes]] = {}
         self._by_link: Final[dict[bytes, bytes]] = {}
         self._associated: Final[dict[tuple[bytes, ServiceRole], tuple[int, int]]] = {}
-        """Number of ids, and their combined hash."""
+        """The number of ids and their combined hash, by service."""
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -66,7 +66,7 @@ class QueueIndex:
         return Association(count, ids_hash_bytes(combined))
 
     def add(self, queue: QueueRecord) -> bool:
-        """False, changing nothing, if any of its ids is taken."""
+        """Add a queue. Returns False, and changes nothing, if any of its ids is taken."""
         recipient_id, link, notifier = queue.recipient_id, queue.link, queue.notifier
         if (
             recipient_id in self._queues
@@ -106,7 +106,7 @@ class QueueIndex:
         self._count_associations(queue, -1)
 
     def check(self) -> None:
-        """For tests: raises AssertionError unless all indices and counters agree with the queues."""
+        """Raise AssertionError unless all indices and counters agree with the queues. Tests call this."""
         queues = list(self)
         assert self._by_sender == {queue.sender_id: queue.recipient_id for queue in queues}
         links = {queue.link.link_id: queue.recipient_id for queue in queues if queue.link}
@@ -176,7 +176,7 @@ def pack_queue(queue: QueueRecord) -> bytes:
 
 
 def unpack_queue(recipient_id: bytes, packed: bytes) -> QueueRecord:
-    # Only what `pack_queue` made in this process comes here: nothing that could harm marshal.
+    # The input is always made by `pack_queue` in this process, so it cannot harm marshal.
     keys, dh_secret, sender_id, sender_key, mode, link, notifier, status, updated_at, service_id = (
         marshal.loads(  # noqa: S302
             packed

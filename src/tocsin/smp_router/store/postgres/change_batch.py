@@ -1,12 +1,12 @@
 """Changes that wait for a commit, and the statements that make a batch of them durable.
 
-Theory of operation. The records in memory are the truth. What waits is therefore, for queues, only which of them
-changed: their rows are made of the records when the batch is taken, so the last change wins. A message or notification
-that comes and goes within a batch never reaches the database. Deleting a queue takes its messages and notifications
-along, and a queue that gets another notifier loses the notifications of the old one. The journal is not told of these.
+Theory of operation. The records in memory are the truth. For queues only the ids of changed ones wait: their rows are
+made from the records when the batch is taken, so the last change wins. A message or notification that is added and
+removed within a batch never reaches the database. Deleting a queue also deletes its messages and notifications, and a
+queue that gets another notifier loses the notifications of the old one; the journal does not list these deletions.
 
-A batch can be written a second time, directly after the first, and changes nothing: after a lost connection nobody
-knows whether the transaction was committed.
+Writing a batch a second time, directly after the first, changes nothing. After a lost connection it is unknown whether
+the transaction was committed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tocsin.smp_router.store.postgres.rows import (
 from tocsin.smp_router.store.records import QueueRecord, ServiceRecord, StoredMessage, StoredNotification
 
 ROWS_PER_STATEMENT: Final = 1000
-"""About 16 MB of messages at most; an array of PostgreSQL ends at 1 GB."""
+"""Rows of a statement: at most about 16 MB of messages. PostgreSQL's limit for an array is 1 GB."""
 
 _DELETE_NOTIFICATIONS_OF_QUEUES: Final = """
     DELETE FROM tocsin_smp.notifications AS n USING unnest($1::bytea[]) AS gone(id), tocsin_smp.queues AS q
@@ -45,7 +45,7 @@ _DELETE_MESSAGES_OF_QUEUES: Final = """
 _DELETE_QUEUES: Final = """
     DELETE FROM tocsin_smp.queues AS q USING unnest($1::bytea[]) AS gone(id) WHERE q.recipient_id = gone.id
 """
-# A queue has no more than its quota of messages, so its part of the primary key is index enough.
+# A queue has at most its quota of messages, so its part of the primary key suffices as an index.
 _DELETE_MESSAGES: Final = """
     DELETE FROM tocsin_smp.messages AS m USING unnest($1::bytea[], $2::bytea[]) AS gone(recipient_id, message_id)
     WHERE m.recipient_id = gone.recipient_id AND m.message_id = gone.message_id
@@ -57,7 +57,7 @@ _DELETE_NOTIFICATIONS: Final = """
 
 
 class StoreChange(Protocol):
-    """A change as the store in memory gives it to its journal. The tag says which attributes it has (`_TAKERS`)."""
+    """A change from the store in memory. The tag determines its attributes (`_TAKERS`)."""
 
     tag: ClassVar[bytes]
 
@@ -67,7 +67,7 @@ class ChangeBatch:
     """The contents of one transaction, in the order of the fields."""
 
     unnotified: Sequence[Row]
-    """Queues whose notifications are deleted: gone, or with another notifier."""
+    """Queues whose notifications are deleted, because they are gone or have another notifier."""
     deleted_queues: Sequence[Row]
     queues: Sequence[Row]
     services: Sequence[Row]
@@ -79,7 +79,7 @@ class ChangeBatch:
     """Statements of direct notifications with their rows."""
 
     def statements(self) -> Iterator[tuple[str, Sequence[Sequence[object]]]]:
-        """Each with its arguments: one array for each column."""
+        """Yield statements with their arguments, one array for each column."""
         for statement, rows in (
             (_DELETE_NOTIFICATIONS_OF_QUEUES, self.unnotified),
             (_DELETE_MESSAGES_OF_QUEUES, self.deleted_queues),
@@ -96,7 +96,7 @@ class ChangeBatch:
                 yield statement, list(zip(*rows[start : start + ROWS_PER_STATEMENT], strict=True))
 
     async def write(self, connection: Connection[Record]) -> None:
-        """Within a transaction of the caller."""
+        """Execute the statements in the caller's transaction."""
         for statement, columns in self.statements():
             await connection.execute(statement, *columns)
 
@@ -110,7 +110,7 @@ class PendingChanges:
         self._forget()
 
     def _forget(self) -> None:
-        # Dictionaries without values where the order of a set would differ from run to run.
+        # Dictionaries without values instead of sets, whose order would differ from run to run.
         self._deleted_queues: dict[bytes, None] = {}
         self._changed_queues: dict[bytes, None] = {}
         self._renotified: dict[bytes, None] = {}

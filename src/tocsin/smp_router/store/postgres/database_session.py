@@ -1,9 +1,9 @@
-"""One connection to the database of an SMP store: made, locked, fenced, and made again when it breaks.
+"""The connection to the database of an SMP store: opened, locked, fenced, and reopened when it breaks.
 
-Theory of operation. Two things keep two routers off one schema. An advisory lock belongs to the connection: who opens
-the store while another has it is refused. But a lock ends with its connection, and while a router has lost its own,
-another may open the store, write and even close it again. So each opening has a number, kept in the table `opening`,
-and each transaction first reads it: a router that is not the last to have opened the store never writes again.
+Theory of operation. Two mechanisms keep two routers off one schema. An advisory lock belongs to the connection: a
+router that opens the store while another has it is refused. But the lock ends with its connection, and while a router
+has lost its connection, another may open the store, write to it and even close it. So each opening has a number in the
+table `opening`, which each transaction reads first: a router whose opening is not the last one never writes again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LAST_DELAY: Final = 2.0
 
 
 class SchemaInUse(DatabaseUnavailable):
-    """Another router holds the lock, or the remains of a connection that we lost."""
+    """Another router holds the lock, or the server still holds it for a connection that we lost."""
 
 
 class Batch(Protocol):
@@ -40,7 +40,7 @@ class Batch(Protocol):
 
 
 class DatabaseSession:
-    """Belongs to one event loop; one method at a time."""
+    """A locked connection, used by one task at a time in one event loop."""
 
     def __init__(self, url: str) -> None:
         self._url: Final = url
@@ -48,8 +48,10 @@ class DatabaseSession:
         self._opening: int | None = None
 
     async def open(self, lock_wait: float) -> None:
-        """Locks the schema, brings it up to date and becomes its one writer. Waits so many seconds for the lock: the
-        server may take a moment to notice that the router before us died. Raises StoreError.
+        """Lock the schema, bring it up to date and become its only writer. Raises StoreError.
+
+        Waits at most `lock_wait` seconds for the lock, because the server may take a moment to notice that the last
+        router died.
         """
         await self._lock(lock_wait)
         async with self._use() as connection:
@@ -58,8 +60,9 @@ class DatabaseSession:
             self._opening = await connection.fetchval(statement)
 
     async def open_to_read(self, lock_wait: float) -> bool:
-        """Locks the schema too, but changes nothing; says whether there is one. Raises StoreError, also for a schema
-        of another version.
+        """Lock the schema without changing it. Returns whether it exists.
+
+        Raises StoreError, also for a schema of another version.
         """
         await self._lock(lock_wait)
         async with self._use() as connection:
@@ -79,14 +82,15 @@ class DatabaseSession:
             delay = min(delay * 2, LAST_DELAY)
 
     async def write(self, batch: Batch) -> None:
-        """In one transaction. Raises DatabaseUnavailable if it may be tried again, whether it was committed or not;
-        StoreError if not.
+        """Write a batch in one transaction.
+
+        Raises DatabaseUnavailable if it may be tried again, whether it was committed or not, and StoreError otherwise.
         """
         async with self._use() as connection, connection.transaction():
-            # The row lock lasts to the end of the transaction: nobody opens the store in the middle of it.
+            # The row lock lasts until the end of the transaction, so no router can open the store meanwhile.
             last = await connection.fetchval("SELECT number FROM tocsin_smp.opening FOR SHARE")
             if last != self._opening:
-                raise StoreError("another router has opened the schema tocsin_smp since: this one must stop")
+                raise StoreError("another router has opened the schema tocsin_smp: stop this one")
             await batch.write(connection)
 
     @asynccontextmanager
@@ -120,7 +124,7 @@ class DatabaseSession:
             with translated():
                 yield self._connection
         except BaseException:
-            # Its state is unknown. Its lock ends when the server notices.
+            # The connection's state is unknown. The lock ends when the server notices.
             self._connection.terminate()
             self._connection = None
             raise
@@ -140,7 +144,9 @@ class DatabaseSession:
                     " WHERE current_setting('synchronous_commit') = 'off'"
                 )
             if not locked:
-                raise SchemaInUse("another router uses the schema tocsin_smp of this PostgreSQL database")
+                raise SchemaInUse(
+                    "another router uses the schema tocsin_smp of this PostgreSQL database: stop it first"
+                )
         except BaseException:
             connection.terminate()
             raise

@@ -10,7 +10,7 @@ from asyncpg import Record
 from tocsin.errors import DecodeError, StoreError
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.smp_router.store.direct import NtfRouterRecord, SmpDirectStore, WaitingPacket
+from tocsin.smp_router.store.interface import NtfRouterRecord, SmpDirectStore, WaitingPacket
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
 from tocsin.smp_router.store.postgres.rows import Row
 
@@ -69,7 +69,7 @@ class PendingDirectChanges:
             self._removed[change.packet_id] = None
 
     def statements(self) -> list[tuple[str, Sequence[Row]]]:
-        """Each with its rows."""
+        """Return statements with their rows."""
         kept = [each for each in self._minimums.items() if each[1] is not MinimumPriority.ALL]
         dropped = [
             (notifier_id,) for notifier_id, value in self._minimums.items() if value is MinimumPriority.ALL
@@ -84,7 +84,7 @@ class PendingDirectChanges:
 
 
 def copied_rows(store: SmpDirectStore) -> Iterator[tuple[str, Iterator[Row]]]:
-    """Statements that write all of it, with their rows."""
+    """Return the statements that write all records, with their rows."""
     yield _UPSERT_NTF_ROUTERS, map(_router_row, store.ntf_routers())
     yield _UPSERT_MINIMUMS, (_minimum_row(*each) for each in store.minimum_priorities())
     yield _INSERT_PACKETS, map(_packet_row, store.packets())

@@ -1,18 +1,20 @@
 """Group commit into PostgreSQL: changes gather in memory, and one transaction makes all of them durable.
 
-Theory of operation. As in the journal of files, `commit` starts a transaction with everything that waits, or, if one is
-under way, waits for its end and then starts the next, which serves everyone who waits. A transaction that fails because
-the database is away is tried again on a new connection, later and later, until the patience ends; a batch may be
-written twice (`change_batch`), so it does not matter at which moment the connection broke. Meanwhile commits wait.
+Theory of operation. As in the journal of files, `commit` starts a transaction with all waiting changes or, if one is in
+progress, waits for its end and then starts the next, which serves all that wait. If the database is away, the
+transaction is tried again on a new connection, after growing delays, until the patience ends; commits wait meanwhile. A
+batch may be written twice (`change_batch`), so it does not matter when the connection broke.
 
-When a transaction cannot be made, memory and database differ for ever: every later `commit` fails too.
+When a transaction fails for good, memory and database differ, so every later `commit` fails too.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Final
 
+from tocsin.durable.group_commit import Commits
 from tocsin.durable.postgres.database_errors import DatabaseUnavailable
 from tocsin.errors import StoreError
 from tocsin.smp_router.store.postgres.change_batch import ChangeBatch, PendingChanges, StoreChange
@@ -23,24 +25,17 @@ from tocsin.smp_router.store.postgres.database_session import (
 )
 
 
-class PostgresJournal:
+class PostgresJournal(Commits):
     """Implements `Journal` of the store in memory. Belongs to one event loop."""
 
     def __init__(self, session: DatabaseSession, pending: PendingChanges, *, patience: float) -> None:
+        super().__init__()
         self._session: Final = session
         self._pending: Final = pending
         self._patience: Final = patience
-        self._appended = 0
-        self._durable = 0
         self._write: asyncio.Task[None] | None = None
-        self._failure: StoreError | None = None
         self.transactions = 0
-        """How many transactions were committed."""
-
-    @property
-    def uncommitted(self) -> bool:
-        """Whether an appended change is not durable yet. Always true once a write has failed."""
-        return self._durable < self._appended or self._failure is not None
+        """The number of committed transactions."""
 
     def append(self, change: StoreChange) -> None:
         """Add a change that was made in memory. Never fails; `commit` reports failures."""
@@ -49,14 +44,6 @@ class PostgresJournal:
         self._pending.take(change)
         self._appended += 1
 
-    async def commit(self) -> None:
-        """Returns when all that was appended before is durable; raises StoreError if that is impossible."""
-        target = self._appended
-        while self._durable < target or self._failure is not None:
-            if self._failure is not None:
-                raise StoreError(str(self._failure)) from self._failure
-            await asyncio.wait([self._write or self._start_write()])
-
     async def close(self) -> None:
         """Wait for the write in progress. Uncommitted changes are lost, and later commits fail."""
         if self._write is not None:
@@ -64,9 +51,11 @@ class PostgresJournal:
         self._failure = self._failure or StoreError("the store is closed")
         await self._session.close()
 
+    def _write_end(self) -> Awaitable[object]:
+        return asyncio.wait([self._write or self._start_write()])
+
     def _start_write(self) -> asyncio.Task[None]:
-        # A task of its own, not of a committer: one that is cancelled leaves the transaction to the others. It ends
-        # with the transaction, and `close` waits for it.
+        # The transaction has its own task, so that a cancelled committer leaves it to the others. `close` waits for it.
         batch, upto = self._pending.take_batch(), self._appended
         self._write = asyncio.create_task(self._write_batch(batch, upto), name="smp-store")
         return self._write

@@ -1,17 +1,16 @@
 """An SMP store with PostgreSQL as its durable side: the schema `tocsin_smp` of a database, read at start.
 
-All reading is done in memory; the database is written to (`postgres_journal`) and read only when the store is opened.
-The lock of the schema belongs to the connection, which must therefore lead to PostgreSQL itself, or through a pool in
-session mode.
+All reads happen in memory. The database is written by the journal (`journal`), and read only when the store is opened.
+The lock of the schema belongs to the connection, so the URL must lead to PostgreSQL itself, or to a pool in session
+mode.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from tocsin.smp_router.store.interface import SmpStore
+from tocsin.smp_router.store.interface import SmpStore, SmpStoreReport
 from tocsin.smp_router.store.postgres.change_batch import PendingChanges
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
 from tocsin.smp_router.store.postgres.direct_rows import read_direct_tables
@@ -43,20 +42,6 @@ class JournalledStore(SmpStore, Protocol):
 S = TypeVar("S", bound=JournalledStore)
 
 
-@dataclass(slots=True)
-class DatabaseReport:
-    """The contents of the database, in numbers."""
-
-    queues: int = 0
-    messages: int = 0
-    """Markers included, expired ones not."""
-    notifications: int = 0
-    expired_messages: int = 0
-    expired_notifications: int = 0
-    skipped: int = 0
-    """Rows about queues that do not exist."""
-
-
 async def open_postgres_smp_store(
     url: str,
     store: S,
@@ -67,16 +52,16 @@ async def open_postgres_smp_store(
     patience: float = PATIENCE,
     lock_wait: float = LOCK_WAIT,
 ) -> tuple[S, PostgresStore]:
-    """Reads the database into an empty store and keeps it from then on; makes the schema if there is none. Messages
-    and notifications older than a given TTL are dropped.
+    """Read the database into an empty store, and keep it up to date from then on. Creates the schema if needed.
 
-    `patience` is for how many seconds a commit waits for a database that is away. Raises StoreError if another router
-    uses the schema (after `lock_wait` seconds), if a newer Tocsin made it, or if the database cannot be used.
+    Drops messages and notifications older than a given TTL. A commit waits at most `patience` seconds for a database
+    that is away. Raises StoreError if another router uses the schema (after `lock_wait` seconds), if a newer Tocsin
+    created it, or if the database cannot be used.
     """
     session = DatabaseSession(url)
     try:
         await session.open(lock_wait)
-        report = DatabaseReport()
+        report = SmpStoreReport()
         last_position = await read_database(session, store, report)
         journal = PostgresJournal(session, PendingChanges(store, last_position), patience=patience)
         store.keep_in(journal)
@@ -99,27 +84,26 @@ async def open_postgres_smp_store(
 class PostgresStore:
     """The database of an open store. Belongs to the event loop that changes the store."""
 
-    def __init__(self, journal: PostgresJournal, report: DatabaseReport) -> None:
+    def __init__(self, journal: PostgresJournal, report: SmpStoreReport) -> None:
         self.report: Final = report
         self._journal: Final = journal
         self._closed = False
 
     async def maintain(self) -> bool:
-        """Write changes that are not committed yet, and return whether there were any. Call it now and then.
-        Raises StoreError.
-        """
+        """Write uncommitted changes. Returns whether there were any. Call this regularly. Raises StoreError."""
         if not self._journal.uncommitted:
             return False
         await self._journal.commit()
         return True
 
     async def save(self) -> None:
-        """Makes all changes durable. Raises StoreError."""
+        """Make all changes durable. Raises StoreError."""
         await self._journal.commit()
 
     async def close(self) -> None:
-        """A graceful stop: commits and gives the schema back. Raises StoreError if the last changes could not be
-        written; what was committed is safe.
+        """Stop gracefully: commit, and release the schema.
+
+        Raises StoreError if the last changes could not be written; committed changes are safe.
         """
         if self._closed:
             return
@@ -130,8 +114,8 @@ class PostgresStore:
             await self._journal.close()
 
 
-async def read_database(session: DatabaseSession, store: SmpStore, report: DatabaseReport) -> int:
-    """Returns the last position in use."""
+async def read_database(session: DatabaseSession, store: SmpStore, report: SmpStoreReport) -> int:
+    """Read all tables into the store. Returns the last position in use."""
     last_position = 0
     async with session.pages(SELECT_SERVICES, PAGE) as pages:
         async for page in pages:
@@ -147,7 +131,7 @@ async def read_database(session: DatabaseSession, store: SmpStore, report: Datab
             for row in page:
                 recipient_id, position, message = message_of_row(row)
                 last_position = max(last_position, position)
-                # The quota was applied when it was written.
+                # The quota was applied when the message was stored.
                 is_new = store.write_message(recipient_id, message, sys.maxsize) is not None
                 report.messages += is_new
                 report.skipped += not is_new

@@ -1,4 +1,4 @@
-"""Records of an SMP store as rows of PostgreSQL, both ways; a row is a tuple in the order of the columns named here."""
+"""Conversion of an SMP store's records to rows of PostgreSQL and back. A row is a tuple in the order of its columns."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def message_row(recipient_id: bytes, position: int, message: StoredMessage) -> R
 
 
 def message_of_row(row: Record) -> tuple[bytes, int, StoredMessage]:
-    """Recipient id, position, message."""
+    """Return the recipient id, position and message of a row."""
     recipient_id, position, *fields = row
     return recipient_id, position, StoredMessage(*fields)
 
@@ -184,7 +184,7 @@ def notification_row(notifier_id: bytes, position: int, notification: StoredNoti
 
 
 def notification_of_row(row: Record) -> tuple[bytes, int, StoredNotification]:
-    """Notifier id, position, notification."""
+    """Return the notifier id, position and notification of a row."""
     notifier_id, position, *fields = row
     return notifier_id, position, StoredNotification(*fields)
 

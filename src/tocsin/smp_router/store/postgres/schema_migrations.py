@@ -1,4 +1,4 @@
-"""The tables of the schema `tocsin_smp`, made by the SQL files of `migrations/` in the order of their names.
+"""Migrations of the schema `tocsin_smp`: the SQL files of `migrations/` in the order of their names.
 
 Each file is applied in one transaction with its record, so a crash leaves whole steps only.
 """
@@ -37,7 +37,7 @@ async def migrate(connection: Connection[Record]) -> list[str]:
 
     Raises StoreError if a newer Tocsin has changed the schema.
     """
-    # Asked first, because CREATE … IF NOT EXISTS needs the right to create even if there is nothing to do.
+    # Checked first, because CREATE … IF NOT EXISTS needs the right to create even if there is nothing to do.
     if not await _exists(connection):
         await connection.execute(_PREPARE)
     missing = await _missing(connection)
@@ -69,6 +69,6 @@ async def _missing(connection: Connection[Record]) -> list[Migration]:
     known = migrations()
     if unknown := applied - {migration.name for migration in known}:
         raise StoreError(
-            f"the schema tocsin_smp was changed by a newer version of Tocsin: {', '.join(sorted(unknown))}"
+            f"a newer version of Tocsin changed the schema tocsin_smp, update this one: {', '.join(sorted(unknown))}"
         )
     return [migration for migration in known if migration.name not in applied]

@@ -1,32 +1,23 @@
-"""A whole store into an empty database in one transaction, and out of a database that stays as it is."""
+"""Transfers of a whole store into an empty database and out of one, and exports of its notifiers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
 from asyncpg import Connection, Record
 
-from tocsin.durable.transfers import Progress
+from tocsin.durable.postgres.database_snapshot import ROWS_AT_A_TIME, read_only_snapshot
+from tocsin.durable.transfers import Progress, require_no_rows
 from tocsin.errors import StoreError
-from tocsin.smp_router.store.interface import SmpStore
+from tocsin.smp_router.store.interface import SmpStore, SmpStoreReport, StoreTotals, WholeStore, totals_of
+from tocsin.smp_router.store.postgres import rows
 from tocsin.smp_router.store.postgres.change_batch import ROWS_PER_STATEMENT
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
 from tocsin.smp_router.store.postgres.direct_rows import copied_rows
-from tocsin.smp_router.store.postgres.postgres_store import LOCK_WAIT, DatabaseReport, read_database
-from tocsin.smp_router.store.postgres.rows import (
-    INSERT_MESSAGES,
-    UPSERT_NOTIFICATIONS,
-    UPSERT_QUEUES,
-    UPSERT_SERVICES,
-    Row,
-    message_row,
-    notification_row,
-    queue_row,
-    service_row,
-)
-from tocsin.smp_router.store.transfers import StoreTotals, WholeStore, totals_of
+from tocsin.smp_router.store.postgres.postgres_store import LOCK_WAIT, read_database
+from tocsin.smp_router.store.postgres.schema_migrations import has_current_schema
 
 _TOTALS: Final = """
     SELECT (SELECT count(*) FROM tocsin_smp.services), (SELECT count(*) FROM tocsin_smp.queues),
@@ -35,17 +26,22 @@ _TOTALS: Final = """
             + (SELECT count(*) FROM tocsin_smp.packets)
 """
 
+_NOTIFIERS: Final = """
+    SELECT notifier_id, notifier_service_id FROM tocsin_smp.queues WHERE notifier_id IS NOT NULL
+"""
+_NO_STORE: Final = "the database has no schema tocsin_smp: there is no store in it"
+
 S = TypeVar("S", bound=SmpStore)
 
 
 async def require_empty_database(url: str) -> None:
-    """Raises StoreError if a router uses the database, or if it has a store. Changes nothing."""
+    """Raise StoreError if a router uses the database, or if it has a store. Changes nothing."""
     session = DatabaseSession(url)
     try:
         if await session.open_to_read(LOCK_WAIT):
             async with session.pages(_TOTALS, 1) as pages:
                 async for [row] in pages:
-                    _require_empty(StoreTotals(*row))
+                    require_no_rows(StoreTotals(*row))
     finally:
         await session.close()
 
@@ -62,12 +58,12 @@ async def fill_database(url: str, store: WholeStore, progress: Progress) -> None
 
 
 async def read_whole_database(url: str, store: S) -> S:
-    """Into an empty store. Raises StoreError if there is nothing to read, or if rows do not fit together."""
+    """Read the database into an empty store. Raises StoreError if it has no store, or if rows are inconsistent."""
     session = DatabaseSession(url)
     try:
         if not await session.open_to_read(LOCK_WAIT):
-            raise StoreError("the database has no schema tocsin_smp: there is no store in it")
-        report = DatabaseReport()
+            raise StoreError(_NO_STORE)
+        report = SmpStoreReport()
         await read_database(session, store, report)
         if report.skipped:
             raise StoreError(f"{report.skipped} rows of the database belong to no queue")
@@ -84,34 +80,34 @@ class _Copy:
         self._progress: Final = progress
 
     async def write(self, connection: Connection[Record]) -> None:
-        _require_empty(await _totals(connection))
-        for statement, rows in (
-            (UPSERT_SERVICES, map(service_row, self._store.services())),
-            (UPSERT_QUEUES, map(queue_row, self._store.queues())),
-            (INSERT_MESSAGES, self._message_rows()),
-            (UPSERT_NOTIFICATIONS, self._notification_rows()),
+        require_no_rows(await _totals(connection))
+        for statement, copied in (
+            (rows.UPSERT_SERVICES, map(rows.service_row, self._store.services())),
+            (rows.UPSERT_QUEUES, map(rows.queue_row, self._store.queues())),
+            (rows.INSERT_MESSAGES, self._message_rows()),
+            (rows.UPSERT_NOTIFICATIONS, self._notification_rows()),
             *copied_rows(self._store.direct),
         ):
-            while some := list(islice(rows, ROWS_PER_STATEMENT)):
+            while some := list(islice(copied, ROWS_PER_STATEMENT)):
                 await connection.execute(statement, *zip(*some, strict=True))
                 self._progress(len(some))
         written, wanted = await _totals(connection), totals_of(self._store)
         if written != wanted:
             raise StoreError(f"{written} would be in the database instead of {wanted}: nothing was written")
 
-    def _message_rows(self) -> Iterator[Row]:
+    def _message_rows(self) -> Iterator[rows.Row]:
         position = 0
         for recipient_id in self._store.queues_with_messages():
             for message in self._store.messages(recipient_id):
                 position += 1
-                yield message_row(recipient_id, position, message)
+                yield rows.message_row(recipient_id, position, message)
 
-    def _notification_rows(self) -> Iterator[Row]:
+    def _notification_rows(self) -> Iterator[rows.Row]:
         position = 0
         for notifier_id in self._store.notifiers_with_notifications():
             for notification in self._store.notifications(notifier_id):
                 position += 1
-                yield notification_row(notifier_id, position, notification)
+                yield rows.notification_row(notifier_id, position, notification)
 
 
 async def _totals(connection: Connection[Record]) -> StoreTotals:
@@ -120,6 +116,10 @@ async def _totals(connection: Connection[Record]) -> StoreTotals:
     return StoreTotals(*row)
 
 
-def _require_empty(found: StoreTotals) -> None:
-    if any(found):
-        raise StoreError(f"the database has a store already ({found}): nothing is overwritten")
+async def notifiers_in_database(url: str) -> AsyncIterator[tuple[bytes, bytes | None]]:
+    """Yield every notifier id with the service it is associated with. Raises StoreError."""
+    async with read_only_snapshot(url) as connection:
+        if not await has_current_schema(connection):
+            raise StoreError(_NO_STORE)
+        async for row in connection.cursor(_NOTIFIERS, prefetch=ROWS_AT_A_TIME):
+            yield row["notifier_id"], row["notifier_service_id"]

@@ -8,26 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.ntf_router.store import samples
 from tests.unit.ntf_router.store.opened_stores import abandon
-from tests.unit.ntf_router.store.samples import (
-    ACTIVE,
-    REGISTERED,
-    ROUTER,
-    device_token,
-    filled,
-    filler,
-    queue,
-    received,
-    settled,
-    subscription,
-    token,
-)
 from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.durable.log_fields import BadLogLine, encode_field
 from tocsin.durable.log_files import AppendOnlyFile
 from tocsin.errors import StoreError
+from tocsin.ntf_router.store.logs.log_reading import CHANGE_LOG, LAST_NOTIFICATIONS, LOCK, STATE, STORE_LOG
 from tocsin.ntf_router.store.logs.store_files import NtfOpenOptions, open_ntf_store, read_ntf_store
-from tocsin.ntf_router.store.logs.store_folder import CHANGE_LOG, LAST_NOTIFICATIONS, LOCK, STATE, STORE_LOG
 from tocsin.ntf_router.store.logs.store_log import (
     ServiceSet,
     SubscriptionAdded,
@@ -38,7 +26,7 @@ from tocsin.ntf_router.store.logs.store_log import (
 from tocsin.ntf_router.store.records import Accounting
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState
 
-SERVICE = filler("service", 24)
+SERVICE = samples.filler("service", 24)
 
 
 def text(data: bytes) -> str:
@@ -64,24 +52,26 @@ def lines(folder: Path, name: str = STORE_LOG) -> list[str]:
 
 async def test_changes_are_written_as_the_reference_does(tmp_path: Path) -> None:
     store = open_ntf_store(tmp_path)
-    owner = token("a", cron_minutes=0, status=REGISTERED)
+    owner = samples.token("a", cron_minutes=0, status=samples.REGISTERED)
     dh_key = X25519PrivateKey(owner.dh_private_key)
     await store.add_token(owner)
-    added = subscription("q", owner)
+    added = samples.subscription("q", owner)
     await store.add_subscription(added)
     await store.activate_token(owner.token_id, owner.code)
-    await store.subscribed(ROUTER, [added.queue.notifier_id], SERVICE)
-    await store.set_statuses(ROUTER, [(added.queue.notifier_id, SubscriptionFailed("SMP error QUOTA"))])
-    await store.forget_service(ROUTER)
+    await store.subscribed(samples.ROUTER, [added.queue.notifier_id], SERVICE)
+    await store.set_statuses(
+        samples.ROUTER, [(added.queue.notifier_id, SubscriptionFailed("SMP error QUOTA"))]
+    )
+    await store.forget_service(samples.ROUTER)
     await store.set_cron(owner.token_id, 30)
     await store.note_use(owner.token_id, 86_400)
-    new = device_token("new")
+    new = samples.device_token("new")
     await store.replace_token(owner.token_id, new, b"n" * 32, 5)
     await store.delete_subscription(added.subscription_id)
     await store.delete_token(owner.token_id)
     abandon(store)
     token_id, subscription_id = text(owner.token_id), text(added.subscription_id)
-    address = f"smp://{text(ROUTER.key_hash)}@smp.example.com,abc.onion"
+    address = f"smp://{text(samples.ROUTER.key_hash)}@smp.example.com,abc.onion"
     assert lines(tmp_path) == [
         f"TCREATE tknId={token_id} token=apns_prod {owner.device_token.token.decode()} tokenStatus=REGISTERED "
         f"verifyKey={text(owner.verify_key)} dhKeys={text(dh_key.public.der)} {text(dh_key.der)} "
@@ -104,14 +94,18 @@ async def test_changes_are_written_as_the_reference_does(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "change",
     [
-        TokenAdded(token("a", updated_at=None, registered_at=0)),
-        SubscriptionAdded(subscription("q", token("a"), status=SubscriptionFailed("a b serviceAssoc=T"))),
+        TokenAdded(samples.token("a", updated_at=None, registered_at=0)),
         SubscriptionAdded(
-            subscription("q", token("a"), status=SubscriptionState.SERVICE, service_associated=True)
+            samples.subscription("q", samples.token("a"), status=SubscriptionFailed("a b serviceAssoc=T"))
+        ),
+        SubscriptionAdded(
+            samples.subscription(
+                "q", samples.token("a"), status=SubscriptionState.SERVICE, service_associated=True
+            )
         ),
         SubscriptionStatusSet(b"s" * 24, SubscriptionFailed(""), associated=False),
         SubscriptionStatusSet(b"s" * 24, SubscriptionFailed("x service=T"), associated=False),
-        ServiceSet(ROUTER, None),
+        ServiceSet(samples.ROUTER, None),
     ],
 )
 def test_a_line_is_read_as_it_was_written(
@@ -150,12 +144,14 @@ def test_what_is_no_line_is_refused(line: str) -> None:
 
 async def test_last_notifications_are_left_for_the_reference(tmp_path: Path) -> None:
     store = open_ntf_store(tmp_path)
-    owner = await filled(store, "a", "q1", "q2")
-    await store.add_notifications(ROUTER, [received("q1", 1, at=10.75), received("q2", 2, at=11.0)])
+    owner = await samples.filled(store, "a", "q1", "q2")
+    await store.add_notifications(
+        samples.ROUTER, [samples.received("q1", 1, at=10.75), samples.received("q2", 2, at=11.0)]
+    )
     await store.close()
-    one = received("q1", 1)
+    one = samples.received("q1", 1)
     first = (
-        f"v1 {text(owner.token_id)} smp://{text(ROUTER.key_hash)}@smp.example.com,abc.onion"
+        f"v1 {text(owner.token_id)} smp://{text(samples.ROUTER.key_hash)}@smp.example.com,abc.onion"
         f"/{text(one.notifier_id)} 10 {text(one.nonce)} {text(one.sealed_meta)}"
     )
     assert lines(tmp_path, LAST_NOTIFICATIONS)[0] == first
@@ -164,8 +160,10 @@ async def test_last_notifications_are_left_for_the_reference(tmp_path: Path) -> 
 
 async def test_the_files_of_the_reference_alone_are_read(tmp_path: Path) -> None:
     store = open_ntf_store(tmp_path)
-    owner = await filled(store, "a", "q1", "q2", cron_minutes=40)
-    await store.add_notifications(ROUTER, [received("q1", 1, at=10.75), received("q2", 2, at=11.0)])
+    owner = await samples.filled(store, "a", "q1", "q2", cron_minutes=40)
+    await store.add_notifications(
+        samples.ROUTER, [samples.received("q1", 1, at=10.75), samples.received("q2", 2, at=11.0)]
+    )
     await store.close()
     (tmp_path / STATE).unlink()
     store = open_ntf_store(tmp_path)
@@ -179,9 +177,9 @@ async def test_the_files_of_the_reference_alone_are_read(tmp_path: Path) -> None
 
 async def test_a_compact_log_stays_as_it_is_and_others_are_made_compact(tmp_path: Path) -> None:
     store = open_ntf_store(tmp_path)
-    owner = await filled(store, "a", "q1", status=REGISTERED)
+    owner = await samples.filled(store, "a", "q1", status=samples.REGISTERED)
     await store.activate_token(owner.token_id, owner.code)
-    await store.subscribed(ROUTER, [queue("q1").notifier_id], SERVICE)
+    await store.subscribed(samples.ROUTER, [samples.queue("q1").notifier_id], SERVICE)
     await store.close()
     written = lines(tmp_path)
     await open_ntf_store(tmp_path, now=0).close()
@@ -198,18 +196,18 @@ async def test_a_compact_log_stays_as_it_is_and_others_are_made_compact(tmp_path
 
 async def test_resubscribing_after_a_restart_writes_nothing_new(tmp_path: Path) -> None:
     store = open_ntf_store(tmp_path)
-    await filled(store, "a", "q1")
-    await store.subscribed(ROUTER, [queue("q1").notifier_id], None)
+    await samples.filled(store, "a", "q1")
+    await store.subscribed(samples.ROUTER, [samples.queue("q1").notifier_id], None)
     await store.close()
     store = open_ntf_store(tmp_path)
     size = (tmp_path / STORE_LOG).stat().st_size
-    await store.queues_to_subscribe(ROUTER, None, 10, with_associated=False)
-    assert await store.subscribed(ROUTER, [queue("q1").notifier_id], None) == 1
-    await store.disconnected(ROUTER)
-    assert await store.subscribed(ROUTER, [queue("q1").notifier_id], None) == 1
+    await store.queues_to_subscribe(samples.ROUTER, None, 10, with_associated=False)
+    assert await store.subscribed(samples.ROUTER, [samples.queue("q1").notifier_id], None) == 1
+    await store.disconnected(samples.ROUTER)
+    assert await store.subscribed(samples.ROUTER, [samples.queue("q1").notifier_id], None) == 1
     assert (tmp_path / STORE_LOG).stat().st_size == size
-    await store.set_statuses(ROUTER, [(queue("q1").notifier_id, SubscriptionState.END)])
-    await store.subscribed(ROUTER, [queue("q1").notifier_id], None)
+    await store.set_statuses(samples.ROUTER, [(samples.queue("q1").notifier_id, SubscriptionState.END)])
+    await store.subscribed(samples.ROUTER, [samples.queue("q1").notifier_id], None)
     abandon(store)
     assert [line.split()[2] for line in lines(tmp_path)[-2:]] == ["END", "ACTIVE"]
 
@@ -217,8 +215,8 @@ async def test_resubscribing_after_a_restart_writes_nothing_new(tmp_path: Path) 
 @pytest.mark.parametrize("torn", [b"TSTATUS", b"TSTATUS AAAA ACTIVE"])
 async def test_an_unfinished_last_line_is_dropped(tmp_path: Path, torn: bytes) -> None:
     store = open_ntf_store(tmp_path)
-    await filled(store, "a", "q1")
-    await store.add_notifications(ROUTER, [received("q1")])
+    await samples.filled(store, "a", "q1")
+    await store.add_notifications(samples.ROUTER, [samples.received("q1")])
     abandon(store)
     [part] = found(tmp_path, f"{CHANGE_LOG}.*")
     for path in (tmp_path / STORE_LOG, part):
@@ -227,7 +225,7 @@ async def test_an_unfinished_last_line_is_dropped(tmp_path: Path, torn: bytes) -
     store = open_ntf_store(tmp_path)
     assert store.report.torn_bytes == 2 * len(torn)
     assert (await store.accounting()).pending == 1
-    await filled(store, "b")
+    await samples.filled(store, "b")
     abandon(store)
     assert read_ntf_store(tmp_path)[1].tokens == 2
 
@@ -235,8 +233,8 @@ async def test_an_unfinished_last_line_is_dropped(tmp_path: Path, torn: bytes) -
 @pytest.mark.parametrize("name", [STORE_LOG, f"{CHANGE_LOG}.1", STATE, LAST_NOTIFICATIONS])
 async def test_a_broken_line_is_refused_by_number_or_skipped_if_asked(tmp_path: Path, name: str) -> None:
     store = open_ntf_store(tmp_path)
-    await filled(store, "a", "q1")
-    await store.add_notifications(ROUTER, [received("q1")])
+    await samples.filled(store, "a", "q1")
+    await store.add_notifications(samples.ROUTER, [samples.received("q1")])
     if name in (STATE, LAST_NOTIFICATIONS):
         await store.close()
     else:
@@ -273,7 +271,7 @@ async def test_one_router_at_a_time(tmp_path: Path) -> None:
 
 async def test_nobody_else_may_read_the_files(tmp_path: Path) -> None:
     store = open_ntf_store(tmp_path)
-    await filled(store, "a", "q1")
+    await samples.filled(store, "a", "q1")
     assert modes(tmp_path) == {0o600}
     await store.close()
     assert modes(tmp_path) == {0o600}
@@ -285,9 +283,11 @@ async def test_a_crash_at_any_step_of_saving_counts_nothing_twice(
     folder = tmp_path / "store"
     folder.mkdir()
     store = open_ntf_store(folder)
-    owner = await filled(store, "a", "q1", "q2")
-    await store.add_notifications(ROUTER, [received("q1", 1), received("q1", 2), received("q2", 3)])
-    await store.settle([settled(owner, "q2", 3)])
+    owner = await samples.filled(store, "a", "q1", "q2")
+    await store.add_notifications(
+        samples.ROUTER, [samples.received("q1", 1), samples.received("q1", 2), samples.received("q2", 3)]
+    )
+    await store.settle([samples.settled(owner, "q2", 3)])
     expected = Accounting(received=3, accepted=1, superseded=1, pending=1)
     copies: list[Path] = []
 
@@ -321,14 +321,14 @@ async def test_a_crash_at_any_step_of_saving_counts_nothing_twice(
 
 async def test_a_grown_changes_log_becomes_a_state(tmp_path: Path) -> None:
     store = open_ntf_store(tmp_path, NtfOpenOptions(change_log_limit=1000))
-    await filled(store, "a", "q1")
+    await samples.filled(store, "a", "q1")
     await store.maintain()
     assert (tmp_path / f"{CHANGE_LOG}.1").exists()
     for number in range(10):
-        await store.add_notifications(ROUTER, [received("q1", number)])
+        await store.add_notifications(samples.ROUTER, [samples.received("q1", number)])
     await store.maintain()
     assert not (tmp_path / f"{CHANGE_LOG}.1").exists()
-    await store.add_notifications(ROUTER, [received("q1", 11)])
+    await store.add_notifications(samples.ROUTER, [samples.received("q1", 11)])
     abandon(store)
     store = open_ntf_store(tmp_path)
     assert await store.accounting() == Accounting(received=11, superseded=10, pending=1)
@@ -337,10 +337,10 @@ async def test_a_grown_changes_log_becomes_a_state(tmp_path: Path) -> None:
 
 async def test_changes_made_while_saving_are_kept_once(tmp_path: Path) -> None:
     store = open_ntf_store(tmp_path)
-    await filled(store, "a", *range(20))
+    await samples.filled(store, "a", *range(20))
     for number in range(20):
         # The line is in the batch of the old part when the new part begins.
-        store._add_notification(0, received(number, number))
+        store._add_notification(0, samples.received(number, number))
         await store.save()
     await store.check()
     abandon(store)
@@ -351,8 +351,8 @@ async def test_changes_made_while_saving_are_kept_once(tmp_path: Path) -> None:
 
 async def test_a_removal_that_reached_only_the_store_log_still_adds_up(tmp_path: Path) -> None:
     store = open_ntf_store(tmp_path)
-    owner = await filled(store, "a", "q1")
-    await store.add_notifications(ROUTER, [received("q1", 1), received("q1", 2)])
+    owner = await samples.filled(store, "a", "q1")
+    await store.add_notifications(samples.ROUTER, [samples.received("q1", 1), samples.received("q1", 2)])
     before = (tmp_path / f"{CHANGE_LOG}.1").read_bytes()
     await store.delete_token(owner.token_id)
     abandon(store)
@@ -374,7 +374,7 @@ async def test_after_a_failed_write_nothing_is_promised(
 
     monkeypatch.setattr(AppendOnlyFile, "append", full)
     with pytest.raises(StoreError, match="disk full"):
-        await store.add_token(token("a"))
+        await store.add_token(samples.token("a"))
     monkeypatch.undo()
     with pytest.raises(StoreError):
         await store.check()
@@ -387,11 +387,13 @@ async def test_after_a_failed_write_nothing_is_promised(
 
 async def test_of_two_tokens_with_one_registration_the_better_one_stays(tmp_path: Path) -> None:
     """Logs of the reference may have them (ntf.md 5.4)."""
-    worse = token("a", status=REGISTERED)
-    better = token("b", device=worse.device_token, verify_key=worse.verify_key, status=ACTIVE)
-    third = token("c", device=worse.device_token, verify_key=worse.verify_key, status=ACTIVE)
+    worse = samples.token("a", status=samples.REGISTERED)
+    better = samples.token("b", device=worse.device_token, verify_key=worse.verify_key, status=samples.ACTIVE)
+    third = samples.token("c", device=worse.device_token, verify_key=worse.verify_key, status=samples.ACTIVE)
     log = [TokenAdded(each).encode() + b"\n" for each in (worse, better, third)]
-    log += [SubscriptionAdded(subscription(each.code, each)).encode() + b"\n" for each in (worse, better)]
+    log += [
+        SubscriptionAdded(samples.subscription(each.code, each)).encode() + b"\n" for each in (worse, better)
+    ]
     (tmp_path / STORE_LOG).write_bytes(b"".join(log))
     store, report = read_ntf_store(tmp_path)
     assert [record.token_id for record in store.all_tokens()] == [better.token_id]

@@ -22,7 +22,7 @@ from typing import Final
 
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.smp_router.store.direct import WaitingPacket
+from tocsin.smp_router.store.interface import WaitingPacket
 from tocsin.smp_router.store.logs import direct_log as smp_direct_file
 from tocsin.smp_router.store.logs.message_log import (
     MessageAdded,

@@ -29,7 +29,7 @@ from tocsin.durable.log_fields import BadLogLine
 from tocsin.errors import DecodeError, StoreError
 from tocsin.protocol.addresses import RouterLocation, parse_host
 from tocsin.protocol.direct.priorities import MinimumPriority
-from tocsin.smp_router.store.direct import NtfRouterRecord, WaitingPacket
+from tocsin.smp_router.store.interface import NtfRouterRecord, WaitingPacket
 from tocsin.smp_router.store.logs import direct_log as smp_direct_file
 from tocsin.smp_router.store.logs.direct_log import (
     DirectChange,
@@ -40,8 +40,8 @@ from tocsin.smp_router.store.logs.direct_log import (
     decode_direct_line,
     direct_lines,
 )
+from tocsin.smp_router.store.logs.log_reading import DIRECT_LOG, STORE_LOG
 from tocsin.smp_router.store.logs.store_files import read_smp_store
-from tocsin.smp_router.store.logs.store_folder import DIRECT_LOG, STORE_LOG
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
 LOCATION: Final = RouterLocation(("ntf.example", "::1"), "443", bytes(32))

@@ -11,17 +11,17 @@ import pytest
 from tests.unit.smp_router.store.samples import a_message, a_notification, a_notifier, a_queue, a_service
 from tocsin.durable.log_fields import BadLogLine
 from tocsin.errors import StoreError
-from tocsin.smp_router.store.logs.store_files import OpenOptions, open_smp_store, read_smp_store
-from tocsin.smp_router.store.logs.store_folder import (
+from tocsin.smp_router.store.interface import StoreTotals, totals_of
+from tocsin.smp_router.store.logs.log_reading import (
     CHANGE_LOG,
     LOCK,
     MESSAGE_LOG,
     NOTIFICATION_LOG,
     STORE_LOG,
 )
+from tocsin.smp_router.store.logs.store_files import OpenOptions, open_smp_store, read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import QueueRecord
-from tocsin.smp_router.store.transfers import StoreTotals, totals_of
 
 NOW = 1_760_000_000.0
 SKIP = OpenOptions(skip_broken_lines=True)

@@ -13,48 +13,27 @@ from typing import Any, Final
 
 import pytest
 
-from tests.unit.smp_router.store.samples import (
-    QUOTA,
-    a_link,
-    a_message,
-    a_notification,
-    a_notifier,
-    a_queue,
-    a_service,
-    some_bytes,
-)
+from tests.unit.smp_router.store import samples
 from tocsin.durable import log_files
 from tocsin.durable.log_fields import BadLogLine
 from tocsin.errors import StoreError
 from tocsin.protocol.error_codes import Blocked, BlockReason
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.queue_modes import QueueMode
-from tocsin.smp_router.store.logs.store_files import OpenOptions, StoreFiles, open_smp_store
-from tocsin.smp_router.store.logs.store_folder import (
+from tocsin.smp_router.store.logs import store_log_changes as lines
+from tocsin.smp_router.store.logs.log_reading import (
     CHANGE_LOG,
     LOCK,
     MESSAGE_LOG,
     NOTIFICATION_LOG,
     STORE_LOG,
 )
+from tocsin.smp_router.store.logs.store_files import OpenOptions, StoreFiles, open_smp_store
 from tocsin.smp_router.store.logs.store_log import (
     AddServiceLine,
     CreateQueueLine,
     DeleteQueueLine,
     StoreLogRecord,
-)
-from tocsin.smp_router.store.logs.store_log_changes import (
-    BlockQueueLine,
-    ChangeRecipientKeysLine,
-    DeleteLinkLine,
-    DeleteNotifierLine,
-    SecureQueueLine,
-    SetLinkLine,
-    SetNotifierLine,
-    SetQueueServiceLine,
-    SetTimeLine,
-    SuspendQueueLine,
-    UnblockQueueLine,
 )
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import QueueRecord, QueueStatus
@@ -91,45 +70,62 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 def g_cases(mode: QueueMode) -> Iterator[tuple[str, list[StoreLogRecord], list[StoreLogRecord]]]:
-    queue, link, notifier, service = a_queue(mode), a_link(), a_notifier(), a_service()
+    queue, link, notifier, service = (
+        samples.a_queue(mode),
+        samples.a_link(),
+        samples.a_notifier(),
+        samples.a_service(),
+    )
     rid, create = queue.recipient_id, CreateQueueLine(queue)
     linked = CreateQueueLine(replace(queue, link=link))
     notified = CreateQueueLine(replace(queue, notifier=notifier))
     served = replace(queue, notifier=replace(notifier, service_id=service.service_id))
-    associate = SetQueueServiceLine(rid, ServiceRole.NOTIFIER, service.service_id)
+    associate = lines.SetQueueServiceLine(rid, ServiceRole.NOTIFIER, service.service_id)
     blocked = Blocked(BlockReason.CONTENT)
     yield "G1", [create], [create]
     yield "G2", [linked], [linked]
-    yield "G3", [create, SetLinkLine(rid, link)], [linked]
-    yield "G4", [linked, DeleteLinkLine(rid)], [create]
-    yield "G5", [create, SecureQueueLine(rid, b"key")], [CreateQueueLine(replace(queue, sender_key=b"key"))]
+    yield "G3", [create, lines.SetLinkLine(rid, link)], [linked]
+    yield "G4", [linked, lines.DeleteLinkLine(rid)], [create]
+    yield (
+        "G5",
+        [create, lines.SecureQueueLine(rid, b"key")],
+        [CreateQueueLine(replace(queue, sender_key=b"key"))],
+    )
     yield "G6", [create, DeleteQueueLine(rid)], []
-    yield "G7", [create, SetNotifierLine(rid, notifier)], [notified]
+    yield "G7", [create, lines.SetNotifierLine(rid, notifier)], [notified]
     yield (
         "G8",
-        [create, SetNotifierLine(rid, notifier), AddServiceLine(service), associate],
+        [create, lines.SetNotifierLine(rid, notifier), AddServiceLine(service), associate],
         [AddServiceLine(service), CreateQueueLine(served)],
     )
-    yield "G9", [create, SetNotifierLine(rid, notifier), DeleteNotifierLine(rid)], [create]
-    yield "G10", [create, SetTimeLine(rid, 86_400)], [CreateQueueLine(replace(queue, updated_at=86_400))]
+    yield "G9", [create, lines.SetNotifierLine(rid, notifier), lines.DeleteNotifierLine(rid)], [create]
+    yield (
+        "G10",
+        [create, lines.SetTimeLine(rid, 86_400)],
+        [CreateQueueLine(replace(queue, updated_at=86_400))],
+    )
     yield (
         "G11",
-        [create, ChangeRecipientKeysLine(rid, (b"k1", b"k2"))],
+        [create, lines.ChangeRecipientKeysLine(rid, (b"k1", b"k2"))],
         [CreateQueueLine(replace(queue, recipient_keys=(b"k1", b"k2")))],
     )
     yield (
         "suspended",
-        [create, SuspendQueueLine(rid)],
+        [create, lines.SuspendQueueLine(rid)],
         [CreateQueueLine(replace(queue, status=QueueStatus.OFF))],
     )
-    yield "blocked", [create, BlockQueueLine(rid, blocked)], [CreateQueueLine(replace(queue, status=blocked))]
-    yield "unblocked", [create, BlockQueueLine(rid, blocked), UnblockQueueLine(rid)], [create]
+    yield (
+        "blocked",
+        [create, lines.BlockQueueLine(rid, blocked)],
+        [CreateQueueLine(replace(queue, status=blocked))],
+    )
+    yield "unblocked", [create, lines.BlockQueueLine(rid, blocked), lines.UnblockQueueLine(rid)], [create]
     yield (
         "recipient's service",
         [
             AddServiceLine(service),
             create,
-            SetQueueServiceLine(rid, ServiceRole.MESSAGING, service.service_id),
+            lines.SetQueueServiceLine(rid, ServiceRole.MESSAGING, service.service_id),
         ],
         [AddServiceLine(service), CreateQueueLine(replace(queue, service_id=service.service_id))],
     )
@@ -138,7 +134,7 @@ def g_cases(mode: QueueMode) -> Iterator[tuple[str, list[StoreLogRecord], list[S
         [
             AddServiceLine(service),
             CreateQueueLine(served),
-            SetQueueServiceLine(rid, ServiceRole.NOTIFIER, None),
+            lines.SetQueueServiceLine(rid, ServiceRole.NOTIFIER, None),
         ],
         [AddServiceLine(service), notified],
     )
@@ -167,8 +163,8 @@ async def test_store_log_is_compacted(
 
 
 async def test_the_log_as_it_was_is_kept_beside_the_compacted_one(tmp_path: Path) -> None:
-    queue = a_queue()
-    write_log(tmp_path / STORE_LOG, CreateQueueLine(queue), SecureQueueLine(queue.recipient_id, b"key"))
+    queue = samples.a_queue()
+    write_log(tmp_path / STORE_LOG, CreateQueueLine(queue), lines.SecureQueueLine(queue.recipient_id, b"key"))
     before = (tmp_path / STORE_LOG).read_bytes()
     _, files = opened(tmp_path)
     await files.close()
@@ -178,8 +174,8 @@ async def test_the_log_as_it_was_is_kept_beside_the_compacted_one(tmp_path: Path
 
 
 async def test_old_backups_are_removed_as_the_reference_does(tmp_path: Path) -> None:
-    queue = a_queue()
-    write_log(tmp_path / STORE_LOG, CreateQueueLine(queue), SecureQueueLine(queue.recipient_id, b"key"))
+    queue = samples.a_queue()
+    write_log(tmp_path / STORE_LOG, CreateQueueLine(queue), lines.SecureQueueLine(queue.recipient_id, b"key"))
     days = ["2025-08-01", "2025-08-02", "2025-10-01", "2025-10-02", "2025-10-03", "2025-10-09"]
     for day in days:
         (tmp_path / f"{STORE_LOG}.{day}T00:00:00Z").touch()
@@ -193,17 +189,19 @@ async def test_old_backups_are_removed_as_the_reference_does(tmp_path: Path) -> 
 async def filled(folder: Path) -> Contents:
     """A store with something of everything, committed but not closed gracefully: the folder of a killed router."""
     store, files = opened(folder)
-    service = a_service()
+    service = samples.a_service()
     store.add_service(service)
     for number in range(3):
-        queue = replace(a_queue(), notifier=a_notifier(service.service_id), link=a_link())
+        queue = replace(
+            samples.a_queue(), notifier=samples.a_notifier(service.service_id), link=samples.a_link()
+        )
         assert store.add_queue(queue)
-        assert store.update_queue(replace(queue, sender_key=some_bytes(44), updated_at=86_400))
+        assert store.update_queue(replace(queue, sender_key=samples.some_bytes(44), updated_at=86_400))
         for sent in range(number + 3):
-            store.write_message(queue.recipient_id, a_message(NOW + sent), QUOTA)
+            store.write_message(queue.recipient_id, samples.a_message(NOW + sent), samples.QUOTA)
         assert queue.notifier is not None
         for sent in range(number + 1):
-            store.add_notification(queue.notifier.notifier_id, a_notification(NOW + sent))
+            store.add_notification(queue.notifier.notifier_id, samples.a_notification(NOW + sent))
         head = store.head_message(queue.recipient_id)
         assert head is not None
         store.remove_message(queue.recipient_id, head.message_id)
@@ -211,9 +209,9 @@ async def filled(folder: Path) -> Contents:
             queue.notifier.notifier_id, store.notifications(queue.notifier.notifier_id)[0].nonce
         )
         await store.commit()
-    gone = a_queue()
+    gone = samples.a_queue()
     assert store.add_queue(gone)
-    store.write_message(gone.recipient_id, a_message(), QUOTA)
+    store.write_message(gone.recipient_id, samples.a_message(), samples.QUOTA)
     store.delete_queue(gone.recipient_id)
     await store.commit()
     abandon(files)
@@ -227,10 +225,10 @@ async def change_more(store: SmpMemoryStore) -> None:
         head = store.head_message(queue.recipient_id)
         assert head is not None
         store.remove_message(queue.recipient_id, head.message_id)
-        store.write_message(queue.recipient_id, a_message(), 128)
+        store.write_message(queue.recipient_id, samples.a_message(), 128)
         for notification in store.notifications(queue.notifier.notifier_id)[:1]:
             store.remove_notification(queue.notifier.notifier_id, notification.nonce)
-        store.add_notification(queue.notifier.notifier_id, a_notification())
+        store.add_notification(queue.notifier.notifier_id, samples.a_notification())
     await store.commit()
 
 
@@ -265,25 +263,25 @@ async def test_everything_survives_a_graceful_stop_without_our_own_files(tmp_pat
 
 async def test_a_full_queue_stays_full_across_restarts(tmp_path: Path) -> None:
     store, files = opened(tmp_path)
-    queue = a_queue()
+    queue = samples.a_queue()
     store.add_queue(queue)
-    for _ in range(QUOTA + 1):
-        store.write_message(queue.recipient_id, a_message(), QUOTA)
+    for _ in range(samples.QUOTA + 1):
+        store.write_message(queue.recipient_id, samples.a_message(), samples.QUOTA)
     await files.close()
     store, files = opened(tmp_path)
-    assert store.message_count(queue.recipient_id) == QUOTA + 1
-    assert store.write_message(queue.recipient_id, a_message(), QUOTA) is None
-    assert store.message_count(queue.recipient_id) == QUOTA + 1
+    assert store.message_count(queue.recipient_id) == samples.QUOTA + 1
+    assert store.write_message(queue.recipient_id, samples.a_message(), samples.QUOTA) is None
+    assert store.message_count(queue.recipient_id) == samples.QUOTA + 1
     await files.close()
 
 
 async def test_r3_old_messages_expire_at_start(tmp_path: Path) -> None:
     store, files = opened(tmp_path)
-    queue = a_queue()
+    queue = samples.a_queue()
     store.add_queue(queue)
     store.update_queue(replace(queue, sender_key=b"key"))
     for sent_at in (NOW - 5, NOW - 4, NOW - 1, NOW):
-        store.write_message(queue.recipient_id, a_message(sent_at), 128)
+        store.write_message(queue.recipient_id, samples.a_message(sent_at), 128)
     await files.close()
     assert len(lines_of(tmp_path / STORE_LOG)) == 2
     first = (tmp_path / MESSAGE_LOG).read_bytes()
@@ -302,9 +300,9 @@ async def test_r3_old_messages_expire_at_start(tmp_path: Path) -> None:
 
 async def test_old_notifications_expire_at_start(tmp_path: Path) -> None:
     store, files = opened(tmp_path)
-    notifier = a_notifier()
-    store.add_queue(replace(a_queue(), notifier=notifier))
-    old, young = a_notification(NOW - 10), a_notification(NOW)
+    notifier = samples.a_notifier()
+    store.add_queue(replace(samples.a_queue(), notifier=notifier))
+    old, young = samples.a_notification(NOW - 10), samples.a_notification(NOW)
     store.add_notification(notifier.notifier_id, old)
     store.add_notification(notifier.notifier_id, young)
     await files.close()
@@ -319,12 +317,12 @@ async def test_save_leaves_a_snapshot_and_a_short_changes_log(tmp_path: Path) ->
     store, files = opened(tmp_path)
     rid = next(iter(store.queues_with_messages()))
     for _ in range(2):
-        store.write_message(rid, a_message(), 128)
+        store.write_message(rid, samples.a_message(), 128)
     assert await files.maintain(limit=1 << 30) is False
     await store.commit()
     assert await files.maintain(limit=1) is True
     assert lines_of(tmp_path / CHANGE_LOG) == []
-    store.write_message(rid, a_message(), 128)
+    store.write_message(rid, samples.a_message(), 128)
     await store.commit()
     before = contents(store)
     abandon(files)
@@ -381,7 +379,7 @@ async def test_nothing_is_lost_or_returns_when_a_crash_comes_between_any_two_ste
 
 
 async def test_reference_crash_while_compacting_is_recovered_from(tmp_path: Path) -> None:
-    queues = [a_queue() for _ in range(3)]
+    queues = [samples.a_queue() for _ in range(3)]
     write_log(tmp_path / f"{STORE_LOG}.start", *map(CreateQueueLine, queues))
     (tmp_path / STORE_LOG).write_bytes(CreateQueueLine(queues[0]).encode()[:40])
     store, files = opened(tmp_path)
@@ -392,9 +390,9 @@ async def test_reference_crash_while_compacting_is_recovered_from(tmp_path: Path
 
 
 async def test_a_torn_last_line_is_cut_wherever_it_was_torn(tmp_path: Path) -> None:
-    queue = replace(a_queue(), notifier=a_notifier())
+    queue = replace(samples.a_queue(), notifier=samples.a_notifier())
     whole = CreateQueueLine(queue).encode() + b"\n"
-    torn = CreateQueueLine(a_queue()).encode()
+    torn = CreateQueueLine(samples.a_queue()).encode()
     for length in range(len(torn) + 1):
         (tmp_path / STORE_LOG).write_bytes(whole + torn[:length])
         store, files = opened(tmp_path)
@@ -439,14 +437,14 @@ def test_broken_line_is_named_by_file_and_number(tmp_path: Path, log: str) -> No
 
 
 async def test_records_of_unknown_queues_are_skipped_and_counted(tmp_path: Path) -> None:
-    queue = a_queue()
+    queue = samples.a_queue()
     write_log(
         tmp_path / STORE_LOG,
         CreateQueueLine(queue),
         CreateQueueLine(queue),
         DeleteQueueLine(b"unknown"),
-        SecureQueueLine(b"unknown", b"key"),
-        SetQueueServiceLine(queue.recipient_id, ServiceRole.NOTIFIER, b"srv"),
+        lines.SecureQueueLine(b"unknown", b"key"),
+        lines.SetQueueServiceLine(queue.recipient_id, ServiceRole.NOTIFIER, b"srv"),
     )
     (tmp_path / MESSAGE_LOG).write_bytes(b"v3 cnJy bWlk 17 quota\n")
     (tmp_path / NOTIFICATION_LOG).write_bytes(b"v1 bnRm bWlk 17 bm9u bWV0\n")
@@ -484,11 +482,11 @@ def files_no_larger_than(size: int) -> Iterator[None]:
 
 async def test_a_file_that_cannot_grow_makes_commit_fail_but_loses_nothing(tmp_path: Path) -> None:
     store, files = opened(tmp_path)
-    kept: QueueRecord = a_queue()
+    kept: QueueRecord = samples.a_queue()
     store.add_queue(kept)
     await store.commit()
     with files_no_larger_than((tmp_path / STORE_LOG).stat().st_size + 30):
-        store.add_queue(a_queue())
+        store.add_queue(samples.a_queue())
         with pytest.raises(StoreError, match=STORE_LOG):
             await store.commit()
     with pytest.raises(StoreError, match=STORE_LOG):

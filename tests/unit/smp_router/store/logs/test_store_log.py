@@ -17,26 +17,13 @@ from tocsin.durable.log_fields import BadLogLine
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.queue_modes import LinkData, QueueMode
+from tocsin.smp_router.store.logs import store_log_changes as lines
 from tocsin.smp_router.store.logs.store_log import (
     AddServiceLine,
     CreateQueueLine,
     DeleteQueueLine,
     StoreLogRecord,
     decode_store_log_line,
-)
-from tocsin.smp_router.store.logs.store_log_changes import (
-    BlockQueueLine,
-    ChangeRecipientKeysLine,
-    DeleteLinkLine,
-    DeleteNotifierLine,
-    SecureQueueLine,
-    SetLinkLine,
-    SetNotifierLine,
-    SetQueueServiceLine,
-    SetTimeLine,
-    SuspendQueueLine,
-    UnblockQueueLine,
-    queue_changes,
 )
 from tocsin.smp_router.store.memory.queue_index import pack_queue, unpack_queue
 from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord, QueueStatus, ServiceRecord
@@ -70,31 +57,31 @@ LINES: Final[list[tuple[StoreLogRecord, bytes]]] = [
         CreateQueueLine(replace(QUEUE, mode=QueueMode.MESSAGING, status=QueueStatus.OFF)),
         b"CREATE rid=cnJy rk=a2tr rdh=ZGRk sid=c3Nz sk= queue_mode=M status=off",
     ),
-    (SecureQueueLine(b"rrr", b"key"), b"SECURE cnJy a2V5"),
-    (ChangeRecipientKeysLine(b"rrr", (b"key", b"l")), b"KEYS cnJy a2V5,bA=="),
-    (SetLinkLine(b"rrr", QueueLink(b"lnk", LinkData(b"fix", b"usr"))), b"LINK cnJy bG5r Zml4 dXNy"),
-    (DeleteLinkLine(b"rrr"), b"LDELETE cnJy"),
-    (SetNotifierLine(b"rrr", NotifierRecord(b"ntf", b"key", b"sec")), b"NOTIFIER cnJy bnRm a2V5 c2Vj"),
+    (lines.SecureQueueLine(b"rrr", b"key"), b"SECURE cnJy a2V5"),
+    (lines.ChangeRecipientKeysLine(b"rrr", (b"key", b"l")), b"KEYS cnJy a2V5,bA=="),
+    (lines.SetLinkLine(b"rrr", QueueLink(b"lnk", LinkData(b"fix", b"usr"))), b"LINK cnJy bG5r Zml4 dXNy"),
+    (lines.DeleteLinkLine(b"rrr"), b"LDELETE cnJy"),
+    (lines.SetNotifierLine(b"rrr", NotifierRecord(b"ntf", b"key", b"sec")), b"NOTIFIER cnJy bnRm a2V5 c2Vj"),
     (
-        SetNotifierLine(b"rrr", NotifierRecord(b"ntf", b"key", b"sec", b"srv")),
+        lines.SetNotifierLine(b"rrr", NotifierRecord(b"ntf", b"key", b"sec", b"srv")),
         b"NOTIFIER cnJy bnRm a2V5 c2Vj nsrv=c3J2",
     ),
-    (DeleteNotifierLine(b"rrr"), b"NDELETE cnJy"),
-    (SuspendQueueLine(b"rrr"), b"SUSPEND cnJy"),
-    (BlockQueueLine(b"rrr", Blocked(BlockReason.CONTENT)), b"BLOCK cnJy reason=content"),
+    (lines.DeleteNotifierLine(b"rrr"), b"NDELETE cnJy"),
+    (lines.SuspendQueueLine(b"rrr"), b"SUSPEND cnJy"),
+    (lines.BlockQueueLine(b"rrr", Blocked(BlockReason.CONTENT)), b"BLOCK cnJy reason=content"),
     (
-        BlockQueueLine(b"rrr", Blocked(BlockReason.SPAM, BlockNotice(None))),
+        lines.BlockQueueLine(b"rrr", Blocked(BlockReason.SPAM, BlockNotice(None))),
         b"BLOCK cnJy reason=spam,notice={}",
     ),
-    (UnblockQueueLine(b"rrr"), b"UNBLOCK cnJy"),
+    (lines.UnblockQueueLine(b"rrr"), b"UNBLOCK cnJy"),
     (DeleteQueueLine(b"rrr"), b"DELETE cnJy"),
-    (SetTimeLine(b"rrr", 1_750_000_000), b"TIME cnJy 1750000000"),
+    (lines.SetTimeLine(b"rrr", 1_750_000_000), b"TIME cnJy 1750000000"),
     (
         AddServiceLine(ServiceRecord(b"srv", ServiceRole.NOTIFIER, (b"cer", b"c"), b"fpr", 17)),
         b"NEW_SERVICE service_id=c3J2 role=N cert=Y2Vy,Yw== cert_hash=ZnBy created_at=17",
     ),
-    (SetQueueServiceLine(b"rrr", ServiceRole.NOTIFIER, b"srv"), b"QUEUE_SERVICE cnJy N c3J2"),
-    (SetQueueServiceLine(b"rrr", ServiceRole.MESSAGING, None), b"QUEUE_SERVICE cnJy R "),
+    (lines.SetQueueServiceLine(b"rrr", ServiceRole.NOTIFIER, b"srv"), b"QUEUE_SERVICE cnJy N c3J2"),
+    (lines.SetQueueServiceLine(b"rrr", ServiceRole.MESSAGING, None), b"QUEUE_SERVICE cnJy R "),
 ]
 
 
@@ -127,22 +114,28 @@ def test_fields_without_padding_are_read() -> None:
 
 RECORDS: Final[SearchStrategy[StoreLogRecord]] = st.one_of(
     st.builds(CreateQueueLine, samples.queues),
-    st.builds(SecureQueueLine, samples.ids, samples.keys),
-    st.builds(ChangeRecipientKeysLine, samples.ids, samples.key_lists),
-    st.builds(SetLinkLine, samples.ids, samples.links),
-    st.builds(SetNotifierLine, samples.ids, samples.notifiers),
-    st.builds(BlockQueueLine, samples.ids, samples.blocks),
-    st.builds(SetTimeLine, samples.ids, samples.times),
+    st.builds(lines.SecureQueueLine, samples.ids, samples.keys),
+    st.builds(lines.ChangeRecipientKeysLine, samples.ids, samples.key_lists),
+    st.builds(lines.SetLinkLine, samples.ids, samples.links),
+    st.builds(lines.SetNotifierLine, samples.ids, samples.notifiers),
+    st.builds(lines.BlockQueueLine, samples.ids, samples.blocks),
+    st.builds(lines.SetTimeLine, samples.ids, samples.times),
     st.builds(AddServiceLine, samples.services),
     st.builds(
-        SetQueueServiceLine,
+        lines.SetQueueServiceLine,
         samples.ids,
         st.sampled_from([ServiceRole.MESSAGING, ServiceRole.NOTIFIER]),
         st.none() | samples.ids,
     ),
     *[
         st.builds(kind, samples.ids)
-        for kind in (DeleteLinkLine, DeleteNotifierLine, SuspendQueueLine, UnblockQueueLine, DeleteQueueLine)
+        for kind in (
+            lines.DeleteLinkLine,
+            lines.DeleteNotifierLine,
+            lines.SuspendQueueLine,
+            lines.UnblockQueueLine,
+            DeleteQueueLine,
+        )
     ],
 )
 
@@ -215,7 +208,7 @@ def test_changes_lead_from_the_old_record_to_the_new(old: QueueRecord, new: Queu
         updated_at=old.updated_at if new.updated_at is None else new.updated_at,
     )
     changed = old
-    for change in queue_changes(old, new):
+    for change in lines.queue_changes(old, new):
         changed = change.change(changed)
     assert changed == new
 
@@ -224,7 +217,9 @@ def test_moving_a_notifier_to_a_service_is_one_short_line() -> None:
     notifier = samples.a_notifier()
     old = replace(QUEUE, notifier=notifier)
     new = replace(QUEUE, notifier=replace(notifier, service_id=b"srv"))
-    assert list(queue_changes(old, new)) == [SetQueueServiceLine(b"rrr", ServiceRole.NOTIFIER, b"srv")]
+    assert list(lines.queue_changes(old, new)) == [
+        lines.SetQueueServiceLine(b"rrr", ServiceRole.NOTIFIER, b"srv")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -238,4 +233,4 @@ def test_moving_a_notifier_to_a_service_is_one_short_line() -> None:
 )
 def test_change_without_a_word_in_the_log_is_refused(new: QueueRecord) -> None:
     with pytest.raises(ValueError, match=r"never change|stays secured|forgotten"):
-        list(queue_changes(replace(QUEUE, sender_key=b"key", updated_at=1), new))
+        list(lines.queue_changes(replace(QUEUE, sender_key=b"key", updated_at=1), new))

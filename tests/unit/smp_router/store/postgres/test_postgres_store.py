@@ -249,7 +249,7 @@ async def test_opening_waits_for_the_end_of_a_router_that_is_stopping(url: str) 
 async def test_a_database_that_is_not_there_is_an_error_without_its_password() -> None:
     with pytest.raises(StoreError, match="unavailable") as away:
         await opened("postgresql://user:hunter2@127.0.0.1:1/none")
-    with pytest.raises(StoreError, match="is its URL right") as wrong:
+    with pytest.raises(StoreError, match="check its URL") as wrong:
         await opened("mysql://user:hunter2@127.0.0.1/none")
     assert "hunter2" not in str(away.value) + str(wrong.value)
 

@@ -24,16 +24,15 @@ from tocsin.protocol.addresses import Scheme
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.protocol.smp.queue_modes import QueueMode
-from tocsin.smp_router.store.direct import NtfRouterRecord
-from tocsin.smp_router.store.logs.store_export import fill_folder
-from tocsin.smp_router.store.logs.store_files import read_smp_store
-from tocsin.smp_router.store.logs.store_folder import (
+from tocsin.smp_router.store.interface import NtfRouterRecord, StoreTotals, totals_of
+from tocsin.smp_router.store.logs.log_reading import (
     CHANGE_LOG,
     DIRECT_LOG,
     MESSAGE_LOG,
     NOTIFICATION_LOG,
     STORE_LOG,
 )
+from tocsin.smp_router.store.logs.store_files import fill_folder, read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.postgres import change_batch
 from tocsin.smp_router.store.postgres import transfer as store_transfer
@@ -44,7 +43,6 @@ from tocsin.smp_router.store.postgres.transfer import (
     require_empty_database,
 )
 from tocsin.smp_router.store.records import QueueStatus
-from tocsin.smp_router.store.transfers import StoreTotals, totals_of
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -14,9 +14,9 @@ help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
 		while IFS='|' read -r target text; do printf '%-18s %s\n' "$$target" "$$text"; done
 
-# The one set-up target. It asks tools/setup_venv.py whether .venv fits the pins (by content, not by time stamp),
-# and only if it does not looks for a Python to make or repair it with.
-venv: ## Make or repair .venv from the pins in requirements/
+# The one set-up target. It asks tools/setup_venv.py whether .venv matches the pins (by content, not by time stamp).
+# Only if it does not, it looks for a Python with which to create or repair it.
+venv: ## Create or repair .venv from the pins in requirements/
 ifdef PYTHON
 	@"$(PYTHON)" tools/setup_venv.py
 else
@@ -49,26 +49,26 @@ bench: bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-
 bench-wire: venv ## Commands per second over TLS next to the bare cost of crypto and TLS
 	@$(PY) -m bench.wire $(ARGS)
 
-bench-smp: venv ## What the SMP router costs: sending, delivering, holding queues, restarting
+bench-smp: venv ## Cost of the SMP router: sending, delivering, holding queues, restarting
 	@$(PY) -m bench.smp $(ARGS)
 
-bench-auth: venv ## Does the time of ERR AUTH tell whether a queue or token exists? Every kind of key, limit 0.30
+bench-auth: venv ## Does the time of ERR AUTH reveal whether a queue or token exists? Every kind of key, limit 0.30
 	@$(PY) -m bench.auth_timing $(ARGS)
 
-bench-ntf: venv ## What the NTF router costs: from NMSG to push, holding and renewing subscriptions, its store
+bench-ntf: venv ## Cost of the NTF router: from NMSG to push, holding and renewing subscriptions, its store
 	@$(PY) -m bench.ntf $(ARGS)
 	@$(PY) -m bench.ntf_store $(ARGS)
 
-bench-agent: venv ## What an agent costs: setting up notifications of 10,000 connections, waking by a push
+bench-agent: venv ## Cost of an agent: setting up notifications for 10,000 connections, waking up by a push
 	@$(PY) -m bench.agent $(ARGS)
 
-bench-direct: venv ## What direct notifications buy: an NTF router that comes back with 10k, 100k, 1M queues
+bench-direct: venv ## Gain of direct notifications: an NTF router that reconnects with 10k, 100k, 1M queues
 	@$(PY) -m bench.direct $(ARGS)
 
-bench-pipeline: venv ## What the jobs of the data pipeline cost, next to DuckDB (ARGS="--events 2000000" for fewer)
+bench-pipeline: venv ## Cost of the data pipeline's jobs, next to DuckDB (ARGS="--events 2000000" for fewer)
 	@$(PY) -m bench.pipeline $(ARGS)
 
-docs: venv ## Build the documentation site into build/site; a link that leads nowhere is an error
+docs: venv ## Build the documentation site into build/site; a dead link is an error
 	@$(PY) -m sphinx -q -W --keep-going -b html docs build/site
 	@echo "build/site/index.html"
 

@@ -1,4 +1,4 @@
-"""`make bench-agent`: what an agent costs: setting up notifications of many connections, and a wake.
+"""`make bench-agent`: the cost of an agent: setting up notifications for many connections, and a wake.
 
 python -m bench.agent              the whole table, a minute or two
 python -m bench.agent --quick      a smoke run of a few seconds; its figures mean little

@@ -1,6 +1,6 @@
 """An HTTP/2 server that accepts every push after a given delay and does nothing else: the provider of benchmarks.
 
-`tocsin.push.fake` is the one for tests: it looks at what it gets. This one only has to be faster than what is measured.
+For tests use `tocsin.push.fake`, which checks requests. This one only has to be faster than what is measured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`make bench-auth`: does the time of `ERR AUTH` tell whether a queue, token or subscription exists? (smp-tests.md 7)
+"""`make bench-auth`: does the time of `ERR AUTH` reveal whether a queue, token or subscription exists? (smp-tests.md 7)
 
 For each pair (key of the queue, key that is used) and for SUB, SEND and NSUB, three kinds of refused commands take
 turns over one TLS connection: a wrong key for a queue that exists, an id that does not exist, and an id of another

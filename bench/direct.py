@@ -1,4 +1,4 @@
-"""What direct notifications buy: an NTF router that comes back, subscribing by NSUB, NSUBS and NSSUB.
+"""`make bench-direct`: an NTF router that reconnects and subscribes by NSUB, NSUBS and NSSUB.
 
 Each time a real SMP router in another process has the queues. Bytes are blocks on the wire, both ways; seconds are from
 the start of the NTF router until every queue is subscribed.
@@ -61,7 +61,7 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """What it took until all queues were subscribed again."""
+    """The cost until all queues were subscribed again."""
 
     seconds: float
     cpu: float
@@ -71,7 +71,7 @@ class Return:
 
 @asynccontextmanager
 async def smp_router(folder: Path, queues: int, way: Way) -> AsyncIterator[int]:
-    """In a process of its own; its port."""
+    """In a separate process; its port."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

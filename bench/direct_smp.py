@@ -1,4 +1,4 @@
-"""The SMP router of `bench.direct`, in a process of its own: many queues with notifiers, associated or not.
+"""The SMP router of `bench.direct`, as a separate process: many queues with notifiers, associated or not.
 
 Arguments: folder with the router's credentials and the NTF router's (in `ntf/`), number of queues, seed, whether they
 are associated with the NTF router. Prints one JSON line when it is ready, then serves until it is killed.

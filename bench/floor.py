@@ -1,7 +1,7 @@
-"""The cost nobody can avoid: the cryptography of the commands and of their blocks, and TLS, with nothing around it.
+"""The unavoidable cost: the cryptography of the commands and of their blocks, and TLS, with nothing around it.
 
-A bare pipeline echoes blocks over TLS with `window` blocks under way, and at each end calls the cryptographic
-libraries on those very bytes, as often as the protocol demands: keys are loaded beforehand, nothing is parsed,
+A bare pipeline echoes blocks over TLS with `window` blocks in flight, and at each end calls the cryptographic
+libraries on those bytes, as often as the protocol requires: keys are loaded beforehand, nothing is parsed,
 correlated, queued or allocated that the libraries do not allocate themselves. Nothing of `tocsin` runs here but the
 making of TLS contexts and the HSalsa20 call.
 """
@@ -31,7 +31,7 @@ TAG_BYTES: Final = 16
 
 
 class BareAuthorization(Protocol):
-    """What one command costs the client, and then the router."""
+    """The cost of one command for the client, and then for the router."""
 
     def authorize(self, message: bytes) -> bytes: ...
     def verify(self, authorization: bytes, message: bytes) -> None: ...
@@ -113,7 +113,7 @@ class BareBlocks:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to measure."""
+    """One measurement."""
 
     block_size: int
     encrypted: bool

@@ -1,4 +1,4 @@
-"""`make bench-ntf`: what the NTF router costs: from NMSG to push, at several round trips, and holding subscriptions.
+"""`make bench-ntf`: the cost of the NTF router: from NMSG to push, at several round trips, and holding subscriptions.
 
 python -m bench.ntf              the whole table, some minutes
 python -m bench.ntf --quick      a smoke run of a few seconds; its figures mean little
@@ -204,7 +204,7 @@ async def deliver(
 
 
 async def event_log_cost(tokens: int, notifications: int) -> Result:
-    """What the delivery costs more when every stage is written down than in a router without an event log.
+    """The additional cost of the delivery when the event log records every stage.
 
     With the store that `tocsin ntf init` chooses: memory, and logs on the disk.
     Both take turns; of what each turn costs more than the one before it the middle counts, so that other work on the

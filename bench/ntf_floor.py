@@ -1,9 +1,9 @@
-"""The cost that no NTF router can avoid: libraries and system calls from NMSG to push, with nothing around them.
+"""The unavoidable cost of an NTF router: libraries and system calls from NMSG to push, with nothing around them.
 
 For each block of notifications: one TLS record read and one block decrypted. For each notification: one box sealed,
 its base64, one header block compressed. Then the requests written to TLS, the answers read and their headers
-decompressed. Nothing is parsed, looked up, queued or stored. The other ends are in threads of their own, whose CPU
-does not count.
+decompressed. Nothing is parsed, looked up, queued or stored. The other ends run in separate threads, whose CPU does
+not count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m bench.ntf_store`: what the store of an NTF router costs, on disk and at a million subscriptions.
+"""`python -m bench.ntf_store`: the cost of an NTF router's store, on disk and at a million subscriptions.
 
 python -m bench.ntf_store            the whole table, about two minutes
 python -m bench.ntf_store --quick    a smoke run of a few seconds; its figures mean little
@@ -92,7 +92,7 @@ async def record_and_settle(store: NtfStore, subscriptions: list[SubscriptionRec
 
 @asynccontextmanager
 async def longest_pause() -> AsyncIterator[list[float]]:
-    """How long the event loop was away at most, in milliseconds, when the block has ended."""
+    """Measure the longest pause of the event loop during the block, in milliseconds."""
     found = [0.0]
 
     async def watch() -> None:

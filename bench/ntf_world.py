@@ -1,10 +1,10 @@
-"""Everything around the NTF router that is measured, in a process of its own: an SMP router and a push provider.
+"""The environment of the measured NTF router, as a separate process: an SMP router and a push provider.
 
 Reads commands from its standard input, one JSON object a line, and answers each with one:
 
-    {"rate": 5000, "seconds": 3}    send so many notifications a second, evenly
-    {"count": 100000}               send so many as fast as they are taken
-    {"delay": 0.05}                 the provider answers after so many seconds
+    {"rate": 5000, "seconds": 3}    send this many notifications a second, evenly
+    {"count": 100000}               send this many at full speed
+    {"delay": 0.05}                 the provider answers after this many seconds
 """
 
 from __future__ import annotations

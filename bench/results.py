@@ -1,4 +1,4 @@
-"""What every benchmark prints: a table for people and, last, one JSON line for machines."""
+"""The output of every benchmark: a table for people and, last, one JSON line for machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make bench-smp`: what the SMP router costs: sending, delivering, notifying, holding queues, restarting.
+"""`make bench-smp`: the cost of the SMP router: sending, delivering, notifying, holding queues, restarting.
 
 python -m bench.smp              the whole table, a few minutes
 python -m bench.smp --quick      a smoke run of a few seconds; its figures mean little
@@ -115,7 +115,7 @@ async def _new_queue(client: SmpClient, notifier: NotifierKeys | None = None) ->
 
 
 async def _connection_memory(count: int) -> Result:
-    """In a process of its own, whose memory nothing else has shaped."""
+    """In a separate process, whose memory nothing else has shaped."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.smp", "--idle", str(count), stdout=asyncio.subprocess.PIPE
     )

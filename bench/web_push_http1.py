@@ -1,6 +1,6 @@
 """CPU per Web Push with our HTTP/1.1 client and with h11, in turns. See decision 0017.
 
-The service runs in a process of its own, so only the client's CPU is counted: sealing, TLS, HTTP and scheduling. Both
+The service runs in a separate process, so only the client's CPU is counted: sealing, TLS, HTTP and scheduling. Both
 clients share everything except HTTP. The h11 client is the least code that does the job, without our limits on heads,
 interim answers and unread bodies; with them it would cost more.
 

@@ -1,4 +1,4 @@
-"""`make bench-wire`: what a command costs over real TLS on one core, client and router together, next to the floor.
+"""`make bench-wire`: the cost of a command over real TLS on one core, client and router together, next to the floor.
 
 python -m bench.wire                 the whole table, about a minute
 python -m bench.wire --quick         a smoke run of a few seconds; its figures mean little
@@ -57,7 +57,7 @@ SEND_BODY_BYTES: Final = 15_000
 AUTHORIZED_OVERHEAD: Final = 33 + 25 + 25
 """Session id, correlation id and entity id with their lengths: what is signed besides the command."""
 ROUNDS: Final = 3
-"""Each figure is the best of so many: noise only ever adds."""
+"""Each figure is the best of this many rounds: noise only adds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         outcomes = _run(plan, console)
     except KeyboardInterrupt:
-        console.print("Interrupted. What was found until then is in the corpora and regressions.")
+        console.print("Interrupted. The corpora and regressions contain the findings so far.")
         return 130
     except (UnknownTarget, RecordingsMissing) as problem:
         console.print(f"[bold red]The fuzzer cannot start:[/] {escape(str(problem))}", highlight=False)

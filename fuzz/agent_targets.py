@@ -1,4 +1,4 @@
-"""What one agent sends another through a queue: the envelope and what is in it."""
+"""Messages of one agent to another through a queue: the envelope and its content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running targets one after the other, each in a process of its own, and keeping what they find."""
+"""Runs targets one after the other, each in a separate process, and keeps their findings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EXECUTED: Final = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run, and where things are kept."""
+    """The targets to run, and the folders for results."""
 
     targets: Sequence[str]
     seconds: int = 60
@@ -43,7 +43,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """What one target's run came to; filled while it runs."""
+    """The result of one target's run, filled while it runs."""
 
     target: str
     executions: int = 0

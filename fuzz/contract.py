@@ -1,4 +1,4 @@
-"""What a fuzz target is, and the words it states its contract with.
+"""The definition of a fuzz target, and the functions that state its contract.
 
 A target is a function of bytes. It returns if the code under test kept its contract and raises otherwise: a
 refusal must be one of the errors the decoder documents, and what was accepted must survive encode and decode.

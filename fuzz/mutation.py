@@ -36,7 +36,7 @@ def fuzz(
     seed: int,
     report: Callable[[int], None],
 ) -> int:
-    """How many inputs were tried: the corpus, then mutants of it until a limit is reached. Raises `Finding`."""
+    """Try the corpus, then mutants of it up to a limit, and return the number of inputs. Raises `Finding`."""
     source = random.Random(seed)
     inputs = list(corpus) or [b""]
     deadline = time.monotonic() + seconds
@@ -95,7 +95,7 @@ _STEPS: Final = (_flip, _replace, _insert, _cut, _truncate, _splice)
 
 
 def shorten(target: Target, data: bytes) -> bytes:
-    """A shorter input that breaks the same promise, found by leaving pieces out; `data` if there is none."""
+    """Shorten an input by leaving pieces out, while it still breaks the same promise."""
     wanted = broken_promise(target, data)
     deadline = time.monotonic() + SHORTENING_SECONDS
     size = len(data) // 2
@@ -112,7 +112,7 @@ def shorten(target: Target, data: bytes) -> bytes:
 
 
 def broken_promise(target: Target, data: bytes) -> tuple[str, ...] | None:
-    """What kind of finding an input is, without its details; None if it is none."""
+    """Return the kind of finding that an input causes, without details, or None."""
     try:
         target(data)
     except ContractBroken as broken:

@@ -1,4 +1,4 @@
-"""Fuzzes one target in a process of its own: `atheris.Fuzz()` does not return, and a native crash ends it.
+"""Fuzzes one target in a separate process: `atheris.Fuzz()` does not return, and a native crash ends it.
 
 Started by `python -m fuzz`, which reads its progress lines. Both engines write them in the form of libFuzzer.
 """

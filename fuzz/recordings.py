@@ -1,4 +1,4 @@
-"""What the recorded traffic of tests/wire_vectors offers as seeds.
+"""Seeds from the recorded traffic of tests/wire_vectors.
 
 The files are walked, not interpreted: the name above a `content` says in which direction it went.
 """

@@ -1,6 +1,6 @@
-"""What is inside boxes: proxy envelopes, delivered messages, notification metadata, encrypted blocks.
+"""Contents of boxes: proxy envelopes, delivered messages, notification metadata, encrypted blocks.
 
-A fuzzer cannot forge a box, so each input is tried twice: as the box, and as what a peer who has the key sealed.
+A fuzzer cannot forge a box, so each input is tried twice: as the box, and as the content of a genuine box.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What people and JSON carry: addresses, queue URIs, pushes, queue information, statuses."""
+"""Texts from people and JSON: addresses, queue URIs, pushes, queue information, statuses."""
 
 from __future__ import annotations
 

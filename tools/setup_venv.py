@@ -69,7 +69,7 @@ def stamp_file(root: Path) -> Path:
 
 
 def is_current(root: Path, python_version: tuple[int, int, int]) -> bool:
-    """True if .venv was set up completely from what is there now, by this Python version."""
+    """Return whether .venv was set up completely from the present pins, by this Python version."""
     try:
         found = stamp_file(root).read_text()
     except OSError:
@@ -91,7 +91,7 @@ def fail(text: str) -> NoReturn:
 
 
 def why_not_reusable(root: Path, note: str) -> str:
-    """Why .venv must be made anew; empty if it can be brought up to date in place."""
+    """Return why .venv must be created again; empty if it can be updated in place."""
     if not (root / ".venv").exists():
         return "there is none yet"
     if note:

@@ -6,20 +6,20 @@ TocsinError
 │   └── RemoteProtocolError        … and the peer sent it
 │       ├── DecodeError            bytes that are not the value they should be
 │       └── HandshakeRefused       a hello that cannot lead to a session
-├── CryptoError                    a key, signature, box or certificate is not good
-│   ├── BadKey                     bytes that are no key of the algorithm expected
+├── CryptoError                    a key, signature, box or certificate is invalid
+│   ├── BadKey                     bytes that are not a key of the expected algorithm
 │   ├── BadBox                     authenticated decryption failed
 │   └── BadCertificateChain        a certificate chain that proves nothing
-├── TransportError                 the connection, not what travels on it
+├── TransportError                 the connection failed, not a message on it
 │   ├── TlsUnsupported             this Python's ssl module lacks something we need
 │   ├── ConnectFailed              no connection could be made
-│   ├── PeerIdentityMismatch       the peer is not who the address says
+│   ├── PeerIdentityMismatch       the peer is not the router of the address
 │   ├── HandshakeTimeout           TLS or hello took too long
 │   └── ConnectionLost             an open connection ended
-├── StoreError                     what must be kept cannot be kept
+├── StoreError                     records cannot be written or read
 ├── ConfigError                    a setting is wrong, unknown or missing
-├── AgentError                     an agent is asked for what it cannot do now
-└── ClientError                    a command did not get the answer it wants
+├── AgentError                     an agent cannot do what was asked now
+└── ClientError                    a command did not get its answer
     ├── RouterRefused              the router answered ERR
     ├── UnexpectedResponse         an answer of another kind
     └── ResponseTimeout            no answer in time
@@ -53,7 +53,7 @@ class DecodeError(RemoteProtocolError):
 
 
 class HandshakeFault(StrEnum):
-    """Why a hello was refused; the values are the wire's words for it (smp.md 6.5)."""
+    """Reasons to refuse a hello. The values are the words on the wire (smp.md 6.5)."""
 
     PARSE = "PARSE"
     IDENTITY = "IDENTITY"
@@ -72,11 +72,11 @@ class HandshakeRefused(RemoteProtocolError):
 
 
 class CryptoError(TocsinError):
-    """A key, signature, box or certificate is not good."""
+    """A key, signature, box or certificate is invalid."""
 
 
 class BadKey(CryptoError):
-    """Bytes that are no key of the algorithm expected here."""
+    """Bytes that are not a key of the expected algorithm."""
 
 
 class BadBox(CryptoError):
@@ -88,7 +88,7 @@ class BadCertificateChain(CryptoError):
 
 
 class TransportError(TocsinError):
-    """The connection failed, not what travels on it."""
+    """The connection failed, not a message on it."""
 
 
 class TlsUnsupported(TransportError):
@@ -100,7 +100,7 @@ class ConnectFailed(TransportError):
 
 
 class PeerIdentityMismatch(TransportError):
-    """The peer is not the one the address names."""
+    """The peer is not the router that the address names."""
 
 
 class HandshakeTimeout(TransportError):
@@ -112,23 +112,23 @@ class ConnectionLost(TransportError):
 
 
 class StoreError(TocsinError):
-    """What must be kept cannot be written, or what was kept cannot be read."""
+    """Records cannot be written to a store, or cannot be read from it."""
 
 
 class ConfigError(TocsinError):
-    """A setting is wrong, unknown or missing; the text names it."""
+    """A setting is wrong, unknown or missing. The text names it."""
 
 
 class AgentError(TocsinError):
-    """An agent is asked for what it cannot do in its state; the text says why."""
+    """An agent cannot do what was asked in its present state. The text says why."""
 
 
 class ClientError(TocsinError):
-    """A command did not get the answer it wants."""
+    """A command did not get its answer."""
 
 
 class UnexpectedResponse(ClientError):
-    """The router answered with something this command cannot get: a response with this tag, if it could be read."""
+    """The router sent a response that does not belong to the command: one with this tag, if it was readable."""
 
     def __init__(self, text: str, tag: bytes = b"") -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""Writes every page and picture anew."""
+"""Writes all generated pages and pictures: `python -m tools.diagrams`."""
 
 from __future__ import annotations
 

@@ -53,11 +53,11 @@ def page() -> str:
             "",
             "## Registering a token",
             "",
-            "The step of a call of `register`, by what is saved. Without a saved token it is "
+            "The next step of `register` depends on what is saved. Without a saved token it is "
             f"*{TokenStep.CREATE.value}*.",
             "",
             *table(
-                ("Token id", "Saved action", "Device token", "TokenStep"),
+                ("Token id", "Saved action", "Device token", "Step"),
                 (
                     (
                         "known" if known else "none",
@@ -73,8 +73,8 @@ def page() -> str:
             "",
             "## The supervisor's `create`",
             "",
-            f"Without a row: *{CreateStep.NEW.value}*. With one, by its notifier credentials next to the queue's, "
-            "whose token it is, and its next action:",
+            f"Without a row: *{CreateStep.NEW.value}*. With a row, the decision depends on whether it has the queue's "
+            "notifier credentials, on its token, and on its next action:",
             "",
             *table(
                 ("Credentials", "Row is", "Next action", "Decision"),
@@ -89,12 +89,12 @@ def page() -> str:
                 ),
             ),
             "",
-            "## A connection's row in the workers' hands",
+            "## What the workers do with a connection's row",
             "",
-            "A temporary error leaves the row as it is; it is tried again after a delay that grows.",
-            "`NSKEY` is sent in a session of direct notifications, with a token whose NTF router has given a key; "
-            "`NKEY` in others. `NPKT` without a packet is also how such a row is checked: if its SMP router does not "
-            "know direct notifications any more, it stays, and is asked about again after the interval.",
+            "After a temporary error the row stays unchanged, and the worker tries again after a growing delay. In a "
+            "direct session, with a token whose NTF router has given a key, it sends `NSKEY`; otherwise `NKEY`. `NPKT` "
+            "without a packet also checks such a row. If its SMP router no longer supports direct notifications, the "
+            "row stays, and the worker asks again after the interval.",
             "",
             picture(*_WORKERS),
             "",
@@ -109,7 +109,7 @@ def page() -> str:
             "",
             "## Fates of packets",
             "",
-            "What the SMP router answers to `NSKEY` and `NPKT` (docs/direct-notifications.md).",
+            "The SMP router answers `NSKEY` and `NPKT` with a fate (docs/direct-notifications.md).",
             "",
             *table(
                 ("Action", "Fate", "What follows"),
@@ -126,11 +126,11 @@ def page() -> str:
             "",
             "## Priorities",
             "",
-            "By what the SMP router has for the notifier (0: nothing notifies, 1: all), what the app wants, and "
-            "whether the session is one of direct notifications:",
+            "The step depends on the minimum priority that the SMP router has for the notifier (0: nothing notifies, "
+            "1: all), on the one that the app wants, and on whether the session is direct:",
             "",
             *table(
-                ("Router has", "Wanted", "Session", "TokenStep"),
+                ("Router has", "Wanted", "Session", "Step"),
                 (
                     (str(int(present)), str(int(wanted)), "direct" if direct else "not direct", step.value)
                     for direct in (True, False)

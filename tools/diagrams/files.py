@@ -1,4 +1,4 @@
-"""Which file is made from what; a test compares the committed ones with these."""
+"""The generated files and their sources. A test compares the committed files with these."""
 
 from __future__ import annotations
 

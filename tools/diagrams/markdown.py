@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def made_from(tables: str) -> str:
-    return f"Made by `python -m tools.diagrams` from the tables in `{tables}`; a test keeps it current."
+    return f"`python -m tools.diagrams` makes this page from the tables in `{tables}`, and a test keeps it current."
 
 
 def picture(name: str, about: str) -> str:

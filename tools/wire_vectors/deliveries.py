@@ -1,4 +1,4 @@
-"""What recipients decrypt: the bodies of MSG and the metadata of NMSG."""
+"""Checks of encrypted contents: the bodies of MSG and the metadata of NMSG."""
 
 from __future__ import annotations
 

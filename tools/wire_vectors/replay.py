@@ -1,4 +1,4 @@
-"""Which checks a vector needs, by the fields it has. A field that no check covers makes the vector fail."""
+"""Chooses the checks of a vector by its fields. A field that no check covers makes the vector fail."""
 
 from __future__ import annotations
 

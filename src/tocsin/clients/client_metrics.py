@@ -1,4 +1,4 @@
-"""What a router client tells about its work. Called once per block or connection, never once per command."""
+"""Metrics hooks of a router client. Called once per block or connection, never once per command."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Protocol
 
 
 class ClientMetrics(Protocol):
-    """Hooks for counters. They run on the hot path: they must not block, and what they raise is not caught."""
+    """Hooks for counters. They run on the hot path: they must not block, and their exceptions are not caught."""
 
     def connected(self, router: str, seconds: float) -> None:
-        """A session is up, that many seconds after dialing began."""
+        """A session is up, `seconds` after dialing began."""
 
     def connect_failed(self, router: str, error: Exception) -> None:
-        """No session came about."""
+        """Dialing failed."""
 
     def disconnected(self, router: str, error: Exception | None) -> None:
-        """A session ended; by our own wish if there is no error."""
+        """A session ended; without an error, we closed it."""
 
     def block_sent(self, router: str, commands: int) -> None:
-        """A block with that many commands was handed to the connection."""
+        """A block with this many commands was passed to the connection."""
 
     def block_received(self, router: str, answers: int, events: int, late: int) -> None:
-        """A block arrived; late ones are answers to commands that are no longer waited for."""
+        """A block arrived. Late answers belong to commands whose callers no longer wait."""
 
     def timed_out(self, router: str, commands: int) -> None:
-        """That many commands got no answer in time."""
+        """This many commands got no answer in time."""
 
 
 class NoMetrics:

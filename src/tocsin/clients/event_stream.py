@@ -1,4 +1,4 @@
-"""A bounded queue between the connection and whoever reads its events."""
+"""A bounded queue between the connection and the reader of its events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tocsin.errors import ConnectionLost
 
 
 class EventStream:
-    """Events in the order of arrival. When it is full, `put` waits: the connection is not read meanwhile."""
+    """Events in the order of arrival. When it is full, `put` waits, and the connection is not read meanwhile."""
 
     __slots__ = ("_blocks", "_error", "_limit", "_room", "_waiter")
 
@@ -23,7 +23,7 @@ class EventStream:
         self._error: ConnectionLost | None = None
 
     async def put(self, events: Sequence[Event]) -> None:
-        """The events of one block, which are there at once; waits for room for the next ones."""
+        """Add the events of one block at once, then wait for room for the next ones."""
         self._blocks.append(events)
         _wake(self._waiter)
         while len(self._blocks) >= self._limit:
@@ -31,18 +31,18 @@ class EventStream:
             await self._room
 
     def end(self, error: ConnectionLost) -> None:
-        """No more will come; what is there can still be read."""
+        """End the stream. Events that are already there can still be read."""
         self._error = error
         _wake(self._waiter)
 
     async def read(self) -> AsyncIterator[Event]:
-        """For one reader. Raises ConnectionLost after the last event."""
+        """Iterate over events, for one reader. Raises ConnectionLost after the last event."""
         async for events in self.read_all():
             for event in events:
                 yield event
 
     async def read_all(self) -> AsyncIterator[list[Event]]:
-        """All that have arrived, at least one, each time. For one reader. Raises ConnectionLost after the last."""
+        """Yield all events that have arrived, at least one each time. For one reader. Raises ConnectionLost."""
         while True:
             if self._blocks:
                 events = [event for block in self._blocks for event in block]

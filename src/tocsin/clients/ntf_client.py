@@ -67,7 +67,7 @@ class NtfClient(RouterClient):
         *,
         metrics: ClientMetrics | None = None,
     ) -> AsyncGenerator[Self, None]:
-        """A client, and when it is lost and the loop goes on, the next one; see `reconnecting`."""
+        """Yield a client, and the next one when it is lost and the loop continues; see `reconnecting`."""
         where = RouterAddress.of(address, Scheme.NTF)
         settings = settings or ClientSettings()
         return reconnecting(lambda: cls.connect(where, settings, metrics=metrics), settings.backoff)

@@ -1,4 +1,4 @@
-"""Turns a stream of requests into blocks, encoding no more than is about to be sent."""
+"""Turns a stream of requests into blocks, and encodes only what is about to be sent."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class OutgoingBatches:
         self._requests = iter(requests)
         self._carried: Encoded | None = None
         self.refused: list[tuple[Request, LocalProtocolError]] = []
-        """Requests that cannot be sent, since the last look; to be taken after each `next_batch`."""
+        """Requests that cannot be sent. Take them after each `next_batch`."""
 
     def next_batch(self) -> OutgoingBatch | None:
-        """None when there is nothing more to send."""
+        """Return the next batch, or None if there is nothing more to send."""
         batch = OutgoingBatch([], [], [])
         filler = self._session.filler()
         while (encoded := self._next_encoded()) is not None:
@@ -60,7 +60,7 @@ class OutgoingBatches:
         return batch if batch.requests else None
 
     def unsent(self) -> Iterator[Request]:
-        """The rest of the stream."""
+        """Return the rest of the stream."""
         if self._carried is not None:
             yield self._carried.request
             self._carried = None

@@ -1,7 +1,7 @@
-"""Requests that wait for their answers, and who waits for them.
+"""Requests that wait for their answers, and the calls that wait for them.
 
-A `Collector` belongs to one call: it gathers outcomes as they come and wakes the caller once for many of them.
-The table is bounded by what callers have under way: each `request_all` has its window, each `request` is one.
+A `Collector` belongs to one call. It gathers outcomes as they arrive and wakes the caller once for many of them.
+The callers bound the table: each `request_all` has its window, each `request` is one entry.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Collector:
         return ready
 
     async def wait(self, deadline: float) -> list[Answer]:
-        """At least one outcome, or none at all if the deadline (loop time) has passed.
+        """Return at least one outcome, or none if the deadline (loop time) has passed.
 
         Deadlines of later calls may be later, never sooner: one alarm is kept for all of them, and a call that it
         wakes too soon for its own deadline sets the next.
@@ -52,7 +52,7 @@ class Collector:
         return self.take()
 
     def stop(self) -> None:
-        """No alarm any more; to be called when the last outcome is taken, or nobody waits for it."""
+        """Cancel the alarm. Call it when the last outcome is taken, or when the call gives up."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -67,7 +67,7 @@ class Collector:
 
 
 class PendingRequests:
-    """All requests of a connection that wait for an answer, by correlation id."""
+    """The requests of a connection that wait for an answer, by correlation id."""
 
     __slots__ = ("_collectors",)
 
@@ -82,7 +82,7 @@ class PendingRequests:
         collector.waiting[corr_id] = request
 
     def resolve(self, corr_id: bytes, entity_id: bytes, outcome: Outcome) -> bool:
-        """Hand an answer to whoever waits for it; False if nobody does."""
+        """Pass an answer to the call that waits for it. Returns False if there is none."""
         collector = self._collectors.pop(corr_id, None)
         if collector is None:
             return False
@@ -94,14 +94,14 @@ class PendingRequests:
         return True
 
     def fail(self, corr_ids: Sequence[bytes], error: TocsinError) -> int:
-        """Give up those of the requests that are still waiting; says how many there were."""
+        """Give up those requests that are still waiting, and return their number."""
         return sum(self.resolve(corr_id, b"", error) for corr_id in corr_ids)
 
     def fail_all(self, error: TocsinError) -> None:
         self.fail(list(self._collectors), error)
 
     def forget(self, collector: Collector) -> None:
-        """The caller has gone away: answers to it are late from now on."""
+        """The caller has gone: answers to it are late from now on."""
         for corr_id in collector.waiting:
             del self._collectors[corr_id]
         collector.waiting.clear()

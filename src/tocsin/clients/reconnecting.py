@@ -1,4 +1,4 @@
-"""One client after the other: when a session is lost, the next one is made, after a delay that grows."""
+"""One client after another: when a session is lost, the next one is opened, after a growing delay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ C = TypeVar("C")
 async def reconnecting(
     connect: Callable[[], AbstractAsyncContextManager[C]], backoff: Backoff
 ) -> AsyncGenerator[C, None]:
-    """Clients for ever. The caller uses each until it is lost, then asks for the next:
+    """Yield clients forever. The caller uses each until it is lost, then asks for the next:
 
         async for client in SmpClient.sessions(address):
             try:
@@ -25,8 +25,8 @@ async def reconnecting(
             except ConnectionLost:
                 continue
 
-    A session that came about starts the delays anew. Every other failure is the caller's to see in the metrics: the
-    router may be down, restarting or wrongly configured for a while, and none of that is a reason to give up.
+    A successful session resets the delays. Other failures appear only in the metrics: the
+    router may be down, restarting or wrongly configured for a while, which is no reason to give up.
     """
     delays = backoff.delays()
     while True:
@@ -36,6 +36,6 @@ async def reconnecting(
                 yield client
         except (TransportError, RemoteProtocolError):
             pass
-        # Not a secret: it keeps clients of one router from coming back all at once.
+        # Not a secret: it keeps clients of one router from reconnecting all at once.
         chance = random.random()  # noqa: S311
         await asyncio.sleep(backoff.spread(next(delays), chance))

@@ -1,4 +1,4 @@
-"""What goes into a client and what comes out of it."""
+"""Requests to a client, and its answers and events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RouterRefused(ClientError):
 
 
 class Request(NamedTuple):
-    """A command, what it is about, and the key that authorizes it."""
+    """A command, its entity, and the key that authorizes it."""
 
     command: Command
     entity_id: bytes = b""
@@ -31,20 +31,20 @@ class Request(NamedTuple):
 
 
 Outcome: TypeAlias = Response | TocsinError
-"""What became of a request: the router's answer, ERR included, or why there is none."""
+"""The outcome of a request: the router's answer, including ERR, or the reason why there is none."""
 
 
 class Answer(NamedTuple):
-    """One request and what became of it."""
+    """One request and its outcome."""
 
     request: Request
     outcome: Outcome
 
 
 class Event(NamedTuple):
-    """Something the router sent on its own account."""
+    """A message that the router sent on its own."""
 
     entity_id: bytes
     response: Response
     late: bool = False
-    """An answer to a command that is no longer waited for. A MSG among these still wants its ACK."""
+    """An answer to a command whose caller no longer waits. A MSG among these still needs its ACK."""

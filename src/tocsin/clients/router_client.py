@@ -1,8 +1,8 @@
-"""What SMP and NTF clients share: requests and answers over one session.
+"""The common part of SMP and NTF clients: requests and answers over one session.
 
-A background task reads blocks, hands answers to whoever waits for them and events to the event stream. When the
-connection ends, every request that waits fails with ConnectionLost, and so does every later one. Each command is in
-a block of its own unless it goes through `request_all`: routers do not keep the order inside a block (smp.md 9.2).
+A background task reads blocks, and passes answers to waiting calls and events to the event stream. When the
+connection ends, all waiting and later requests fail with ConnectionLost. Each command is in
+a separate block unless it goes through `request_all`: routers do not keep the order inside a block (smp.md 9.2).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _InFlight(NamedTuple):
 
 
 class RouterClient:
-    """One session with one router. Made by `connect`; used until it is lost, then replaced by a new one."""
+    """One session with one router, opened by `connect`. When it is lost, open a new one."""
 
     def __init__(
         self, connection: ClientConnection, router: str, settings: ClientSettings, metrics: ClientMetrics
@@ -65,17 +65,17 @@ class RouterClient:
 
     @property
     def session(self) -> ClientSession:
-        """What the handshake agreed on."""
+        """The version and keys that the handshake agreed on."""
         return self._connection.session
 
     @property
     def certificates(self) -> tuple[bytes, ...]:
-        """Of the router, leaf first; they lead to the identity of its address."""
+        """The router's certificates, leaf first. They lead to the identity of its address."""
         return self._connection.peer_chain
 
     @property
     def direct(self) -> bool:
-        """Whether both sides know direct notifications."""
+        """Whether both sides support direct notifications."""
         return is_direct(self.session.dialect)
 
     async def request(
@@ -87,9 +87,9 @@ class RouterClient:
         timeout: float | None = None,
         corr_id: bytes | None = None,
     ) -> Response:
-        """The router's answer. Raises RouterRefused for ERR, ResponseTimeout, ConnectionLost, LocalProtocolError.
+        """Ask and return the answer. Raises RouterRefused for ERR, ResponseTimeout, ConnectionLost, LocalProtocolError.
 
-        Also raises UnexpectedResponse or RemoteProtocolError for an answer that is none to this command. The
+        Also raises UnexpectedResponse or RemoteProtocolError for an answer that does not belong to this command. The
         correlation id is random unless the command depends on it: then it must never have been used before.
         """
         return _answer_or_raise(await self._outcome(Request(command, entity_id, key, corr_id), timeout))
@@ -104,7 +104,7 @@ class RouterClient:
         timeout: float | None = None,
         corr_id: bytes | None = None,
     ) -> R:
-        """As `request`, for answers of one kind only: any other raises UnexpectedResponse."""
+        """Like `request`, for answers of one kind: any other raises UnexpectedResponse."""
         response = await self.request(command, entity_id, key, timeout=timeout, corr_id=corr_id)
         if not isinstance(response, expected):
             raise UnexpectedResponse(
@@ -115,7 +115,7 @@ class RouterClient:
     async def request_all(
         self, requests: Iterable[Request], *, timeout: float | None = None
     ) -> AsyncGenerator[Answer, None]:
-        """Sends many requests in full blocks and yields one answer for each, in the order in which they arrive.
+        """Send many requests in full blocks and yield one answer for each, in the order in which they arrive.
 
         Blocks of at most `settings.window_bytes` wait at a time; the next requests are taken from the iterable when
         answers have come. Failures are outcomes, not exceptions, so one bad request does not hide the others. Do not
@@ -144,23 +144,23 @@ class RouterClient:
             self._pending.forget(collector)
 
     async def ping(self, *, timeout: float | None = None) -> None:
-        """Returns when the router has answered."""
+        """Return when the router has answered."""
         await self.ask(Pong, Ping(), timeout=timeout)
 
     def events(self) -> AsyncIterator[Event]:
-        """What the router sends on its own account, for one reader. Raises ConnectionLost when the session ends."""
+        """Yield the router's events, for one reader. Raises ConnectionLost when the session ends."""
         return self._events.read()
 
     def event_batches(self) -> AsyncIterator[list[Event]]:
-        """As `events`, but everything that has arrived at a time: for readers that work in batches."""
+        """Like `events`, but yields everything that has arrived, for readers that work in batches."""
         return self._events.read_all()
 
     def probe_when_silent(self) -> None:
-        """From now on PING the router when it is silent for long: for connections that wait for events."""
+        """Start to PING the router when it is silent for long, for connections that wait for events."""
         self._probes = True
 
     def abort(self, reason: str) -> None:
-        """Ends the session now. Events that have arrived can still be read."""
+        """End the session now. Events that have arrived can still be read."""
         self._end(ConnectionLost(reason), None)
         self._connection.abort()
 
@@ -215,7 +215,7 @@ class RouterClient:
         self._metrics.block_sent(self._router, len(transmissions))
 
     async def _wait(self, collector: Collector, in_flight: deque[_InFlight]) -> list[Answer]:
-        """The next outcomes; those of a block that is overdue are time-outs."""
+        """Return the next outcomes. Those of an overdue block are time-outs."""
         _drop_answered(in_flight, collector)
         if not in_flight:
             return []
@@ -247,7 +247,7 @@ class RouterClient:
             self._end(error, error)
 
     async def _receive(self) -> ConnectionLost:
-        """Reads until the connection ends; says why it did."""
+        """Read until the connection ends, and return the reason."""
         while True:
             try:
                 received = await self._connection.receive()
@@ -261,7 +261,7 @@ class RouterClient:
                 await self._events.put(events)
 
     def _distribute(self, received: list[ReceivedResponse]) -> list[Event]:
-        """Hand out the answers; what nobody waits for is an event."""
+        """Pass answers to waiting calls. Messages without one are events."""
         events: list[Event] = []
         late = 0
         for corr_id, entity_id, response in received:
@@ -292,7 +292,7 @@ class RouterClient:
                 await asyncio.sleep(self._settings.ping_after)
 
     def _end(self, loss: ConnectionLost, cause: ConnectionLost | None) -> None:
-        """The session is over: whoever waits is told, once. Without a cause it is our own wish."""
+        """End the session once, and fail all waiting calls. Without a cause, we closed it ourselves."""
         if self._loss is None:
             self._loss = loss
             self._pending.fail_all(loss)

@@ -1,4 +1,4 @@
-"""How a client behaves: time limits, window, keep-alive, and when it tries to connect again (smp.md 9.1)."""
+"""Settings of clients: time limits, window, keep-alive, and delays between reconnections (smp.md 9.1)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Backoff:
     maximum: float = 60.0
     factor: float = 1.5
     jitter: float = 0.2
-    """Up to this part of a delay is taken off or added, so that many clients do not come back together."""
+    """The share of a delay by which it varies at random, so that many clients do not reconnect together."""
 
     def __post_init__(self) -> None:
         if not 0 < self.initial <= self.maximum or self.factor < 1 or not 0 <= self.jitter < 1:
             raise ValueError(f"these delays never grow to their maximum: {self}")
 
     def delays(self) -> Iterator[float]:
-        """Without jitter, for ever."""
+        """Yield delays without jitter, forever."""
         delay, elapsed = self.initial, 0.0
         while True:
             yield delay
@@ -33,7 +33,7 @@ class Backoff:
                 delay = min(delay * self.factor, self.maximum)
 
     def spread(self, delay: float, chance: float) -> float:
-        """The delay with jitter; `chance` is a random number from 0 to 1."""
+        """Return the delay with jitter. `chance` is a random number from 0 to 1."""
         return delay * (1 + self.jitter * (2 * chance - 1))
 
 
@@ -44,16 +44,16 @@ class ClientSettings:
     dial: DialSettings = field(default_factory=DialSettings)
     response_timeout: float = 30.0
     window_bytes: int = 262_144
-    """Blocks of a `request_all` that wait for answers at a time; the rest is not even encoded yet.
+    """Bytes of blocks of a `request_all` that wait for answers at a time. The rest is not encoded yet.
 
     16 blocks of SMP, which is 2,160 subscriptions; more only fills caches and queues.
     """
     event_blocks: int = 128
-    """How many blocks of events wait to be taken. Beyond that the connection is not read, so the router waits."""
+    """How many blocks of events may wait. Beyond that the connection is not read, so the router waits."""
     ping_after: float = 600.0
     """Seconds without anything received after which a connection with subscriptions is probed."""
     drop_after_timeouts: int = 3
-    """The connection is given up after so many time-outs in a row, and nothing received for `drop_after`."""
+    """Give up the connection after this many time-outs in a row, if nothing was received for `drop_after`."""
     drop_after: float = 900.0
     close_seconds: float = 5.0
     backoff: Backoff = field(default_factory=Backoff)

@@ -90,7 +90,7 @@ class SmpClient(RouterClient):
         service: ServiceIdentity | None = None,
         metrics: ClientMetrics | None = None,
     ) -> AsyncGenerator[Self, None]:
-        """A client, and when it is lost and the loop goes on, the next one; see `reconnecting`."""
+        """Yield a client, and the next one when it is lost and the loop continues; see `reconnecting`."""
         where = RouterAddress.of(address, Scheme.SMP)
         settings = settings or ClientSettings()
         return reconnecting(
@@ -103,7 +103,7 @@ class SmpClient(RouterClient):
         return await self.ask(QueueCreated, command, key=key)
 
     async def subscribe(self, recipient_id: bytes, key: AuthPrivateKey) -> None:
-        """SUB. Messages come as events, also the first one, with which old routers answer the command."""
+        """SUB. All messages come as events, even the first one, with which old routers answer the command."""
         self.probe_when_silent()
         answer = await self.ask((Subscribed, Done, MessageReceived), Subscribe(), recipient_id, key)
         if isinstance(answer, MessageReceived):
@@ -130,7 +130,7 @@ class SmpClient(RouterClient):
         key: AuthPrivateKey | None = None,
         priority: int = 1,
     ) -> None:
-        """SEND; with a key once the queue is secured. A priority above 1 is for what is important, as mentions."""
+        """SEND; with a key once the queue is secured. A priority above 1 marks important messages, such as mentions."""
         flags = MessageFlags.of_priority(priority if notify else 0)
         await self.ask(Done, SendMessage(flags, body), sender_id, key)
 
@@ -163,7 +163,7 @@ class SmpClient(RouterClient):
     async def send_packet_again(
         self, recipient_id: bytes, key: AuthPrivateKey, packet: bytes | None = None
     ) -> PacketFate:
-        """NPKT; without a packet it asks what became of the last one."""
+        """NPKT; without a packet it asks for the fate of the last one."""
         return (await self.ask(PacketStatus, SendPacketAgain(packet), recipient_id, key)).fate
 
     async def set_minimum_priority(
@@ -183,7 +183,7 @@ class SmpClient(RouterClient):
         count: int = UNKNOWN_COUNT,
         ids_hash: bytes = NO_IDS_HASH,
     ) -> NtfRouterSubscribed:
-        """NSSUB: all queues of this NTF router. The parameters are what the caller believes to have."""
+        """NSSUB: all queues of this NTF router. The parameters are the caller's own count and hash."""
         self.probe_when_silent()
         return await self.ask(NtfRouterSubscribed, SubscribeNtfRouter(count, ids_hash), ntf_router_id, key)
 
@@ -199,7 +199,7 @@ class SmpClient(RouterClient):
         return self.request_all(Request(command, notifier_id, key) for notifier_id, key in notifiers)
 
     async def subscribe_service_notifications(self) -> int:
-        """NSUBS: all queues associated with this service; says how many the router knows."""
+        """NSUBS: all queues associated with this service. Returns how many the router has."""
         if self.session.service is None:
             raise LocalProtocolError("NSUBS needs a session with service certificates")
         self.probe_when_silent()
@@ -209,9 +209,9 @@ class SmpClient(RouterClient):
     async def subscribe_service(
         self, count: int = UNKNOWN_COUNT, ids_hash: bytes = NO_IDS_HASH
     ) -> ServiceSubscribed:
-        """SUBS: all queues of this service. Messages that wait come as events, and after them `AllDelivered` (v19).
+        """SUBS: all queues of this service. Waiting messages come as events, and after them `AllDelivered` (v19).
 
-        The parameters are what the caller believes to have; the answer is what the router has.
+        The parameters are the caller's own count and hash; the answer has the router's.
         """
         if self.session.service is None:
             raise LocalProtocolError("SUBS needs a session with service certificates")

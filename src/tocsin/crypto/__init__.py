@@ -1,1 +1,4 @@
-"""Keys, signatures, sealed boxes, certificates. Bytes in, bytes out; nonces and times are arguments."""
+"""Keys, signatures, sealed boxes, certificates.
+
+Bytes in, bytes out: nonces and times are arguments. How a command uses them belongs to `protocol/`.
+"""

@@ -24,7 +24,7 @@ def hkdf_sha512(salt: bytes, secret: bytes, info: bytes, length: int) -> bytes:
 
 
 class ChainStep(NamedTuple):
-    """What one block takes from its chain."""
+    """The keys that one block takes from its chain."""
 
     next_key: bytes
     secret: bytes
@@ -35,7 +35,7 @@ class ChainStep(NamedTuple):
 
 
 def chain_step(chain_key: bytes) -> ChainStep:
-    """HKDF of 88 bytes from the chain key, without salt: the two rounds of `hkdf_sha512` written out."""
+    """Derive 88 bytes from the chain key by HKDF without salt: the two rounds of `hkdf_sha512`, unrolled."""
     key = hmac.digest(_EMPTY_SALT, chain_key, "sha512")
     first = hmac.digest(key, _CHAIN_STEP + b"\x01", "sha512")
     second = hmac.digest(key, first + _CHAIN_STEP + b"\x02", "sha512")
@@ -43,7 +43,7 @@ def chain_step(chain_key: bytes) -> ChainStep:
 
 
 class BlockChain:
-    """One direction of an encrypted connection. Blocks must pass in the order of the wire."""
+    """One direction of an encrypted connection. Blocks must come in wire order."""
 
     __slots__ = ("_key",)
 
@@ -56,14 +56,14 @@ class BlockChain:
         return seal(box_key(step.secret), step.nonce, padded)
 
     def unseal(self, block: bytes) -> bytes:
-        """Raises `BadBox`; the chain has advanced all the same, so the next block can be read."""
+        """Open a block. Raises `BadBox`, but still advances the chain, so the next block can be read."""
         step = chain_step(self._key)
         self._key = step.next_key
         return unseal(box_key(step.secret), step.nonce, block)
 
 
 class ChainKeys(NamedTuple):
-    """The first keys of both directions."""
+    """Derive the first keys of both directions."""
 
     server_to_client: bytes
     client_to_server: bytes

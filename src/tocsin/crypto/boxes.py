@@ -1,4 +1,4 @@
-"""The one authenticated cipher of SMP and NTF (smp.md 1.6), and what is built directly on it.
+"""The authenticated cipher of SMP and NTF (smp.md 1.6), and the functions directly on top of it.
 
 With a Diffie-Hellman secret a box is NaCl's crypto_box; with a symmetric key the HSalsa20 step is still applied,
 so it is not crypto_secretbox of that key. `BoxKey` is the result of that step: derive it once, use it often.
@@ -26,17 +26,17 @@ _ZERO_BLOCK: Final = bytes(16)
 
 
 def box_key(secret: bytes) -> BoxKey:
-    """The cipher key of a 32-byte secret, agreed or symmetric."""
+    """Derive the cipher key of a 32-byte secret, agreed or symmetric."""
     return BoxKey(hsalsa20(secret, _ZERO_BLOCK))
 
 
 def seal(key: BoxKey, nonce: bytes, message: bytes) -> bytes:
-    """16-byte tag, then ciphertext as long as the message."""
+    """Return a 16-byte tag, then ciphertext as long as the message."""
     return sodium.crypto_secretbox_easy(message, nonce, key)
 
 
 def unseal(key: BoxKey, nonce: bytes, sealed: bytes) -> bytes:
-    """Raises `BadBox` unless exactly this key, nonce and ciphertext belong together."""
+    """Open a box. Raises `BadBox` unless key, nonce and ciphertext belong together."""
     if len(sealed) < TAG_BYTES:
         raise BadBox("a box shorter than its tag")
     try:
@@ -46,15 +46,15 @@ def unseal(key: BoxKey, nonce: bytes, sealed: bytes) -> bytes:
 
 
 def as_nonce(identifier: bytes) -> bytes:
-    """A correlation or message id used as nonce: cut or zero-filled to 24 bytes."""
+    """Turn a correlation or message id into a nonce: cut or zero-filled to 24 bytes."""
     return identifier[:NONCE_BYTES].ljust(NONCE_BYTES, b"\0")
 
 
 def authenticator(key: BoxKey, corr_id: bytes, authorized: bytes) -> bytes:
-    """What authorizes a command with an X25519 key (smp.md 5.3): 80 bytes."""
+    """Make the authenticator of a command (smp.md 5.3): 80 bytes."""
     return seal(key, as_nonce(corr_id), hashlib.sha512(authorized).digest())
 
 
 def authenticates(key: BoxKey, claimed: bytes, corr_id: bytes, authorized: bytes) -> bool:
-    """Whether `claimed` is the authenticator. Sealing is deterministic, so it is made again and compared."""
+    """Return whether `claimed` is the authenticator. Sealing is deterministic, so this seals again and compares."""
     return hmac.compare_digest(claimed, authenticator(key, corr_id, authorized))

@@ -48,7 +48,7 @@ _E = TypeVar("_E", bound=x509.ExtensionType)
 
 
 class FingerprintMismatch(BadCertificateChain):
-    """The identity certificate is another one than the address names."""
+    """The identity certificate is not the one that the address names."""
 
     def __init__(self, expected: bytes, actual: bytes) -> None:
         super().__init__(f"the identity certificate is {actual.hex()}, not {expected.hex()}")
@@ -100,7 +100,7 @@ def certificate_public_key(der: bytes) -> bytes:
 
 @contextmanager
 def _total() -> Iterator[None]:
-    """Turns whatever the X.509 parser raises into our error.
+    """Translate every exception of the X.509 parser into our error.
 
     It parses lazily: reading any attribute of a loaded certificate may raise ValueError, TypeError,
     UnsupportedAlgorithm, DuplicateExtension, OverflowError and more, so only `Exception` covers them.
@@ -135,9 +135,9 @@ def _load(der: bytes) -> x509.Certificate:
 
 
 def _check_path(certificates: Sequence[x509.Certificate], now: datetime) -> None:
-    """Checks the leaf, every link, and everything about the certificates below the anchor.
+    """Check the leaf, every link, and all certificates below the anchor.
 
-    The anchor's dates are not checked: it is trusted for its fingerprint, not for its age.
+    The anchor's dates are not checked: its fingerprint makes it trusted.
     """
     if certificates[0].version is not x509.Version.v3:
         raise BadCertificateChain("the leaf is not an X.509 v3 certificate")
@@ -160,7 +160,7 @@ def _require_valid_at(certificate: x509.Certificate, now: datetime) -> None:
 
 
 def _require_authority(certificate: x509.Certificate, index: int) -> None:
-    """`index` is the certificate's place in the chain, so `index - 1` authorities are below it."""
+    """Check an issuer. `index` is its place in the chain, so `index - 1` authorities are below it."""
     constraints = _extension(certificate, x509.BasicConstraints)
     if constraints is None or not constraints.ca:
         raise BadCertificateChain(
@@ -174,7 +174,7 @@ def _require_authority(certificate: x509.Certificate, index: int) -> None:
 
 
 def _require_issued(certificate: x509.Certificate, issuer: x509.Certificate) -> None:
-    # The kind of key is checked first, so that no costly RSA arithmetic is done for a stranger.
+    # Check the kind of key first, so that a stranger cannot cause costly RSA arithmetic.
     if not isinstance(issuer.public_key(), Ed25519PublicKey | Ed448PublicKey):
         raise BadCertificateChain("an issuer's key is neither Ed25519 nor Ed448")
     try:

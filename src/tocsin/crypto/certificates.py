@@ -64,7 +64,7 @@ def make_authority(
     lifetime: timedelta = REFERENCE_LIFETIME,
     private_key: bytes | None = None,
 ) -> Authority:
-    """A self-signed authority; `private_key` (PKCS#8 DER) is made fresh when not given."""
+    """Create a self-signed authority, with a fresh `private_key` (PKCS#8 DER) if none is given."""
     key_der = private_key or new_private_key(algorithm)
     key = load_private_key(key_der)
     name = _name(common_name, organization)
@@ -84,7 +84,7 @@ def issue_authority(
     lifetime: timedelta = REFERENCE_LIFETIME,
     private_key: bytes | None = None,
 ) -> Authority:
-    """An authority under `parent`: a router's identity under its operator, or an operator under a network."""
+    """Create an authority under `parent`: a router's under its operator, or an operator's under a network."""
     key_der = private_key or new_private_key(algorithm)
     public_key = load_private_key(key_der).public_key()
     parent_key = load_private_key(parent.private_key)
@@ -110,7 +110,7 @@ def issue_leaf(
     lifetime: timedelta = REFERENCE_LIFETIME,
     private_key: bytes | None = None,
 ) -> Credentials:
-    """Online credentials for `host` under `authority`. Raises CryptoError if it is no common name."""
+    """Create online credentials for `host`. Raises CryptoError if `host` cannot be a common name."""
     key_der = private_key or new_private_key(algorithm)
     public_key = load_private_key(key_der).public_key()
     authority_key = load_private_key(authority.private_key)
@@ -135,7 +135,7 @@ def make_self_signed(
     lifetime: timedelta = REFERENCE_LIFETIME,
     private_key: bytes | None = None,
 ) -> Credentials:
-    """One-certificate service credentials; without extensions, as the reference's `genCredentials`."""
+    """Create service credentials with one certificate, without extensions, like the reference's `genCredentials`."""
     key_der = private_key or new_private_key(algorithm)
     key = load_private_key(key_der)
     name = _name(common_name)

@@ -1,4 +1,4 @@
-"""What one end of a connection presents: certificates with their private key, and their PEM texts."""
+"""Certificates that one end of a connection presents, with their private key, and their PEM texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CertificatePublicKey: TypeAlias = Ed25519PublicKey | Ed448PublicKey
 
 
 class CertificateAlgorithm(Enum):
-    """Signature algorithms of certificates; the routers of the network use no others."""
+    """Signature algorithms of certificates. Routers of the network use no others."""
 
     ED25519 = "ED25519"
     ED448 = "ED448"
@@ -63,7 +63,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What one end of a connection presents: a chain, leaf first, and the leaf's private key (PKCS#8 DER)."""
+    """The chain that one end of a connection presents, leaf first, and the leaf's private key (PKCS#8 DER)."""
 
     chain: tuple[bytes, ...]
     private_key: bytes = field(repr=False)
@@ -75,7 +75,7 @@ class Credentials:
 
     @property
     def chain_pem(self) -> bytes:
-        """All certificates, leaf first."""
+        """The certificates, leaf first."""
         return _certificates_pem(self.chain)
 
     @property

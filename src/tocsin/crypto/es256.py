@@ -1,4 +1,4 @@
-"""Tokens signed with ES256, by which a push provider knows who asks (RFC 7515; APNs, RFC 8292).
+"""Tokens signed with ES256, which identify a router to a push provider (RFC 7515; APNs, RFC 8292).
 
 The signature has the form that JOSE prescribes (RFC 7518, 3.4): two numbers of 32 bytes, not DER.
 """
@@ -20,7 +20,7 @@ _NUMBER_BYTES: Final = 32
 
 
 def es256_key_from_pem(pem: bytes, name: str) -> ec.EllipticCurvePrivateKey:
-    """Raises `BadKey` for anything but an unencrypted P-256 key; `name` is what the text calls it."""
+    """Load a key. Raises `BadKey` unless it is an unencrypted P-256 key; the error calls it `name`."""
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError) as error:

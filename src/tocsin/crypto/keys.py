@@ -19,8 +19,8 @@ ED25519_SIGNATURE_BYTES: Final = 64
 ED448_SIGNATURE_BYTES: Final = 114
 
 _P: Final = 2**255 - 19
-# The points of order 1, 2, 4 and 8 on Curve25519, and their non-canonical forms: a secret made with one of
-# them is known to everybody (cr.yp.to/ecdh.html, "validate").
+# The points of order 1, 2, 4 and 8 on Curve25519, and their non-canonical forms: everyone knows a secret
+# made with one of them (cr.yp.to/ecdh.html, "validate").
 _LOW_ORDER_POINTS: Final = frozenset(
     point.to_bytes(32, "little")
     for point in (
@@ -54,7 +54,7 @@ class X25519PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class X448PublicKey:
-    """Known so that it can be named when it is refused; no command takes it."""
+    """Known so that errors can name it. No command accepts it."""
 
     der_prefix: ClassVar[bytes] = bytes.fromhex("3042300506032b656f033900")
     raw_bytes: ClassVar[int] = 56
@@ -160,7 +160,7 @@ class Ed448PrivateKey:
     raw: bytes = field(repr=False)
     public: Ed448PublicKey = field(init=False, compare=False)
     _loaded: ed448.Ed448PrivateKey = field(init=False, repr=False, compare=False)
-    """OpenSSL's form: loading costs as much as signing, since it computes the public key."""
+    """OpenSSL's form. Loading costs as much as signing, because it computes the public key."""
 
     def __post_init__(self) -> None:
         loaded = ed448.Ed448PrivateKey.from_private_bytes(self.raw)
@@ -187,7 +187,7 @@ _PRIVATE_PREFIX_BYTES: Final = 16
 
 
 def public_key_from_der(der: bytes) -> PublicKey:
-    """Raises `BadKey` for anything but one of the four key kinds, and for X25519 points of low order."""
+    """Decode a public key. Raises `BadKey` for other kinds of keys, and for X25519 points of low order."""
     kind = _PUBLIC.get(der[:_PUBLIC_PREFIX_BYTES])
     raw = der[_PUBLIC_PREFIX_BYTES:]
     if kind is None or len(raw) != kind.raw_bytes:

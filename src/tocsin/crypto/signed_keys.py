@@ -31,10 +31,10 @@ _ALGORITHMS: Final[dict[type[SigningPublicKey], bytes]] = {
 
 @dataclass(frozen=True, slots=True)
 class SignedKey:
-    """A public key, and a signature that somebody made over it."""
+    """A public key and a signature over it."""
 
     signed_bytes: bytes
-    """The wrapper around the key: what the signature covers."""
+    """The wrapper around the key, which the signature covers."""
     key: PublicKey
     algorithm: bytes
     """DER AlgorithmIdentifier of the signer."""
@@ -80,7 +80,7 @@ def _element(tag: int, content: bytes) -> bytes:
 
 
 def _read_element(data: bytes, at: int, tag: int) -> tuple[bytes, bytes, int]:
-    """The element at `at`: whole, its content, and where the next one starts."""
+    """Return the element at `at`: all of it, its content, and the start of the next one."""
     if len(data) < at + 2 or data[at] != tag:
         raise BadKey(f"ASN.1 element {tag:#x} expected in a signed key")
     start = at + 2

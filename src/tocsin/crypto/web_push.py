@@ -1,4 +1,4 @@
-"""Web Push: contents that only the device can read (RFC 8291, RFC 8188), and who sends them (RFC 8292).
+"""Web Push: contents that only the device can read (RFC 8291, RFC 8188), and the sender's key (RFC 8292).
 
 A body is one record of `aes128gcm`: salt, record size, the sender's one-time key, then the sealed content. Randomness
 comes from the caller.
@@ -27,7 +27,7 @@ TAG_BYTES: Final = 16
 SECRET_BYTES: Final = SCALAR_BYTES + AUTH_BYTES
 
 MAX_BODY_BYTES: Final = 4096
-"""What every push service takes (RFC 8030, 7.2)."""
+"""The size that every push service accepts (RFC 8030, 7.2)."""
 RECORD_BYTES: Final = 4096
 HEADER_BYTES: Final = SALT_BYTES + 4 + 1 + POINT_BYTES
 MAX_PADDED_BYTES: Final = MAX_BODY_BYTES - HEADER_BYTES - TAG_BYTES
@@ -45,7 +45,7 @@ _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC6325
 
 @dataclass(frozen=True, slots=True)
 class WebPushReceiver:
-    """Whom a body is for: what a device gives out, P-256 key and authentication secret (RFC 8291, 2)."""
+    """The receiver of a body: P-256 key and authentication secret of a device (RFC 8291, 2)."""
 
     public_key: bytes = field(repr=False)
     """The uncompressed point."""
@@ -73,7 +73,7 @@ class WebPushReceiver:
 
 @dataclass(frozen=True, slots=True)
 class WebPushSecret:
-    """The device's side: opens what was sealed for its `receiver`."""
+    """The device's secret, which opens bodies for its `receiver`."""
 
     raw: bytes = field(repr=False)
     """32 bytes of private key, 16 of authentication secret."""
@@ -90,7 +90,7 @@ class WebPushSecret:
         object.__setattr__(self, "receiver", receiver)
 
     def open(self, body: bytes) -> bytes:
-        """The content without its padding. Raises `BadBox` for anything but one whole record for this device."""
+        """Return the content without padding. Raises `BadBox` unless the body is one whole record for this device."""
         if not HEADER_BYTES + SMALLEST_RECORD_BYTES - 1 <= len(body) <= MAX_BODY_BYTES:
             raise BadBox(f"a Web Push body of {len(body)} bytes")
         salt, record = body[:SALT_BYTES], body[HEADER_BYTES:]
@@ -118,9 +118,9 @@ class WebPushSecret:
 def seal_web_push(
     content: bytes, to: WebPushReceiver, ephemeral_key: bytes, salt: bytes, *, padded_to: int
 ) -> bytes:
-    """A body whose length depends on `padded_to` only: content, one byte and zeros are sealed.
+    """Seal a body whose length depends only on `padded_to`: content, one byte and zeros.
 
-    `ephemeral_key` is 32 random bytes and `salt` 16, for this body alone. Raises `LocalProtocolError` if the content
+    `ephemeral_key` is 32 random bytes and `salt` 16, only for this body. Raises `LocalProtocolError` if the content
     does not fit.
     """
     if not len(content) < padded_to <= MAX_PADDED_BYTES:
@@ -136,7 +136,7 @@ def seal_web_push(
 
 @dataclass(frozen=True, slots=True)
 class VapidKey:
-    """The key by which push services know an application server (RFC 8292)."""
+    """The key by which push services recognise an application server (RFC 8292)."""
 
     _key: ec.EllipticCurvePrivateKey = field(repr=False, compare=False)
     public: bytes = field(init=False)
@@ -152,7 +152,7 @@ class VapidKey:
 
     @classmethod
     def from_scalar(cls, scalar: bytes) -> Self:
-        """From 32 random bytes. Raises `BadKey`."""
+        """Make a key from 32 random bytes. Raises `BadKey`."""
         return cls(_private_key(scalar))
 
     @property
@@ -163,7 +163,7 @@ class VapidKey:
         )
 
     def authorization(self, audience: str, subject: str, expires_at: int) -> str:
-        """Value of the header: for the push service with this origin, at most a day ahead (RFC 8292, 2)."""
+        """Return the header's value for the push service with this origin, valid at most a day (RFC 8292, 2)."""
         claims = {"aud": audience, "exp": expires_at, "sub": subject}
         token = signed_token(self._key, {"typ": "JWT", "alg": "ES256"}, claims)
         return f"vapid t={token.decode()}, k={unpadded_base64url(self.public).decode()}"
@@ -178,7 +178,7 @@ def _content_key(agreed: bytes, receiver: WebPushReceiver, sender: bytes, salt: 
 
 
 def _private_key(scalar: bytes) -> ec.EllipticCurvePrivateKey:
-    """Random bytes above the order, one in 2^32, are taken modulo it, so that none but zero is refused."""
+    """Take random bytes above the order (one in 2^32) modulo the order, so that only zero is refused."""
     number = int.from_bytes(scalar, "big") % _ORDER
     if len(scalar) != SCALAR_BYTES or not number:
         raise BadKey("a P-256 private key must be 32 bytes, not all zero")

@@ -1,1 +1,1 @@
-"""Sans-IO cores of SMP and NTF: messages, errors, handshakes, sessions. No socket, no task, no clock."""
+"""The sans-IO core of SMP and NTF: messages, errors, handshakes, sessions. No socket, no task, no clock."""

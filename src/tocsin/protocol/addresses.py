@@ -19,7 +19,7 @@ from tocsin.wire.writer import WireWriter
 KEY_HASH_BYTES: Final = 32
 MAX_ADDRESS_CHARACTERS: Final = 4096
 MAX_HOSTS_CHARACTERS: Final = 2048
-"""All hosts of a router together; a longer list fits neither a push nor an address that can be read back."""
+"""Length limit of all hosts of a router together, so that they fit a push and can be read back."""
 
 
 class Scheme(StrEnum):
@@ -50,7 +50,7 @@ LEGACY_ONION_HOSTS: Final = {
 
 
 def parse_host(text: str) -> str:
-    """The canonical text of one host: IPv4, IPv6 (with or without brackets), onion or domain name."""
+    """Return the canonical text of one host: IPv4, IPv6 (with or without brackets), onion or domain name."""
     if dotted := _IPV4_START.match(text):
         numbers = [int(number) for number in dotted.groups() if len(number) <= 3]
         if len(numbers) == 4 and max(numbers) <= 255:
@@ -87,7 +87,7 @@ def parse_hosts_and_port(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def bounded_hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
-    """The hosts, unless they are too long together."""
+    """Return the hosts, unless they are too long together."""
     if len(",".join(hosts)) > MAX_HOSTS_CHARACTERS:
         raise DecodeError(f"a router address with more than {MAX_HOSTS_CHARACTERS} characters of hosts")
     return hosts
@@ -119,7 +119,7 @@ def _key_hash(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class RouterLocation:
-    """Where a router is and who it is: the binary form in PRXY and SNEW, and the identity of its queues.
+    """A router's hosts, port and identity: the binary form in PRXY and SNEW, and the identity of its queues.
 
     smpServer = u8 hostCount, hostCount * bs(host), bs(port), bs(keyHash)
     """
@@ -137,13 +137,13 @@ class RouterLocation:
     def decode(cls, body: WireReader) -> Self:
         hosts = bounded_hosts(body.non_empty_list(lambda: parse_host(body.short_text())))
         port = body.short_text()
-        # The text of a location goes into pushes, stores and logs, so it must be one that can be read back.
+        # The text of a location goes into pushes, stores and logs, so it must be readable again.
         if port:
             _require_port(port)
         return cls(hosts, port, _key_hash(body.short_bytes()))
 
     def with_legacy_onion(self) -> Self:
-        """The same router as newer clients name it."""
+        """Return the same router as newer clients name it."""
         onion = LEGACY_ONION_HOSTS.get(self.hosts[0]) if len(self.hosts) == 1 else None
         return replace(self, hosts=(self.hosts[0], onion)) if onion else self
 
@@ -166,7 +166,7 @@ class RouterAddress:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `DecodeError` saying which part is wrong."""
+        """Parse the text. Raises `DecodeError`, which names the wrong part."""
         found = _ADDRESS.fullmatch(text) if len(text) <= MAX_ADDRESS_CHARACTERS else None
         if found is None:
             raise DecodeError("not a router address: scheme://keyhash@host[,host][:port] is expected")
@@ -186,7 +186,7 @@ class RouterAddress:
 
     @classmethod
     def of(cls, address: str | RouterAddress, scheme: Scheme) -> RouterAddress:
-        """The address, parsed if it is text. Raises `DecodeError` if it is one of another protocol."""
+        """Return the address, parsed if it is text. Raises `DecodeError` if it belongs to another protocol."""
         found = cls.parse(address) if isinstance(address, str) else address
         if found.scheme is not scheme:
             raise DecodeError(f"an {scheme} address is expected, not an {found.scheme} one")
@@ -194,7 +194,7 @@ class RouterAddress:
 
     @property
     def name(self) -> str:
-        """How logs and metrics call the router: its first host, and the port if it is not the usual one."""
+        """The router's name in logs and metrics: its first host, and the port if it is not the usual one."""
         port = f":{self.location.port}" if self.location.port else ""
         return f"{self.location.hosts[0]}{port}"
 

@@ -1,7 +1,7 @@
-"""How commands are authorized and checked (smp.md 5.3, ntf.md 1.7): signatures, and authenticators by X25519 keys.
+"""Authorization of commands (smp.md 5.3, ntf.md 1.7): signatures, and authenticators by X25519 keys.
 
 An authenticator needs a key agreement with the other side's session key (about 40 µs). The result is kept for the
-session, but only after it has proved right, and only right authenticators are checked sooner for it: a wrong one
+session, but only after it has proved right, and only right authenticators are checked faster with it. A wrong one
 costs the same whether or not the entity exists.
 """
 
@@ -25,7 +25,7 @@ from tocsin.crypto.keys import (
 from tocsin.errors import BadKey, LocalProtocolError
 
 AUTH_LENGTHS: Final = frozenset({0, ED25519_SIGNATURE_BYTES, ED448_SIGNATURE_BYTES, AUTHENTICATOR_BYTES})
-"""Any other length is not an authorization at all: ERR BLOCK."""
+"""Any other length is not an authorization and gives ERR BLOCK."""
 _AUTH_BYTES: Final[dict[type[AuthPublicKey], int]] = {
     Ed25519PublicKey: ED25519_SIGNATURE_BYTES,
     Ed448PublicKey: ED448_SIGNATURE_BYTES,
@@ -34,14 +34,14 @@ _AUTH_BYTES: Final[dict[type[AuthPublicKey], int]] = {
 MAX_AGREED_KEYS: Final = 4096
 """Agreed keys kept per session; the oldest goes first. About 150 bytes each."""
 
-# Whose private keys these are does not matter: nobody's commands are ever accepted with them.
+# These keys belong to nobody: no command is ever accepted with them.
 _DUMMY_ED25519: Final = Ed25519PrivateKey(b"\x01" * 32).public
 _DUMMY_ED448: Final = Ed448PrivateKey(b"\x01" * 57).public
 _DUMMY_X25519: Final = X25519PrivateKey(b"\x01" * 32).public
 
 
 class AgreedKeys:
-    """Box keys agreed in this session, by the other key's raw bytes. Bounded: the oldest is dropped when full."""
+    """Box keys agreed in this session, by the other key's raw bytes. When full, the oldest is dropped."""
 
     __slots__ = ("_keys",)
 
@@ -58,7 +58,7 @@ class AgreedKeys:
 
 
 class Authorizer:
-    """The client's side: makes authorizations for the router whose session key this is."""
+    """The client's side: makes authorizations for the router with this session key."""
 
     __slots__ = ("_agreed", "_router_key")
 
@@ -92,7 +92,7 @@ class AuthorizationCheck:
         self._agreed: AgreedKeys | None = None
 
     def verifies(self, key: AuthPublicKey, auth: bytes, corr_id: bytes, authorized: bytes) -> bool:
-        """An authorization of another algorithm costs a check too: being refused sooner would tell of the key."""
+        """Check an authorization. One of another algorithm costs the same: a faster refusal would reveal the key."""
         if len(auth) != _AUTH_BYTES[type(key)]:
             self.pretend(auth, corr_id, authorized)
             return False
@@ -106,12 +106,12 @@ class AuthorizationCheck:
             return self._verifies_first_time(key, auth, corr_id, authorized)
         if authenticates(agreed, auth, corr_id, authorized):
             return True
-        # In vain: or a key that was used in this session would be refused sooner than others.
+        # Wasted on purpose: otherwise a key that was used in this session would be refused faster than others.
         self._agree(key)
         return False
 
     def pretend(self, auth: bytes, corr_id: bytes, authorized: bytes) -> None:
-        """The work of a failed check, for an entity that does not exist: the answer must not come sooner."""
+        """Do the work of a failed check, for an entity that does not exist: its answer must not come sooner."""
         dummy: AuthPublicKey = _DUMMY_ED25519
         if len(auth) == ED448_SIGNATURE_BYTES:
             dummy = _DUMMY_ED448
@@ -131,7 +131,7 @@ class AuthorizationCheck:
         return True
 
     def _agree(self, key: X25519PublicKey) -> BoxKey | None:
-        """None without a session key, and for a key with which everybody would agree."""
+        """Return None without a session key, and for a key of low order."""
         if self._session_key is None:
             return None
         try:

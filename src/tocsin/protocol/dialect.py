@@ -1,4 +1,4 @@
-"""What distinguishes SMP from NTF below the commands: block size, layouts by version, message tables."""
+"""The differences between SMP and NTF below the commands: block size, layouts by version, message tables."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Dialect:
     alpn: str
     supported: VersionRange
     without_alpn: VersionRange
-    """What a router offers to a client that sent no ALPN."""
+    """The versions that a router offers to a client without ALPN."""
     batches_from: int
     """The first version in which a block holds several transmissions."""
     layout: Callable[[int], TransmissionLayout]
     commands: MessageTable[Command]
     responses: MessageTable[Response]
     oldest: int = 0
-    """The first version in which this dialect can be spoken, whatever the router is set to offer."""
+    """The first version that has this dialect, whatever versions the router is set to offer."""
 
     @property
     def budget(self) -> int:

@@ -18,11 +18,11 @@ from tocsin.wire.writer import WireWriter
 E = TypeVar("E", bound=Enum)
 
 BLOCKED_VERSION: Final = 12
-"""SMP v12: BLOCKED is told; before, AUTH."""
+"""SMP v12: the answer is BLOCKED; before, AUTH."""
 NOTICE_VERSION: Final = 18
 """SMP v18: BLOCKED carries a notice."""
 MAX_PROXY_DEPTH: Final = 4
-"""How many `PROXY PROTOCOL` may stand inside each other. Routers send one; more is an attack on our stack."""
+"""How deep `PROXY PROTOCOL` errors may be nested. Routers send one; more is an attack on our stack."""
 MAX_NOTICE_BYTES: Final = 1024
 
 
@@ -34,7 +34,7 @@ class ErrorCode(StrEnum):
     SESSION = "SESSION"
     """A transmission of another TLS session."""
     AUTH = "AUTH"
-    """Not authorized, or there is no such entity: which of them is not told."""
+    """Not authorized, or there is no such entity. The client does not learn which."""
     SERVICE = "SERVICE"
     """A service's signature is missing or wrong, or the session is not one of a service."""
     CRYPTO = "CRYPTO"
@@ -46,7 +46,7 @@ class ErrorCode(StrEnum):
     LARGE_MSG = "LARGE_MSG"
     """The message is longer than its version allows."""
     EXPIRED = "EXPIRED"
-    """What was asked for is too old."""
+    """The requested item is too old."""
     INTERNAL = "INTERNAL"
     """The router failed; try again."""
     DUPLICATE = "DUPLICATE_"
@@ -57,17 +57,17 @@ class CommandFault(StrEnum):
     """`CMD …`: a command that is not right in itself."""
 
     UNKNOWN = "UNKNOWN"
-    """No command of this protocol."""
+    """Not a command of this protocol."""
     SYNTAX = "SYNTAX"
     """Its parameters cannot be read."""
     PROHIBITED = "PROHIBITED"
-    """Not allowed here, whoever asks."""
+    """Not allowed here for any client."""
     NO_AUTH = "NO_AUTH"
     """It needs an authorization and has none."""
     HAS_AUTH = "HAS_AUTH"
     """It must have no authorization or entity and has one."""
     NO_ENTITY = "NO_ENTITY"
-    """It is about something and does not say what."""
+    """It needs an entity and names none."""
 
 
 _OLD_COMMAND_FAULTS: Final = {"NO_QUEUE": CommandFault.NO_ENTITY}
@@ -77,12 +77,12 @@ class BlockReason(StrEnum):
     SPAM = "spam"
     """It was used for spam."""
     CONTENT = "content"
-    """What it led to broke the conditions of use."""
+    """Its content broke the conditions of use."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockNotice:
-    """What the operator lets the client know: for how many seconds to show it."""
+    """The operator's notice to the client: for how many seconds to show it."""
 
     ttl: int | None
 
@@ -108,7 +108,7 @@ class ProxyFault(Enum):
     BASIC_AUTH = "BASIC_AUTH"
     """The proxy wants its password."""
     NO_SESSION = "NO_SESSION"
-    """It has no session with that relay any more: ask for another."""
+    """It has lost its session with that relay: ask for a new one."""
 
 
 class NetworkFaultKind(StrEnum):
@@ -140,7 +140,7 @@ class NetworkFault:
 
 
 class TransportFault(Enum):
-    """`TRANSPORT …`: what went wrong between proxy and relay, below the commands."""
+    """`TRANSPORT …`: a failure between proxy and relay, below the commands."""
 
     BLOCK = "BLOCK"
     """A block that cannot be read."""
@@ -173,7 +173,7 @@ class BrokerFault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerResponse:
-    """`RESPONSE text` or `UNEXPECTED text`: the relay answered nonsense."""
+    """`RESPONSE text` or `UNEXPECTED text`: the relay's answer makes no sense."""
 
     expected: bool
     text: str
@@ -184,7 +184,7 @@ AnyBrokerFault: TypeAlias = BrokerFault | BrokerResponse | NetworkFault | Transp
 
 @dataclass(frozen=True, slots=True)
 class ProxyBroker:
-    """`PROXY BROKER …`: the proxy's trouble with the relay."""
+    """`PROXY BROKER …`: the proxy's problem with the relay."""
 
     fault: AnyBrokerFault
 
@@ -232,7 +232,7 @@ def encode_error(error: RouterError, version: int) -> bytes:
 
 
 def decode_error(body: WireReader, depth: int = 0) -> RouterError:
-    """Raises `DecodeError`. Leftover bytes are the caller's to refuse."""
+    """Decode an error. Raises `DecodeError`. The caller must refuse leftover bytes."""
     word = _word(body)
     match word:
         case "CMD":
@@ -272,7 +272,7 @@ def _encode_blocked(blocked: Blocked, version: int) -> bytes:
 
 
 def decode_block_info(text: str) -> Blocked:
-    """blockInfo, in the error, in store logs and in operators' commands. Raises `DecodeError`."""
+    """Decode blockInfo, as in the error, in store logs and in operators' commands. Raises `DecodeError`."""
     if not text.startswith("reason="):
         raise DecodeError("BLOCKED without a reason")
     reason, has_notice, notice = text.removeprefix("reason=").partition(",notice=")

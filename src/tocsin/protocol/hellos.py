@@ -34,7 +34,7 @@ def require_offered(version: int, offered: VersionRange) -> None:
 
 
 def router_session_key(signed: SignedKey, leaf_key: bytes) -> X25519PublicKey:
-    """The router's session key, if the certificate key that TLS saw (DER) signed it."""
+    """Return the router's session key if the certificate key that TLS saw (DER) signed it."""
     try:
         genuine = signed.signed_by(public_key_from_der(leaf_key))
     except BadKey:

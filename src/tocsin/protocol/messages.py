@@ -1,6 +1,6 @@
-"""What all commands, responses and events of both protocols have in common.
+"""The base of all commands, responses and events of both protocols.
 
-A message is its tag, and, if it has parameters, a space and its body. One class is the one place of a message:
+A message is its tag and, if it has parameters, a space and its body. One class holds everything about a message:
 fields, tag, who may send it with which credentials, encode and decode. A `MessageTable` finds the class by tag.
 """
 
@@ -21,7 +21,7 @@ class UnknownTag(DecodeError):
 
 
 class Needs(Enum):
-    """Which credentials a command is sent with (smp.md 6.2, ntf.md 1.7)."""
+    """The credentials that a command needs (smp.md 6.2, ntf.md 1.7)."""
 
     AUTH = auto()
     """Authorization, and no entity: it is about to be created."""
@@ -32,7 +32,7 @@ class Needs(Enum):
     NOTHING = auto()
 
     def fault(self, *, auth: bool, entity: bool) -> CommandFault | None:
-        """What is wrong with a transmission that has these credentials."""
+        """Return the error in a transmission with these credentials, if any."""
         match self:
             case Needs.AUTH:
                 return CommandFault.NO_AUTH if not auth else CommandFault.HAS_AUTH if entity else None
@@ -49,7 +49,7 @@ class Needs(Enum):
 
 
 class ServiceSigning(Enum):
-    """What a service's session key signs in a service session (smp.md 5.4)."""
+    """The signature of a service's session key in a service session (smp.md 5.4)."""
 
     NEVER = auto()
     BESIDE = auto()
@@ -59,7 +59,7 @@ class ServiceSigning(Enum):
 
 
 class Message:
-    """Base of all messages. A message without parameters needs nothing more than a tag."""
+    """Base of all messages. A message without parameters needs only a tag."""
 
     __slots__ = ()
     tag: ClassVar[bytes]
@@ -137,7 +137,7 @@ M = TypeVar("M", bound=Message)
 
 
 class MessageTable(Generic[M]):
-    """All messages of one protocol and direction, by tag.
+    """The messages of one protocol and direction, by tag.
 
     Messages without parameters are decoded by one look-up, and so are those named as `frequent`, which must be
     encoded alike in all versions that can decode them.
@@ -159,7 +159,7 @@ class MessageTable(Generic[M]):
         return tuple(self._kinds.values())
 
     def extended(self, *kinds: type[M]) -> MessageTable[M]:
-        """A table with these besides; one whose tag is known takes the place of the other."""
+        """Return a table with these messages added. They replace messages with the same tag."""
         tags = {kind.tag for kind in kinds}
         kept = [kind for kind in self._kinds.values() if kind.tag not in tags]
         frequent = {

@@ -20,7 +20,7 @@ class Done(Response):
 
 @dataclass(frozen=True, slots=True)
 class Refused(ResponseWithBody):
-    """ERR: why a command was not done, or, as an event, why a subscription ended."""
+    """ERR: why a command was refused or, as an event, why a subscription ended."""
 
     tag: ClassVar[bytes] = b"ERR"
     entity: ClassVar[EntityRule] = EntityRule.ANY

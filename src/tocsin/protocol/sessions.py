@@ -1,7 +1,7 @@
-"""A connection after its handshake: blocks to messages and back, for both protocols and both sides.
+"""Sessions: blocks to messages and back after the handshake, for both protocols and both sides.
 
-`ClientSession` and `RouterSession` come only out of a finished handshake, so a command cannot be written before it.
-They hold the block encryption and must see the blocks in the order of the wire.
+Only a finished handshake returns a `ClientSession` or `RouterSession`, so no command can be written before it.
+They hold the block encryption and must get the blocks in wire order.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tocsin.wire.versions import VersionRange
 from tocsin.wire.writer import short
 
 ROOM_FOR_ERRORS: Final = 128
-"""Bytes of a block that an answer needs besides the ids it repeats: lengths, session id and a short error."""
+"""Bytes of a block that an answer needs in addition to the ids: lengths, session id and a short error."""
 
 
 class ReceivedCommand(NamedTuple):
-    """A command that is well formed and has the credentials its kind needs. They are not verified yet."""
+    """A well-formed command with the credentials that its kind needs. They are not verified yet."""
 
     corr_id: bytes
     entity_id: bytes
@@ -49,7 +49,7 @@ class ReceivedCommand(NamedTuple):
     """The bytes that a signature or authenticator covers, without a service fingerprint."""
 
     def __repr__(self) -> str:
-        """Without the wire bytes, which may hold passwords and private keys, and without the entity's id."""
+        """Omit the wire bytes, which may hold passwords and private keys, and the entity id."""
         return f"ReceivedCommand({self.command!r})"
 
 
@@ -80,7 +80,7 @@ class ServiceSession:
 
 @dataclass(frozen=True, slots=True)
 class RelayProof:
-    """What a proxy learns when it connects to a relay (smp.md 6.7)."""
+    """The facts that a proxy learns when it connects to a relay (smp.md 6.7)."""
 
     versions: VersionRange
     """Offered by the relay."""
@@ -91,7 +91,7 @@ class RelayProof:
 
 
 class ServiceRole(Enum):
-    """What a service is for; a certificate has one role for ever. The value is its letter in the hello."""
+    """The role of a service. A certificate keeps its role forever. The value is its letter in the hello."""
 
     MESSAGING = b"M"
     NOTIFIER = b"N"
@@ -110,7 +110,7 @@ class ServicePeer:
 
 @dataclass(slots=True)
 class BlockCoder:
-    """Contents to blocks and back: padding, and encryption where it was agreed."""
+    """Turns contents into blocks and back: padding, and encryption if it was agreed."""
 
     block_size: int
     outgoing: BlockChain | None = field(default=None, repr=False)
@@ -123,12 +123,12 @@ class BlockCoder:
         return self.outgoing.seal(pad(content, self.block_size - TAG_BYTES))
 
     def from_block(self, block: bytes) -> bytes:
-        """Raises `BadBox` or `DecodeError`; the next block can be read all the same."""
+        """Open a block. Raises `BadBox` or `DecodeError`; the next block can still be read."""
         return unpad(block if self.incoming is None else self.incoming.unseal(block))
 
 
 class Session:
-    """What both sides share."""
+    """The common part of both sides."""
 
     __slots__ = ("_coder", "_implied_id", "_layout", "dialect", "session_id", "version")
 
@@ -145,7 +145,7 @@ class Session:
         return self._coder.outgoing is not None
 
     def to_block(self, transmissions: Sequence[bytes]) -> bytes:
-        """One block. How many transmissions fit is the business of `batches` and `BatchFiller`."""
+        """Make one block. `batches` and `BatchFiller` decide how many transmissions fit."""
         if self.version >= self.dialect.batches_from:
             return self._coder.to_block(join_batch(transmissions))
         if len(transmissions) != 1:
@@ -153,7 +153,7 @@ class Session:
         return self._coder.to_block(transmissions[0])
 
     def batches(self, transmissions: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-        """Runs of transmissions that share a block, packed as the reference does.
+        """Return runs of transmissions that share a block, packed like the reference does.
 
         Raises `LocalProtocolError` if one is too large for any block.
         """
@@ -167,7 +167,7 @@ class Session:
             yield transmissions[batch]
 
     def filler(self) -> BatchFiller:
-        """Collects the transmissions of one block, for senders that do not know how many will come."""
+        """Collect the transmissions of one block, for senders that do not know how many will follow."""
         batched = self.version >= self.dialect.batches_from
         return BatchFiller(self.dialect.budget, MAX_ITEMS if batched else 1)
 
@@ -202,7 +202,7 @@ class ClientSession(Session):
         self._authorizer = Authorizer(router_key)
         self.service = service
         self.relay: RelayProof | None = None
-        """What a proxy hands on to its clients; only on a proxy's own connections."""
+        """The relay's keys, which a proxy passes on to its clients. Only on a proxy's own connections."""
 
     def request(
         self, corr_id: bytes, entity_id: bytes, command: Command, key: AuthPrivateKey | None
@@ -236,7 +236,7 @@ class ClientSession(Session):
         return self._authorizer.authorize(key, corr_id, service.fingerprint + authorized), signature
 
     def read_block(self, block: bytes) -> list[ReceivedResponse]:
-        """Raises `RemoteProtocolError` if the block as a whole is not readable."""
+        """Read a block. Raises `RemoteProtocolError` if the whole block is unreadable."""
         try:
             transmissions = self._transmissions(block)
         except BadBox as error:
@@ -284,7 +284,7 @@ class RouterSession(Session):
         """Opens the envelopes of a proxy; only on connections of proxies."""
 
     def read_block(self, block: bytes) -> list[ReceivedCommand | RefusedCommand]:
-        """Total: whatever the bytes, each transmission is a command or the error to answer with."""
+        """Read a block. Never raises: each transmission becomes a command or the error to answer with."""
         try:
             transmissions = self._transmissions(block)
         except (BadBox, DecodeError):
@@ -315,7 +315,7 @@ class RouterSession(Session):
         return ReceivedCommand(corr_id, entity_id, command, auth, service_signature, self._implied_id + tail)
 
     def verifies(self, received: ReceivedCommand, key: AuthPublicKey) -> bool:
-        """Whether `key` authorized the command. Beside a service signature it covers the fingerprint too."""
+        """Return whether `key` authorized the command. With a service signature it covers the fingerprint too."""
         authorized = received.authorized
         if received.service_signature and self.service is not None:
             authorized = self.service.fingerprint + authorized

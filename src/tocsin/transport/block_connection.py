@@ -2,10 +2,10 @@
 
 Theory of operation. The socket never blocks; the loop calls `_read_ready` when bytes arrive. Whole blocks
 wait in `_inbox`; when it is full the socket is no longer read, so that the peer feels TCP's back-pressure,
-and reading goes on when half of it is consumed. A connection on which nothing arrives has no buffer. The
+and reading continues when half of it is consumed. A connection on which nothing arrives has no buffer. The
 other direction is `OutgoingBlocks`.
 
-A connection ends once, in `_end`, which wakes everybody; they find the reason in `_loss`.
+A connection ends once, in `_end`, which wakes all waiting calls. They find the reason in `_loss`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tocsin.transport.tls_handshake import describe_failure, peer_chain, session
 from tocsin.transport.tls_shutdown import discard_arrived, say_goodbye
 
 DEFAULT_WRITE_LIMIT: Final = 128
-"""Blocks waiting to be sent: as many as the reference's queues hold (smp.md 9.1)."""
+"""How many blocks may wait to be sent: as many as in the reference's queues (smp.md 9.1)."""
 DEFAULT_READ_LIMIT_BYTES: Final = 65_536
-"""Bytes of whole blocks waiting to be read: 4 blocks of SMP, 128 of NTF."""
+"""How many bytes of whole blocks may wait to be read: 4 blocks of SMP, 128 of NTF."""
 
-_READS_PER_WAKE_UP: Final = 32  # then other connections have their turn
+_READS_PER_WAKE_UP: Final = 32  # then yield to other connections
 
 
 class BlockConnection:
-    """A connection after its TLS handshake; owns the socket. For one reader and any number of writers."""
+    """A connection after its TLS handshake, which owns the socket. It has one reader and any number of writers."""
 
     __slots__ = (
         "_acknowledged_at_end",
@@ -103,7 +103,7 @@ class BlockConnection:
 
     @property
     def write_room(self) -> int:
-        """How many blocks `try_write_block` takes now: for blocks that must not be made in vain."""
+        """How many blocks `try_write_block` accepts now, for callers that make blocks only when there is room."""
         return self._out.room if self._loss is None and self._closed is None else 0
 
     @property
@@ -113,23 +113,23 @@ class BlockConnection:
 
     @property
     def blocks_acknowledged(self) -> int | None:
-        """Blocks that the peer's system has for certain; None where the system does not tell (Linux does).
+        """Blocks that the peer's system has received for certain. None if our system does not report it (Linux does).
 
-        After the end, those of its last moment. None of a connection that was reset: that is how a system tells
-        that it threw away what its program had not read.
+        After the end, the count at its last moment. None if the connection was reset: a system resets a connection
+        when it throws away bytes that its program had not read.
         """
         if self._loss is not None:
             return self._acknowledged_at_end
         missing = unacknowledged_bytes(self._sock)
         if missing is None:
             return None
-        # A block is longer on the wire than itself, so this counts rather too many as missing.
+        # A block is longer on the wire than in memory, so this may count too many as missing.
         return self._out.blocks_sent - -(-missing // self.block_size)
 
     async def read_block(self) -> bytes:
-        """The next block. Raises ConnectionLost once those that arrived before the end are read.
+        """Return the next block. Raises ConnectionLost after the last block that arrived before the end.
 
-        Cancelling loses nothing: the next call returns the block this one would have.
+        Cancelling loses nothing: the next call returns the block instead.
         """
         while (block := self.read_block_nowait()) is None:
             if self._loss is not None or not self._receives:
@@ -144,7 +144,7 @@ class BlockConnection:
         return block
 
     def read_block_nowait(self) -> bytes | None:
-        """A block that has already arrived, or None. Never raises: the end is told by `read_block`."""
+        """Return a block that has already arrived, or None. Never raises: `read_block` reports the end."""
         if not self._inbox:
             return None
         block = self._inbox.pop(0)
@@ -153,7 +153,7 @@ class BlockConnection:
         return block
 
     async def write_block(self, block: bytes) -> None:
-        """Queues a block, waiting in line while the queue is full. Raises ConnectionLost.
+        """Queue a block, waiting in line while the queue is full. Raises ConnectionLost.
 
         Blocks leave in the order of the calls. When cancelled, the block was not queued.
         """
@@ -161,7 +161,7 @@ class BlockConnection:
             await self._out.wait_for_room()
 
     def try_write_block(self, block: bytes) -> bool:
-        """Queues a block if there is room, without waiting. Raises ConnectionLost."""
+        """Queue a block if there is room, without waiting. Raises ConnectionLost."""
         if len(block) != self.block_size:
             raise LocalProtocolError(f"a block of {len(block)} bytes instead of {self.block_size}")
         if self._loss is not None or self._closed is not None:
@@ -172,31 +172,31 @@ class BlockConnection:
         return queued
 
     async def wait_for_room(self) -> None:
-        """Waits in line until `try_write_block` takes a block, if called before anything else is awaited.
+        """Wait in line until `try_write_block` accepts a block, if it is called before anything else is awaited.
 
-        For blocks that cannot be made in advance, as encrypted ones. Raises ConnectionLost.
+        For blocks that cannot be made in advance, such as encrypted ones. Raises ConnectionLost.
         """
         await self._out.wait_for_room()
         if self._loss is not None or self._closed is not None:
             raise self._lost()
 
     async def drain(self) -> None:
-        """Returns when all queued blocks are with the kernel. Raises ConnectionLost."""
+        """Return when the kernel has all queued blocks. Raises ConnectionLost."""
         await self._out.drained()
         if self._loss is not None:
             raise self._lost()
 
     def stop_receiving(self) -> None:
-        """Drops what was not read yet and what still comes: `read_block` raises ConnectionLost, writing goes on."""
+        """Drop unread and later bytes: `read_block` raises ConnectionLost, but writing continues."""
         self._receives = False
         self._inbox.clear()
         self._go_on_reading()
         self._wake_reader()
 
     async def close(self, drain_for: float) -> None:
-        """Sends what is queued, says close_notify, waits for the peer to close: at most `drain_for` seconds.
+        """Send queued blocks and close_notify, then wait for the peer to close, for at most `drain_for` seconds.
 
-        No block is read or written any more; pending calls raise ConnectionLost. The socket is closed when
+        No further blocks are read or written, and pending calls raise ConnectionLost. The socket is closed when
         this returns, also when it is cancelled. Calling it again waits for the first call.
         """
         if self._loss is not None:
@@ -219,7 +219,7 @@ class BlockConnection:
             self._end(LossReason.CLOSED_LOCALLY)
 
     def abort(self) -> None:
-        """Closes the socket now; what is queued is lost and pending calls raise ConnectionLost."""
+        """Close the socket now. Queued blocks are lost, and pending calls raise ConnectionLost."""
         self._end(LossReason.CLOSED_LOCALLY)
 
     def _read_ready(self) -> None:
@@ -256,7 +256,7 @@ class BlockConnection:
                 self._stop_reading()
                 return
             if not sock.pending() and not has_arrived(sock, size):
-                return  # asking TLS for what is not there costs an exception
+                return  # asking TLS for bytes that are not there costs an exception
         self._loop.call_soon(self._read_ready)  # bytes inside OpenSSL do not wake the loop
 
     def _cannot_read(self, error: OSError) -> None:

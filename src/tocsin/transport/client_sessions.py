@@ -1,4 +1,4 @@
-"""From an address to a session: dial, check who answered, shake hands (smp.md 2.2, 4.3; ntf.md 1.4)."""
+"""Sessions of clients: dial an address, check the identity, shake hands (smp.md 2.2, 4.3; ntf.md 1.4)."""
 
 from __future__ import annotations
 
@@ -53,32 +53,32 @@ class ServiceIdentity:
 
 @dataclass(frozen=True, slots=True)
 class DialSettings:
-    """How to reach routers."""
+    """Settings for dialing routers."""
 
     connect_timeout: float = BACKGROUND_CONNECT_SECONDS
     """Seconds for everything up to the session: names, TCP or SOCKS, TLS, hellos."""
     socks: SocksProxy | None = None
     onion_first: bool = True
-    """Of a router with several hosts, try .onion ones before the others; only with a SOCKS proxy."""
+    """Try .onion hosts of a router before its other hosts. Only with a SOCKS proxy."""
     versions: VersionRange | None = None
     """Fewer versions than we support, for tests and for old routers."""
     direct: bool = False
-    """Offer direct notifications. A router that does not know them is talked to as before."""
+    """Offer direct notifications. With a router that does not support them, the session is an ordinary one."""
     alpn: tuple[str, ...] | None = None
-    """Instead of the protocol's own; empty for none, which makes routers offer the legacy version only."""
+    """Replaces the protocol's own. Empty for none: routers then offer only the legacy version."""
     encrypt_blocks: bool = True
     """SMP v11+: encrypt blocks inside TLS. Off only to talk to a raw test client."""
     proxy: bool = False
     """SMP: this connection forwards other clients' commands."""
     public_only: bool = False
-    """Addresses of loopback, of private and of link-local networks are not dialled: for hosts that others name."""
+    """Do not dial loopback, private or link-local addresses. For hosts that strangers name."""
 
 
 ShakeHands: TypeAlias = Callable[[BlockConnection, bytes], Awaitable[ClientSession]]
 
 
 class ClientConnection:
-    """A connection after both handshakes, the client's side. Encryption and writing keep one order."""
+    """The client's side of a connection after both handshakes. Blocks are encrypted and written in one order."""
 
     __slots__ = ("_connection", "session")
 
@@ -97,7 +97,7 @@ class ClientConnection:
         return self._connection.received_at
 
     async def send(self, transmissions: Sequence[bytes]) -> None:
-        """One block; waits while the write queue is full. Raises ConnectionLost.
+        """Send one block, waiting while the write queue is full. Raises ConnectionLost.
 
         The block is made only when there is room, and is queued in the same step: a cancelled call leaves the
         encryption chain where it was.
@@ -106,7 +106,7 @@ class ClientConnection:
         self._connection.try_write_block(self.session.to_block(transmissions))
 
     async def receive(self) -> list[ReceivedResponse]:
-        """The answers and events of the next block. Raises ConnectionLost or RemoteProtocolError."""
+        """Return the answers and events of the next block. Raises ConnectionLost or RemoteProtocolError."""
         return self.session.read_block(await self._connection.read_block())
 
     async def close(self, drain_for: float) -> None:
@@ -124,7 +124,7 @@ async def dial_smp(
     async def shake_hands(connection: BlockConnection, leaf_key: bytes) -> ClientSession:
         dialect = spoken(SMP, connection.alpn)
         offer = None
-        if service is not None and dialect is SMP:  # else the router's own key will speak for it
+        if service is not None and dialect is SMP:  # otherwise the router's own key authorizes it
             offer = ServiceOffer(
                 service.role,
                 service.credentials,
@@ -219,7 +219,7 @@ def _alpn(dialect: Dialect, settings: DialSettings) -> tuple[str, ...]:
 
 
 def _identify(connection: BlockConnection, address: RouterAddress) -> bytes:
-    """The leaf's key, if the whole chain leads from it to the identity that the address names."""
+    """Return the leaf's key if the whole chain leads from it to the identity that the address names."""
     try:
         return validate_server_chain(connection.peer_chain, address.location.key_hash, datetime.now(UTC))
     except BadCertificateChain as error:
@@ -230,5 +230,5 @@ def _identify(connection: BlockConnection, address: RouterAddress) -> bytes:
 
 @lru_cache(maxsize=64)
 def _context(alpn: tuple[str, ...], credentials: Credentials | None) -> ssl.SSLContext:
-    """Making a context costs more than a handshake. Bounded: the least recently used goes."""
+    """Keep contexts: making one costs more than a handshake. When full, the least recently used is dropped."""
     return client_context(alpn=alpn, credentials=credentials)

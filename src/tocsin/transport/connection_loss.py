@@ -1,4 +1,4 @@
-"""Why a connection ended."""
+"""Reasons why a connection ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tocsin.errors import ConnectionLost
 
 
 class LossReason(StrEnum):
-    """Every way in which an open connection ends."""
+    """How an open connection ended."""
 
     CLOSED_BY_PEER = "closed by the peer between blocks"
     CLOSED_INSIDE_BLOCK = "closed by the peer inside a block"
@@ -19,7 +19,7 @@ class LossReason(StrEnum):
 
 
 class BlockConnectionLost(ConnectionLost):
-    """An open connection ended, and `reason` says how."""
+    """An open connection ended; `reason` says how."""
 
     def __init__(self, reason: LossReason, detail: str = "") -> None:
         super().__init__(f"connection {reason}: {detail}" if detail else f"connection {reason}")
@@ -27,7 +27,7 @@ class BlockConnectionLost(ConnectionLost):
 
 
 def loss_reason(error: OSError, *, inside_block: bool) -> LossReason:
-    """What a failed read or write says about the connection."""
+    """Translate a failed read or write into the reason of the connection's end."""
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return LossReason.CLOSED_INSIDE_BLOCK if inside_block else LossReason.CLOSED_BY_PEER
     return LossReason.TLS_ERROR if isinstance(error, ssl.SSLError) else LossReason.RESET

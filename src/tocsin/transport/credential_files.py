@@ -3,8 +3,8 @@
 | File | Content |
 |---|---|
 | `ca.crt` | identity certificate, then its issuers if any |
-| `ca.key` | the authority's private key; better kept elsewhere once the leaf is issued |
-| `server.crt` | the leaf. A whole chain is read too, but never written: the reference would not take it |
+| `ca.key` | the authority's private key; move it offline once the leaf is issued |
+| `server.crt` | the leaf. A whole chain is read too, but never written: the reference would refuse it |
 | `server.key` | the leaf's private key |
 | `fingerprint` | base64url of the identity certificate's SHA-256, and a line feed |
 
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class CredentialFileError(TransportError):
-    """A certificate or key file is missing, unreadable or does not fit the others."""
+    """A certificate or key file is missing, unreadable or does not match the others."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -46,7 +46,7 @@ class CredentialFileError(TransportError):
 
 
 def write_authority(folder: Path, authority: Authority) -> None:
-    """Writes `ca.key`, `ca.crt` and `fingerprint`, making the folder (mode 0700) if there is none."""
+    """Write `ca.key`, `ca.crt` and `fingerprint`, and create the folder (mode 0700) if it does not exist."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _write(folder / AUTHORITY_KEY, authority.private_key_pem, _PRIVATE)
     _write(folder / AUTHORITY_CERTIFICATE, authority.certificates_pem, _PUBLIC)
@@ -54,7 +54,7 @@ def write_authority(folder: Path, authority: Authority) -> None:
 
 
 def write_credentials(folder: Path, credentials: Credentials) -> None:
-    """Writes `server.key`, `server.crt`, `ca.crt` and `fingerprint`, leaving `ca.key` alone.
+    """Write `server.key`, `server.crt`, `ca.crt` and `fingerprint`, but not `ca.key`.
 
     Two files cannot be replaced at once: after a crash between key and certificate, `read_credentials` says
     that they do not belong together, and issuing a leaf again repairs it.
@@ -86,7 +86,7 @@ def read_credentials(
     key_file: Path | None = None,
     authority_file: Path | None = None,
 ) -> Credentials:
-    """The chain and key to serve with. Raises CredentialFileError, which names the file.
+    """Read the chain and key to serve with. Raises CredentialFileError, which names the file.
 
     A `server.crt` with only a leaf is completed with `ca.crt`. A `fingerprint` file, if there is one, must
     name the identity certificate: it is what addresses given out before say. Each file may be one elsewhere; with
@@ -133,7 +133,7 @@ def _read(path: Path) -> bytes:
 
 def _read_private(path: Path) -> bytes:
     content = _read(path)
-    # Refusing would stop routers whose operators rely on the folder's mode, as the reference's do.
+    # Refusing would stop routers whose operators rely on the folder's mode, as the reference does.
     if path.stat().st_mode & 0o077:
         logger.warning("private key file %s can be read by other users; chmod 600 is advised", path)
     return content
@@ -144,7 +144,7 @@ def _write_fingerprint(folder: Path, fingerprint: bytes) -> None:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Replaces a file so that a crash leaves the old content or the new, and nobody sees half of it."""
+    """Replace a file atomically: after a crash it has either the old or the new content."""
     try:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:

@@ -1,6 +1,6 @@
 """Dialing a router: the hosts of its address in turn, TCP or SOCKS5, then TLS.
 
-Whom we reached is not checked here: the caller validates `peer_chain` against the address.
+The peer's identity is not checked here: the caller validates `peer_chain` against the address.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Address: TypeAlias = tuple[socket.AddressFamily, tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way to try: a host, and the proxy to reach it through."""
+    """A host, and the proxy through which to reach it, if any."""
 
     host: str
     socks: SocksProxy | None
@@ -54,9 +54,9 @@ async def dial(
     write_limit: int = DEFAULT_WRITE_LIMIT,
     read_limit_bytes: int = DEFAULT_READ_LIMIT_BYTES,
 ) -> BlockConnection:
-    """A connection to the first host that answers, TLS included, within `connect_timeout` seconds in all.
+    """Connect to the first host that answers, including TLS, within `connect_timeout` seconds in total.
 
-    Time is shared out: a silent host never takes the turn of those after it. Raises ConnectFailed with what
+    Hosts share the time, so a silent host never takes the turn of those after it. Raises ConnectFailed with what
     happened at each host.
     """
     routes, failures = plan_routes(hosts, socks, onion_first=onion_first)
@@ -89,9 +89,9 @@ def is_onion(host: str) -> bool:
 def plan_routes(
     hosts: Sequence[str], socks: SocksProxy | None, *, onion_first: bool = True
 ) -> tuple[list[Route], list[str]]:
-    """The routes to try in order, and why the other hosts are left out.
+    """Return the routes to try in order, and why the other hosts are left out.
 
-    With a proxy onion hosts come first, unless told otherwise. Without one they are unreachable.
+    With a proxy, onion hosts come first unless `onion_first` is off. Without one they are unreachable.
     """
     onion = [host for host in hosts if is_onion(host)]
     clear = [host for host in hosts if not is_onion(host)]
@@ -109,7 +109,7 @@ def plan_routes(
 async def _reach(
     route: Route, port: int, context: ssl.SSLContext, limit: float, *, public_only: bool
 ) -> ssl.SSLSocket:
-    """A socket after its TLS handshake. Raises ConnectFailed, also when `limit` seconds have passed."""
+    """Return a socket after its TLS handshake. Raises ConnectFailed, also after `limit` seconds."""
     target = (route.socks.host, route.socks.port) if route.socks is not None else (route.host, port)
     deadline = asyncio.get_running_loop().time() + limit
     try:
@@ -144,7 +144,7 @@ async def _connect(address: Address, route: Route, port: int, context: ssl.SSLCo
 
 
 async def connect_tcp(address: Address) -> socket.socket:
-    """A connected, non-blocking socket. Raises OSError."""
+    """Return a connected, non-blocking socket. Raises OSError."""
     family, where = address
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -159,7 +159,7 @@ async def connect_tcp(address: Address) -> socket.socket:
 
 
 async def find_addresses(host: str, port: int, *, public_only: bool) -> list[Address]:
-    """As `resolve`, perhaps only those that are public. Raises ConnectFailed if there are none."""
+    """Resolve a host, perhaps to public addresses only. Raises ConnectFailed if there are none."""
     addresses = await resolve(host, port)
     if public_only:
         addresses = [each for each in addresses if is_public_address(each[1][0])]
@@ -169,7 +169,7 @@ async def find_addresses(host: str, port: int, *, public_only: bool) -> list[Add
 
 
 async def resolve(host: str, port: int) -> list[Address]:
-    """TCP addresses of a host, without asking anybody when it is an IP address. Raises ConnectFailed."""
+    """Return the TCP addresses of a host, without a lookup if it is an IP address. Raises ConnectFailed."""
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -186,10 +186,10 @@ async def resolve(host: str, port: int) -> list[Address]:
 
 @lru_cache(maxsize=1)
 def _resolvers(_process: int) -> ThreadPoolExecutor:
-    """Threads of our own, in each process: whoever names slow hosts must not keep files waiting for the loop's few."""
+    """Threads for lookups only: slow hosts that strangers name must not block the loop's few threads for files."""
     return ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="resolver")
 
 
 def _share(deadline: float, parts: int) -> float:
-    """An equal part of the time that is left."""
+    """Return an equal share of the remaining time."""
     return max(0.0, deadline - asyncio.get_running_loop().time()) / parts

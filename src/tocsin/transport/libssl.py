@@ -1,7 +1,7 @@
-"""Settings of an `ssl.SSLContext` that Python has no interface for, made in OpenSSL directly through ctypes.
+"""Settings of an `ssl.SSLContext` for which Python has no interface, set in OpenSSL through ctypes.
 
-The library is the very one `_ssl` uses, and the `SSL_CTX` pointer is read out of the context object. Before
-it is used it is proved: OpenSSL must report through it the options that Python reports.
+The library is the one that `_ssl` uses, and the `SSL_CTX` pointer is read from the context object. Before
+the pointer is used it is checked: OpenSSL must report through it the options that Python reports.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _AlpnCallback: Final = CFUNCTYPE(
 
 
 def set_cipher_suites(context: ssl.SSLContext, suites: str) -> None:
-    """The TLS 1.3 cipher suites, in OpenSSL's list syntax. Raises TlsUnsupported."""
+    """Set the TLS 1.3 cipher suites, in OpenSSL's list syntax. Raises TlsUnsupported."""
     if _library().SSL_CTX_set_ciphersuites(_pointer(context), suites.encode()) != 1:
         raise TlsUnsupported(f"OpenSSL has none of the TLS 1.3 cipher suites {suites}")
 
 
 def set_groups(context: ssl.SSLContext, groups: str) -> None:
-    """The key agreement groups, best first, in OpenSSL's list syntax. Raises TlsUnsupported."""
+    """Set the key agreement groups, best first, in OpenSSL's list syntax. Raises TlsUnsupported."""
     if _library().SSL_CTX_ctrl(_pointer(context), _CTRL_SET_GROUPS_LIST, 0, groups.encode()) != 1:
         raise TlsUnsupported(f"OpenSSL does not know one of the groups {groups}")
 
 
 def switch_off_session_cache(context: ssl.SSLContext) -> None:
-    """No session is kept, so none can be resumed by its id (TLS 1.2). Raises TlsUnsupported."""
+    """Keep no sessions, so that none can be resumed by its id (TLS 1.2). Raises TlsUnsupported."""
     _library().SSL_CTX_ctrl(_pointer(context), _CTRL_SET_SESSION_CACHE_MODE, _SESSION_CACHE_OFF, None)
 
 
 def accept_any_client_certificate(context: ssl.SSLContext) -> None:
-    """Verification of peer certificates always succeeds; whoever uses the chain validates it afterwards.
+    """Accept every peer certificate. The caller validates the chain afterwards.
 
     Raises TlsUnsupported.
     """
@@ -55,16 +55,16 @@ def accept_any_client_certificate(context: ssl.SSLContext) -> None:
 
 
 def select_first_offered(context: ssl.SSLContext, accepted: tuple[bytes, ...]) -> None:
-    """Makes a server choose the first protocol of the client's ALPN list that is among `accepted`.
+    """Make a server choose the first protocol of the client's ALPN list that is among `accepted`.
 
-    When there is none the client gets the fatal alert no_application_protocol. Python's own
-    `set_alpn_protocols` follows the server's order and goes on without a protocol. Raises TlsUnsupported.
+    If there is none, the client gets the fatal alert no_application_protocol. Python's own
+    `set_alpn_protocols` follows the server's order and continues without a protocol. Raises TlsUnsupported.
     """
     _library().SSL_CTX_set_alpn_select_cb(_pointer(context), _alpn_callback(accepted), None)
 
 
 def first_offered(offer: bytes, accepted: tuple[bytes, ...]) -> tuple[int, int] | None:
-    """Offset and length, in an ALPN list (RFC 7301, 3.1), of the first protocol that is accepted."""
+    """Return offset and length of the first accepted protocol in an ALPN list (RFC 7301, 3.1)."""
     at = 0
     while at < len(offer):
         start, size = at + 1, offer[at]
@@ -74,7 +74,7 @@ def first_offered(offer: bytes, accepted: tuple[bytes, ...]) -> tuple[int, int] 
     return None
 
 
-# Callbacks live for ever: OpenSSL calls them for as long as any socket of any context lives, and there are no
+# Callbacks live forever: OpenSSL calls them for as long as any socket of any context lives, and there are no
 # more of them than lists of protocols.
 _ACCEPT: Final = _VerifyCallback(lambda _store, _argument: 1)
 
@@ -94,7 +94,7 @@ def _alpn_callback(accepted: tuple[bytes, ...]) -> Callable[..., int]:
 
 @functools.cache
 def _library() -> Any:
-    """libssl as `_ssl` has it loaded. Raises TlsUnsupported."""
+    """Return the libssl that `_ssl` has loaded. Raises TlsUnsupported."""
     if sys.implementation.name != "cpython":
         raise TlsUnsupported(f"SSL contexts of {sys.implementation.name} are not known; CPython is needed")
     import _ssl
@@ -123,7 +123,7 @@ def _library() -> Any:
 
 
 def _pointer(context: ssl.SSLContext) -> c_void_p:
-    """The SSL_CTX of a context: the first field after the object header of CPython's PySSLContext."""
+    """Return the SSL_CTX of a context: the first field after the object header of CPython's PySSLContext."""
     pointer = c_void_p.from_address(id(context) + object.__basicsize__)
     if (
         not pointer.value

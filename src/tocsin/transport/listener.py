@@ -2,8 +2,8 @@
 
 Bounds, and what happens when they are reached:
 
-* `max_handshakes` handshakes under way: the oldest is dropped for a new one, so that clients which connect
-  and say nothing cannot keep others out (`handshakes_dropped`).
+* `max_handshakes` handshakes in progress: the oldest is dropped for a new one, so that clients which connect
+  and stay silent cannot keep others out (`handshakes_dropped`).
 * `max_connections` established connections: new ones are closed at once (`refused`).
 * No file descriptors left (EMFILE, ENFILE): accepting pauses for `ACCEPT_PAUSE_SECONDS`, and
   clients wait in the kernel's backlog (`accept_pauses`).
@@ -34,7 +34,7 @@ from tocsin.transport.tls_handshake import TlsHandshake, wrap
 
 DEFAULT_HANDSHAKE_SECONDS: Final = 60.0
 ACCEPT_PAUSE_SECONDS: Final = 0.1
-_ACCEPTS_PER_WAKE_UP: Final = 64  # then established connections have their turn
+_ACCEPTS_PER_WAKE_UP: Final = 64  # then yield to established connections
 _BACKLOG: Final = 1024
 
 Handler = Callable[[BlockConnection], Awaitable[None]]
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ListenerCounts:
-    """A snapshot: totals since the start, then how many there are now."""
+    """A snapshot: totals since the start, then the present numbers."""
 
     accepted: int = 0
     handshake_failed: int = 0
@@ -59,7 +59,7 @@ class ListenerCounts:
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
-    """What one listener allows; see the module's text for what happens beyond it."""
+    """Limits of a listener. The module's docstring says what happens beyond them."""
 
     handshake_seconds: float = DEFAULT_HANDSHAKE_SECONDS
     max_handshakes: int = 512
@@ -67,14 +67,14 @@ class ListenerLimits:
     write_limit: int = DEFAULT_WRITE_LIMIT
     read_limit_bytes: int = DEFAULT_READ_LIMIT_BYTES
     drain_seconds: float = 5.0
-    """For a connection whose handler has returned, and for all when the listener is left (smp.md 2)."""
+    """For a connection whose handler has returned, and for all when the listener closes (smp.md 2)."""
 
 
 class Listener:
     """Serves on one port of one or more addresses while its `async with` block runs.
 
-    `handler` runs as one task for each connection, which is closed when it returns. What it raises is logged
-    and counted, and ends that connection only; ConnectionLost is an ordinary end.
+    `handler` runs as one task for each connection, which is closed when it returns. Its exceptions are logged
+    and counted, and end only that connection. ConnectionLost is an ordinary end.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Listener:
         port: int,
         limits: ListenerLimits | None = None,
     ) -> None:
-        """Nothing is opened yet. With `port` 0 the system chooses one; the property `port` tells it."""
+        """Open nothing yet. With `port` 0 the system chooses a port, which the property `port` returns."""
         self._handler = handler
         self._context = context
         self._block_size = block_size
@@ -108,13 +108,13 @@ class Listener:
 
     @property
     def counts(self) -> ListenerCounts:
-        """What happened so far."""
+        """A snapshot of the counts."""
         return ListenerCounts(
             **self._totals, pending_handshakes=len(self._handshakes), active=len(self._connections)
         )
 
     async def __aenter__(self) -> Self:
-        """Raises ConnectFailed when an address cannot be listened on."""
+        """Start to listen. Raises ConnectFailed if an address cannot be used."""
         try:
             for host in self._hosts:
                 await self._open(host)
@@ -131,13 +131,13 @@ class Listener:
         try:
             await self.close(self._limits.drain_seconds if kind is None else 0.0)
         finally:
-            # Without the block's error: the group would wrap it in a group of one.
+            # Leave out the block's error: the group would wrap it in a group of one.
             await self._tasks.__aexit__(None, None, None)
 
     async def close(self, drain_for: float) -> None:
-        """Stops accepting and receiving, lets handlers send what they have for `drain_for` seconds, then cancels them.
+        """Stop accepting and receiving, let handlers send for `drain_for` seconds, then cancel them.
 
-        Handlers learn of it by ConnectionLost when they read. Returns when every handler has ended. May be called
+        Handlers get ConnectionLost when they read. Returns when every handler has ended. May be called
         again.
         """
         self._close_sockets()
@@ -229,7 +229,7 @@ class Listener:
                 self._connections.discard(connection)
 
     async def _establish(self, sock: socket.socket, peer_host: str) -> BlockConnection | None:
-        """The connection after its handshake, or None, counted, if it did not come about."""
+        """Return the connection after its handshake, or None if it failed, which is counted."""
         limits = self._limits
         try:
             sock.setblocking(False)
@@ -254,7 +254,7 @@ class Listener:
             raise
 
     async def _shake_hands(self, sock: socket.socket) -> ssl.SSLSocket | None:
-        """The socket with TLS, or None, counted and closed, if the handshake fails."""
+        """Return the socket with TLS, or None if the handshake fails. A failure is counted, and the socket closed."""
         try:
             sock = tls = wrap(sock, self._context, server_side=True)
             if await self._finish_handshake(TlsHandshake(tls)):

@@ -1,9 +1,9 @@
 """The sending half of a block connection: a bounded queue in front of a non-blocking TLS socket.
 
 Theory of operation. Blocks wait in `_queue` until `flush` takes them. A flush is scheduled once per loop
-iteration, so small blocks written in one go leave together, in one TLS record and one system call; a block
-that fills a record by itself is sent at once, uncopied. When the kernel takes no more, OpenSSL keeps the
-encrypted record and insists on being given the same buffer again: `_unsent`. The queue and that one buffer
+iteration, so small blocks written together leave together, in one TLS record and one system call. A block
+that fills a record is sent at once, without a copy. When the kernel takes no more, OpenSSL keeps the
+encrypted record and requires the same buffer again: `_unsent`. The queue and that one buffer
 are all that is ever stored for a peer that does not read.
 """
 
@@ -17,11 +17,11 @@ from typing import Final
 RECORD_BYTES: Final = 16_384
 """The largest plaintext of a TLS record (RFC 8446, 5.1)."""
 
-_RECORDS_PER_FLUSH: Final = 16  # then other connections have their turn
+_RECORDS_PER_FLUSH: Final = 16  # then yield to other connections
 
 
 class OutgoingBlocks:
-    """At most `limit` blocks wait here. When it is full `try_put` is False, `wait_for_room` waits in line."""
+    """At most `limit` blocks wait here. When it is full, `try_put` is False and `wait_for_room` waits in line."""
 
     __slots__ = (
         "_idle_waiters",
@@ -65,22 +65,22 @@ class OutgoingBlocks:
         self._refusing = False
         self._stopped = False
         self.needs_read = False
-        """TLS must read before it can write on; call `flush_after_read` when the socket is readable."""
+        """TLS must read before it can continue to write: call `flush_after_read` when the socket is readable."""
         self.blocks_sent = 0
         self.sent_at = self._loop.time()
 
     @property
     def blocks_waiting(self) -> int:
-        """Blocks that are not with the kernel yet."""
+        """Blocks that the kernel does not have yet."""
         return len(self._queue) + self._unsent_blocks
 
     @property
     def room(self) -> int:
-        """How many blocks `try_put` takes now; none while others wait in line, so nobody is overtaken."""
+        """How many blocks `try_put` accepts now: 0 while others wait in line, so that none is overtaken."""
         return self._limit - len(self._queue) - self._unsent_blocks - self._reserved
 
     def try_put(self, block: bytes) -> bool:
-        """Queues a block; False if there is no room."""
+        """Queue a block. Returns False if there is no room."""
         if len(self._queue) + self._unsent_blocks + self._reserved >= self._limit:
             return False
         self._queue.append(block)
@@ -93,14 +93,14 @@ class OutgoingBlocks:
         return True
 
     def expect_answers(self) -> None:
-        """Schedules a flush behind the task that was just woken, in the same loop iteration as its step."""
+        """Schedule a flush after the task that was just woken, in the same loop iteration as its step."""
         if self._per_record > 1 and not self._scheduled and not self._stuck:
             self._schedule()
 
     async def wait_for_room(self) -> None:
-        """Waits in line until `try_put` will take a block if called before anything is awaited.
+        """Wait in line until `try_put` will accept a block, if it is called before anything is awaited.
 
-        Returns at once when no blocks are taken any more.
+        Returns at once after `refuse`.
         """
         while self.room <= 0 and not self._refusing:
             waiter: asyncio.Future[bool] = self._loop.create_future()
@@ -111,7 +111,7 @@ class OutgoingBlocks:
                 self._leave_line(waiter)
 
     async def drained(self) -> None:
-        """Returns when everything is with the kernel, or the connection has ended."""
+        """Return when the kernel has everything, or the connection has ended."""
         self.flush()
         while not self._stopped and (self._queue or self._unsent is not None):
             waiter = self._loop.create_future()
@@ -119,12 +119,12 @@ class OutgoingBlocks:
             await waiter
 
     def when_writable(self, callback: Callable[[], None]) -> None:
-        """Calls back once the socket can be written: TLS may need that in order to read."""
+        """Call back once the socket can be written: TLS may need that in order to read."""
         self._on_writable = callback
         self._watch_writable()
 
     def flush(self) -> None:
-        """Sends until the queue is empty, the socket is full or others should have their turn."""
+        """Send until the queue is empty, the socket is full, or it is time to yield to others."""
         queue = self._queue
         for _ in range(_RECORDS_PER_FLUSH):
             unsent = self._unsent
@@ -152,12 +152,12 @@ class OutgoingBlocks:
             self._schedule()
 
     def flush_after_read(self) -> None:
-        """Tries again what TLS could not send before it had read."""
+        """Try again to send what TLS could not send before it had read."""
         self.needs_read = False
         self.flush()
 
     def refuse(self) -> None:
-        """Takes no more blocks: every `wait_for_room` returns."""
+        """Accept no more blocks: every `wait_for_room` returns."""
         self._refusing = True
         for waiter in self._waiters:
             if not waiter.done():
@@ -165,7 +165,7 @@ class OutgoingBlocks:
         self._waiters.clear()
 
     def stop(self) -> None:
-        """Drops everything and wakes everybody; called before the socket is closed."""
+        """Drop everything and wake all waiting calls. Called before the socket is closed."""
         self._stopped = True
         if self._stuck:
             self._loop.remove_writer(self._sock.fileno())
@@ -202,7 +202,7 @@ class OutgoingBlocks:
                 self._reserved += 1
 
     def _leave_line(self, waiter: asyncio.Future[bool]) -> None:
-        """Gives back the room that was granted, for the task to use now, also if it was cancelled since."""
+        """Release the granted room for the task to use now, also if the task was cancelled meanwhile."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)
         elif not waiter.cancelled() and waiter.result():

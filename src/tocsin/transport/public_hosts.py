@@ -1,4 +1,4 @@
-"""Which hosts a router dials because a stranger names them: only public ones, none of its operator's network."""
+"""Rules for dialing hosts that strangers name: only public ones, none in the operator's network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def is_public_host(host: str) -> bool:
-    """A public address, or a name that may have one: names are looked at again when they are resolved."""
+    """Return whether the host is a public address, or a name, whose addresses are checked when it is resolved."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -20,7 +20,7 @@ def is_public_host(host: str) -> bool:
 
 
 def is_public_address(text: str) -> bool:
-    """Also of an IPv6 address that stands for one of IPv4."""
+    """Return whether the address is public, also if it is an IPv6 form of an IPv4 address."""
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address) and (inner := _inner_address(address)) is not None:
         address = inner

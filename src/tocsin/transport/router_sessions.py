@@ -1,4 +1,4 @@
-"""From an accepted connection to a session: the router's side of the handshakes (smp.md 4.3, 4.4; ntf.md 1.4)."""
+"""Sessions of routers: their side of the handshakes on an accepted connection (smp.md 4.3, 4.4; ntf.md 1.4)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tocsin.transport.block_connection import BlockConnection
 from tocsin.wire.versions import VersionRange
 
 HELLO_SECONDS: Final = 120.0
-"""For the handshake above TLS (smp.md 4.2)."""
+"""Time for the hellos above TLS (smp.md 4.2)."""
 WEB_ALPN: Final = ("h2", "http/1.1")
-"""Accepted besides the protocol's own: clients on port 443 offer these (smp.md 2.1)."""
+"""Accepted in addition to the protocol's own: clients on port 443 offer these (smp.md 2.1)."""
 
 ServiceLookup: TypeAlias = Callable[[ServiceRole, bytes], Awaitable[bytes | None]]
 """Role and fingerprint to service id, made and stored if new; None if known in another role."""
@@ -41,7 +41,7 @@ ServiceLookup: TypeAlias = Callable[[ServiceRole, bytes], Awaitable[bytes | None
 
 @dataclass(frozen=True, slots=True)
 class RouterIdentity:
-    """Who a router is, and which versions it offers."""
+    """A router's credentials, and the versions it offers."""
 
     dialect: Dialect
     credentials: Credentials
@@ -75,7 +75,7 @@ AnswerCommand: TypeAlias = Callable[[RouterSession, ReceivedCommand], Response]
 
 
 class RouterConnection:
-    """A connection after both handshakes, the router's side. Encryption and writing keep one order."""
+    """The router's side of a connection after both handshakes. Blocks are encrypted and written in one order."""
 
     __slots__ = ("connection", "session")
 
@@ -84,31 +84,31 @@ class RouterConnection:
         self.session = session
 
     async def receive(self) -> list[ReceivedCommand | RefusedCommand]:
-        """The commands of the next block. Raises ConnectionLost; bad bytes are commands to refuse."""
+        """Return the commands of the next block; bad bytes are commands to refuse. Raises ConnectionLost."""
         return self.session.read_block(await self.connection.read_block())
 
     def receive_nowait(self) -> list[ReceivedCommand | RefusedCommand] | None:
-        """The commands of a block that has already arrived, or None."""
+        """Return the commands of a block that has already arrived, or None."""
         block = self.connection.read_block_nowait()
         return None if block is None else self.session.read_block(block)
 
     async def send(self, transmissions: Sequence[bytes]) -> None:
-        """As many blocks as needed; waits while the write queue is full. Raises ConnectionLost."""
+        """Send as many blocks as needed, waiting while the write queue is full. Raises ConnectionLost."""
         for batch in self.session.batches(transmissions):
             await self.connection.wait_for_room()
             self.connection.try_write_block(self.session.to_block(batch))
 
     def try_send(self, transmissions: Sequence[bytes]) -> bool:
-        """All of them, or none and False if the write queue has no room for all: never waits."""
+        """Send all without waiting. Sends none and returns False if the write queue has no room for all."""
         batches = list(self.session.batches(transmissions))
         if self.connection.write_room < len(batches):
             return False
         return all(self.connection.try_write_block(self.session.to_block(batch)) for batch in batches)
 
     async def serve(self, answer: AnswerCommand) -> None:
-        """Answers the commands of each block in their order, one block after the other. Raises ConnectionLost.
+        """Answer the commands of each block in their order, one block after the other. Raises ConnectionLost.
 
-        Enough for routers whose answers are at hand. Transmissions that cannot be read are refused here.
+        Enough for routers that can answer at once. Transmissions that cannot be read are refused here.
         """
         while True:
             received: list[ReceivedCommand | RefusedCommand] | None = await self.receive()
@@ -125,7 +125,7 @@ class RouterConnection:
 
 
 async def no_services(_role: ServiceRole, _fingerprint: bytes) -> bytes | None:
-    """For routers that take no service certificates."""
+    """Refuse every service, for routers without services."""
     return None
 
 

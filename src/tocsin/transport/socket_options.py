@@ -20,15 +20,15 @@ _TCP_CLOSE: Final = 7  # linux/tcp_states.h: neither end of this connection is o
 
 
 def send_without_delay(sock: socket.socket) -> None:
-    """Blocks are whole requests and answers: waiting to join them with later ones only costs time."""
-    with suppress(OSError):  # a connection that is gone already fails soon enough
+    """Switch off Nagle's algorithm: blocks are whole requests and answers, so waiting for more only costs time."""
+    with suppress(OSError):  # a lost connection fails soon enough anyway
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Makes the kernel notice a dead peer of a connection that only waits for notifications."""
+    """Make the kernel notice a dead peer of a connection that only waits for notifications."""
     options = {
-        # macOS has the idle time under another name.
+        # macOS has another name for the idle time.
         "TCP_KEEPIDLE" if hasattr(socket, "TCP_KEEPIDLE") else "TCP_KEEPALIVE": KEEP_ALIVE_IDLE_SECONDS,
         "TCP_KEEPINTVL": KEEP_ALIVE_INTERVAL_SECONDS,
         "TCP_KEEPCNT": KEEP_ALIVE_PROBES,
@@ -41,7 +41,7 @@ def keep_alive(sock: socket.socket) -> None:
 
 
 def has_arrived(sock: socket.socket, size: int) -> bool:
-    """Whether the kernel holds that many bytes to read; False where that is not told."""
+    """Return whether the kernel has this many bytes to read; False if the system does not report it."""
     try:
         answer = fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4))
     except (OSError, ValueError):
@@ -50,7 +50,7 @@ def has_arrived(sock: socket.socket, size: int) -> bool:
 
 
 def was_reset(sock: socket.socket) -> bool:
-    """Whether the connection broke instead of being closed; False where that is not told."""
+    """Return whether the connection broke instead of being closed; False if the system does not report it."""
     if not sys.platform.startswith("linux"):
         return False
     try:
@@ -60,7 +60,7 @@ def was_reset(sock: socket.socket) -> bool:
 
 
 def unacknowledged_bytes(sock: socket.socket) -> int | None:
-    """Bytes handed to the kernel that the peer's system has not acknowledged; None where that is not told."""
+    """Return how many sent bytes the peer's system has not acknowledged; None if the system does not report it."""
     if not sys.platform.startswith("linux"):
         return None
     try:

@@ -47,7 +47,7 @@ class SocksRefused(ConnectFailed):
 
 @dataclass(frozen=True, slots=True)
 class SocksProxy:
-    """Where the proxy listens, and how to log in there.
+    """A proxy's address and login.
 
     With `onion_only` the hosts that can be reached without the proxy are dialed without it.
     """
@@ -60,12 +60,12 @@ class SocksProxy:
 
 
 def encode_greeting(proxy: SocksProxy) -> bytes:
-    """Offers one method. With a user name nothing less will do: proxies keep users apart by it."""
+    """Offer one method. With a user name, accept no other: proxies separate users by their names."""
     return bytes((_VERSION, 1, _USER_AND_PASSWORD if proxy.username is not None else _NO_AUTHENTICATION))
 
 
 def check_method(answer: bytes, proxy: SocksProxy) -> None:
-    """Checks the two bytes that answer the greeting. Raises ConnectFailed."""
+    """Check the two bytes that answer the greeting. Raises ConnectFailed."""
     version, method = answer
     if version != _VERSION:
         raise ConnectFailed(f"the SOCKS proxy speaks version {version}, not 5")
@@ -85,7 +85,7 @@ def encode_login(proxy: SocksProxy) -> bytes:
 
 
 def check_login(answer: bytes) -> None:
-    """Checks the two bytes that answer the login. Raises ConnectFailed."""
+    """Check the two bytes that answer the login. Raises ConnectFailed."""
     version, status = answer
     if version != _AUTH_VERSION:
         raise ConnectFailed(f"the SOCKS proxy answers the login in version {version}, not 1")
@@ -107,7 +107,7 @@ def encode_connect(host: str, port: int) -> bytes:
 
 
 def remaining_reply_bytes(head: bytes) -> int:
-    """How many bytes follow the first five of the reply. Raises SocksRefused or ConnectFailed."""
+    """Return how many bytes follow the first five of the reply. Raises SocksRefused or ConnectFailed."""
     version, code, _reserved, kind, first = head
     if version != _VERSION:
         raise ConnectFailed(f"the SOCKS proxy replies in version {version}, not 5")
@@ -120,9 +120,9 @@ def remaining_reply_bytes(head: bytes) -> int:
 
 
 async def connect_through(sock: socket.socket, proxy: SocksProxy, host: str, port: int) -> None:
-    """Turns a connection to the proxy into one to `host`. Raises ConnectFailed; there is no time limit here.
+    """Turn a connection to the proxy into one to `host`. Raises ConnectFailed. There is no time limit here.
 
-    Not one byte more is read than the proxy's answers have: what follows belongs to TLS.
+    It reads exactly the bytes of the proxy's answers, because later bytes belong to TLS.
     """
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(sock, encode_greeting(proxy))

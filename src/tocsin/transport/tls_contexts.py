@@ -1,6 +1,6 @@
 """TLS as the network speaks it (smp.md 2): one suite, no resumption, no SNI, no names.
 
-Identity is never checked here. Whoever dials or serves validates the peer's chain after the handshake, with
+Identity is never checked here. Callers validate the peer's chain after the handshake, with
 `tocsin.crypto.certificate_chains`.
 """
 
@@ -73,8 +73,8 @@ def _configure(context: ssl.SSLContext) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(TLS12_CIPHERS)
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    # Blocks tell whether something is missing. OpenSSL would answer an end without close_notify with an alert, and
-    # the peer's system that with a reset: nobody could say any more what of our last blocks had arrived.
+    # Blocks show whether something is missing. OpenSSL would answer an end without close_notify with an alert, and
+    # the peer's system would answer that with a reset, which hides how many of our last blocks had arrived.
     context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF
     _attempt("the TLS 1.3 cipher suite", lambda: libssl.set_cipher_suites(context, TLS13_CIPHER_SUITES))
     _attempt("the key agreement groups", lambda: libssl.set_groups(context, GROUPS))
@@ -82,7 +82,7 @@ def _configure(context: ssl.SSLContext) -> None:
 
 
 def _attempt(what: str, setting: Callable[[], None]) -> bool:
-    """Whether a setting that connections work without could be made; if not, a line in the log says so."""
+    """Try an optional setting. Returns False and logs a warning if it could not be made."""
     try:
         setting()
     except TlsUnsupported as error:
@@ -103,7 +103,7 @@ def _load(context: ssl.SSLContext, credentials: Credentials) -> None:
 
 @contextmanager
 def _as_file(secret: bytes) -> Iterator[str]:
-    """A path for OpenSSL, which loads keys only from files; memory without a name where the system has it."""
+    """A path for OpenSSL, which loads keys only from files. In anonymous memory where the system has it."""
     memfd_create = getattr(os, "memfd_create", None)
     if memfd_create is not None and os.path.isdir("/proc/self/fd"):
         descriptor: int = memfd_create("tocsin-credentials")

@@ -1,4 +1,4 @@
-"""The TLS handshake on a non-blocking socket, and what it tells about the peer."""
+"""The TLS handshake on a non-blocking socket, and what it reveals about the peer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tocsin.errors import ConnectFailed, TlsUnsupported
 
 
 class TlsHandshake:
-    """One handshake under way. It never closes the socket: that is the caller's part."""
+    """One handshake in progress. It never closes the socket: the caller does."""
 
     __slots__ = ("_done", "_loop", "_sock")
 
@@ -23,7 +23,7 @@ class TlsHandshake:
         self._done: asyncio.Future[ConnectFailed | None] = self._loop.create_future()
 
     async def run(self) -> None:
-        """Returns once both sides are done. Raises ConnectFailed; there is no time limit here."""
+        """Return when both sides are done. Raises ConnectFailed. There is no time limit here."""
         descriptor = self._sock.fileno()
         self._step()
         try:
@@ -35,7 +35,7 @@ class TlsHandshake:
             raise failure
 
     def drop(self, reason: str) -> None:
-        """Makes `run` raise ConnectFailed now."""
+        """Make `run` raise ConnectFailed now."""
         self._finish(ConnectFailed(reason))
 
     def _step(self) -> None:
@@ -63,7 +63,7 @@ class TlsHandshake:
 def wrap(
     sock: socket.socket, context: ssl.SSLContext, *, server_side: bool, server_name: str | None = None
 ) -> ssl.SSLSocket:
-    """A TLS socket whose handshake has not begun; it takes over the descriptor. Raises ConnectFailed."""
+    """Return a TLS socket before its handshake, which takes over the descriptor. Raises ConnectFailed."""
     try:
         return context.wrap_socket(
             sock, server_side=server_side, do_handshake_on_connect=False, server_hostname=server_name
@@ -76,7 +76,7 @@ def wrap(
 async def start_client_tls(
     sock: socket.socket, context: ssl.SSLContext, *, server_name: str | None = None
 ) -> ssl.SSLSocket:
-    """Takes over a connected socket and finishes the handshake. Raises ConnectFailed; closes it on failure."""
+    """Take over a connected socket and finish the handshake. Raises ConnectFailed and then closes the socket."""
     tls = wrap(sock, context, server_side=False, server_name=server_name)
     try:
         await TlsHandshake(tls).run()
@@ -87,7 +87,7 @@ async def start_client_tls(
 
 
 def describe_failure(error: Exception) -> str:
-    """What went wrong, in OpenSSL's or the system's words, without addresses of source lines."""
+    """Describe a failure in OpenSSL's or the system's words, without source lines."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
@@ -98,7 +98,7 @@ def describe_failure(error: Exception) -> str:
 
 
 def session_id(sock: ssl.SSLSocket) -> bytes:
-    """The client's Finished: 12 bytes in TLS 1.2, a hash in 1.3 (smp.md 2.4). Raises TlsUnsupported."""
+    """Return the client's Finished: 12 bytes in TLS 1.2, a hash in 1.3 (smp.md 2.4). Raises TlsUnsupported."""
     binding = sock.get_channel_binding("tls-unique")
     if binding is None:
         raise TlsUnsupported("OpenSSL gives no tls-unique channel binding for this connection")
@@ -106,7 +106,7 @@ def session_id(sock: ssl.SSLSocket) -> bytes:
 
 
 def peer_chain(sock: ssl.SSLSocket) -> tuple[bytes, ...]:
-    """DER certificates as the peer sent them, leaf first; empty if it sent none."""
+    """Return the DER certificates that the peer sent, leaf first."""
     if sock.getpeercert(binary_form=True) is None:
         return ()  # asked first: the chain of a client without a certificate has a hole in place of the leaf
     if sys.version_info >= (3, 13):

@@ -1,7 +1,7 @@
 """The end of a TLS connection, on a non-blocking socket.
 
-After close_notify the socket is kept until the peer has closed its side too, and what still arrives is thrown
-away: closing a socket with unread bytes makes the kernel reset the connection and drop what is not sent yet.
+After close_notify the socket stays open until the peer has closed its side too, and arriving bytes are thrown
+away: closing a socket with unread bytes makes the kernel reset the connection and drop unsent bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _DISCARD_BYTES: Final = 65_536
 
 
 def say_goodbye(sock: ssl.SSLSocket) -> None:
-    """Sends close_notify and FIN. Raises OSError when the connection is gone already."""
+    """Send close_notify and FIN. Raises OSError if the connection is already gone."""
     with suppress(
         OSError, ValueError
     ):  # unwrap also asks for the peer's close_notify, which is not there yet
@@ -24,7 +24,7 @@ def say_goodbye(sock: ssl.SSLSocket) -> None:
 
 
 def discard_arrived(sock: ssl.SSLSocket) -> bool:
-    """Throws bytes away undecrypted; False when the peer has closed or is gone."""
+    """Throw bytes away undecrypted. Returns False when the peer has closed or is gone."""
     try:
         return socket.socket.recv(sock, _DISCARD_BYTES) != b""
     except BlockingIOError:

@@ -1,7 +1,7 @@
 """A TLS connection as a stream of bytes on a non-blocking socket, for push providers.
 
-It shares with `BlockConnection` how a socket is connected and how TLS starts. It closes at once, without
-close_notify: the protocols it carries mark the end of what they say themselves.
+It connects sockets and starts TLS in the same way as `BlockConnection`. It closes at once, without
+close_notify, because the protocols on it mark the end of their messages.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TlsStream:
         limit: float,
         find: FindAddresses | None = None,
     ) -> TlsStream:
-        """Raises ConnectFailed, with the reason, within `limit` seconds. `find` chooses among the host's addresses."""
+        """Connect within `limit` seconds. `find` chooses among the host's addresses. Raises ConnectFailed."""
         try:
             async with asyncio.timeout(limit):
                 return cls(await _connect(host, port, context, limit, find or resolve))
@@ -64,9 +64,9 @@ class TlsStream:
             self._loop.call_soon(self._readable)
 
     def write(self, data: bytes) -> None:
-        """Queues data, which leaves at the end of this turn of the loop with everything else written in it.
+        """Queue data, which leaves at the end of this loop iteration with everything else written in it.
 
-        Closes the connection if the peer leaves too much of it unread.
+        Closes the connection if the peer leaves too much unread.
         """
         if self._closed:
             return
@@ -80,7 +80,7 @@ class TlsStream:
             self._loop.call_soon(self.flush)
 
     def close(self, reason: str) -> None:
-        """Closes the socket now and calls `on_lost`."""
+        """Close the socket now and call `on_lost`."""
         if self._closed:
             return
         self._closed = True
@@ -94,7 +94,7 @@ class TlsStream:
             self._on_lost(reason)
 
     def flush(self) -> None:
-        """Hands what was written to the kernel now, as far as the kernel takes it."""
+        """Pass written bytes to the kernel now, as many as it takes."""
         self._scheduled = False
         while not self._closed:
             if self._unsent is None:
@@ -144,7 +144,7 @@ class TlsStream:
 async def _connect(
     host: str, port: int, context: ssl.SSLContext, limit: float, find: FindAddresses
 ) -> ssl.SSLSocket:
-    """Tries each address in turn, for an equal share of the time, so that a silent one leaves time for the next."""
+    """Try each address in turn, for an equal share of the time, so that a silent one leaves time for the next."""
     failure: Exception = ConnectFailed("the name has no address")
     addresses = await find(host, port)
     for address in addresses:

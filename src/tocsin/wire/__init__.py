@@ -1,1 +1,4 @@
-"""Bytes without meaning: primitive encodings, padding, batches, transmissions. Knows no command."""
+"""Bytes without meaning: primitive encodings, padding, batches, transmissions.
+
+Nothing here knows a command or does I/O: commands belong to `protocol/`.
+"""

@@ -14,16 +14,16 @@ RESERVED_BYTES: Final = 19
 
 
 class Packing(NamedTuple):
-    """Where each item of a list goes."""
+    """The block in which each item of a list is sent."""
 
     batches: list[slice]
-    """Runs of items that share a block, in order. An item that is too large stands in no run."""
+    """Runs of items that share a block, in order. Items that are too large are in no run."""
     too_large: list[int]
-    """Indices of items that fit no block."""
+    """Indices of items that are too large for any block."""
 
 
 def batch_budget(block_size: int) -> int:
-    """How many bytes of `large(transmission)` items a sender puts into one block."""
+    """Return how many bytes of `large(transmission)` items a sender puts into one block."""
     return block_size - RESERVED_BYTES
 
 
@@ -65,7 +65,7 @@ class BatchFiller:
         return len(self._items)
 
     def fits(self, item: bytes) -> bool:
-        """Whether the item can still join this block. One that is alone too large never does."""
+        """Return whether the item still fits this block. An item that is too large for any block never does."""
         return self._used + len(item) + ITEM_OVERHEAD <= self._budget and len(self._items) < self._most
 
     def add(self, item: bytes) -> None:
@@ -73,13 +73,13 @@ class BatchFiller:
         self._used += len(item) + ITEM_OVERHEAD
 
     def take(self) -> list[bytes]:
-        """The items collected; the filler is empty again."""
+        """Return the collected items and empty the filler."""
         items, self._items, self._used = self._items, [], 0
         return items
 
 
 def join_batch(items: Sequence[bytes]) -> bytes:
-    """Block content of 1 to 255 items, each shorter than 64 KiB. Raises `LocalProtocolError` for others."""
+    """Join 1 to 255 items, each shorter than 64 KiB, into a block content. Raises `LocalProtocolError`."""
     try:
         parts = [bytes((len(items),))]
         for item in items:
@@ -91,7 +91,7 @@ def join_batch(items: Sequence[bytes]) -> bytes:
 
 
 def split_batch(content: bytes) -> list[bytes]:
-    """The transmissions of one block. Raises `DecodeError` on count 0, truncation and leftover bytes."""
+    """Split a block into transmissions. Raises `DecodeError` on count 0, truncation and leftover bytes."""
     if not content or not content[0]:
         raise DecodeError("a block without transmissions")
     items: list[bytes] = []

@@ -12,7 +12,7 @@ MAX_MESSAGE_BYTES: Final = 0xFFFF - LENGTH_BYTES
 
 
 def pad(message: bytes, size: int) -> bytes:
-    """Exactly `size` bytes. Raises `LocalProtocolError` if the message does not fit."""
+    """Pad to exactly `size` bytes. Raises `LocalProtocolError` if the message does not fit."""
     room = size - LENGTH_BYTES - len(message)
     if room < 0 or len(message) > MAX_MESSAGE_BYTES:
         raise LocalProtocolError(f"{len(message)} bytes do not fit a padded size of {size}")
@@ -20,7 +20,7 @@ def pad(message: bytes, size: int) -> bytes:
 
 
 def unpad(padded: bytes) -> bytes:
-    """The message inside. The filler is not looked at, as in the reference."""
+    """Return the message inside. Like the reference, this does not check the filler."""
     if len(padded) < LENGTH_BYTES:
         raise DecodeError("padded data is shorter than its length field")
     end = LENGTH_BYTES + int.from_bytes(padded[:LENGTH_BYTES], "big")

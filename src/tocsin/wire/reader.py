@@ -1,4 +1,4 @@
-"""A cursor over received bytes. Every read checks bounds first and raises `DecodeError`, nothing else."""
+"""A cursor over received bytes. Every read checks bounds first and raises only `DecodeError`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WireReader:
         return self._at
 
     def rewind(self, position: int) -> None:
-        """Go back to a position read before: the one backtracking the protocol asks for (smp.md 4.3)."""
+        """Go back to an earlier position: the only backtracking that the protocol needs (smp.md 4.3)."""
         self._at = position
 
     def take(self, count: int) -> bytes:
@@ -43,13 +43,13 @@ class WireReader:
         return taken
 
     def rest(self) -> bytes:
-        """Everything that is left, possibly nothing."""
+        """Return the remaining bytes, possibly none."""
         taken = self._data[self._at :]
         self._at = len(self._data)
         return taken
 
     def until(self, stop: bytes) -> bytes:
-        """Bytes up to, not including, the first `stop` byte or the end."""
+        """Return the bytes before the first `stop` byte, or all remaining bytes."""
         end = self._data.find(stop, self._at)
         return self.take((len(self._data) if end < 0 else end) - self._at)
 
@@ -58,7 +58,7 @@ class WireReader:
             raise DecodeError(f"{literal!r} expected")
 
     def skip(self, literal: bytes) -> bool:
-        """Step over `literal` if it comes next; say whether it did."""
+        """Skip `literal` if it comes next, and return whether it did."""
         if not self._data.startswith(literal, self._at):
             return False
         self._at += len(literal)
@@ -98,7 +98,7 @@ class WireReader:
         raise DecodeError(f"T or F expected, {letter!r} found")
 
     def maybe(self, read: Callable[[], T]) -> T | None:
-        """`"0"` for absence, `"1"` and the value otherwise. The digits are ASCII."""
+        """Read `"0"` for an absent value, or `"1"` and the value. The digits are ASCII."""
         digit = self.take(1)
         if digit == b"0":
             return None
@@ -114,7 +114,7 @@ class WireReader:
 
 
 def as_text(data: bytes) -> str:
-    """UTF-8 text or `DecodeError`."""
+    """Decode UTF-8 text. Raises `DecodeError`."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:

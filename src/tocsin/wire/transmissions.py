@@ -11,35 +11,35 @@ SERVICE_SIGNATURE_BYTES: Final = 64
 
 
 class TransmissionLayout(NamedTuple):
-    """Which optional fields a protocol version puts on the wire."""
+    """The optional fields that a protocol version puts on the wire."""
 
     session_id: bool
-    """The session id is sent in every transmission (SMP v6, NTF v1); later it is implied."""
+    """Every transmission carries the session id (SMP v6, NTF v1); later versions imply it."""
     service_signature: bool
     """An authorization is followed by `maybe` a service signature (SMP v16+)."""
 
 
 class RawTransmission(NamedTuple):
-    """A transmission taken apart; the command is still bytes."""
+    """A transmission split into its fields. The command is still bytes."""
 
     auth: bytes
     service_signature: bytes
-    """Empty when there is none."""
+    """Empty if absent."""
     session_id: bytes
-    """Empty unless the layout sends it."""
+    """Empty unless the layout includes it."""
     corr_id: bytes
     entity_id: bytes
     command: bytes
     signed_tail: bytes
-    """The end of the wire bytes that authorization covers; the session id goes in front if it is implied."""
+    """The last part of the bytes that authorization covers. An implied session id goes in front of it."""
 
     def __repr__(self) -> str:
-        """Without the command, which may hold passwords and private keys."""
+        """Omit the command, which may hold passwords and private keys."""
         return f"RawTransmission({len(self.command)} bytes of command)"
 
 
 def split_transmission(data: bytes, layout: TransmissionLayout) -> RawTransmission:
-    """Take a transmission apart. Raises `DecodeError` if the fields before the command do not parse."""
+    """Split a transmission. Raises `DecodeError` if the fields before the command do not parse."""
     try:
         at = 1 + data[0]
         auth = data[1:at]
@@ -78,7 +78,7 @@ def _service_signature(data: bytes, at: int) -> tuple[bytes, int]:
 def join_transmission(
     layout: TransmissionLayout, auth: bytes, service_signature: bytes, signed_tail: bytes
 ) -> bytes:
-    """Wire bytes of a transmission whose `signed_tail` was made by `signed_tail`."""
+    """Build the wire bytes of a transmission from the result of `signed_tail`."""
     if not auth:
         return b"\0" + signed_tail
     if not layout.service_signature:
@@ -91,6 +91,6 @@ def join_transmission(
 def signed_tail(
     layout: TransmissionLayout, session_id: bytes, corr_id: bytes, entity_id: bytes, command: bytes
 ) -> bytes:
-    """The part of the wire bytes that authorization covers."""
+    """Build the part of the wire bytes that authorization covers."""
     tail = short(corr_id) + short(entity_id) + command
     return short(session_id) + tail if layout.session_id else tail

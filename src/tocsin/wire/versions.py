@@ -28,12 +28,12 @@ class VersionRange:
         return str(self.lowest) if self.lowest == self.highest else f"{self.lowest}-{self.highest}"
 
     def common(self, other: VersionRange) -> VersionRange | None:
-        """The versions both sides speak; its `highest` is the one to use."""
+        """Return the versions that both sides speak. Its `highest` is the one to use."""
         lowest, highest = max(self.lowest, other.lowest), min(self.highest, other.highest)
         return VersionRange(lowest, highest) if lowest <= highest else None
 
     def capped(self, highest: int) -> VersionRange | None:
-        """The part of the range up to `highest`; none if that version is not in the range."""
+        """Return the range up to `highest`, or None if that version is not in the range."""
         return VersionRange(self.lowest, highest) if highest in self else None
 
     def encode(self, out: WireWriter) -> None:

@@ -1,4 +1,4 @@
-"""Builds bytes to send. What the peer could not read is refused here with `LocalProtocolError`."""
+"""Builds bytes to send. Raises `LocalProtocolError` for values that the peer could not read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WireWriter:
         return self
 
     def short_bytes(self, data: bytes) -> Self:
-        """Refuses more than 255 bytes; the reference lets the length byte wrap (smp.md 1.1)."""
+        """Write at most 255 bytes. The reference lets a larger length wrap (smp.md 1.1)."""
         self._out += short(data)
         return self
 
@@ -78,7 +78,7 @@ class WireWriter:
 
 
 def short(data: bytes) -> bytes:
-    """`bs(data)` on its own."""
+    """Encode `bs(data)`."""
     try:
         return bytes((len(data),)) + data
     except ValueError as error:

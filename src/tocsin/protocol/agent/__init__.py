@@ -1,1 +1,1 @@
-"""What two agents say to each other through a queue."""
+"""Messages between two agents through a queue, and the contents of pushes that an agent opens."""

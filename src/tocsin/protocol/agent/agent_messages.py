@@ -1,4 +1,4 @@
-"""What is in the envelopes: set-up of a connection, messages, and the rotation of queues.
+"""Contents of the envelopes: set-up of a connection, messages, and the rotation of queues.
 
 message = "I" greeting large(queue URI) | "W" greeting | "U" greeting | "Q" large(queue URI) | "M" tail(body)
 greeting = bs(sender's key) bool(secured)
@@ -27,7 +27,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Introduction(Greeting):
-    """Who joins a connection says where it can be answered."""
+    """The joining agent names the queue for answers."""
 
     reply_queue: QueueUri
 
@@ -44,14 +44,14 @@ class QueueInUse(Greeting):
 
 @dataclass(frozen=True, slots=True)
 class UseQueue:
-    """The recipient asks to be sent to in another queue from now on."""
+    """The recipient asks the sender to use another queue from now on."""
 
     queue: QueueUri
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What the app sends: any bytes."""
+    """A message of the app: any bytes."""
 
     body: bytes = field(repr=False)
 

@@ -1,4 +1,4 @@
-"""What a device makes of the list in a push: each item for itself, so that a broken one hides no other."""
+"""Opening the list in a push: each item separately, so that a broken item does not hide others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tocsin.wire.reader import as_text
 
 
 def open_notifications(key: BoxKey, push: MessagePush) -> list[PushedNotification | DecodeError]:
-    """Oldest first. Raises BadBox or DecodeError if nothing of it can be read."""
+    """Return the notifications, oldest first. Raises BadBox or DecodeError if none of the list can be read."""
     items = as_text(unpad(unseal(key, push.nonce, push.sealed))).split(";")
     return [_item(text) for text in items]
 

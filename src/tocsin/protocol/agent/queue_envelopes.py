@@ -3,7 +3,7 @@
 envelope = u16 version, maybe(key(sender)), nonce (24 bytes), box of the padded message
 
 It is the envelope of the reference's SMP client layer, but with a new sender's key in every message, and without the
-double ratchet inside: whoever gets the recipient's key of a queue can read what was sent to that queue.
+double ratchet inside: anyone who gets the recipient's key of a queue can read what was sent to that queue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tocsin.wire.writer import WireWriter
 
 CLIENT_VERSION: Final = 4
 PADDED_BYTES: Final = 15_904
-"""With header, nonce and tag 15,992 bytes: every SMP version takes them (smp.md 7.1)."""
+"""With header, nonce and tag 15,992 bytes, which every SMP version accepts (smp.md 7.1)."""
 
 
 def seal_for_queue(
@@ -36,7 +36,7 @@ def seal_for_queue(
 def unseal_from_queue(envelope: bytes, recipient: X25519PrivateKey) -> bytes:
     """Raises DecodeError, BadKey or BadBox."""
     body = WireReader(envelope)
-    body.u16()  # versions differ in nothing that matters here
+    body.u16()  # the versions do not differ here
     sender = body.maybe(lambda: dh_key_from_der(body.short_bytes()))
     if sender is None:
         raise DecodeError("a message without a key of its sender")

@@ -1,4 +1,4 @@
-"""SMP and NTF with direct notifications: their own ALPN values, the same versions, some messages more."""
+"""SMP and NTF with direct notifications: their own ALPN values, the same versions, some additional messages."""
 
 from __future__ import annotations
 

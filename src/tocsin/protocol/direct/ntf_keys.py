@@ -1,7 +1,7 @@
-"""Keys of an NTF router to which packets are sealed: many at a time, each with an end, the newest handed out.
+"""Keys of an NTF router to which packets are sealed: several at a time, each with an expiry, the newest given out.
 
-A key lives for `lifetime`, a new one is made every `rotation`, so that packets under way when a key is replaced can
-still be opened. With an expired key goes the ability to open what was recorded of its time.
+A key lives for `lifetime`, and a new one is made every `rotation`, so that packets sealed before a replacement can
+still be opened. Once a key is expired and erased, recorded packets of its time cannot be opened.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DAY: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class NtfKeyOffer:
-    """What a device is told: `bs(keyId) key(x25519) i64(expires)`"""
+    """The part that devices get: `bs(keyId) key(x25519) i64(expires)`"""
 
     key: X25519PublicKey
     expires_at: int
@@ -30,7 +30,7 @@ class NtfKeyOffer:
 
     @property
     def key_id(self) -> bytes:
-        """Follows from the key, so it cannot name another."""
+        """Derived from the key, so it cannot name another."""
         return hashlib.sha256(self.key.raw).digest()[:KEY_ID_BYTES]
 
     def encode(self, out: WireWriter) -> None:
@@ -60,7 +60,7 @@ class NtfKey:
 
 @dataclass(frozen=True, slots=True)
 class KeySchedule:
-    """In seconds. Raises ValueError if a key would end before its successor is made."""
+    """Times in seconds. Raises ValueError if a key would expire before its successor is made."""
 
     lifetime: int = 30 * DAY
     rotation: int = 7 * DAY
@@ -72,7 +72,7 @@ class KeySchedule:
     def turned(
         self, keys: Sequence[NtfKey], now: int, new_key: Callable[[], X25519PrivateKey]
     ) -> tuple[NtfKey, ...]:
-        """The keys at this time, newest first: without the expired, with a new one if it is due."""
+        """Return the keys at this time, newest first: without expired ones, with a new one if it is due."""
         living = sorted(
             (key for key in keys if key.expires_at > now), key=lambda key: key.created_at, reverse=True
         )

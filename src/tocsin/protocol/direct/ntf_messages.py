@@ -1,4 +1,4 @@
-"""Messages that direct notifications add to NTF. Those that exist get an optional end, and are the same without it."""
+"""Messages that direct notifications add to NTF. Existing messages get an optional end and are unchanged without it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEY_FOLLOWS: Final = b"\0"
 
 @dataclass(frozen=True, slots=True)
 class ForwardPacket(CommandWithBody):
-    """SFWD: an SMP router hands over what a client gave it. Nothing authorizes it but what is inside."""
+    """SFWD: an SMP router forwards a client's packet. Only the content of the packet authorizes it."""
 
     tag: ClassVar[bytes] = b"SFWD"
     needs: ClassVar[Needs] = Needs.NOTHING

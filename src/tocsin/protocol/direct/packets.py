@@ -43,7 +43,7 @@ _LABEL: Final = b"direct-notifications/1"
 
 
 class UnknownNtfKey(DecodeError):
-    """The packet is sealed to a key that this router does not have, or not any more."""
+    """The packet is sealed to a key that this router does not have, or has erased."""
 
 
 class PacketKind(Enum):
@@ -52,20 +52,20 @@ class PacketKind(Enum):
 
 
 class PacketFate(Enum):
-    """What became of a packet. The value is its letter on the wire."""
+    """The fate of a packet. The value is its letter on the wire."""
 
     ACCEPTED = b"A"
-    """Also of one that changes nothing, because all is as it says."""
+    """Also for a packet that changes nothing, because everything is already as it says."""
     PENDING = b"P"
-    """The SMP router keeps it and goes on trying."""
+    """The SMP router keeps it and continues to try."""
     UNKNOWN_KEY = b"K"
     """Sealed to a key that is erased: fetch the new one with TCHK and seal again."""
     BAD_TOKEN = b"T"
-    """No such token, not active, or not its key's signature: which of them is not told."""
+    """No such token, not active, or not signed by its key. The device does not learn which."""
     BAD_QUEUE = b"Q"
     """The queue is another token's, was removed before, or its SMP router is not acceptable."""
     UNSUPPORTED = b"U"
-    """The NTF router does not know direct notifications: use NKEY and SNEW."""
+    """The NTF router does not support direct notifications: use NKEY and SNEW."""
 
     @property
     def final(self) -> bool:
@@ -96,7 +96,7 @@ class Statement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SignedStatement:
-    """An opened packet. Nothing in it is true before `signed_by` says so."""
+    """An opened packet. Do not trust it before `signed_by` returns True."""
 
     statement: Statement
     key_id: bytes
@@ -115,7 +115,7 @@ def seal_packet(
     offer: NtfKeyOffer,
     ephemeral: X25519PrivateKey,
 ) -> bytes:
-    """`ephemeral` is made for this packet alone. Raises LocalProtocolError if the SMP router's hosts do not fit."""
+    """`ephemeral` is only for this packet. Raises LocalProtocolError if the SMP router's hosts do not fit."""
     signed = statement.encode()
     signature = token_key.sign(_LABEL + ntf_identity + signed)
     padded = pad(signature + signed, PADDED_BYTES)
@@ -124,7 +124,7 @@ def seal_packet(
 
 
 def open_packet(packet: bytes, keys: Mapping[bytes, X25519PrivateKey]) -> SignedStatement:
-    """`keys` by key id. Raises UnknownNtfKey, or DecodeError for whatever else is wrong."""
+    """`keys` are by key id. Raises UnknownNtfKey, or DecodeError for any other fault."""
     if len(packet) != PACKET_BYTES:
         raise DecodeError(f"a packet has {PACKET_BYTES} bytes, not {len(packet)}")
     reader = WireReader(packet)
@@ -143,5 +143,5 @@ def open_packet(packet: bytes, keys: Mapping[bytes, X25519PrivateKey]) -> Signed
 
 
 def packet_nonce(ephemeral: X25519PublicKey, key: X25519PublicKey) -> bytes:
-    """As libsodium's sealed boxes: the ephemeral key is used once, so the nonce may follow from it."""
+    """Like libsodium's sealed boxes: the ephemeral key is used once, so the nonce may be derived from it."""
     return hashlib.blake2b(ephemeral.raw + key.raw, digest_size=24).digest()

@@ -1,4 +1,4 @@
-"""How important a message is to its recipient, and from which importance on a queue notifies."""
+"""Priorities of messages, and the minimum priority from which a queue notifies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class MinimumPriority(IntEnum):
     OFF = 0
     ALL = 1
     PRIORITY = 2
-    """Mentions and replies, say."""
+    """For example mentions and replies."""
     HIGH = 3
 
     def encode(self, out: WireWriter) -> None:

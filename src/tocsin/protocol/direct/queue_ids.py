@@ -1,4 +1,4 @@
-"""Ids that a client may choose: both come out of a hash, so nobody can choose one that exists, or probe for it."""
+"""Ids that a client may choose. Both are hashes, so clients cannot choose an existing id or probe for one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ class ChosenIds(NamedTuple):
 
 
 def ids_for(corr_id: bytes) -> ChosenIds:
-    """What a command with this correlation id may name: SHA3-384, split in two."""
+    """Return the ids that a command with this correlation id may name: SHA3-384, split in two."""
     digest = hashlib.sha3_384(corr_id).digest()
     return ChosenIds(digest[:QUEUE_ID_BYTES], digest[QUEUE_ID_BYTES:])

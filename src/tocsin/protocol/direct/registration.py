@@ -1,10 +1,10 @@
-"""How an NTF router proves to an SMP router who it is, and which key speaks for it from now on.
+"""Registration: an NTF router proves its identity to an SMP router, and names its auth key.
 
     creds     = ntfServer nonEmptyList(large(certificate)) key(authKey) i64(issuedAt) bs(signature)
     signature = of the leaf certificate's key over
                 "direct-notifications/1 auth key" smpIdentity (32) ntfServer key(authKey) i64(issuedAt)
 
-The signature names the SMP router, so that it is worth nothing at another one, and its time, so that a key that was
+The signature covers the SMP router, so that it is worthless at another one, and its time, so that a key that was
 replaced cannot come back.
 """
 
@@ -32,10 +32,10 @@ _LABEL: Final = b"direct-notifications/1 auth key"
 
 @dataclass(frozen=True, slots=True)
 class NtfRouterCredentials:
-    """What NSRV carries."""
+    """The content of NSRV."""
 
     location: RouterLocation
-    """Of the NTF router; its key hash is the fingerprint of the chain's identity certificate."""
+    """The NTF router's location. Its key hash is the fingerprint of the chain's identity certificate."""
     certificates: tuple[bytes, ...] = field(repr=False)
     auth_key: Ed25519PublicKey
     issued_at: int
@@ -53,12 +53,12 @@ class NtfRouterCredentials:
         smp_identity: bytes,
         sign: Callable[[bytes], bytes],
     ) -> Self:
-        """`sign` is that of the leaf certificate's private key."""
+        """`sign` signs with the leaf certificate's private key."""
         signature = sign(_signed_bytes(location, auth_key, issued_at, smp_identity))
         return cls(location, certificates, auth_key, issued_at, signature)
 
     def proves_identity(self, smp_identity: bytes, now: datetime) -> bool:
-        """Whether the chain leads to the identity of the location, and its leaf signed all this for this router."""
+        """Return whether the chain leads to the location's identity, and its leaf signed all this for this router."""
         try:
             leaf = public_key_from_der(validate_server_chain(self.certificates, self.location.key_hash, now))
         except (BadCertificateChain, BadKey):

@@ -1,4 +1,4 @@
-"""Commands that direct notifications add to SMP. Those that exist get an optional end, and are the same without it."""
+"""Commands that direct notifications add to SMP. Existing commands get an optional end and are unchanged without it."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def decode_packet(body: WireReader) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class NtfSubscription:
-    """What a recipient gives so that its NTF router gets the notifications of a queue.
+    """A recipient's instruction to send the notifications of a queue to its NTF router.
 
     ntfSubscription = key(dhKey) ntfServer notifierId (24) minimumPriority packet (448)
     """
 
     dh_key: X25519PublicKey
-    """For the metadata of notifications."""
+    """The recipient's key for notification metadata."""
     ntf_router: RouterLocation
     notifier_id: bytes = field(repr=False)
-    """The second half of the ids that the correlation id gives."""
+    """The notifier id that is derived from the correlation id."""
     minimum: MinimumPriority
     packet: bytes = field(repr=False)
 
@@ -63,7 +63,7 @@ class NtfSubscription:
 
 @dataclass(frozen=True, slots=True)
 class RegisterNtfRouter(CommandWithBody):
-    """NSRV: an NTF router says who it is and which key authorizes its commands. Authorized with that key."""
+    """NSRV: an NTF router proves its identity and names the key of its commands, which authorizes this one too."""
 
     tag: ClassVar[bytes] = b"NSRV"
     needs: ClassVar[Needs] = Needs.AUTH
@@ -80,7 +80,7 @@ class RegisterNtfRouter(CommandWithBody):
 
 @dataclass(frozen=True, slots=True)
 class SubscribeNtfRouter(CommandWithBody):
-    """NSSUB: the notifications of all queues of this NTF router. `i64(count) bs(hash)` is what it expects."""
+    """NSSUB: receive the notifications of all queues of this NTF router, which expects `i64(count) bs(hash)`."""
 
     tag: ClassVar[bytes] = b"NSSUB"
 
@@ -97,7 +97,7 @@ class SubscribeNtfRouter(CommandWithBody):
 
 @dataclass(frozen=True, slots=True)
 class AssociateQueue(CommandWithBody):
-    """NSKEY: a new notifier id of the queue, and the packet that tells the NTF router whose it is.
+    """NSKEY: a new notifier id of the queue, and the packet that associates it at the NTF router.
 
     "NSKEY " ntfSubscription maybe(packet)
     """
@@ -119,7 +119,7 @@ class AssociateQueue(CommandWithBody):
 
 @dataclass(frozen=True, slots=True)
 class SendPacketAgain(CommandWithBody):
-    """NPKT: another packet for the notifier id that the queue has, or a question what became of the last one."""
+    """NPKT: another packet for the queue's present notifier id, or a question about the fate of the last one."""
 
     tag: ClassVar[bytes] = b"NPKT"
 
@@ -135,7 +135,7 @@ class SendPacketAgain(CommandWithBody):
 
 @dataclass(frozen=True, slots=True)
 class SetMinimumPriority(CommandWithBody):
-    """NPRI: from which priority on messages of the queue notify."""
+    """NPRI: set the minimum priority from which messages of the queue notify."""
 
     tag: ClassVar[bytes] = b"NPRI"
 
@@ -200,7 +200,7 @@ class SubscribeNotificationsAs(CommandWithBody, SubscribeNotifications):
 
 @dataclass(frozen=True, slots=True)
 class _WithPacket(CommandWithBody):
-    """What NDEL and DEL have in common: a packet that proves to the NTF router that the client wanted it."""
+    """Base of NDEL and DEL: a packet that proves to the NTF router that the client wanted the deletion."""
 
     bare_before: ClassVar[int] = _ALWAYS
 

@@ -50,7 +50,7 @@ class NtfRouterSubscribed(ResponseWithBody):
 
 @dataclass(frozen=True, slots=True)
 class QueueAssociated(ResponseWithBody):
-    """NSOK: the answer to NSKEY: the router's key for the metadata, and what became of the packet so far."""
+    """NSOK: the answer to NSKEY: the router's key for the metadata, and the present fate of the packet."""
 
     tag: ClassVar[bytes] = b"NSOK"
 
@@ -67,7 +67,7 @@ class QueueAssociated(ResponseWithBody):
 
 @dataclass(frozen=True, slots=True)
 class TellsFate(ResponseWithBody):
-    """What NPST and SFWR have in common: one letter."""
+    """Base of NPST and SFWR: one letter."""
 
     fate: PacketFate
 

@@ -1,1 +1,1 @@
-"""NTF, the protocol between devices and the push router, versions 1 to 3."""
+"""NTF, the protocol between devices and NTF routers, versions 1 to 3."""

@@ -1,4 +1,4 @@
-"""Push providers and the device tokens they gave out (ntf.md 2.4)."""
+"""Push providers and their device tokens (ntf.md 2.4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NULL_TOKEN_TEXT: Final = "apns_null test_ntf_token"  # noqa: S105 - everybody kn
 class DeviceToken:
     """deviceToken = provider (2 bytes, no length) bs(token); large(token) for Web Push, whose tokens are longer.
 
-    What is in the token is checked by the router.
+    The router checks the content of the token.
     """
 
     provider: PushProvider
@@ -65,7 +65,7 @@ class DeviceToken:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Stricter than the wire: hex, as providers give it out, the null provider's one token, a Web Push address."""
+        """Parse more strictly than the wire: hex as providers issue it, the null token, or a Web Push address."""
         name, _, token = text.partition(" ")
         if name == PushProvider.WEBPUSH.text:
             return cls(PushProvider.WEBPUSH, WebPushAddress.parse(token.encode()).token())

@@ -68,7 +68,7 @@ class NtfClientHello:
 
 @dataclass(frozen=True, slots=True)
 class NtfClientHandshake:
-    """Everything the client knows when the router's hello arrives."""
+    """The client's knowledge when the router's hello arrives."""
 
     key_hash: bytes
     tls_session_id: bytes
@@ -78,7 +78,7 @@ class NtfClientHandshake:
     dialect: Dialect = NTF
 
     def answer(self, router_hello: bytes) -> tuple[bytes, ClientSession]:
-        """The client hello to send, and the session. Raises `HandshakeRefused`."""
+        """Return the client hello to send, and the session. Raises `HandshakeRefused`."""
         try:
             hello = NtfRouterHello.decode(router_hello)
         except DecodeError as error:
@@ -92,7 +92,7 @@ class NtfClientHandshake:
 
 @dataclass(frozen=True, slots=True)
 class NtfRouterHandshake:
-    """Everything the router knows when a TLS connection is up."""
+    """The router's knowledge when a TLS connection is up."""
 
     credentials: Credentials
     signing_key: SigningPrivateKey
@@ -109,7 +109,7 @@ class NtfRouterHandshake:
         return NtfRouterHello(self.offered, self.tls_session_id, signed).encode()
 
     def accept(self, client_hello: bytes) -> RouterSession:
-        """Raises `HandshakeRefused`: close without a word."""
+        """Raises `HandshakeRefused`: close without a reply."""
         try:
             hello = NtfClientHello.decode(client_hello)
         except DecodeError as error:

@@ -1,4 +1,4 @@
-"""The lives of tokens and subscriptions at an NTF router: which event leads from which state where (ntf.md 4.4, 4.5).
+"""Life cycles of tokens and subscriptions at an NTF router, as tables of states and events (ntf.md 4.4, 4.5).
 
 Both stores take their sets of states from here, a test tries every event in every state with both of them, and
 docs/ntf-states.md is drawn from the two tables.
@@ -16,7 +16,7 @@ VERIFIABLE: Final = frozenset({TokenState.REGISTERED, TokenState.CONFIRMED, Toke
 """The right code makes such a token active; another TNEW changes nothing."""
 
 CONFIRMED: Final = frozenset({TokenState.CONFIRMED, TokenState.ACTIVE})
-"""The provider has taken a push to it."""
+"""The provider has accepted a push to it."""
 
 WANTED: Final = frozenset(
     {
@@ -27,10 +27,10 @@ WANTED: Final = frozenset(
         SubscriptionState.SERVICE,
     }
 )
-"""To be subscribed; the other states are an end."""
+"""States whose queues the router subscribes to. The other states are final."""
 
 LIVE: Final = frozenset({SubscriptionState.ACTIVE, SubscriptionState.PENDING})
-"""Of the present connection to the SMP router, unless our service holds them."""
+"""States that end with the connection to the SMP router, unless our service holds the queue."""
 
 
 class TokenEvent(StrEnum):
@@ -64,7 +64,7 @@ TOKEN_CHANGES: Final[Mapping[TokenEvent, TokenChanges]] = {
     TokenEvent.REPLACED: dict.fromkeys(TokenState, TokenState.REGISTERED),
     TokenEvent.REFUSED: dict.fromkeys(TokenState, TokenState.INVALID),
 }
-"""A state that is missing stays as it is."""
+"""States that are missing do not change."""
 
 SUBSCRIPTION_CHANGES: Final[Mapping[SubscriptionEvent, SubscriptionChanges]] = {
     SubscriptionEvent.ASKED_FOR: {
@@ -82,4 +82,4 @@ SUBSCRIPTION_CHANGES: Final[Mapping[SubscriptionEvent, SubscriptionChanges]] = {
         state: SubscriptionState.INACTIVE for state in SubscriptionState if state in WANTED
     },
 }
-"""A state that is missing stays as it is. Other refusals of NSUB are told as they came: `ERR` and the text, an end."""
+"""States that are missing do not change. Other refusals of NSUB become `ERR` with the router's text, which is final."""

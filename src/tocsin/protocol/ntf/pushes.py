@@ -1,4 +1,4 @@
-"""What a push carries: JSON, and inside it, encrypted for the device, a code or a list (ntf.md 2.8, 3.1, 3.2).
+"""Contents of pushes: JSON, and in it, encrypted for the device, a code or a list (ntf.md 2.8, 3.1, 3.2).
 
 item = smpServerUri "/" b64(notifierId) SP unixSeconds SP b64(nonce) SP b64(sealed metadata), joined by ";"
 """
@@ -38,11 +38,11 @@ _CHECK_MESSAGES: Final = b'{"aps":{"content-available":1},"notificationData":{"c
 
 @dataclass(frozen=True, slots=True)
 class PushedNotification:
-    """One queue's last notification, as the device gets it."""
+    """The last notification of one queue, as the device gets it."""
 
     queue: NotifierQueue
     received_at: int
-    """When the NTF router received it, seconds since 1970."""
+    """The time at which the NTF router received it, in seconds since 1970."""
     nonce: bytes
     sealed_meta: bytes = field(repr=False)
 
@@ -61,12 +61,12 @@ class PushedNotification:
 
 
 def notification_text(queue: NotifierQueue, received_at: int, nonce: bytes, sealed_meta: bytes) -> bytes:
-    """One item of the list, for those who make many."""
+    """Make one item of the list, for callers that make many."""
     return router_text(queue.router) + item_text(queue.notifier_id, received_at, nonce, sealed_meta)
 
 
 def item_text(notifier_id: bytes, received_at: int, nonce: bytes, sealed_meta: bytes) -> bytes:
-    """What follows `router_text` in an item."""
+    """Make the part of an item that follows `router_text`."""
     if len(notifier_id) == ALIGNED_BYTES and len(nonce) == ALIGNED_BYTES:
         # Base64 of whole triples can be cut apart: one call instead of three.
         text = base64url_bytes(notifier_id + nonce + sealed_meta)
@@ -85,13 +85,13 @@ def item_text(notifier_id: bytes, received_at: int, nonce: bytes, sealed_meta: b
 
 
 def sealed_meta_of(item: bytes) -> bytes:
-    """What `item_text` was given."""
+    """Return the arguments of `item_text`."""
     return binascii.a2b_base64(item.rpartition(b" ")[2].replace(b"-", b"+").replace(b"_", b"/"))
 
 
 @lru_cache(maxsize=4096)
 def router_text(router: RouterLocation) -> bytes:
-    """The beginning of an item, up to its queue."""
+    """Make the beginning of an item, up to its queue."""
     return router.text(Scheme.SMP).encode() + b"/"
 
 
@@ -123,7 +123,7 @@ class MessagePush:
 
 @dataclass(frozen=True, slots=True)
 class CheckMessagesPush:
-    """Tells the device to look for messages; carries nothing."""
+    """Makes the device look for messages; carries nothing."""
 
 
 Push: TypeAlias = VerificationPush | MessagePush | CheckMessagesPush
@@ -150,7 +150,7 @@ def unseal_notifications(key: BoxKey, push: MessagePush) -> tuple[PushedNotifica
 
 
 def push_json(push: Push) -> bytes:
-    """The payload exactly as the reference writes it: its key order, no white space."""
+    """Encode the payload exactly as the reference does: its key order, no white space."""
     match push:
         case VerificationPush(nonce, sealed):
             return _VERIFICATION % (base64url_bytes(nonce), base64url_bytes(sealed))
@@ -163,12 +163,12 @@ def push_json(push: Push) -> bytes:
 
 
 def message_push_json(nonce: bytes, sealed: bytes) -> bytes:
-    """`push_json` of a `MessagePush`, for those who make many."""
+    """`push_json` of a `MessagePush`, for callers that make many."""
     return _MESSAGE % (base64url_bytes(sealed), base64url_bytes(nonce))
 
 
 def parse_push_json(payload: bytes) -> Push:
-    """What a device makes of a payload. Raises `DecodeError`."""
+    """Decode a payload on the device. Raises `DecodeError`."""
     try:
         data = json.loads(payload)["notificationData"]
         if data.get("checkMessages") is True:

@@ -15,7 +15,7 @@ from tocsin.wire.writer import WireWriter
 
 
 class NotifierQueue(NamedTuple):
-    """Which queue at which SMP router. Wire: smpServer bs(notifierId); text: smp://…/notifierId"""
+    """A queue at an SMP router. Wire: smpServer bs(notifierId); text: smp://…/notifierId"""
 
     router: RouterLocation
     notifier_id: bytes
@@ -53,7 +53,7 @@ class NotifierQueue(NamedTuple):
 class SubscribeToQueue(CommandWithBody):
     """SNEW: `"SNEW S" bs(tokenId) smpServer bs(notifierId) privateKey(notifierKey)`
 
-    The notifier's private key is handed over so that the router can send NSUB.
+    It carries the notifier's private key, so that the router can send NSUB.
     """
 
     tag: ClassVar[bytes] = b"SNEW"

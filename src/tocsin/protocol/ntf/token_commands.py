@@ -83,7 +83,7 @@ class DeleteToken(Command):
 
 @dataclass(frozen=True, slots=True)
 class SetPeriodicPush(CommandWithBody):
-    """TCRN: push every so many minutes; 0 stops it."""
+    """TCRN: push every `minutes` minutes; 0 stops it."""
 
     tag: ClassVar[bytes] = b"TCRN"
 

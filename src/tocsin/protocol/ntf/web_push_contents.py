@@ -1,4 +1,4 @@
-"""What a Web Push body carries once it is opened: a push without JSON, so that it fits 4096 bytes.
+"""Contents of an opened Web Push body: a push without JSON, so that it fits 4096 bytes.
 
 content = %s"V" nonce sealedCode / %s"M" nonce sealedList / %s"C"
 """
@@ -27,7 +27,7 @@ _SEALED_KINDS: Final[dict[bytes, type[VerificationPush] | type[MessagePush]]] = 
 
 MAX_CONTENT_BYTES: Final = 1 + NONCE_BYTES + TAG_BYTES + PADDED_PUSH_BYTES
 PADDED_CONTENT_BYTES: Final = MAX_CONTENT_BYTES + 1
-"""What contents of every kind are padded to, with the delimiter, so that all bodies have one size."""
+"""The padded size of contents of every kind, with the delimiter, so that all bodies have one size."""
 
 
 def web_push_content(push: Push) -> bytes:
@@ -43,7 +43,7 @@ def web_push_content(push: Push) -> bytes:
 
 
 def parse_web_push_content(content: bytes) -> Push:
-    """What a device makes of a content. Raises `DecodeError`."""
+    """Decode a content on the device. Raises `DecodeError`."""
     if content == _CHECK_MESSAGES:
         return CheckMessagesPush()
     kind = _SEALED_KINDS.get(content[:1])

@@ -1,4 +1,4 @@
-"""Device tokens of the provider `webpush`: where a push goes and for whom it is encrypted.
+"""Device tokens of the provider `webpush`: the endpoint, and the key for which pushes are encrypted.
 
 token = 66 base64url characters of (auth 16 bytes, compressed public key 33 bytes), host [":" port] path ["?" query]
 
@@ -17,7 +17,7 @@ from tocsin.errors import BadKey, DecodeError
 from tocsin.wire.base64url import base64url_bytes, decode_base64url
 
 MAX_WEB_PUSH_TOKEN_BYTES: Final = 300
-"""What fits TNEW and TRPL in a block of NTF v2 and later, authorized with an Ed25519 key as agents do it.
+"""The longest token that fits TNEW and TRPL in a block of NTF v2 and later, authorized with an Ed25519 key.
 
 In v1 267 bytes fit, and with an X25519 key 284. Those of Mozilla, the longest in use, have 292.
 """
@@ -36,18 +36,18 @@ _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 @dataclass(frozen=True, slots=True)
 class WebPushAddress:
-    """An endpoint of a push service and the keys of its device. Made by `parse` or `from_url`, which check it."""
+    """An endpoint of a push service and the keys of its device. `parse` and `from_url` make and check it."""
 
     receiver: WebPushReceiver
     host: str
-    """In lower case; an IPv6 address without its brackets."""
+    """Lower case; an IPv6 address without brackets."""
     port: int
     path: str = field(repr=False)
-    """With the query. Who knows it can send pushes, so it is a secret."""
+    """Including the query. Anyone who knows it can send pushes, so it is a secret."""
 
     @property
     def origin(self) -> str:
-        """Of the push service, as VAPID names it (RFC 8292, 2)."""
+        """The push service's origin, as VAPID names it (RFC 8292, 2)."""
         return _SCHEME + _authority(self.host, self.port)
 
     @property
@@ -60,7 +60,7 @@ class WebPushAddress:
 
     @classmethod
     def parse(cls, token: bytes) -> Self:
-        """Raises `DecodeError` that says what is wrong."""
+        """Parse a token. Raises `DecodeError`, which names the fault."""
         _require_length(len(token))
         text = token.decode("latin-1")
         receiver = _receiver(text[:KEYS_CHARACTERS])
@@ -73,12 +73,12 @@ class WebPushAddress:
 
     @classmethod
     def from_url(cls, url: str, receiver: WebPushReceiver) -> Self:
-        """What a distributor gives out. Raises `DecodeError` that says what is wrong."""
+        """Make a token from a distributor's URL. Raises `DecodeError`, which names the fault."""
         return cls(receiver, *endpoint_location(url))
 
 
 def endpoint_location(url: str) -> tuple[str, int, str]:
-    """Host, port and path of an endpoint. Raises `DecodeError` that says what is wrong."""
+    """Return host, port and path of an endpoint. Raises `DecodeError`, which names the fault."""
     if url[: len(_SCHEME)].lower() != _SCHEME:
         raise DecodeError("a Web Push endpoint must be an https address")
     host, port, path = _location(url[len(_SCHEME) :])
@@ -110,7 +110,7 @@ def _receiver(text: str) -> WebPushReceiver:
 
 
 def _location(text: str) -> tuple[str, int, str]:
-    """Host, port and path of what follows `https://`."""
+    """Return host, port and path of the text after `https://`."""
     end = re.search(r"[/?#]", text)
     authority, path = (text[: end.start()], text[end.start() :]) if end else (text, "")
     if "#" in path:
@@ -136,7 +136,7 @@ def _port(text: str) -> int:
 
 
 def _host(text: str) -> str:
-    """A name or an IP address. Numbers that resolvers take for IPv4 addresses in other forms are refused."""
+    """Check a name or an IP address. Refuses numbers that resolvers read as IPv4 addresses in other forms."""
     labels = text.split(".")
     try:
         if text.startswith("["):

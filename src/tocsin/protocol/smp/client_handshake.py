@@ -47,14 +47,14 @@ from tocsin.wire.versions import VersionRange
 
 @dataclass(frozen=True, slots=True)
 class ServiceOffer:
-    """What a client brings to become a service. TLS must present the same certificates."""
+    """The credentials with which a client becomes a service. TLS must present the same certificates."""
 
     role: ServiceRole
     credentials: Credentials
     session_key: Ed25519PrivateKey
     """Made for this connection."""
     from_version: int | None = None
-    """Instead of the role's own."""
+    """Replaces the role's own version."""
 
     def fits(self, version: int) -> bool:
         """Messaging services are new in v19: before, routers know the role but not its subscriptions."""
@@ -95,7 +95,7 @@ class AwaitingService:
 
 @dataclass(frozen=True, slots=True)
 class SmpClientHandshake:
-    """Everything the client knows when the router's hello arrives."""
+    """The client's knowledge when the router's hello arrives."""
 
     key_hash: bytes
     """The router's identity, from its address."""
@@ -110,7 +110,7 @@ class SmpClientHandshake:
     dialect: Dialect = SMP
 
     def answer(self, router_hello: bytes) -> tuple[bytes, ClientSession | AwaitingService, RouterHello]:
-        """The client hello to send, and what it leads to. Raises `HandshakeRefused`."""
+        """Return the client hello to send, and what follows it. Raises `HandshakeRefused`."""
         try:
             hello = RouterHello.decode(router_hello)
         except DecodeError as error:

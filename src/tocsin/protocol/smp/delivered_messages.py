@@ -1,4 +1,4 @@
-"""What MSG and NMSG carry under the recipient's secrets (smp.md 7.2, 8.3)."""
+"""Contents of MSG and NMSG, encrypted with the recipient's secrets (smp.md 7.2, 8.3)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def decode_delivered(plain: bytes) -> Delivered:
 
 
 def seal_delivered(key: BoxKey, message_id: bytes, message: Delivered) -> bytes:
-    """The body of MSG, always 16,122 bytes."""
+    """Make the body of MSG, always 16,122 bytes."""
     return seal(key, as_nonce(message_id), pad(message.encode(), PADDED_MESSAGE_BYTES))
 
 
@@ -66,7 +66,7 @@ def unseal_delivered(key: BoxKey, message_id: bytes, sealed: bytes) -> Delivered
 
 @dataclass(frozen=True, slots=True)
 class NotificationMeta:
-    """Which message a notification is about: bs(msgId) i64 seconds, then bytes to ignore."""
+    """Notification metadata, which names a message: bs(msgId) i64 seconds, then bytes to ignore."""
 
     message_id: bytes
     sent_at: int
@@ -81,7 +81,7 @@ class NotificationMeta:
 
 
 def seal_meta(key: BoxKey, nonce: bytes, meta: NotificationMeta) -> bytes:
-    """The metadata of NMSG, always 144 bytes."""
+    """Make the metadata of NMSG, always 144 bytes."""
     return seal(key, nonce, pad(meta.encode(), PADDED_META_BYTES))
 
 

@@ -1,4 +1,4 @@
-"""What NEW, IDS and the link commands say about a queue besides its keys (smp.md 6.3)."""
+"""Properties of a queue in NEW, IDS and the link commands, other than its keys (smp.md 6.3)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class QueueRequest:
 
 @dataclass(frozen=True, slots=True)
 class NotifierKeys:
-    """What a recipient gives for notifications: the notifier's key, and its own key for the metadata."""
+    """A recipient's keys for notifications: the notifier's key, and its own key for the metadata."""
 
     auth_key: AuthPublicKey
     dh_key: X25519PublicKey
@@ -96,7 +96,7 @@ class NotifierKeys:
 
 @dataclass(frozen=True, slots=True)
 class NotifierIds:
-    """What the router answers: the notifier id, and its key for the metadata."""
+    """The router's answer: the notifier id, and its key for the metadata."""
 
     notifier_id: bytes = field(repr=False)
     dh_key: X25519PublicKey

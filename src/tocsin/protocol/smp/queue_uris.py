@@ -1,4 +1,4 @@
-"""Queue URIs, handed over out of band (smp.md 1.3).
+"""Queue URIs, which people exchange out of band (smp.md 1.3).
 
 smp://<keyhash>@<hosts>[:port]/<senderId>#/?v=<versions>&dh=<key>[&q=m|&q=c][&k=s][&srv=<more hosts>]
 """
@@ -31,7 +31,7 @@ _MODES: Final = {"m": QueueMode.MESSAGING, "c": QueueMode.CONTACT}
 
 @dataclass(frozen=True, slots=True)
 class QueueUri:
-    """Everything a sender needs to know of a queue."""
+    """Everything that a sender needs to know about a queue."""
 
     location: RouterLocation
     sender_id: bytes
@@ -42,7 +42,7 @@ class QueueUri:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `DecodeError` saying which part is wrong."""
+        """Parse the text. Raises `DecodeError`, which names the wrong part."""
         found = _URI.fullmatch(text) if len(text) <= MAX_URI_CHARACTERS else None
         if found is None:
             raise DecodeError("not a queue URI: smp://keyhash@host/senderId#/?v=…&dh=… is expected")

@@ -28,7 +28,7 @@ from tocsin.wire.writer import WireWriter
 
 @dataclass(frozen=True, slots=True)
 class CreateQueue(CommandWithBody):
-    """NEW: create a queue, and subscribe to it unless told otherwise.
+    """NEW: create a queue, and subscribe to it unless its mode says otherwise.
 
     v17+    "NEW " key(rcvAuth) key(rcvDh) maybe(bs(password)) subMode maybe(queueReq) maybe(key(ntfAuth) key(ntfDh))
     v15, 16 … without the notifier keys

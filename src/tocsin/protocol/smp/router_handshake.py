@@ -50,7 +50,7 @@ class ServiceRefused(HandshakeRefused):
 
 @dataclass(frozen=True, slots=True)
 class ServiceClaim:
-    """A proven service certificate. The store says which service id it has, or that it may not be one."""
+    """A proven service certificate. The store knows its service id, or refuses it."""
 
     role: ServiceRole
     fingerprint: bytes
@@ -63,13 +63,13 @@ class ServiceClaim:
         return ServiceAccepted(service_id).encode(), self._session
 
     def refuse(self) -> ServiceRefused:
-        """For a certificate that is known with another role, and for a failing store."""
+        """Refuse, for a certificate that is known with another role, and for a failing store."""
         return ServiceRefused(HandshakeFault.BAD_SERVICE, "the certificate is known in another role")
 
 
 @dataclass(frozen=True, slots=True)
 class SmpRouterHandshake:
-    """Everything the router knows when a TLS connection is up."""
+    """The router's knowledge when a TLS connection is up."""
 
     credentials: Credentials
     signing_key: SigningPrivateKey
@@ -77,7 +77,7 @@ class SmpRouterHandshake:
     offered: VersionRange
     tls_session_id: bytes
     client_chain: tuple[bytes, ...]
-    """What the client presented in TLS, leaf first; usually nothing."""
+    """The certificates that the client presented in TLS, leaf first; usually none."""
     session_key: X25519PrivateKey
     """Made for this connection."""
     dialect: Dialect = SMP
@@ -91,7 +91,7 @@ class SmpRouterHandshake:
         return RouterHello(self.offered, self.tls_session_id, router_key).encode()
 
     def accept(self, client_hello: bytes, now: datetime) -> RouterSession | ServiceClaim:
-        """Raises `ServiceRefused` (reply, then close) or `HandshakeRefused` (close without a word)."""
+        """Raises `ServiceRefused` (reply, then close) or `HandshakeRefused` (close without a reply)."""
         try:
             hello = ClientHello.decode(client_hello)
         except DecodeError as error:

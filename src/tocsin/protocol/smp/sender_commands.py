@@ -1,4 +1,4 @@
-"""Commands of the party that sends messages to a queue, and of anybody (smp.md 6.3)."""
+"""Commands of the sender of a queue, and of any client (smp.md 6.3)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MessageFlags:
 
     @classmethod
     def of_priority(cls, priority: int) -> Self:
-        """0 does not notify, 1 does; 2 and 3 also where the recipient wants only what is important."""
+        """0 does not notify, 1 does; 2 and 3 also notify recipients who want only important messages."""
         if not 0 <= priority <= HIGHEST_PRIORITY:
             raise LocalProtocolError(f"a priority from 0 to {HIGHEST_PRIORITY} is needed, not {priority}")
         return cls(priority > 0, b"%d" % priority if priority > 1 else b"")
@@ -51,7 +51,7 @@ class MessageFlags:
 
     @classmethod
     def decode(cls, body: WireReader) -> Self:
-        """Takes the space behind the flags too."""
+        """Read the flags and the space after them."""
         notify, reserved = body.boolean(), body.until(b" ")
         body.expect(b" ")
         return cls(notify, reserved)
@@ -59,7 +59,7 @@ class MessageFlags:
 
 @dataclass(frozen=True, slots=True)
 class SetsSenderKey(CommandWithBody):
-    """What KEY, SKEY and LKEY have in common: `key(sender)`."""
+    """Base of KEY, SKEY and LKEY: `key(sender)`."""
 
     sender_key: AuthPublicKey
 

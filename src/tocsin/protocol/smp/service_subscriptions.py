@@ -1,4 +1,4 @@
-"""How many queues a service has, and which: what NSUBS, SUBS, SOKS and ENDS compare (smp.md 8.6, Appendix C)."""
+"""Number and hash of a service's queues, which NSUBS, SUBS, SOKS and ENDS compare (smp.md 8.6, Appendix C)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNKNOWN_COUNT: Final = -1
 
 
 def id_hash(entity_id: bytes) -> int:
-    """One id's part of the hash. Adding and removing an id are the same XOR, so order does not matter."""
+    """Return one id's part of the hash. Adding and removing an id are the same XOR, so order does not matter."""
     return int.from_bytes(hashlib.md5(entity_id, usedforsecurity=False).digest(), "big")
 
 
@@ -28,7 +28,7 @@ def ids_hash_bytes(combined: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SubscribesService(CommandWithBody):
-    """What SUBS and NSUBS have in common: from v19 on what the client expects, before that nothing."""
+    """Base of SUBS and NSUBS: from v19 the client's own count and hash, before that nothing."""
 
     bare_before: ClassVar[int] = SERVICE_HASH_VERSION
 
@@ -50,7 +50,7 @@ class SubscribesService(CommandWithBody):
 
 @dataclass(frozen=True, slots=True)
 class CountsQueues(ResponseWithBody):
-    """What SOKS and ENDS have in common: `i64(count)`, and from v19 on the hash of the ids."""
+    """Base of SOKS and ENDS: `i64(count)`, and from v19 the hash of the ids."""
 
     count: int
     ids_hash: bytes = NO_IDS_HASH

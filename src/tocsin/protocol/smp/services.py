@@ -1,4 +1,4 @@
-"""What a service session may do, and what its session key must have signed (smp.md 5.4)."""
+"""Rules of service sessions: allowed commands, and signatures of the session key (smp.md 5.4)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def role_allows(role: ServiceRole, command: Command) -> bool:
 
 
 def service_fault(received: ReceivedCommand, service: ServicePeer | None) -> RouterError | None:
-    """The checks between finding the queue and verifying its key: role first, then the service's signature."""
+    """Check a service between finding the queue and verifying its key: role first, then its signature."""
     signing = received.command.service_signing
     if service is None:
         if received.service_signature or signing is ServiceSigning.ALONE:

@@ -18,11 +18,11 @@ SHORT_LINKS_VERSION: Final = 15
 SERVICE_CERTS_VERSION: Final = 16
 NEW_NOTIFIER_CREDS_VERSION: Final = 17
 SERVICE_HASH_VERSION: Final = 19
-"""Not released (smp.md Appendix C): counts and hashes of service subscriptions. Offered only where it is asked for."""
+"""Not released (smp.md Appendix C): counts and hashes of service subscriptions. Offered only if it is switched on."""
 
 SUPPORTED: Final = VersionRange(6, 18)
 WITHOUT_ALPN: Final = VersionRange(6, 6)
 PROXIED: Final = VersionRange(8, 17)
-"""What a proxy advertises to its clients, cut to what the relay speaks."""
+"""The versions that a proxy offers to its clients, limited to those of the relay."""
 PROXY_TO_OLD_RELAY: Final = 10
-"""The newest version a proxy uses with a relay that does not know the proxy flag."""
+"""The newest version that a proxy uses with a relay without the proxy flag."""

@@ -22,7 +22,7 @@ class Station(StrEnum):
 
 
 class MessageStep(StrEnum):
-    """What happens to a message, in order."""
+    """The steps of a message, in order."""
 
     SENT = "sent"
     STORED = "stored"

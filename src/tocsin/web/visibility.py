@@ -1,4 +1,4 @@
-"""What each party can see of one notification: pure. docs/architecture.md has the general table."""
+"""The facts that each party can see of one notification: pure. docs/architecture.md has the general table."""
 
 from __future__ import annotations
 

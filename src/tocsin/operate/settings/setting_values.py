@@ -1,4 +1,4 @@
-"""Kinds of values in settings files: how each is read, written, and described to whoever got it wrong.
+"""Kinds of values in settings files: how each is read and written, and how an error describes it.
 
 Every kind is read from text, as INI files, the environment and the command line have it. `form`, `separator` and `off`
 say what stands for it in TOML, which has types of its own (`toml_values.py`).

@@ -25,7 +25,7 @@ PART_TOKENS: Final = 20_000
 
 
 class CampaignPlan(msgspec.Struct, frozen=True):
-    """What a campaign pushes, and to how many tokens."""
+    """The content of a campaign, and the number of its tokens."""
 
     counts: dict[str, int]
     """Tokens by provider."""

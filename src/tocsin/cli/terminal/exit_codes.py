@@ -21,6 +21,6 @@ class ExitCode(IntEnum):
 _MEANINGS = {
     ExitCode.OK: "done, and nothing is wrong",
     ExitCode.WRONG: "something is wrong, and the output says what: a setting, a file, a router, a count, a finding",
-    ExitCode.USAGE: "called wrongly: an unknown command or option, or one is missing; nothing was done",
+    ExitCode.USAGE: "wrong usage: an unknown command or option, or one is missing; nothing was done",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C before it was done",
 }

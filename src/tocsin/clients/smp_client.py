@@ -18,7 +18,6 @@ from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.direct.registration import NtfRouterCredentials
 from tocsin.protocol.direct.smp_commands import (
-    AssociateQueue,
     DeleteQueueProven,
     DisableNotificationsProven,
     RegisterNtfRouter,
@@ -31,7 +30,6 @@ from tocsin.protocol.direct.smp_responses import (
     NtfRouterRegistered,
     NtfRouterSubscribed,
     PacketStatus,
-    QueueAssociated,
 )
 from tocsin.protocol.router_answers import Done
 from tocsin.protocol.smp.notifier_commands import SubscribeServiceNotifications
@@ -153,12 +151,6 @@ class SmpClient(RouterClient):
     ) -> None:
         """DEL; a packet only in a direct session."""
         await self.ask(Done, DeleteQueueProven(packet), recipient_id, key)
-
-    async def associate_queue(
-        self, recipient_id: bytes, command: AssociateQueue, key: AuthPrivateKey, *, corr_id: bytes
-    ) -> QueueAssociated:
-        """NSKEY; the notifier id in the command is that of the correlation id."""
-        return await self.ask(QueueAssociated, command, recipient_id, key, corr_id=corr_id)
 
     async def send_packet_again(
         self, recipient_id: bytes, key: AuthPrivateKey, packet: bytes | None = None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from tocsin.operate.settings.operation_settings import OperationSettings
 from tocsin.push.settings import ApnsSettings, WebPushSettings
 
 DAY: Final = 86_400.0
@@ -105,14 +105,11 @@ class NtfDirectSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class NtfSettings:
+class NtfSettings(OperationSettings):
     """The behaviour of an NTF router. The defaults are those of the reference's executable."""
 
     # Where
-    hosts: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - a public server
     ports: tuple[int, ...] = (443,)
-    public_hosts: tuple[str, ...] = ()
-    """Host names in the router's address, best first. The router does not listen on them."""
     credentials: Path = Path("/etc/opt/simplex-notifications")
     """Folder of ca.crt, server.crt, server.key."""
     certificate_file: Path | None = None
@@ -124,8 +121,6 @@ class NtfSettings:
     store_kind: StoreKind = StoreKind.MEMORY
     store_log: bool = True
     """Changes are logged in the folder, so that they survive a restart; of no effect with a database."""
-    database_url: str | None = field(default=None, repr=False)
-    """URL of the PostgreSQL for `StoreKind.URL`."""
     database_schema: str = "ntf_server"
     database_pool: int = 10
     """Connections of each of the two pools: for clients and notifications, and for the background."""
@@ -133,18 +128,12 @@ class NtfSettings:
     # Who may do what
     lowest_version: int = LOWEST_VERSION
     highest_version: int = HIGHEST_VERSION
-    accept_without_alpn: bool = True
 
     # Connections of devices
-    tls_handshake_seconds: float = 60.0
     hello_seconds: float = 60.0
     disconnect_inactive: bool = False
     """The key of the file. The router only reads `inactive_ttl`, which is None if this is off."""
     inactive_ttl: float | None = None
-    inactive_check_interval: float = 3600.0
-    write_queue_blocks: int = 128
-    max_connections: int = 15_000
-    drain_seconds: float = 5.0
 
     # Pushes
     periodic_interval: float = 300.0
@@ -156,31 +145,8 @@ class NtfSettings:
     direct: NtfDirectSettings = field(default_factory=NtfDirectSettings)
 
     # Operation
-    control_port: int | None = None
-    control_port_admin_password: str | None = field(default=None, repr=False)
-    control_port_user_password: str | None = field(default=None, repr=False)
-    prometheus_port: int | None = None
-    prometheus_host: str = "127.0.0.1"
-    prometheus_interval: float | None = None
-    """Seconds between updates of the metrics file in the store's folder; None writes no file."""
     statistics_file: Path | None = Path("ntf-server-stats.log")
     """Keeps statistics across restarts; a relative path starts at the store's folder."""
-    log_stats: bool = False
-    """Write a line of statistics per day to a file in the store's folder."""
     statistics_start: float = 0.0
     """Time of day (UTC) of the first such line, in seconds; the next day's if it is past."""
     statistics_interval: float = DAY
-    log_tls_errors: bool = False
-    event_log: Path | None = None
-    """Folder of the delivery event log; without one no events are written."""
-    event_log_keys: Path | None = None
-    """Folder of pseudonym keys; by default beside the event log, with `-keys` after its name."""
-    event_log_retention_days: int = 30
-    """Events and their pseudonym keys are erased after this time."""
-    event_log_bytes: int = 10 * 1024**3
-    """Beyond this size the oldest events are erased."""
-    event_log_segment_seconds: float = 5.0
-    """Readers see an event at most this late."""
-
-    sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Where each key was set, by the name of its environment variable, for people."""

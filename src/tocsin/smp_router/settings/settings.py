@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from tocsin.operate.settings.operation_settings import OperationSettings
 
 DAY: Final = 86_400.0
 LOWEST_VERSION: Final = 6
@@ -70,14 +71,11 @@ class SmpDirectSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SmpSettings:
+class SmpSettings(OperationSettings):
     """The behaviour of an SMP router. The defaults are those of the reference's executable."""
 
     # Where
-    hosts: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - a public server
     ports: tuple[int, ...] = (5223,)
-    public_hosts: tuple[str, ...] = ()
-    """Names of this router in its address, best first. The router does not listen on them."""
     credentials: Path = Path("/etc/opt/simplex")
     """Folder of ca.crt, server.crt, server.key."""
     store: Path | None = Path("/var/opt/simplex")
@@ -85,16 +83,12 @@ class SmpSettings:
     restore_messages: bool = True
     """Messages and notifications survive a restart; of no effect without a store, or with a database."""
 
-    database_url: str | None = field(default=None, repr=False)
-    """PostgreSQL instead of the folder's logs, for queues, messages and notifications."""
-
     # Who may do what
     new_queues: bool = True
     create_password: str | None = field(default=None, repr=False)
     accept_service_credentials: bool = True
     lowest_version: int = LOWEST_VERSION
     highest_version: int = HIGHEST_VERSION
-    accept_without_alpn: bool = True
 
     # Queues and messages
     message_quota: int = 128
@@ -115,42 +109,14 @@ class SmpSettings:
     # Connections
     end_interval: float = 15.0
     """Between flushes of END, ENDS and DELD; 0 sends them at once."""
-    tls_handshake_seconds: float = 60.0
     hello_seconds: float = 120.0
     inactive_ttl: float | None = 21_600.0
-    inactive_check_interval: float = 3600.0
-    write_queue_blocks: int = 128
-    max_connections: int = 15_000
-    drain_seconds: float = 5.0
 
     proxy: SmpProxySettings = field(default_factory=SmpProxySettings)
     direct: SmpDirectSettings = field(default_factory=SmpDirectSettings)
 
     # Operation
-    control_port: int | None = None
-    control_port_admin_password: str | None = field(default=None, repr=False)
-    control_port_user_password: str | None = field(default=None, repr=False)
     daily_block_queue_quota: int = 20
     """Queues that may be blocked in a day (UTC); 0 for any number, -1 for none."""
-    prometheus_port: int | None = None
-    prometheus_host: str = "127.0.0.1"
-    prometheus_interval: float | None = None
-    """Seconds between updates of the metrics file in the store's folder; None writes no file."""
     statistics_file: Path | None = Path("smp-server-stats.log")
     """Keeps statistics across restarts; a relative path starts at the store's folder."""
-    log_stats: bool = False
-    """Write a line of statistics per day to a file in the store's folder."""
-    log_tls_errors: bool = False
-    event_log: Path | None = None
-    """Folder of the delivery event log; without one no events are written."""
-    event_log_keys: Path | None = None
-    """Folder of the keys of pseudonyms. Default: the event log's folder with `-keys` appended to its name."""
-    event_log_retention_days: int = 30
-    """Days after which events and the keys of their pseudonyms are erased."""
-    event_log_bytes: int = 10 * 1024**3
-    """Beyond this size the oldest events are erased."""
-    event_log_segment_seconds: float = 5.0
-    """Readers see an event at most this late."""
-
-    sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Where each key was set, by the name of its environment variable, for people."""

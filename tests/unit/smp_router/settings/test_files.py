@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields as dataclass_fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -160,7 +161,7 @@ def test_every_key_has_a_row_here() -> None:
 
 def test_every_setting_can_be_set() -> None:
     settable = {key.setting for key in SMP_KEYS}
-    fields = {*SmpSettings.__slots__} - {"proxy", "direct", "sources"}
+    fields = {each.name for each in dataclass_fields(SmpSettings)} - {"proxy", "direct", "sources"}
     fields |= {f"proxy.{name}" for name in SmpProxySettings.__slots__}
     assert fields | {f"direct.{name}" for name in SmpDirectSettings.__slots__} == settable - {None}
 

@@ -23,6 +23,7 @@ from tests.doubles.smp_direct import direct_settings
 from tests.doubles.smp_harness import OK, SmpHarness, send_command, smp_router
 from tests.unit.ntf_router.store.samples import token
 from tocsin.errors import TocsinError
+from tocsin.events.delivery_events import Stage
 from tocsin.ntf_router.session.requests import NoEvents
 from tocsin.ntf_router.settings.settings import NtfDirectSettings, SubscriberSettings
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
@@ -47,8 +48,9 @@ class Sent(NoSmpEvents):
     def __init__(self) -> None:
         self.nonces: set[bytes] = set()
 
-    def enqueued(self, notification: NamedNotification) -> None:
-        self.nonces.add(notification.nonce)
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+        if stage is Stage.ENQUEUED:
+            self.nonces.update(each.nonce for each in notifications)
 
 
 class Came(NoEvents):

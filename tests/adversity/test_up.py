@@ -48,7 +48,7 @@ def test_the_wheel_of_the_source_distribution_has_everything(tmp_path: Path) -> 
 
     first = up(tmp_path / "up", "--once", "--messages", "3", "--phones", "2", commands=commands)
     assert first.returncode == 0, first.stdout + first.stderr
-    assert "6 messages sent, all of them arrived after a push, and everything adds up." in first.stdout
+    assert "6 messages sent. All of them arrived after a push, and the accounting adds up." in first.stdout
     assert re.search(r"received +│ +6 │ +6 │", first.stdout), first.stdout
     again = up(tmp_path / "up", "--messages", "2", "--phones", "2", "--no-pipeline", commands=commands)
     assert again.returncode == 0, again.stdout + again.stderr

@@ -117,7 +117,10 @@ async def router_process(
         statistics.load()
         stack.callback(statistics.save)
         log = await stack.enter_async_context(opened_event_log(settings))
-        yield RouterProcess(settings, statistics, log, stack)
+        # Entered before the router and so left after it: a router that stops first notes what has reached its peers,
+        # before the loop runs anything else.
+        timers = await stack.enter_async_context(Timers("router's process"))
+        yield RouterProcess(settings, statistics, log, stack, timers)
 
 
 class RouterProcess:
@@ -129,10 +132,12 @@ class RouterProcess:
         statistics: KeptStatistics,
         event_log: OpenedEventLog | None,
         stack: AsyncExitStack,
+        timers: Timers,
     ) -> None:
         self._settings = settings
         self._statistics = statistics
         self._stack = stack
+        self._timers = timers
         self.event_log: Final = event_log
 
     async def enter(self, context: AbstractAsyncContextManager[T]) -> T:
@@ -155,7 +160,7 @@ class RouterProcess:
         if settings.prometheus_port is not None:
             pages = await self.enter(self._pages(operator, settings.prometheus_port))
             logger.info("metrics: http://%s:%s%s", settings.prometheus_host, pages.port, METRICS_PATH)
-        await self._start(upkeep, operator)
+        self._start(upkeep, operator)
 
     def _pages(self, operator: RouterOperator, port: int) -> OperatorPages:
         async def metrics() -> Page:
@@ -164,9 +169,8 @@ class RouterProcess:
         pages = {METRICS_PATH: metrics, **health_pages(operator.why_not_ready)}
         return OperatorPages(pages, host=self._settings.prometheus_host, port=port)
 
-    async def _start(self, upkeep: Upkeep, operator: RouterOperator) -> None:
-        settings = self._settings
-        timers = await self.enter(Timers("router's process"))
+    def _start(self, upkeep: Upkeep, operator: RouterOperator) -> None:
+        settings, timers = self._settings, self._timers
         if upkeep.maintain is not None:
             timers.every(upkeep.maintenance_seconds, upkeep.maintain)
         if settings.log_stats:

@@ -14,6 +14,7 @@ After a failed write it is unknown what is on disk, so every later `commit` fail
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, Protocol
@@ -43,7 +44,7 @@ class _Batch(NamedTuple):
             self.file.close()
 
 
-class Commits:
+class Commits(ABC):
     """Counts appended changes and durable ones. Subclasses write them. Belongs to one event loop."""
 
     def __init__(self) -> None:
@@ -64,9 +65,9 @@ class Commits:
                 raise StoreError(str(self._failure)) from self._failure
             await self._write_end()  # a cancelled committer leaves the write to the others
 
+    @abstractmethod
     def _write_end(self) -> Awaitable[object]:
         """Return the end of the write in progress, or of a new one."""
-        raise NotImplementedError
 
 
 class GroupCommit(Commits):

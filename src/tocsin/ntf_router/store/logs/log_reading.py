@@ -50,7 +50,7 @@ from tocsin.protocol.ntf.pushes import PushedNotification
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
-# Of several tokens with the same registration, the first in the best state stays (ntf.md 5.4).
+# If several tokens have the same registration, the first in the best state stays (ntf.md 5.4).
 _BEST_FIRST: Final = (
     TokenState.ACTIVE,
     TokenState.INVALID,

@@ -28,14 +28,14 @@ def row(text: str) -> str:
 
 
 def send(page: Tab, *, sender: str = "Alice", receiver: str = "Bob", mention: bool = False) -> str:
-    """Returns the text, which no other message has."""
+    """Returns the text, which no other message has, after the SMP router's answer."""
     text = f"bell {secrets.token_hex(4)}"
     form = "document.getElementById('write').elements"
     for name, value in (("from", sender), ("to", receiver), ("text", text)):
         page.evaluate(f"{form}.{name}.value = {json.dumps(value)}")
     page.evaluate(f"{form}.mention.checked = {json.dumps(mention)}")
     page.click("#write button")
-    page.until(row(text))
+    page.until(f"!{row(text)}.querySelector('.state').innerText.includes('on its way')", patience=60)
     return text
 
 

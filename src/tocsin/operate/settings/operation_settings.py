@@ -12,6 +12,11 @@ class OperationSettings:
     """The base of the settings of both routers."""
 
     hosts: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - a public server
+    ports: tuple[int, ...] = ()
+    credentials: Path = Path()
+    """Folder of ca.crt, server.crt, server.key."""
+    store: Path | None = None
+    """Folder of the store's files; None keeps everything in memory only."""
     public_hosts: tuple[str, ...] = ()
     """Host names in the router's address, best first. The router does not listen on them."""
     database_url: str | None = field(default=None, repr=False)

@@ -180,6 +180,14 @@ class BlockConnection:
         if self._loss is not None or self._closed is not None:
             raise self._lost()
 
+    def check_not_aborted(self) -> None:
+        """Raises ConnectionLost if we closed the socket, so that nobody works on for a peer that we gave up.
+
+        Blocks that arrived before the peer closed it are still worth the work.
+        """
+        if self._loss is not None and self._loss[0] is LossReason.CLOSED_LOCALLY:
+            raise self._lost()
+
     async def drain(self) -> None:
         """Return when the kernel has all queued blocks. Raises ConnectionLost."""
         await self._out.drained()

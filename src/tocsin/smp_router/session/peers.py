@@ -9,6 +9,7 @@ subscriber of their own: their messages go to the service's connection, which ge
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -221,6 +222,7 @@ class Peer:
         "late_events",
         "notifiers",
         "ntf_router_id",
+        "relay_places",
         "service_queues",
         "undelivered",
     )
@@ -235,6 +237,8 @@ class Peer:
         """The queues that this connection serves as a service, or None."""
         self.ntf_router_id: bytes | None = None
         """The NTF router at the other end, once it has proved its identity in a direct session."""
+        self.relay_places: asyncio.Semaphore | None = None
+        """Limits the relays that the proxy connects to for this client at a time. None until it names one."""
         self.late_events: list[Event] = []
         """END, ENDS and DELD that wait for the next flush. Bounded by what the connection had subscribed to."""
         self.undelivered: set[bytes] = set()

@@ -270,6 +270,12 @@ _TOCSIN: Final = (
         "proxy.public_relays_only",
     ),
     _own(
+        "proxy_client_connects",
+        whole_number(1, 100_000),
+        "Routers that one client may make this router connect to at the same time; further requests wait.",
+        "proxy.client_connects",
+    ),
+    _own(
         "proxy_max_relays",
         whole_number(1, 100_000),
         "Most connections to routers at a time; beyond it the one unused for longest is closed.",

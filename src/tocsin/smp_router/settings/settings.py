@@ -26,6 +26,8 @@ class SmpProxySettings:
     """A relay that could not be reached is not tried again for so long."""
     client_concurrency: int = 32
     """Forwarded commands of one client at a time; beyond it the client is not read."""
+    client_connects: int = 8
+    """Relays that the router connects to for one client at a time; further requests of the client wait."""
     socks_proxy: str | None = None
     """host:port"""
     socks_onion_only: bool = True

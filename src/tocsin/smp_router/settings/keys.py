@@ -245,6 +245,16 @@ _TOCSIN: Final = (
     _own("hello_seconds", duration(), "Time limit of the SMP handshake, in seconds."),
     _own("write_queue_blocks", whole_number(1, 100_000), "Blocks that may wait for a slow client."),
     _own(
+        "write_stall_seconds",
+        duration(),
+        "Close a connection whose client has read nothing for this many seconds while blocks wait for it.",
+    ),
+    _own(
+        "max_waiting_bytes",
+        whole_number(1_000_000),
+        "Bytes that may wait for clients that do not read, for each port; beyond it the slowest are closed.",
+    ),
+    _own(
         "max_connections",
         whole_number(1, 1_000_000),
         "Most connections at a time; others are closed at once.",

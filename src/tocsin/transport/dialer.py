@@ -17,7 +17,7 @@ from tocsin.transport.block_connection import (
     DEFAULT_WRITE_LIMIT,
     BlockConnection,
 )
-from tocsin.transport.public_hosts import is_public_address
+from tocsin.transport.public_hosts import is_public_address, is_public_host
 from tocsin.transport.resolver import Address, shared_resolver
 from tocsin.transport.socket_options import keep_alive, send_without_delay
 from tocsin.transport.socks5 import SocksProxy, connect_through
@@ -103,6 +103,8 @@ async def _reach(
     route: Route, port: int, context: ssl.SSLContext, limit: float, *, public_only: bool
 ) -> ssl.SSLSocket:
     """Return a socket after its TLS handshake. Raises ConnectFailed, also after `limit` seconds."""
+    if public_only and not is_public_host(route.host):
+        raise ConnectFailed("not a public host")
     target = (route.socks.host, route.socks.port) if route.socks is not None else (route.host, port)
     deadline = asyncio.get_running_loop().time() + limit
     try:

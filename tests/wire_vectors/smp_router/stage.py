@@ -300,7 +300,9 @@ async def stage(
     settings = SmpSettings(
         hosts=(HOST,), ports=(0,), store=None, notification_interval=3600.0, end_interval=3600.0
     )
-    settings = replace(settings, **{"proxy": SmpProxySettings(remember_failure=1.0), **changes})
+    settings = replace(
+        settings, **{"proxy": SmpProxySettings(remember_failure=1.0, public_relays_only=False), **changes}
+    )
     store, clock, randomness = SmpMemoryStore(), HeldClock(), RecordedRandomness()
     running = running_smp_router(settings, router_credentials(), store, clock=clock, randomness=randomness)
     async with running as router, asyncio.TaskGroup() as tasks:

@@ -38,7 +38,7 @@ class SmpProxySettings:
     """Hosts of the other kind are not tried at all."""
     own_server_domains: tuple[str, ...] = ()
     """Relays in these domains are counted separately."""
-    public_relays_only: bool = False
+    public_relays_only: bool = True
     """Relays whose addresses are not public (loopback, private networks) are not tried."""
     max_relays: int = 1000
     """Connections to relays at a time."""

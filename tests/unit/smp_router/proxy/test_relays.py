@@ -281,12 +281,29 @@ async def test_host_modes(settings: dict[str, bool], hosts: list[str], asked_for
         assert [name for _, name, _ in socks.requests] == (asked_for or [])
 
 
-async def test_relays_at_private_addresses_can_be_refused() -> None:
-    async with smp_router() as relay, proxy_with(public_relays_only=True) as proxy:
+async def test_relays_at_private_addresses_are_refused_unless_the_operator_allows_them() -> None:
+    """Clients must not probe the operator's network through the proxy."""
+    async with smp_router() as relay, smp_router(proxy=SmpProxySettings()) as proxy:
         client = await proxy.connect()
-        for host in (HOST, "localhost", "::1"):
+        for host in (HOST, "localhost", "::1", "::ffff:127.0.0.1"):
             assert await client.ask(RequestProxySession(named(relay, host))) == NETWORK
-        assert not relay.running.router.peers
+        assert relay.running.listeners[0].counts.accepted == 0
+
+
+async def test_private_addresses_are_not_asked_for_at_a_socks_proxy_either() -> None:
+    """The SOCKS proxy may stand in the operator's network too."""
+    async with (
+        smp_router() as relay,
+        running_socks_proxy(SocksTestProxy(relay.running.ports[0])) as socks,
+        proxy_with(
+            public_relays_only=True, socks_proxy=f"{HOST}:{socks.port}", socks_onion_only=False
+        ) as proxy,
+    ):
+        client = await proxy.connect()
+        for host in (HOST, "localhost", "10.0.0.1", "a.internal"):
+            assert await client.ask(RequestProxySession(named(relay, host))) == NETWORK
+        assert socks.requests == []
+        await client.expect(ProxySession, RequestProxySession(named(relay, "relay.example")))
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "proxy_connect_timeout", "3", "proxy.connect_timeout", 3.0, "0"),
     ("TOCSIN", "proxy_response_timeout", "4", "proxy.response_timeout", 4.0, "0"),
     ("TOCSIN", "proxy_remember_failure", "1", "proxy.remember_failure", 1.0, "x"),
-    ("TOCSIN", "proxy_public_relays_only", "on", "proxy.public_relays_only", True, "yes"),
+    ("TOCSIN", "proxy_public_relays_only", "off", "proxy.public_relays_only", False, "yes"),
     ("TOCSIN", "proxy_client_connects", "2", "proxy.client_connects", 2, "0"),
     ("TOCSIN", "proxy_max_relays", "10", "proxy.max_relays", 10, "0"),
     ("TOCSIN", "proxy_relay_idle", "60", "proxy.relay_idle", 60.0, "0"),

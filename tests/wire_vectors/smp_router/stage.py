@@ -138,6 +138,9 @@ class RecordedConnection:
     def read_block_nowait(self) -> bytes | None:
         return None
 
+    def check_not_aborted(self) -> None:
+        pass
+
     async def wait_for_room(self) -> None:
         pass
 

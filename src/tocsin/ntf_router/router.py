@@ -28,7 +28,7 @@ from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ReceivedCommand, RefusedCommand
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_ntf
-from tocsin.transport.turns import Turn, Turns
+from tocsin.transport.turns import Turn, Turns, in_slices
 
 BLOCKS_WAITING: Final = 64
 COMMANDS_AT_ONCE: Final = 16
@@ -79,11 +79,11 @@ class NtfRouter:
         finally:
             self.connections.discard(accepted)
 
-    def disconnect_inactive(self) -> None:
+    async def disconnect_inactive(self) -> None:
         """Close connections that have been silent for too long: devices do not wait for events."""
         ttl = self._state.settings.inactive_ttl
         now = asyncio.get_running_loop().time()
-        for client in list(self.connections):
+        async for client in in_slices(list(self.connections)):
             connection = client.connection
             if ttl is not None and now - max(connection.received_at, connection.sent_at) > ttl:
                 self._state.counters.connections_inactive += 1

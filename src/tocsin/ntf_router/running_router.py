@@ -231,4 +231,4 @@ class _TimedActions:
         self._state.counters.notifications_expired += expired
 
     async def _disconnect_inactive(self) -> None:
-        self._router.disconnect_inactive()
+        await self._router.disconnect_inactive()

@@ -14,7 +14,7 @@ from tocsin.protocol.smp.responses import MessageReceived, Subscribed
 from tocsin.protocol.smp.sender_commands import SendMessage, max_message_bytes
 from tocsin.smp_router.links import remove_link
 from tocsin.smp_router.services import subscribe_recipient
-from tocsin.smp_router.session.peers import Delivery, Peer
+from tocsin.smp_router.session.peers import Delivery
 from tocsin.smp_router.session.requests import (
     NamedNotification,
     PushMessage,
@@ -32,6 +32,7 @@ from tocsin.smp_router.store.records import (
     StoredMessage,
     StoredNotification,
 )
+from tocsin.transport.turns import Pace, in_slices
 
 
 class MessageCommands:
@@ -155,19 +156,25 @@ class MessageCommands:
         if message is not None and not peer.try_send([(recipient_id, message)]):
             delivery.delivered = None
             peer.undelivered.add(recipient_id)
+            subscriptions.with_undelivered.add(peer)
 
-    def push_undelivered(self, peer: Peer) -> None:
-        """Send the messages that waited for room in the connection's write queue."""
-        waiting, peer.undelivered = peer.undelivered, set()
-        for recipient_id in waiting:
-            self.push_head(recipient_id)
+    async def push_undelivered(self) -> None:
+        """Send the messages that waited for room in the write queues of connections."""
+        pace, waiting = Pace(), self._state.subscriptions.with_undelivered
+        for peer in list(waiting):
+            while peer.undelivered and peer.connection.connection.write_room:
+                self.push_head(peer.undelivered.pop())
+                if pace.is_over():
+                    await pace.pause()
+            if not peer.undelivered:
+                waiting.discard(peer)
 
-    def expire(self) -> int:
+    async def expire(self) -> int:
         """Remove the old messages of all queues. Returns how many were removed."""
-        now = self._state.clock.now()
-        return sum(
-            self._expire(recipient_id, now) for recipient_id in self._state.store.queues_with_messages()
-        )
+        now, removed = self._state.clock.now(), 0
+        async for recipient_id in in_slices(self._state.store.queues_with_messages()):
+            removed += self._expire(recipient_id, now)
+        return removed
 
     def _expire(self, recipient_id: bytes, now: int) -> int:
         ttl = self._state.settings.message_ttl

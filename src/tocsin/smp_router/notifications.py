@@ -94,6 +94,7 @@ class NotifierCommands:
                 subscriptions.end_for_service(notifier.service_id, notifier.notifier_id, unless=peer)
             subscriptions.end_notifier(notifier.notifier_id, unless=peer)
             self._associate(queue, notifier, service_id)
+            subscriptions.note_receiver(notifier.notifier_id)
             served.add(notifier.notifier_id)
         elif not served.count:
             # Only the first of the queues associated before counts, until NSUBS counts all (smp.md 8.6).

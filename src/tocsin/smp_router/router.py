@@ -150,9 +150,9 @@ class SmpRouter:
         try:
             await self._serve(peer)
         finally:
+            await self._state.subscriptions.drop(peer)
+            await self.notifications.drop(peer)
             self.peers.discard(peer)
-            self._state.subscriptions.drop(peer)
-            self.notifications.drop(peer)
 
     async def _accept(self, connection: BlockConnection) -> RouterConnection:
         async def find_service(role: ServiceRole, fingerprint: bytes) -> bytes | None:

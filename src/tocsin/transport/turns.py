@@ -104,14 +104,32 @@ class Turn:
         self._until = self._turns.clock() + SLICE_SECONDS
 
 
-async def in_slices(items: Iterable[T], clock: Callable[[], float] = time.perf_counter) -> AsyncIterator[T]:
-    """Yield the items of a pass over many. After each slice all other tasks run.
+class Pace:
+    """Slices of a pass over many things that a program makes by itself: after each one, all other tasks run."""
 
-    The items must not be a view of a collection that others change.
-    """
-    until = clock() + SLICE_SECONDS
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = _clock() + SLICE_SECONDS
+
+    def is_over(self) -> bool:
+        """Whether the slice is used up, so that the pass must `pause`."""
+        return _clock() >= self._until
+
+    async def pause(self) -> None:
+        """Let all others run, then begin the next slice. They may have changed anything."""
+        await asyncio.sleep(0)
+        self._until = _clock() + SLICE_SECONDS
+
+
+async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield the items of a pass, with pauses. They must not be a view of a collection that others change."""
+    pace = Pace()
     for item in items:
         yield item
-        if clock() >= until:
-            await asyncio.sleep(0)
-            until = clock() + SLICE_SECONDS
+        if pace.is_over():
+            await pace.pause()
+
+
+def _clock() -> float:
+    return time.perf_counter()

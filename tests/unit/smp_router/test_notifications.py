@@ -384,7 +384,7 @@ async def test_what_the_peer_had_when_it_left_is_not_sent_again(reset: bool) -> 
         assert await first.subscribe_notifier(notifier) == Subscribed()
         assert await client.send_message(queue, b"hello", notify=True) == OK
         notifications = router.running.router.notifications
-        notifications.deliver()
+        await notifications.deliver()
         received = await first.event()
         assert router.store.notifications(notifier.notifier_id)
         peer = router.peer_of(first)
@@ -394,7 +394,7 @@ async def test_what_the_peer_had_when_it_left_is_not_sent_again(reset: bool) -> 
         first.connection.abort()
         await until(lambda: peer not in router.running.router.peers)
         assert await second.subscribe_notifier(notifier) == Subscribed()
-        notifications.deliver()
+        await notifications.deliver()
         if reset:
             assert await second.event() == received
         else:
@@ -472,9 +472,9 @@ async def test_a_command_that_crossed_the_notification_is_no_proof(monkeypatch: 
         peer = router.peer_of(first)
         before = peer.connection.connection.received_at
         await first.send(Asked(Ping()))
-        router.running.router.notifications.deliver()
+        await router.running.router.notifications.deliver()
         await until(lambda: peer.connection.connection.received_at > before)
-        router.running.router.notifications.confirm()
+        await router.running.router.notifications.confirm()
         assert router.store.notifications(notifier.notifier_id)
 
 

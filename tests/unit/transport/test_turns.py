@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
+import pytest
+
+from tocsin.transport import turns as turns_module
 from tocsin.transport.turns import ITERATIONS_BETWEEN, SHORT_SLICE_SECONDS, SLICE_SECONDS, Turns, in_slices
 
 
@@ -90,10 +93,13 @@ async def test_the_line_is_first_come_first_served_and_survives_a_cancelled_task
     await asyncio.wait_for(turns.wait(), 5)
 
 
-async def test_a_pass_over_many_items_lets_others_run_after_each_slice() -> None:
+async def test_a_pass_over_many_items_lets_others_run_after_each_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = Clock()
+    monkeypatch.setattr(turns_module, "_clock", clock)
     iterations, seen = Iterations(), []
-    async for item in in_slices(range(100), clock):
+    async for item in in_slices(range(100)):
         seen.append((item, iterations.count))
         clock.time += SLICE_SECONDS / 10
     iterations.stop()

@@ -261,13 +261,13 @@ class Stage:
         self.open(connection)
         return Actor(connection, client)
 
-    def flush(self) -> None:
+    async def flush(self) -> None:
         """END, ENDS and DELD are due."""
-        self.running.state.subscriptions.flush_late_events()
+        await self.running.state.subscriptions.flush_late_events()
 
-    def notify(self) -> None:
+    async def notify(self) -> None:
         """NMSG are due."""
-        self.running.router.notifications.deliver()
+        await self.running.router.notifications.deliver()
 
     async def leave(self) -> None:
         """Everything that was written must have been looked at."""

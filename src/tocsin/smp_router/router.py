@@ -48,8 +48,8 @@ from tocsin.smp_router.session.requests import (
     SmpQueueRequest,
     SmpRequest,
     SmpState,
-    find_or_add_service,
 )
+from tocsin.smp_router.session.service_records import find_service
 from tocsin.smp_router.session.verification import Verified, verify_in_steps
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_smp
@@ -165,9 +165,7 @@ class SmpRouter:
     async def _find_service(
         self, role: ServiceRole, fingerprint: bytes, certificates: tuple[bytes, ...]
     ) -> bytes | None:
-        service_id = find_or_add_service(self._state, role, fingerprint, certificates)
-        await self._state.store.commit()
-        return service_id
+        return find_service(self._state, role, fingerprint, certificates)
 
     async def _serve(self, peer: Peer) -> None:
         """Read and execute blocks. A second task answers while there is something to answer."""

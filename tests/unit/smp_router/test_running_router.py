@@ -53,7 +53,7 @@ class RecordedTimers(Timers):
         self.actions: dict[str, Callable[[], Awaitable[object]]] = {}
 
     def every(self, interval: float, action: Callable[[], Awaitable[object]]) -> None:
-        name = action.__name__  # type: ignore[attr-defined]
+        name = action.__name__
         assert name not in self.actions
         self.actions[name] = action
 

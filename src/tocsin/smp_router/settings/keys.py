@@ -224,6 +224,11 @@ _TOCSIN: Final = (
         "Overrides expire_messages_days, in seconds; off keeps messages forever.",
     ),
     _own("message_expiry_interval", duration(), "Seconds between removals of old messages."),
+    _own(
+        "notification_quota",
+        whole_number(1, 1_000_000),
+        "Notifications that are stored for a queue; beyond it the oldest are removed.",
+    ),
     _own("notification_ttl", duration(), "Overrides expire_ntfs_hours, in seconds."),
     _own("notification_expiry_interval", duration(), "Seconds between removals of old notifications."),
     _own(

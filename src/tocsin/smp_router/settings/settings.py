@@ -100,6 +100,8 @@ class SmpSettings(OperationSettings):
     expire_messages_on_send: bool = False
 
     # Notifications
+    notification_quota: int = 128
+    """Notifications stored for a notifier; beyond it the oldest go."""
     notification_ttl: float = DAY
     notification_expiry_interval: float = 3600.0
     notification_interval: float = 1.5

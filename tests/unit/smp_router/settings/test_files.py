@@ -89,6 +89,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "message_quota", "4", "message_quota", 4, "four"),
     ("TOCSIN", "message_ttl", "1", "message_ttl", 1.0, "-1"),
     ("TOCSIN", "message_expiry_interval", "10000", "message_expiry_interval", 10_000.0, "0"),
+    ("TOCSIN", "notification_quota", "5", "notification_quota", 5, "0"),
     ("TOCSIN", "notification_ttl", "2.5", "notification_ttl", 2.5, "off"),
     ("TOCSIN", "notification_expiry_interval", "1", "notification_expiry_interval", 1.0, "0"),
     ("TOCSIN", "notification_interval", "0", "notification_interval", 0.0, "off"),

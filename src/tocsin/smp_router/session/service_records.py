@@ -2,8 +2,8 @@
 
 Anybody can shake hands as a service, with a new certificate each time. So the record of a service is kept in memory
 until the first queue or notifier is associated with it, and only then stored for good. In memory there are at most
-`MAX_UNSTORED`. The oldest is forgotten first; its certificate then gets another id, which is harmless, because nothing is
-associated with the old one. When `MAX_STORED` are stored, no further certificate becomes a service.
+`MAX_UNSTORED`. The oldest is forgotten first; its certificate then gets another id, which is harmless, because nothing
+is associated with the old one. When `MAX_STORED` are stored, no further certificate becomes a service.
 """
 
 from __future__ import annotations

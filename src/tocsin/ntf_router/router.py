@@ -2,7 +2,7 @@
 
 Each connection has two tasks. One reads blocks, refuses at once what is malformed or not authorized, and gives the rest
 to the other, which executes block after block in order. When `BLOCKS_WAITING` blocks wait in between, the router stops
-reading the connection.
+reading the connection. Signatures are checked in slices of time (`transport.turns`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ReceivedCommand, RefusedCommand
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_ntf
+from tocsin.transport.turns import Turn, Turns, in_slices
 
 BLOCKS_WAITING: Final = 64
+COMMANDS_AT_ONCE: Final = 16
+"""Commands of one connection to execute before other tasks get their turn."""
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +49,7 @@ class NtfRouter:
         self._direct = direct
         self._table = self._command_table()
         self.connections: set[RouterConnection] = set()
+        self.turns = Turns()
 
     def _command_table(self) -> NtfCommandTable:
         table = NtfCommandTable()
@@ -75,11 +79,11 @@ class NtfRouter:
         finally:
             self.connections.discard(accepted)
 
-    def disconnect_inactive(self) -> None:
+    async def disconnect_inactive(self) -> None:
         """Close connections that have been silent for too long: devices do not wait for events."""
         ttl = self._state.settings.inactive_ttl
         now = asyncio.get_running_loop().time()
-        for client in list(self.connections):
+        async for client in in_slices(list(self.connections)):
             connection = client.connection
             if ttl is not None and now - max(connection.received_at, connection.sent_at) > ttl:
                 self._state.counters.connections_inactive += 1
@@ -89,21 +93,28 @@ class NtfRouter:
         waiting: asyncio.Queue[list[NtfRequest[Command]] | None] = asyncio.Queue(BLOCKS_WAITING)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._execute_all(connection, waiting))
+            turn = self.turns.turn()
             with suppress(ConnectionLost):
                 while True:
-                    received = await connection.receive()
-                    if verified := await self._verify(connection, received):
+                    received = connection.receive_nowait()
+                    if received is None:
+                        received = await connection.receive()
+                        turn.begin()
+                    if verified := await self._verify(connection, received, turn):
                         await waiting.put(verified)
             await waiting.put(None)
 
     async def _verify(
-        self, connection: RouterConnection, received: list[ReceivedCommand | RefusedCommand]
+        self, connection: RouterConnection, received: list[ReceivedCommand | RefusedCommand], turn: Turn
     ) -> list[NtfRequest[Command]]:
         """Answer failures in a block of their own, and return the verified requests."""
         self._state.counters.commands += len(received)
         failures: list[bytes] = []
         verified: list[NtfRequest[Command]] = []
         for each in received:
+            if turn.is_over():
+                await turn.give_way()
+                connection.connection.check_not_aborted()
             error: RouterError
             if isinstance(each, RefusedCommand):
                 self._state.counters.command_errors += 1
@@ -128,9 +139,15 @@ class NtfRouter:
         self, connection: RouterConnection, waiting: asyncio.Queue[list[NtfRequest[Command]] | None]
     ) -> None:
         """Execute blocks until the connection ends. Commands that were verified before its end are still executed."""
+        executed = 0
         while (block := await waiting.get()) is not None:
             answers = []
             for request in block:
+                executed += 1
+                if (
+                    executed % COMMANDS_AT_ONCE == 0
+                ):  # a store that waits for nothing would keep others waiting
+                    await asyncio.sleep(0)
                 received = request.received
                 response = await self._execute(request)
                 if self._direct is not None and is_direct(connection.session.dialect):

@@ -164,6 +164,8 @@ def _listeners(
         handshake_seconds=settings.tls_handshake_seconds,
         max_connections=settings.max_connections,
         write_limit=settings.write_queue_blocks,
+        stall_seconds=settings.write_stall_seconds,
+        max_waiting_bytes=settings.max_waiting_bytes,
         drain_seconds=settings.drain_seconds,
     )
     return [
@@ -229,4 +231,4 @@ class _TimedActions:
         self._state.counters.notifications_expired += expired
 
     async def _disconnect_inactive(self) -> None:
-        self._router.disconnect_inactive()
+        await self._router.disconnect_inactive()

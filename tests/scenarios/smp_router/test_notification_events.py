@@ -135,15 +135,15 @@ async def test_what_a_notifier_says_does_not_prove_that_it_has_stored_them() -> 
         client, queue, notifier_client, notifier = await notified(router)
         await client.send_message(queue, b"hello", notify=True)
         delivery = router.running.router.notifications
-        delivery.deliver()
+        await delivery.deliver()
         first = await notifier_client.event()
         await notifier_client.subscribe_notifier(notifier)
-        delivery.confirm()
+        await delivery.confirm()
         notifier_client.connection.abort()
         again = await router.connect()
         await again.subscribe_notifier(notifier)
         await until(lambda: router.running.state.counters.notifications_repeated == 1)
-        delivery.deliver()
+        await delivery.deliver()
         assert await again.event() == first
 
 
@@ -156,14 +156,14 @@ async def test_time_to_store_begins_when_a_notification_has_arrived(monkeypatch:
         client, queue, notifier_client, notifier = await notified(router)
         await client.send_message(queue, b"hello", notify=True)
         delivery = router.running.router.notifications
-        delivery.deliver()
+        await delivery.deliver()
         await notifier_client.event()
         now += 0.1
         monkeypatch.setattr(BlockConnection, "blocks_acknowledged", property(lambda _connection: 1_000))
-        delivery.confirm()
+        await delivery.confirm()
         assert router.store.notifications(notifier.notifier_id)
         now += 0.1
-        delivery.confirm()
+        await delivery.confirm()
         assert not router.store.notifications(notifier.notifier_id)
 
 
@@ -181,28 +181,28 @@ async def test_what_is_sent_again_is_kept_for_a_shorter_time(
         delivery, counters = router.running.router.notifications, router.running.state.counters
         await client.send_message(queue, b"hello", notify=True)
         for number in range(breaks):
-            delivery.deliver()
+            await delivery.deliver()
             await notifier_client.event()
             notifier_client.connection.abort()
             await until(lambda number=number: counters.notifications_repeated == number + 1)  # type: ignore[misc]
             notifier_client = await router.connect()
             await notifier_client.subscribe_notifier(notifier)
-        delivery.deliver()
+        await delivery.deliver()
         await notifier_client.event()
         await until(lambda: _is_reached(delivery))
         now += seconds - 0.1
-        delivery.confirm()
+        await delivery.confirm()
         assert router.store.notifications(notifier.notifier_id)
         now += 0.2
-        delivery.confirm()
+        await delivery.confirm()
         assert not router.store.notifications(notifier.notifier_id)
         assert not delivery._times
     assert [stage for stage, _ in told.stages] == ["enqueued", "sent"]
 
 
 def _is_reached(delivery: notification_delivery.NotificationDelivery) -> bool:
-    delivery.confirm()
-    [[batch]] = delivery._unconfirmed.values()
+    [(peer, [batch])] = delivery._unconfirmed.items()
+    delivery._note_reached(peer, [batch], notification_delivery._now())
     return batch.reached_at is not None
 
 
@@ -214,10 +214,10 @@ async def test_nothing_is_remembered_of_notifications_that_are_gone() -> None:
         notifier_client.connection.abort()
         delivery = router.running.router.notifications
         await until(lambda: len(delivery._times) == 1)
-        delivery.expire()
+        await delivery.expire()
         assert len(delivery._times) == 1
         assert await client.ask(DisableNotifications(), queue.recipient_id, queue.key) == OK
-        delivery.expire()
+        await delivery.expire()
         assert not delivery._times
 
 
@@ -228,7 +228,7 @@ async def test_what_comes_while_others_are_kept_is_delivered() -> None:
         for _ in range(2):
             await client.send_message(queue, b"hello", notify=True)
             for _ in range(3):
-                delivery.deliver()
+                await delivery.deliver()
             await notifier_client.event()
             await notifier_client.nothing()
         assert len(router.store.notifications(notifier.notifier_id)) == 2
@@ -281,10 +281,11 @@ async def test_what_is_older_than_others_under_way_is_sent_again_too() -> None:
         assert await second.event() == lost
         await second.nothing()
         delivery = router.running.router.notifications
-        delivery.confirm(patience=0.0)
+        await delivery.confirm(patience=0.0)
         assert not router.store.notifiers_with_notifications()
         assert not delivery._nonces
-        assert not delivery._all_sent
+        assert not delivery._due
+        assert not delivery._by_peer
         assert not delivery._out_of_order
 
 

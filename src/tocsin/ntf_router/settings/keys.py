@@ -170,6 +170,16 @@ _PLACES: Final = (
     _own("tls_handshake_seconds", duration(), "Time limit of a TLS handshake, in seconds."),
     _own("hello_seconds", duration(), "Time limit of the NTF handshake, in seconds."),
     _own("write_queue_blocks", whole_number(1, 100_000), "Blocks that may wait for a slow client."),
+    _own(
+        "write_stall_seconds",
+        duration(),
+        "Close a connection whose client has read nothing for this many seconds while blocks wait for it.",
+    ),
+    _own(
+        "max_waiting_bytes",
+        whole_number(1_000_000),
+        "Bytes that may wait for clients that do not read, for each port; beyond it the slowest are closed.",
+    ),
     _own("max_connections", _COUNT, "Most connections at a time; others are closed at once."),
     _own(
         "drain_seconds",

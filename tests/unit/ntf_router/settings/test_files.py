@@ -74,6 +74,8 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "tls_handshake_seconds", "5", "tls_handshake_seconds", 5.0, "0"),
     ("TOCSIN", "hello_seconds", "5", "hello_seconds", 5.0, "inf"),
     ("TOCSIN", "write_queue_blocks", "4", "write_queue_blocks", 4, "0"),
+    ("TOCSIN", "write_stall_seconds", "30", "write_stall_seconds", 30.0, "0"),
+    ("TOCSIN", "max_waiting_bytes", "5000000", "max_waiting_bytes", 5_000_000, "1"),
     ("TOCSIN", "max_connections", "10", "max_connections", 10, "10.5"),
     ("TOCSIN", "drain_seconds", "0", "drain_seconds", 0.0, "-1"),
     ("TOCSIN", "periodic_interval", "1", "periodic_interval", 1.0, "0"),

@@ -16,7 +16,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout
+from tocsin.errors import (
+    ConnectionLost,
+    HandshakeRefused,
+    HandshakeTimeout,
+    StoreUnavailable,
+)
 from tocsin.protocol.direct.smp_responses import PacketStatus, QueueAssociated
 from tocsin.protocol.error_codes import ErrorCode, RouterError
 from tocsin.protocol.messages import Command, Response
@@ -57,6 +62,8 @@ from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, a
 ANSWERS_WAITING: Final = 64
 SENDS_TOGETHER: Final = 16
 """Blocks of SENDs that are executed together if they have arrived; then other tasks get their turn."""
+STORE_PAUSE: Final = 0.5
+"""Seconds between looks at a store that has trouble."""
 FEW_ANSWERS: Final = 4
 """Up to this many answers share their block with the first message of a subscription (smp.md 9.2)."""
 
@@ -155,6 +162,7 @@ class SmpRouter:
     async def _find_service(
         self, role: ServiceRole, fingerprint: bytes, certificates: tuple[bytes, ...]
     ) -> bytes | None:
+        await self._until_store_works()
         service_id = find_or_add_service(self._state, role, fingerprint, certificates)
         await self._state.store.commit()
         return service_id
@@ -168,8 +176,10 @@ class SmpRouter:
         async with asyncio.TaskGroup() as tasks:
             try:
                 while True:
-                    blocks = self._execute_arrived(peer, await peer.connection.receive())
-                    if not waiting and not self._state.store.uncommitted:
+                    received = await peer.connection.receive()
+                    alone = self._state.store.trouble is not None and not await self._ready_for(received)
+                    blocks = self._execute_arrived(peer, received)
+                    if not waiting and (alone or not self._state.store.uncommitted):
                         await self._finish(peer, blocks)
                     else:
                         waiting += blocks
@@ -185,6 +195,24 @@ class SmpRouter:
             except ConnectionLost:
                 for running in slow:
                     running.cancel()
+
+    async def _ready_for(self, received: list[ReceivedCommand | RefusedCommand]) -> bool:
+        """Wait until the store works, if a block needs it. Returns whether it does.
+
+        Raises ConnectionLost if that takes too long. A lost connection is a temporary error for every client. ERR STORE
+        is not: agents before 7.0 give up after it (v7.md 7.2).
+        """
+        if all(isinstance(each, RefusedCommand) or type(each.command) is Ping for each in received):
+            return False
+        await self._until_store_works()
+        return True
+
+    async def _until_store_works(self) -> None:
+        try:
+            await self._state.store.ready()
+        except StoreUnavailable as error:
+            self._state.counters.connections_without_store += 1
+            raise ConnectionLost("the store has trouble") from error
 
     def _execute_arrived(
         self, peer: Peer, received: list[ReceivedCommand | RefusedCommand]
@@ -303,11 +331,20 @@ class SmpRouter:
         """Answer all waiting blocks. Effects on others happen even if the sender of a command is gone."""
         while waiting:
             blocks = list(waiting)
-            await self._state.store.commit()
+            await self._committed(peer)
             with suppress(ConnectionLost):
                 await self._finish(peer, blocks)
             for _ in blocks:
                 waiting.popleft()
+
+    async def _committed(self, peer: Peer) -> None:
+        """Return when the changes are on disk, however long that takes. A client need not wait longer than others."""
+        while True:
+            try:
+                return await self._state.store.commit()
+            except StoreUnavailable:
+                peer.connection.connection.abort()
+                await asyncio.sleep(STORE_PAUSE)
 
     async def _finish(self, peer: Peer, blocks: list[_BlockAnswers]) -> None:
         """Perform effects and answer. Raises ConnectionLost only after all effects are performed."""

@@ -35,6 +35,7 @@ async def run_smp_router(settings: SmpSettings, options: StartOptions | None = N
         lambda opened: running(settings, opened),
         maintain=(lambda opened: _maintain(settings, opened)) if options.maintenance else None,
         announce=lambda router: logger.info("serving on ports %s", ", ".join(map(str, router.ports))),
+        lost=lambda opened: opened.lost(),
         log_tls_errors=settings.log_tls_errors,
     )
 

@@ -6,8 +6,8 @@ until it succeeds. So a full disk or a restarted database passes without a resta
 changed in memory is lost.
 
 From the first failed attempt on, or when a write takes long, the store has trouble: `trouble` says which. Its users
-then make no new changes, so that what waits stays bounded, but wait in `ready`. `ready` and `commit` wait until the trouble
-has lasted for the patience; then they raise StoreUnavailable until it has passed.
+then make no new changes, so that what waits stays bounded, but wait in `ready`. `ready` and `commit` wait until the
+trouble has lasted for the patience; then they raise StoreUnavailable until it has passed.
 
 A failure that no further attempt can mend, such as another router in our place, ends the store: `lost` returns, and the
 process should end.

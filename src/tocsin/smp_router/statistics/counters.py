@@ -90,4 +90,9 @@ class SmpCounters:
     proxy_forward_errors: int = counted("PFWD commands that failed on the way.")
     relayed_commands: int = counted("RFWD commands: commands that came through another router.")
 
+    events_lost: int = counted("Delivery events that could not be recorded.")
+
     active: ActiveQueues = field(default_factory=ActiveQueues)
+
+    def lose_events(self, count: int) -> None:
+        self.events_lost += count

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +47,7 @@ EDGES: Final = (b"", b"\0", b" ", b"\n", b"-", b",", b"a b", b"x" * 200)
 def commands(draw: st.DrawFn, kinds: Sequence[type[Message]], edges: Sequence[bytes] = EDGES) -> Command:
     """A command of one of these kinds, whose byte fields, device tokens and ids are often not what they should be."""
     command: Any = draw(messages(draw(st.sampled_from(kinds)), VERSION))
-    if is_dataclass(command):
+    if hasattr(command, "__dataclass_fields__"):
         for each in fields(command):
             if isinstance(getattr(command, each.name), bytes) and draw(st.booleans()):
                 command = replace(command, **{each.name: draw(st.sampled_from(edges))})

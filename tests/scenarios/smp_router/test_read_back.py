@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +48,7 @@ Stores = Callable[[], AbstractAsyncContextManager[tuple[SmpMemoryStore, Callable
 def commands(draw: st.DrawFn, kinds: Sequence[type[Message]], edges: Sequence[bytes] = EDGES) -> Command:
     """A command of one of these kinds, whose byte fields are often not what they should be."""
     command: Any = draw(messages(draw(st.sampled_from(kinds)), VERSION))
-    if is_dataclass(command):
+    if hasattr(command, "__dataclass_fields__"):
         for each in fields(command):
             if isinstance(getattr(command, each.name), bytes) and draw(st.booleans()):
                 command = replace(command, **{each.name: draw(st.sampled_from(edges))})

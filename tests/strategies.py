@@ -109,7 +109,8 @@ from tocsin.wire.versions import VersionRange
 short_octets: Final = st.binary(max_size=255)
 tails: Final = st.binary(max_size=300)
 identifiers: Final = st.binary(min_size=24, max_size=24)
-maybe_empty_identifiers: Final = st.one_of(identifiers, st.binary(max_size=40))
+short_ids: Final = st.one_of(identifiers, st.binary(min_size=1, max_size=255))
+"""Ids of any length that can be read; those of routers have 24 bytes."""
 nonces: Final = identifiers
 u16s: Final = st.integers(0, 0xFFFF)
 i64s: Final = st.integers(-(2**63), 2**63 - 1)
@@ -180,17 +181,17 @@ queue_uris: Final = st.builds(
 
 link_data: Final = st.builds(LinkData, tails, tails)
 notifier_keys: Final = st.builds(NotifierKeys, auth_keys, x25519_keys)
-notifier_ids: Final = st.builds(NotifierIds, maybe_empty_identifiers, x25519_keys)
+notifier_ids: Final = st.builds(NotifierIds, short_ids, x25519_keys)
 queue_requests: Final = st.one_of(
     st.builds(
         QueueRequest,
         st.just(QueueMode.MESSAGING),
-        st.none() | st.builds(LinkRequest, st.none(), short_octets, link_data),
+        st.none() | st.builds(LinkRequest, st.none(), short_ids, link_data),
     ),
     st.builds(
         QueueRequest,
         st.just(QueueMode.CONTACT),
-        st.none() | st.builds(LinkRequest, short_octets, short_octets, link_data),
+        st.none() | st.builds(LinkRequest, short_ids, short_ids, link_data),
     ),
 )
 flags: Final = st.builds(
@@ -266,12 +267,12 @@ def _queue_ids(version: int) -> SearchStrategy[Message]:
         mode = st.sampled_from(QueueMode)
     return st.builds(
         responses.QueueCreated,
-        short_octets,
-        short_octets,
+        short_ids,
+        short_ids,
         x25519_keys,
         mode,
-        st.none() | short_octets if version >= SHORT_LINKS_VERSION else st.none(),
-        st.none() | short_octets if version >= SERVICE_CERTS_VERSION else st.none(),
+        st.none() | short_ids if version >= SHORT_LINKS_VERSION else st.none(),
+        st.none() | short_ids if version >= SERVICE_CERTS_VERSION else st.none(),
         st.none() | notifier_ids if version >= NEW_NOTIFIER_CREDS_VERSION else st.none(),
     )
 
@@ -289,7 +290,7 @@ _RECIPIENT_COMMANDS: Final[dict[type[Message], Callable[[int], SearchStrategy[Me
         )
     ),
     recipient_commands.SetLinkData: _any_version(
-        st.builds(recipient_commands.SetLinkData, short_octets, link_data)
+        st.builds(recipient_commands.SetLinkData, short_ids, link_data)
     ),
     recipient_commands.EnableNotifications: _any_version(
         st.builds(recipient_commands.EnableNotifications, notifier_keys)
@@ -321,7 +322,7 @@ _SENDER_AND_PROXY_COMMANDS: Final[dict[type[Message], Callable[[int], SearchStra
 _SMP_RESPONSES: Final[dict[type[Message], Callable[[int], SearchStrategy[Message]]]] = {
     responses.QueueCreated: _queue_ids,
     responses.LinkContent: _any_version(st.builds(responses.LinkContent, short_octets, link_data)),
-    responses.Subscribed: _any_version(st.builds(responses.Subscribed, st.none() | short_octets)),
+    responses.Subscribed: _any_version(st.builds(responses.Subscribed, st.none() | short_ids)),
     responses.ServiceSubscribed: _any_version(st.builds(responses.ServiceSubscribed, i64s)),
     responses.ServiceSubscriptionEnded: _any_version(st.builds(responses.ServiceSubscriptionEnded, i64s)),
     responses.MessageReceived: _any_version(st.builds(responses.MessageReceived, short_octets, tails)),
@@ -390,9 +391,9 @@ _NTF_MESSAGES: Final[dict[type[Message], Callable[[int], SearchStrategy[Message]
         st.builds(subscription_commands.SubscribeToQueue, short_octets, notifier_queues, private_keys)
     ),
     ntf_responses.TokenRegistered: _any_version(
-        st.builds(ntf_responses.TokenRegistered, short_octets, x25519_keys)
+        st.builds(ntf_responses.TokenRegistered, short_ids, x25519_keys)
     ),
-    ntf_responses.QueueSubscribed: _any_version(st.builds(ntf_responses.QueueSubscribed, short_octets)),
+    ntf_responses.QueueSubscribed: _any_version(st.builds(ntf_responses.QueueSubscribed, short_ids)),
     ntf_responses.TokenChecked: lambda version: st.builds(
         ntf_responses.TokenChecked, token_statuses(version)
     ),

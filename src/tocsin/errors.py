@@ -17,6 +17,7 @@ TocsinError
 │   ├── HandshakeTimeout           TLS or hello took too long
 │   └── ConnectionLost             an open connection ended
 ├── StoreError                     records cannot be written or read
+│   └── StoreUnavailable           … at the moment
 ├── ConfigError                    a setting is wrong, unknown or missing
 ├── AgentError                     an agent cannot do what was asked now
 └── ClientError                    a command did not get its answer
@@ -113,6 +114,10 @@ class ConnectionLost(TransportError):
 
 class StoreError(TocsinError):
     """Records cannot be written to a store, or cannot be read from it."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be used at the moment: the disk is full, the database is away. A later attempt may succeed."""
 
 
 class ConfigError(TocsinError):

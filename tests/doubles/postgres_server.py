@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -49,3 +51,29 @@ async def new_database(server_url: str) -> AsyncIterator[str]:
         await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
     finally:
         await connection.close()
+
+
+async def frozen(server_url: str) -> AbstractContextManager[None]:
+    """The server with all its processes stands still inside the block, as on a machine that hangs."""
+    connection = await asyncpg.connect(server_url)
+    folder = await connection.fetchval("SHOW data_directory")
+    await connection.close()
+    return _frozen(int((Path(folder) / "postmaster.pid").read_text().split()[0]))
+
+
+@contextmanager
+def _frozen(postmaster: int) -> Iterator[None]:
+    os.kill(postmaster, signal.SIGSTOP)  # so that it starts no others
+    stopped = [postmaster, *_children(postmaster)]
+    for process in stopped[1:]:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in reversed(stopped):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
+
+def _children(process: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]

@@ -8,26 +8,28 @@ event loop never waits for the disk.
 The store log is made durable before the changes log, so a message is never on disk without its queue, nor a
 notification without its subscription.
 
-After a failed write it is unknown what is on disk, so every later `commit` fails too, until a restart reads it.
+A write that fails is tried again until it succeeds (`commits`). Files that were written are not written again. What a
+failed attempt left at the end of a file is cut off first (`AppendOnlyFile`), so each line is there once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
+from tocsin.durable.commits import Commits, next_delay
 from tocsin.durable.log_files import AppendOnlyFile
-from tocsin.errors import StoreError
+from tocsin.errors import StoreError, StoreUnavailable
 
 
 class PendingWrite(Protocol):
     """The lines that wait for one file."""
 
     def write(self) -> None:
-        """Write the batch, in the thread of the commits. Raises StoreError."""
+        """Write the batch, in the thread of the commits. Raises StoreError, after which it may be called again."""
 
 
 class _Batch(NamedTuple):
@@ -38,36 +40,9 @@ class _Batch(NamedTuple):
 
     def write(self) -> None:
         if self.lines:
-            self.lines.append(b"")
-            self.file.append(b"\n".join(self.lines))
+            self.file.append(b"\n".join([*self.lines, b""]))
         if self.is_last:
             self.file.close()
-
-
-class Commits(ABC):
-    """Counts appended changes and durable ones. Subclasses write them. Belongs to one event loop."""
-
-    def __init__(self) -> None:
-        self._appended = 0
-        self._durable = 0
-        self._failure: StoreError | None = None
-
-    @property
-    def uncommitted(self) -> bool:
-        """Whether a change is not durable yet. Always true once a write has failed."""
-        return self._durable < self._appended or self._failure is not None
-
-    async def commit(self) -> None:
-        """Return when every change appended before is durable. Raises StoreError if that fails."""
-        target = self._appended
-        while self._durable < target or self._failure is not None:
-            if self._failure is not None:
-                raise StoreError(str(self._failure)) from self._failure
-            await self._write_end()  # a cancelled committer leaves the write to the others
-
-    @abstractmethod
-    def _write_end(self) -> Awaitable[object]:
-        """Return the end of the write in progress, or of a new one."""
 
 
 class GroupCommit(Commits):
@@ -80,7 +55,7 @@ class GroupCommit(Commits):
         self._store_lines: list[bytes] = []
         self._change_lines: list[bytes] = []
         self._retired: list[_Batch] = []
-        self._write_ended: asyncio.Event | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._thread: Final = ThreadPoolExecutor(1, thread_name_prefix=thread)
 
     @property
@@ -107,11 +82,13 @@ class GroupCommit(Commits):
 
     def seal(self) -> None:
         """Make every later commit fail."""
-        self._failure = self._failure or StoreError(f"{self._store_log.path} is closed")
+        self._end(StoreError(f"{self._store_log.path} is closed"))
 
     def close(self) -> None:
-        """Wait for the write in progress. Uncommitted lines are lost."""
+        """Wait for the attempt in progress. Uncommitted lines are lost."""
         self.seal()
+        if self._retry is not None:
+            self._retry.cancel()
         self._thread.shutdown()
         self._store_log.close()
         for batch in self._retired:
@@ -127,29 +104,30 @@ class GroupCommit(Commits):
         self._store_lines, self._change_lines, self._retired = [], [], []
         return batches
 
-    def _write_end(self) -> Awaitable[object]:
-        return (self._write_ended or self._start_write()).wait()
+    def _start_write(self) -> None:
+        self._attempt(deque(self._take_writes()), self._appended, 0.0)
 
-    def _start_write(self) -> asyncio.Event:
-        writes, upto = self._take_writes(), self._appended
-        write = asyncio.get_running_loop().run_in_executor(self._thread, _write_all, writes)
-        ended = self._write_ended = asyncio.Event()
+    def _attempt(self, writes: deque[PendingWrite], upto: int, delay: float) -> None:
+        """Try to write the batches. `delay` is the time since the last attempt."""
+        attempt = asyncio.get_running_loop().run_in_executor(self._thread, _write_all, writes)
+        attempt.add_done_callback(partial(self._attempted, writes, upto, next_delay(delay)))
 
-        def written(done: asyncio.Future[None]) -> None:
-            self._write_ended = None
-            ended.set()
-            if done.cancelled() or (error := done.exception()) is not None:
-                cause = None if done.cancelled() else error
-                self._failure = (
-                    cause if isinstance(cause, StoreError) else StoreError(f"a write failed: {cause!r}")
-                )
-            else:
-                self._durable = upto
+    def _attempted(
+        self, writes: deque[PendingWrite], upto: int, delay: float, attempt: asyncio.Future[None]
+    ) -> None:
+        error = None if attempt.cancelled() else attempt.exception()
+        if not attempt.cancelled() and error is None:
+            self._written(upto)
+        elif isinstance(error, StoreUnavailable):
+            self._attempt_failed(error)
+            if self._failure is None:
+                loop = asyncio.get_running_loop()
+                self._retry = loop.call_later(delay, self._attempt, writes, upto, delay)
+        else:
+            self._fail(error if isinstance(error, StoreError) else StoreError(f"a write failed: {error!r}"))
 
-        write.add_done_callback(written)
-        return ended
 
-
-def _write_all(writes: list[PendingWrite]) -> None:
-    for each in writes:
-        each.write()
+def _write_all(writes: deque[PendingWrite]) -> None:
+    while writes:
+        writes[0].write()
+        writes.popleft()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from tocsin.durable.log_fields import BadLogLine
-from tocsin.errors import StoreError
+from tocsin.errors import StoreError, StoreUnavailable
 
 _OWNER_ONLY: Final = 0o600
 _CHUNK: Final = 1 << 20
@@ -25,35 +25,65 @@ _CHUNK: Final = 1 << 20
 
 @contextmanager
 def naming(path: Path, doing: str) -> Iterator[None]:
-    """Translate errors of a file to a StoreError that names it."""
+    """Translate errors of a file to a StoreUnavailable that names it."""
     try:
         yield
     except OSError as error:
-        raise StoreError(f"cannot {doing} {path}: {error.strerror or error}") from error
+        raise StoreUnavailable(f"cannot {doing} {path}: {error.strerror or error}") from error
 
 
 class AppendOnlyFile:
-    """A log opened for appending. Each `append` is on disk when it returns."""
+    """A log opened for appending. Each `append` is on disk when it returns, and may be repeated if it fails."""
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
-        with naming(path, "open"):
-            self._descriptor = os.open(
-                path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY
-            )
-            os.fchmod(self._descriptor, _OWNER_ONLY)
-            self.size = os.fstat(self._descriptor).st_size
+        self._descriptor = -1
+        self._torn = False
+        """Whether a failed `append` may have left something behind the last line."""
+        try:
+            with naming(path, "open"):
+                self._descriptor = os.open(
+                    path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY
+                )
+                os.fchmod(self._descriptor, _OWNER_ONLY)
+                # A killed router may have left lines that were read, but are not on disk yet.
+                os.fdatasync(self._descriptor)
+                self.size = os.fstat(self._descriptor).st_size
+        except StoreError:
+            self.close()
+            raise
 
     def append(self, lines: bytes) -> None:
+        """Raises StoreUnavailable, after which the same lines may be appended again."""
         with naming(self.path, "write"):
+            if self._torn:
+                self._cut()
+            self._torn = True
             left = memoryview(lines)
             while left:
                 left = left[os.write(self._descriptor, left) :]
             os.fdatasync(self._descriptor)
+        self._torn = False
         self.size += len(lines)
 
+    def _cut(self) -> None:
+        """Cut off what a failed attempt left.
+
+        The lines are then written again as a whole, because after a failed sync the system may count pages as written
+        that are not on disk.
+        """
+        if os.fstat(self._descriptor).st_size < self.size:
+            raise StoreError(
+                f"{self.path} has lost lines that were on disk: restore the folder from a backup"
+            )
+        os.ftruncate(self._descriptor, self.size)
+
     def close(self) -> None:
-        os.close(self._descriptor)
+        """Never raises: what was appended is on disk."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):
+                os.close(descriptor)
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -107,11 +137,34 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> None:
             os.fsync(descriptor)
 
 
+def write_draft(path: Path, lines: Iterable[bytes]) -> Path:
+    """Write the lines that are to replace those of `path` to a file next to it. Returns its name.
+
+    A draft that fails is removed, because a full disk needs its space.
+    """
+    draft = path.with_name(path.name + ".new")
+    try:
+        write_lines(draft, lines)
+    except BaseException:
+        remove_draft(draft)
+        raise
+    return draft
+
+
+def remove_draft(draft: Path) -> None:
+    """Never raises."""
+    with suppress(OSError):
+        draft.unlink(missing_ok=True)
+
+
 def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
     """Replace the lines of a file. If the power fails, it keeps the old ones."""
-    new = path.with_name(path.name + ".new")
-    write_lines(new, lines)
-    rename(new, path)
+    draft = write_draft(path, lines)
+    try:
+        rename(draft, path)
+    except BaseException:
+        remove_draft(draft)
+        raise
 
 
 def rename(old: Path, new: Path) -> None:
@@ -249,8 +302,7 @@ def read_and_compact(
         rename(start, path)
     torn_bytes = cut_torn_line(path)
     if not read(path):
-        new = path.with_name(path.name + ".new")
-        write_lines(new, compacted())
+        new = write_draft(path, compacted())
         rename(path, start)
         rename(new, path)
         rename(start, set_aside(path, now))

@@ -1,14 +1,16 @@
 """The event log on disk: segments of JSON lines that appear whole and survive a crash of their writer.
 
 Segments are synced and published after some seconds or megabytes, for Spark to read. Old ones are deleted by age and,
-when there are too many bytes, oldest first. If the disk is full or gone, events are lost and counted; the router goes
-on.
+when there are too many bytes, oldest first. If the disk is full, slow or gone, events are lost and counted; the router
+goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import math
 import os
 import re
 import time
@@ -20,11 +22,18 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from tocsin.errors import ConfigError
+from tocsin.events.event_losses import EventLosses
 from tocsin.events.pseudonyms import PseudonymKeys, keys_folder
 
 __all__ = ["OPEN_PREFIX", "PUBLISHED", "EventLog", "EventLogSettings"]
 
 MOST_WAITING: Final = 256
+MOST_PUBLISHING: Final = 16
+"""Segments that may wait to be synced and published at a time."""
+SLOW_SECONDS: Final = 0.25
+"""Events are written in the event loop's thread, so a write that takes longer is not repeated soon …"""
+REST_SECONDS: Final = 10.0
+"""… but events are lost, and counted, for this time."""
 PREFIX: Final = "events"
 PUBLISHED: Final = f"{PREFIX}-*.jsonl"
 
@@ -55,6 +64,10 @@ class EventLog:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="event-log")
         self._waiting: list[bytes] = []
         self._waiting_count = 0
+        self._publishing = 0
+        """Segments that wait to be published."""
+        self._resting_until = -math.inf
+        self.losses = EventLosses()
         self.lost = 0
         """Events that could not be written."""
         self.written = 0
@@ -73,14 +86,24 @@ class EventLog:
         if self._waiting:
             pieces, self._waiting = self._waiting + pieces, []
             count, self._waiting_count = self._waiting_count + count, 0
+        began = time.monotonic()
+        if began < self._resting_until:
+            self._lose(count, OSError(errno.EAGAIN, "the disk is slow"))
+            return
         try:
             self._segments.append(b"".join(pieces))
         except OSError as error:
-            self.lost += count
-            logger.error("delivery events are lost: %s", error.strerror)
+            self._lose(count, error)
             return
+        finally:
+            if time.monotonic() - began >= SLOW_SECONDS:
+                self._resting_until = time.monotonic() + REST_SECONDS
         self.written += count
         self.publish_if_due()
+
+    def _lose(self, count: int, error: OSError) -> None:
+        self.lost += count
+        self.losses.add(count, error)
 
     def publish_if_due(self) -> None:
         """Publish the open segment if it is due. Call this regularly, so that a quiet router's last events appear."""
@@ -88,6 +111,8 @@ class EventLog:
             self.append([], 0)
             return
         segments, settings = self._segments, self._settings
+        if self._publishing >= MOST_PUBLISHING:
+            return  # the open segment grows meanwhile, and no further files are open
         if segments.is_open and (
             segments.size >= settings.segment_bytes
             or self._now() - segments.began_at >= settings.segment_seconds
@@ -103,13 +128,22 @@ class EventLog:
         self._thread.shutdown()
 
     def _hand_over(self) -> None:
-        self._thread.submit(self._segments.detach())
-        self._thread.submit(_remove_old, self._folder, self._settings, self._now())
+        publish = self._segments.detach()
+        self._publishing += 1
+
+        def publish_and_clean(now: float) -> None:
+            try:
+                publish()
+                _remove_old(self._folder, self._settings, now)
+            finally:
+                self._publishing -= 1
+
+        self._thread.submit(publish_and_clean, self._now())
 
 
 def _remove_old(folder: Path, settings: EventLogSettings, now: float) -> None:
-    segments = sorted(folder.glob(PUBLISHED))
     try:
+        segments = sorted(folder.glob(PUBLISHED))
         sizes = {path: path.stat() for path in segments}
         total = sum(stat.st_size for stat in sizes.values())
         for path, stat in sizes.items():
@@ -209,9 +243,11 @@ class SegmentWriter:
 
 def _publish_segment(descriptor: int, path: Path, target: Path, *, synced: bool) -> None:
     try:
-        if synced:
-            os.fsync(descriptor)
-        os.close(descriptor)
+        try:
+            if synced:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         path.rename(target)
     except OSError as error:
         logger.error("could not publish a segment of %s: %s", target.parent.name, error.strerror)
@@ -225,6 +261,10 @@ OUTCOMES: Final = "outcomes"
 
 
 DAY: Final = 86_400.0
+
+
+_PASSING: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""Errors that do not keep a router from starting: they may pass, and until then events are lost and counted."""
 
 
 class SetsEventLog(Protocol):
@@ -267,7 +307,12 @@ async def opened_event_log(settings: SetsEventLog) -> AsyncIterator[OpenedEventL
             settings.event_log_retention_days,
             time.time,
         )
-        keys.current()
+        try:
+            keys.current()
+        except OSError as error:
+            if error.errno not in _PASSING:
+                raise
+            logger.error("the event log cannot be written yet: %s", error.strerror)
         log = EventLog(settings.event_log, how)
     except OSError as error:
         raise ConfigError(f"cannot use the event log: {error.filename}: {error.strerror}") from error
@@ -285,4 +330,7 @@ async def _publish(log: EventLog, interval: float) -> None:
     """Publish regularly, so that a quiet router's last events appear."""
     while True:
         await asyncio.sleep(interval)
-        log.publish_if_due()
+        try:
+            log.publish_if_due()
+        except Exception:
+            logger.exception("the event log could not be published; the next attempt is in %s s", interval)

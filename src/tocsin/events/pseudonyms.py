@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import binascii
 import hashlib
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Final
 from tocsin.events.private_files import make_private_once
 
 PERIOD_SECONDS: Final = 86_400
+RETRY_SECONDS: Final = 1.0
+"""Pause after a key that could not be made."""
 KEY_BYTES: Final = 32
 PSEUDONYM_BYTES: Final = 16
 PSEUDONYM_CHARACTERS: Final = 22
@@ -28,6 +31,8 @@ QUEUE: Final = b"q"
 TOKEN: Final = b"t"
 """Letters that precede an id in the hash, so that equal ids of different things have different pseudonyms."""
 KEY_SUFFIX: Final = ".key"
+
+logger = logging.getLogger(__name__)
 _BLOCK_BYTES: Final = 64
 """The block size of SHA-256; keys are shorter."""
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
@@ -93,6 +98,8 @@ class PseudonymKeys:
         self._now = now
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._current: PseudonymPeriod | None = None
+        self._failure: OSError | None = None
+        self._failed_at = 0.0
         self._earlier: dict[int, PseudonymPeriod | None] = {}
 
     def at(self, moment: float) -> PseudonymPeriod:
@@ -109,9 +116,20 @@ class PseudonymKeys:
         return self._earlier[day] or current
 
     def current(self) -> PseudonymPeriod:
+        """Return the present period. Raises OSError while its key cannot be made or read.
+
+        After a failure the disk is left alone for a moment, because this is called for every event.
+        """
         now = self._now()
         if self._current is None or now >= self._current.ends_at:
-            self._current = self._open(int(now // PERIOD_SECONDS))
+            if self._failure is not None and 0 <= now - self._failed_at < RETRY_SECONDS:
+                raise self._failure
+            try:
+                self._current = self._open(int(now // PERIOD_SECONDS))
+            except OSError as error:
+                self._failure, self._failed_at = OSError(error.errno, error.strerror), now
+                raise
+            self._failure = None
             self._erase_old(int(now // PERIOD_SECONDS))
             self._earlier.clear()
         return self._current
@@ -133,7 +151,10 @@ class PseudonymKeys:
     def _erase_old(self, today: int) -> None:
         for path in self._folder.glob(f"*{KEY_SUFFIX}"):
             if path.stem.isdigit() and int(path.stem) < today - self._retention:
-                path.unlink(missing_ok=True)
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:  # the key of today is there, and tomorrow comes another attempt
+                    logger.error("the old key %s cannot be erased: %s", path, error.strerror)
 
     def _path(self, day: int) -> Path:
         return self._folder / f"{day}{KEY_SUFFIX}"

@@ -10,8 +10,10 @@ from typing import Final
 from tocsin.events.delivery_events import Stage
 from tocsin.events.event_encoder import END, START, EventEncoder, EventSubject, size_end
 from tocsin.events.event_log import EventLog
+from tocsin.events.event_losses import EventLosses
 from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.ntf_router.delivery.pushes import NotificationPush
+from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.records import (
     ACCEPTED,
@@ -180,6 +182,50 @@ class NtfEventRecorder:
             for notifier_id, status in changed
         ]
         self._log.append(lines, len(lines))
+
+
+class GuardedNtfEvents:
+    """Implements `NtfEvents` over another one whose failures are counted, and hurt nobody."""
+
+    def __init__(self, events: NtfEvents, losses: EventLosses) -> None:
+        self._events = events
+        self._losses = losses
+
+    def received(
+        self, router: RouterAddress, notifications: Sequence[ReceivedNotification], results: Results
+    ) -> None:
+        try:
+            self._events.received(router, notifications, results)
+        except Exception as error:
+            self._losses.add(len(notifications), error)
+
+    def attempted(self, pushes: Sequence[NotificationPush]) -> None:
+        try:
+            self._events.attempted(pushes)
+        except Exception as error:
+            self._losses.add(sum(len(push.pending) for push in pushes), error)
+
+    def settled(self, settled: Sequence[SettledNotification]) -> None:
+        try:
+            self._events.settled(settled)
+        except Exception as error:
+            self._losses.add(len(settled), error)
+
+    def token_changed(
+        self, token: TokenRecord, before: TokenStatus | None, after: TokenStatus | None, cause: str
+    ) -> None:
+        try:
+            self._events.token_changed(token, before, after, cause)
+        except Exception as error:
+            self._losses.add(1, error)
+
+    def subscriptions_changed(
+        self, router: RouterLocation, changed: Sequence[tuple[bytes, SubscriptionStatus | None]], cause: str
+    ) -> None:
+        try:
+            self._events.subscriptions_changed(router, changed, cause)
+        except Exception as error:
+            self._losses.add(len(changed), error)
 
 
 def _subject(each: SettledNotification) -> EventSubject:

@@ -11,10 +11,12 @@ from typing import Final
 from tocsin.clients.client_metrics import ClientMetrics, NoMetrics
 from tocsin.clients.settings import ClientSettings
 from tocsin.crypto.credentials import Credentials
+from tocsin.events.event_losses import EventLosses
 from tocsin.ntf_router.delivery.delivery import PushDelivery
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.direct.keys import DirectKeys
 from tocsin.ntf_router.direct.packets import DirectCommands, DirectPackets
+from tocsin.ntf_router.event_recorder import GuardedNtfEvents
 from tocsin.ntf_router.router import NtfRouter
 from tocsin.ntf_router.session.requests import NoEvents, NtfEvents, NtfState
 from tocsin.ntf_router.settings.settings import NtfSettings
@@ -87,7 +89,8 @@ async def running_ntf_router(
 ) -> AsyncIterator[RunningNtfRouter]:
     """Serve until the block is left. The caller closes store and providers. A `job` pushes messages for the router."""
     clock, randomness = clock or SystemClock(), randomness or SystemRandomness()
-    counters, events = counters or NtfCounters(), events or NoEvents()
+    counters = counters or NtfCounters()
+    events = GuardedNtfEvents(events or NoEvents(), EventLosses(counters.lose_events))
     counters.own.domains = settings.subscriber.own_server_domains
     store.report_settled_to(events.settled)
     delivery = PushDelivery(store, providers, settings.delivery, counters, clock, randomness, events, job)

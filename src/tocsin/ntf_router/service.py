@@ -62,6 +62,7 @@ async def run_ntf_router(
         announce=lambda router: print_lines(
             *(f"Serving NTF protocol on port {port} (TLS)..." for port in router.ports)
         ),
+        lost=lambda store: store.lost(),
         log_tls_errors=settings.log_tls_errors,
     )
 

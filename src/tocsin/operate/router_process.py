@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
+from tocsin.errors import StoreError
 from tocsin.events.event_log import OpenedEventLog, SetsEventLog, opened_event_log
 from tocsin.operate.control_port import ControlPasswords, LinePort
 from tocsin.operate.operator_pages import METRICS_PATH, OperatorPages, Page, health_pages, metrics_page
@@ -85,9 +86,13 @@ async def run_router(
     *,
     maintain: Callable[[T], None] | None,
     announce: Callable[[R], None],
+    lost: Callable[[T], Awaitable[StoreError]],
     log_tls_errors: bool,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. With `maintain`, only open the store, call it, and close the store."""
+    """Serve until a signal to stop. With `maintain`, only open the store, call it, and close the store.
+
+    Raises StoreError when the store has failed for good (`lost`), so that a supervisor starts the router again.
+    """
     if log_tls_errors:
         logging.getLogger("tocsin.transport.listener").setLevel(logging.DEBUG)
     with stop_signals() as stop_requested:
@@ -98,8 +103,21 @@ async def run_router(
             freeze_loaded_objects()
             async with running(store) as router:
                 announce(router)
-                await stop_requested.wait()
+                await _until_requested(stop_requested, lost(store))
                 logger.info("stopping: draining connections")
+
+
+async def _until_requested(stop_requested: asyncio.Event, lost: Awaitable[StoreError]) -> None:
+    requested = asyncio.create_task(stop_requested.wait())
+    failed = asyncio.ensure_future(lost)
+    try:
+        await asyncio.wait([requested, failed], return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            raise failed.result()
+    finally:
+        for task in (requested, failed):
+            task.cancel()
+        await asyncio.gather(requested, failed, return_exceptions=True)
 
 
 def print_lines(*lines: str) -> None:

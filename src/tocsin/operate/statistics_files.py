@@ -52,7 +52,7 @@ class KeptStatistics:
             self._statistics.restore(self._path.read_text("utf-8"), written)
         except FileNotFoundError:
             return
-        except (ValueError, OSError) as error:
+        except Exception as error:
             aside = set_aside(self._path, datetime.now(UTC))
             logger.warning(
                 "%s cannot be read (%s): statistics start at zero, and the file is kept as %s",
@@ -68,9 +68,19 @@ class KeptStatistics:
     def save(self) -> None:
         if self._path is None:
             return
-        lines = self._statistics.lines(datetime.now(UTC))
         try:
-            replace_lines(self._path, (line.encode() for line in lines))
+            self._write_file(self._text())
+        except Exception:
+            logger.exception("cannot save the statistics")
+
+    def _text(self) -> list[bytes]:
+        return [line.encode() for line in self._statistics.lines(datetime.now(UTC))]
+
+    def _write_file(self, lines: list[bytes]) -> None:
+        if self._path is None:
+            return
+        try:
+            replace_lines(self._path, lines)
         except StoreError as error:
             logger.error("cannot save the statistics: %s", error)
 
@@ -78,12 +88,24 @@ class KeptStatistics:
         """Write a line at this time of day (seconds, UTC), and then at exact intervals."""
         for at in line_times(time.time(), start, interval):
             await _sleep_until(at)
-            self.end_day(datetime.fromtimestamp(at, UTC))
+            try:
+                if (line := self._line_of_day(datetime.fromtimestamp(at, UTC))) is not None:
+                    await asyncio.to_thread(self._write_line, line)
+                    # The event loop changes what is counted, so it also makes the text.
+                    await asyncio.to_thread(self._write_file, self._text())
+            except Exception:
+                logger.exception("cannot write the statistics of the day")
 
     def end_day(self, now: datetime) -> None:
-        if self._daily is None:
-            return
-        line = self._statistics.end_day(now)
+        if (line := self._line_of_day(now)) is not None:
+            self._write_line(line)
+            self.save()
+
+    def _line_of_day(self, now: datetime) -> str | None:
+        return None if self._daily is None else self._statistics.end_day(now)
+
+    def _write_line(self, line: str) -> None:
+        assert self._daily is not None
         try:
             file = AppendOnlyFile(self._daily)
             try:
@@ -92,7 +114,6 @@ class KeptStatistics:
                 file.close()
         except StoreError as error:
             logger.error("cannot write the statistics of the day: %s", error)
-        self.save()
 
 
 def statistics_path(store: Path | None, file: Path | None) -> Path | None:

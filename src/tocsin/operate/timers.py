@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Self
+from typing import Final, Self
+
+from tocsin.errors import TocsinError
+
+LOG_SECONDS: Final = 60.0
+"""The shortest time between two log lines about one action that keeps failing."""
 
 logger = logging.getLogger(__name__)
 
 
 class Timers:
-    """Repeats actions until it is left. An action that fails is logged, and its next turn comes as usual."""
+    """Repeats actions until it is left. A failed action is logged, at most once a minute, and tried again."""
 
     def __init__(self, program: str) -> None:
         """`program` names the owner in the log, for example "SMP router"."""
@@ -35,11 +41,24 @@ class Timers:
         self._tasks.append(asyncio.create_task(action))
 
     async def _repeat(self, interval: float, action: Callable[[], Awaitable[object]]) -> None:
+        failures, logged_at = 0, -math.inf
         while True:
             await asyncio.sleep(interval)
             try:
                 await action()
-            except Exception:
-                logger.exception(
-                    "a timed task of the %s failed; the next attempt is in %s s", self._program, interval
-                )
+            except Exception as error:
+                failures += 1
+                now = asyncio.get_running_loop().time()
+                if now - logged_at >= LOG_SECONDS:
+                    logged_at = now
+                    expected = isinstance(error, TocsinError)
+                    logger.error(
+                        "a timed task of the %s failed (%d times in a row); the next attempt is in %s s: %s",
+                        self._program,
+                        failures,
+                        interval,
+                        error if expected else type(error).__name__,
+                        exc_info=None if expected else error,
+                    )
+            else:
+                failures = 0

@@ -7,8 +7,23 @@ from collections.abc import Sequence
 from tocsin.events.delivery_events import Stage
 from tocsin.events.event_encoder import EventEncoder, EventSubject
 from tocsin.events.event_log import EventLog
+from tocsin.events.event_losses import EventLosses
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.smp_router.session.requests import NamedNotification
+from tocsin.smp_router.session.requests import NamedNotification, SmpEvents
+
+
+class GuardedSmpEvents:
+    """Implements `SmpEvents` over another one whose failures are counted, and hurt nobody."""
+
+    def __init__(self, events: SmpEvents, losses: EventLosses) -> None:
+        self._events = events
+        self._losses = losses
+
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+        try:
+            self._events.record(stage, notifications)
+        except Exception as error:
+            self._losses.add(len(notifications), error)
 
 
 class SmpEventRecorder:

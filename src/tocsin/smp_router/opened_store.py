@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from tocsin.errors import StoreError
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.store.logs.store_files import OpenOptions, open_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
@@ -45,6 +46,7 @@ class DurableSide(Protocol):
 
     async def maintain(self) -> bool: ...
     async def save(self) -> None: ...
+    async def lost(self) -> StoreError: ...
     async def close(self) -> None: ...
 
 
@@ -52,6 +54,13 @@ class OpenedSmpStore(NamedTuple):
     store: SmpMemoryStore
     durable: DurableSide | None
     """None if the store is in memory only."""
+
+    async def lost(self) -> StoreError:
+        """Return when the store has failed for good: the reason."""
+        if self.durable is not None:
+            return await self.durable.lost()
+        never: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
+        return await never
 
 
 @asynccontextmanager

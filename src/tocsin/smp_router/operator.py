@@ -126,6 +126,8 @@ class SmpOperator:
         """None if the router listens and its store can commit."""
         if not self._router.listeners:
             return "not listening"
+        if (trouble := self._store.trouble) is not None:
+            return f"the store fails: {trouble}"
         try:
             async with asyncio.timeout(STORE_SECONDS):
                 await self._store.commit()

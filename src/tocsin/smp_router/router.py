@@ -16,7 +16,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout
+from tocsin.errors import (
+    ConnectionLost,
+    HandshakeRefused,
+    HandshakeTimeout,
+    StoreUnavailable,
+)
 from tocsin.protocol.direct.smp_responses import PacketStatus, QueueAssociated
 from tocsin.protocol.error_codes import ErrorCode, RouterError
 from tocsin.protocol.messages import Command, Response
@@ -60,6 +65,8 @@ ANSWER_BYTES_WAITING: Final = 2_097_152
 """Every command of a block may be answered with a message of 16 KiB."""
 SENDS_TOGETHER: Final = 16
 """Blocks of SENDs that are executed together if they have arrived; then other tasks get their turn."""
+STORE_PAUSE: Final = 0.5
+"""Seconds between looks at a store that has trouble."""
 FEW_ANSWERS: Final = 4
 """Up to this many answers share their block with the first message of a subscription (smp.md 9.2)."""
 
@@ -181,8 +188,9 @@ class SmpRouter:
                     if received is None:
                         received = await peer.connection.receive()
                         turn.begin()
+                    alone = self._state.store.trouble is not None and not await self._ready_for(received)
                     blocks = await self._execute_arrived(peer, received, turn)
-                    if not waiting and not self._state.store.uncommitted:
+                    if not waiting and (alone or not self._state.store.uncommitted):
                         await self._finish(peer, blocks, turn)
                     else:
                         waiting += blocks
@@ -198,6 +206,24 @@ class SmpRouter:
             except ConnectionLost:
                 for running in slow:
                     running.cancel()
+
+    async def _ready_for(self, received: list[ReceivedCommand | RefusedCommand]) -> bool:
+        """Wait until the store works, if a block needs it. Returns whether it does.
+
+        Raises ConnectionLost if that takes too long. A lost connection is a temporary error for every client. ERR STORE
+        is not: agents before 7.0 give up after it (v7.md 7.2).
+        """
+        if all(isinstance(each, RefusedCommand) or type(each.command) is Ping for each in received):
+            return False
+        await self._until_store_works()
+        return True
+
+    async def _until_store_works(self) -> None:
+        try:
+            await self._state.store.ready()
+        except StoreUnavailable as error:
+            self._state.counters.connections_without_store += 1
+            raise ConnectionLost("the store has trouble") from error
 
     async def _execute_arrived(
         self, peer: Peer, received: list[ReceivedCommand | RefusedCommand], turn: Turn
@@ -347,12 +373,21 @@ class SmpRouter:
         turn = self.turns.turn()
         while waiting:
             blocks = list(waiting)
-            await self._state.store.commit()
+            await self._committed(peer)
             turn.begin()
             with suppress(ConnectionLost):
                 await self._finish(peer, blocks, turn)
             for _ in blocks:
                 waiting.popleft()
+
+    async def _committed(self, peer: Peer) -> None:
+        """Return when the changes are on disk, however long that takes. A client need not wait longer than others."""
+        while True:
+            try:
+                return await self._state.store.commit()
+            except StoreUnavailable:
+                peer.connection.connection.abort()
+                await asyncio.sleep(STORE_PAUSE)
 
     async def _finish(self, peer: Peer, blocks: list[_BlockAnswers], turn: Turn) -> None:
         """Perform effects and answer. Raises ConnectionLost only after all effects are performed."""

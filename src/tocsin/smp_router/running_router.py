@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from tocsin.crypto.credentials import Credentials
+from tocsin.events.event_losses import EventLosses
 from tocsin.operate.clock import Clock, SystemClock
 from tocsin.operate.randomness import Randomness, SystemRandomness
 from tocsin.operate.timers import Timers
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
+from tocsin.smp_router.event_recorder import GuardedSmpEvents
 from tocsin.smp_router.router import SmpRouter
 from tocsin.smp_router.session.peers import PeerSubscriptions
 from tocsin.smp_router.session.requests import NoSmpEvents, SmpEvents, SmpState
@@ -66,7 +68,7 @@ async def running_smp_router(
         randomness or SystemRandomness(),
         PeerSubscriptions(counters, receive_services=settings.highest_version >= SERVICE_HASH_VERSION),
         counters,
-        events or NoSmpEvents(),
+        GuardedSmpEvents(events or NoSmpEvents(), EventLosses(counters.lose_events)),
     )
     router = SmpRouter(state, identity)
     if settings.expire_messages_on_start:

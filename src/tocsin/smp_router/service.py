@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from tocsin import __version__
+from tocsin.events.event_losses import EventLosses
 from tocsin.operate.router_process import Upkeep, router_process, run_router
 from tocsin.smp_router.control_port import ControlPort
 from tocsin.smp_router.event_recorder import SmpEventRecorder
@@ -35,6 +36,7 @@ async def run_smp_router(settings: SmpSettings, options: StartOptions | None = N
         lambda opened: running(settings, opened),
         maintain=(lambda opened: _maintain(settings, opened)) if options.maintenance else None,
         announce=lambda router: logger.info("serving on ports %s", ", ".join(map(str, router.ports))),
+        lost=lambda opened: opened.lost(),
         log_tls_errors=settings.log_tls_errors,
     )
 
@@ -72,6 +74,7 @@ async def running(settings: SmpSettings, opened: OpenedSmpStore) -> AsyncIterato
             _count_expired(counters, durable.report)
         events = None
         if log := process.event_log:
+            log.log.losses = EventLosses(counters.lose_events)
             instance = encode_base64url(credentials.fingerprint)[:8]
             events = SmpEventRecorder(log.log, log.keys, instance, (settings.public_hosts or ("",))[0])
         router = await process.enter(

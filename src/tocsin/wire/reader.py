@@ -82,6 +82,13 @@ class WireReader:
         """`bs(x)`: one length byte, then at most 255 bytes."""
         return self.take(self.take(1)[0])
 
+    def short_id(self) -> bytes:
+        """`bs(id)`: an id names something, so it is not empty. Ids have 24 bytes, but other lengths are read too."""
+        found = self.short_bytes()
+        if not found:
+            raise DecodeError("an empty id names nothing")
+        return found
+
     def large_bytes(self) -> bytes:
         """`large(x)`: u16 length, then the bytes."""
         return self.take(self.u16())

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.routers import HOST
+from tocsin.errors import StoreError
 from tocsin.operate.control_port import LinePort
 from tocsin.operate.http_client import get_page
 from tocsin.operate.operator_pages import LIVE_PATH, METRICS_PATH, READY_PATH
@@ -63,8 +64,10 @@ class Session:
 @asynccontextmanager
 async def noting(noted: list[str], name: str) -> AsyncIterator[str]:
     noted.append(f"{name} opened")
-    yield name
-    noted.append(f"{name} closed")
+    try:
+        yield name
+    finally:
+        noted.append(f"{name} closed")
 
 
 def upkeep(maintain: asyncio.Event | None = None) -> Upkeep:
@@ -138,9 +141,34 @@ async def test_a_router_serves_until_a_signal_and_then_its_store_is_closed() -> 
             lambda _store: noting(noted, "router"),
             maintain=None,
             announce=announce,
+            lost=never,
             log_tls_errors=False,
         )
     assert noted == ["store opened", "router opened", "router announced", "router closed", "store closed"]
+
+
+async def never(_store: str) -> StoreError:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def test_a_store_that_has_failed_for_good_ends_the_router_with_an_error() -> None:
+    noted: list[str] = []
+
+    async def lost(store: str) -> StoreError:
+        return StoreError(f"the {store} is gone")
+
+    async with asyncio.timeout(SECONDS):
+        with pytest.raises(StoreError, match="the store is gone"):
+            await run_router(
+                noting(noted, "store"),
+                lambda _store: noting(noted, "router"),
+                maintain=None,
+                announce=lambda _router: None,
+                lost=lost,
+                log_tls_errors=False,
+            )
+    assert noted == ["store opened", "router opened", "router closed", "store closed"]
 
 
 async def test_maintenance_opens_the_store_and_does_not_serve() -> None:
@@ -150,6 +178,7 @@ async def test_maintenance_opens_the_store_and_does_not_serve() -> None:
         lambda _store: noting(noted, "router"),
         maintain=lambda store: noted.append(f"{store} maintained"),
         announce=noted.append,
+        lost=never,
         log_tls_errors=False,
     )
     assert noted == ["store opened", "store maintained", "store closed"]

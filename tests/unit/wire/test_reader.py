@@ -118,3 +118,9 @@ def test_text_is_utf8() -> None:
     assert as_text("ä".encode()) == "ä"
     with pytest.raises(DecodeError, match="UTF-8"):
         as_text(b"\xff")
+
+
+def test_an_id_is_not_empty() -> None:
+    assert WireReader(b"\x01x").short_id() == b"x"
+    with pytest.raises(DecodeError, match="empty id"):
+        WireReader(b"\x00").short_id()

@@ -8,7 +8,7 @@ from typing import Final
 
 import asyncpg
 
-from tocsin.errors import StoreError
+from tocsin.errors import StoreError, StoreUnavailable
 
 _TRANSIENT: Final = (
     OSError,  # refused, reset; TimeoutError too
@@ -18,10 +18,12 @@ _TRANSIENT: Final = (
     asyncpg.OperatorInterventionError,  # class 57: the server stops, starts, or an operator ended the session
     asyncpg.TransactionRollbackError,  # class 40: deadlock, serialization
     asyncpg.InsufficientResourcesError,  # class 53: too many connections, disk full
+    asyncpg.PostgresSystemError,  # class 58: its disk fails
+    asyncpg.ReadOnlySQLTransactionError,  # 25006: a standby, or a primary that became one
 )
 
 
-class DatabaseUnavailable(StoreError):
+class DatabaseUnavailable(StoreUnavailable):
     """The database is unavailable at the moment; a later attempt may succeed."""
 
 

@@ -132,6 +132,7 @@ class NtfCounters:
     command_errors: int = counted("Commands refused before execution because of syntax or credentials.")
     auth_failures: int = counted("Commands answered with AUTH.")
     store_errors: int = counted("Commands that failed because the store did.")
+    events_failed: int = counted("Delivery events lost because making them failed.")
 
     tokens_created: int = counted("Device tokens registered by TNEW.")
     tokens_verified: int = counted("Device tokens verified by TVFY.")
@@ -184,3 +185,6 @@ class NtfCounters:
 
     def count_store_error(self) -> None:
         self.store_errors += 1
+
+    def lose_events(self, count: int) -> None:
+        self.events_failed += count

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from tocsin.errors import StoreError
 from tocsin.ntf_router.store.records import (
     Accounting,
     Associated,
@@ -238,6 +239,9 @@ class NtfStore(TokenStore, SubscriptionStore, DirectStore, NotificationStore, Pr
 
     async def check(self) -> None:
         """Raises `StoreError` if the store cannot be used now."""
+
+    async def lost(self) -> StoreError:
+        """Return when the store has failed for good: the reason. The process should end."""
 
     async def maintain(self) -> None:
         """Keep files from growing without limit. Call it about every minute. Raises `StoreError`."""

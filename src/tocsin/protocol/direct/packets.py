@@ -3,7 +3,7 @@
     packet    = keyId (8) sealedBox                            448 bytes, always
     sealedBox = ephemeralKey (32) crypto_box(padded, 392)      libsodium's crypto_box_seal to the key that keyId names
     padded    = signature (64) statement, padded to 392 bytes (u16 length, then '#')
-    statement = ("A" | "D") bs(tokenId) smpServer bs(notifierId)
+    statement = ("A" | "D") bs(tokenId) smpServer bs(notifierId)     notifierId has 24 bytes
     signature = Ed25519 of the token's key over "direct-notifications/1" ntfIdentity (32) statement
 
 "A" associates the queue with the token, "D" ends that. The signature covers the NTF router's identity, so no other
@@ -28,6 +28,7 @@ from tocsin.crypto.keys import (
 )
 from tocsin.errors import BadBox, BadKey, DecodeError
 from tocsin.protocol.direct.ntf_keys import KEY_ID_BYTES, NtfKeyOffer
+from tocsin.protocol.direct.queue_ids import QUEUE_ID_BYTES
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.queue_modes import decode_letter
 from tocsin.wire.padding import pad, unpad
@@ -91,6 +92,8 @@ class Statement(NamedTuple):
         body = WireReader(data)
         statement = cls(decode_letter(PacketKind, body), body.short_bytes(), NotifierQueue.decode(body))
         body.expect_end()
+        if len(statement.queue.notifier_id) != QUEUE_ID_BYTES:
+            raise DecodeError(f"a notifier id of direct notifications has {QUEUE_ID_BYTES} bytes")
         return statement
 
 

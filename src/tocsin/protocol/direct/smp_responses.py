@@ -28,7 +28,7 @@ class NtfRouterRegistered(ResponseWithBody):
 
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
-        return cls(body.short_bytes())
+        return cls(body.short_id())
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class TokenRegistered(ResponseWithBody):
 
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
-        return cls(body.short_bytes(), dh_key_from_der(body.short_bytes()))
+        return cls(body.short_id(), dh_key_from_der(body.short_bytes()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class QueueSubscribed(ResponseWithBody):
 
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
-        return cls(body.short_bytes())
+        return cls(body.short_id())
 
 
 @dataclass(frozen=True, slots=True)

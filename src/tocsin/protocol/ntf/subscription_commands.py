@@ -30,10 +30,7 @@ class NotifierQueue(NamedTuple):
 
     @classmethod
     def decode(cls, body: WireReader) -> Self:
-        router, notifier_id = RouterLocation.decode(body).with_legacy_onion(), body.short_bytes()
-        if not notifier_id:
-            raise DecodeError("an empty notifier id names no queue")
-        return cls(router, notifier_id)
+        return cls(RouterLocation.decode(body).with_legacy_onion(), body.short_id())
 
     def text(self) -> str:
         return f"{self.router.text(Scheme.SMP)}/{encode_base64url(self.notifier_id)}"

@@ -126,7 +126,7 @@ def decode_service_answer(content: bytes) -> ServiceAnswer:
     body = WireReader(content)
     letter = body.take(1)
     if letter == b"R":
-        return ServiceAccepted(body.short_bytes())
+        return ServiceAccepted(body.short_id())
     if letter == b"E":
         return ServiceRejected(decode_transport_fault(body))
     raise DecodeError(f"R or E expected, {letter!r} found")

@@ -73,8 +73,8 @@ class QueueRequest:
         mode = decode_letter(QueueMode, body)
 
         def link() -> LinkRequest:
-            link_id = body.short_bytes() if mode is QueueMode.CONTACT else None
-            return LinkRequest(link_id, body.short_bytes(), LinkData.decode(body))
+            link_id = body.short_id() if mode is QueueMode.CONTACT else None
+            return LinkRequest(link_id, body.short_id(), LinkData.decode(body))
 
         return cls(mode, body.maybe(link))
 
@@ -106,7 +106,7 @@ class NotifierIds:
 
     @classmethod
     def decode(cls, body: WireReader) -> Self:
-        return cls(body.short_bytes(), dh_key_from_der(body.short_bytes()))
+        return cls(body.short_id(), dh_key_from_der(body.short_bytes()))
 
 
 def decode_letter(kind: type[E], body: WireReader) -> E:

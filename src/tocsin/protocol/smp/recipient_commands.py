@@ -135,7 +135,7 @@ class SetLinkData(CommandWithBody):
 
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
-        return cls(body.short_bytes(), LinkData.decode(body))
+        return cls(body.short_id(), LinkData.decode(body))
 
 
 @dataclass(frozen=True, slots=True)

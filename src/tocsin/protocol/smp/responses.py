@@ -57,16 +57,16 @@ class QueueCreated(ResponseWithBody):
 
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
-        recipient_id, sender_id = body.short_bytes(), body.short_bytes()
+        recipient_id, sender_id = body.short_id(), body.short_id()
         dh_key = dh_key_from_der(body.short_bytes())
         mode = link_id = service_id = notifier = None
         if version >= SHORT_LINKS_VERSION:
             mode = body.maybe(lambda: decode_letter(QueueMode, body))
-            link_id = body.maybe(body.short_bytes)
+            link_id = body.maybe(body.short_id)
         elif version >= SENDER_AUTH_KEY_VERSION:
             mode = QueueMode.MESSAGING if body.boolean() else QueueMode.CONTACT
         if version >= SERVICE_CERTS_VERSION:
-            service_id = body.maybe(body.short_bytes)
+            service_id = body.maybe(body.short_id)
         if version >= NEW_NOTIFIER_CREDS_VERSION:
             notifier = body.maybe(lambda: NotifierIds.decode(body))
         return cls(recipient_id, sender_id, dh_key, mode, link_id, service_id, notifier)
@@ -106,7 +106,7 @@ class Subscribed(ResponseWithBody):
 
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
-        return cls(body.maybe(body.short_bytes))
+        return cls(body.maybe(body.short_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ class SmpCounters:
     connections: int = counted("Connections whose handshakes succeeded.")
     connections_refused: int = counted("Connections whose SMP handshake failed or took too long.")
     connections_inactive: int = counted("Connections closed because they were silent for too long.")
+    connections_without_store: int = counted("Connections closed because the store had trouble for too long.")
     blocks_received: int = counted("Blocks read from clients.")
     commands: int = counted("Commands received, of any kind.")
     command_errors: int = counted("Commands refused before execution because of syntax or credentials.")
@@ -98,4 +99,9 @@ class SmpCounters:
     proxy_forward_errors: int = counted("PFWD commands that failed on the way.")
     relayed_commands: int = counted("RFWD commands: commands that came through another router.")
 
+    events_lost: int = counted("Delivery events that could not be recorded.")
+
     active: ActiveQueues = field(default_factory=ActiveQueues)
+
+    def lose_events(self, count: int) -> None:
+        self.events_lost += count

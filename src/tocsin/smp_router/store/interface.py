@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from tocsin.errors import StoreError
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.sessions import ServiceRole
@@ -124,8 +125,18 @@ class SmpStore(Protocol):
     def uncommitted(self) -> bool:
         """Whether there are changes that a commit could make durable."""
 
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why changes do not become durable at the moment, or None if they do. Make no changes meanwhile."""
+
+    async def ready(self) -> None:
+        """Return when there is no trouble. Raises StoreError if that takes too long."""
+
     async def commit(self) -> None:
-        """Return when every change made before this call is durable. Raises StoreError if that fails."""
+        """Return when every change made before this call is durable. Raises StoreError if that fails.
+
+        Raises StoreUnavailable if it takes too long; the changes may become durable later.
+        """
 
 
 @dataclass(frozen=True, slots=True)

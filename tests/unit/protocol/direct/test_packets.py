@@ -127,3 +127,12 @@ def test_ids_are_not_shown() -> None:
 
 def test_only_pending_is_not_the_end() -> None:
     assert {fate for fate in PacketFate if not fate.final} == {PacketFate.PENDING}
+
+
+@pytest.mark.parametrize("length", [1, 23, 25, 255])
+@pytest.mark.parametrize("kind", PacketKind)
+def test_a_notifier_id_of_another_length_is_refused(kind: PacketKind, length: int) -> None:
+    """A store could not read it back."""
+    queue = NotifierQueue(RouterLocation(("smp.example.com",), "", bytes(32)), b"n" * length)
+    with pytest.raises(DecodeError, match="24 bytes"):
+        Statement.decode(Statement(kind, b"t" * 24, queue).encode())

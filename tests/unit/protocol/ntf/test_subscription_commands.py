@@ -59,7 +59,7 @@ def test_malformed_subscriptions_are_refused(wire: bytes) -> None:
 def test_a_queue_without_a_notifier_id_is_refused() -> None:
     """Its text could not be read by the device that gets it in a push."""
     wire = SNEW_WIRE.replace(b"\x18" + NOTIFIER_ID, b"\x00")
-    with pytest.raises(DecodeError, match="empty notifier id"):
+    with pytest.raises(DecodeError, match="empty id"):
         NTF.commands.decode(wire, 3)
 
 

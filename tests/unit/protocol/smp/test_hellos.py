@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.appendix_a import KEY_HASH, SID, E, X
-from tests.strategies import client_hellos, router_hellos, short_octets
+from tests.strategies import client_hellos, router_hellos, short_ids
 from tocsin.crypto.signed_keys import SignedKey
 from tocsin.errors import DecodeError
 from tocsin.protocol.certificate_keys import CertificateChainKey
@@ -60,7 +60,7 @@ def test_any_bytes_are_a_hello_or_refused(content: bytes) -> None:
             continue
 
 
-@given(short_octets)
+@given(short_ids)
 def test_an_accepted_service_learns_its_id(service_id: bytes) -> None:
     answer = ServiceAccepted(service_id)
     assert answer.encode()[:1] == b"R"
@@ -72,3 +72,9 @@ def test_a_rejected_service_learns_why(fault: TransportFault) -> None:
     answer = ServiceRejected(fault)
     assert answer.encode() == b"E" + fault.value.encode()
     assert decode_service_answer(answer.encode()) == answer
+
+
+def test_an_empty_service_id_is_refused() -> None:
+    """A store could not read it back."""
+    with pytest.raises(DecodeError, match="empty id"):
+        decode_service_answer(ServiceAccepted(b"").encode())

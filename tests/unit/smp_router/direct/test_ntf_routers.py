@@ -53,15 +53,13 @@ from tocsin.protocol.smp.responses import (
     SubscriptionEnded,
 )
 from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
-from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore, StoreChange
+from tocsin.smp_router.store.memory.memory_store import NoJournal, SmpMemoryStore, StoreChange
 
 DIRECT = direct_settings()
 NO_HASH = bytes(16)
 
 
-class RecordingJournal:
-    uncommitted = False
-
+class RecordingJournal(NoJournal):
     def __init__(self) -> None:
         self.changes: list[StoreChange] = []
 

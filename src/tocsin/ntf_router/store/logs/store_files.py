@@ -37,6 +37,7 @@ from tocsin.durable.log_files import (
     current_store_log,
     cut_torn_line,
     locked_while_read,
+    naming,
     read_and_compact,
     read_lines,
     remove,
@@ -182,6 +183,8 @@ class NtfFolderStore(NtfMemoryStore):
 
     async def maintain(self) -> None:
         """Save if the changes log has outgrown its limit and the last state, which bounds the space it takes."""
+        if self._journal.trouble is not None:
+            return  # a new state would only fail too
         limit = max(self._options.change_log_limit, self._state_bytes)
         if not self._saving.locked() and self._journal.change_log_bytes >= limit:
             await self.save()
@@ -194,14 +197,16 @@ class NtfFolderStore(NtfMemoryStore):
         async with self._saving:
             if self._closed:
                 return
-            new = await asyncio.to_thread(AppendOnlyFile, change_log(self._folder, self._part + 1))
-            await asyncio.to_thread(sync_folder, self._folder)
+            new = await asyncio.to_thread(self._new_part, self._part + 1)
             # No other task gets a turn between these: the new log begins at the moment of the snapshot.
             self._journal.use_change_log(new)
             self._part += 1
             snapshot = await NtfStoreSnapshot.taken_slowly(self.tables)
             await asyncio.to_thread(self._write_state, snapshot, self._part)
             await asyncio.to_thread(self._remove_parts_before, self._part)
+
+    async def lost(self) -> StoreError:
+        return await self._journal.lost()
 
     async def close(self) -> None:
         if self._closed:
@@ -218,10 +223,20 @@ class NtfFolderStore(NtfMemoryStore):
             self._journal.close()
             self._lock.release()
 
+    def _new_part(self, number: int) -> AppendOnlyFile:
+        new = AppendOnlyFile(change_log(self._folder, number))
+        try:
+            sync_folder(self._folder)
+        except BaseException:
+            new.close()
+            raise
+        return new
+
     def _write_state(self, snapshot: NtfStoreSnapshot, next_part: int) -> None:
         replace_lines(self._folder / STATE, snapshot.state_lines(next_part))
         replace_lines(self._folder / LAST_NOTIFICATIONS, snapshot.last_notification_lines())
-        self._state_bytes = (self._folder / STATE).stat().st_size
+        with naming(self._folder / STATE, "read"):
+            self._state_bytes = (self._folder / STATE).stat().st_size
 
     def _remove_parts_before(self, number: int) -> None:
         for part, path in change_logs(self._folder).items():

@@ -19,6 +19,7 @@ class MemoryDirect:
     _direct_keys: bytes | None = None
 
     async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated:
+        await self._tables.journal.ready()
         tables = self._tables
         token = tables.tokens.get(token_id)
         if token is None or token.record.status.state is not TokenState.ACTIVE:
@@ -36,6 +37,7 @@ class MemoryDirect:
         return Associated.ADDED
 
     async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int) -> bool:
+        await self._tables.journal.ready()
         tables = self._tables
         row = tables.routers.row_of(queue)
         if row is not None:
@@ -48,6 +50,7 @@ class MemoryDirect:
         return True
 
     async def note_deleted(self, router: RouterLocation, notifier_ids: Sequence[bytes], at: int) -> int:
+        await self._tables.journal.ready()
         rows = self._tables.direct_rows(router, notifier_ids)
         gone = {
             notifier_id: row
@@ -58,6 +61,7 @@ class MemoryDirect:
         return len(rows)
 
     async def note_alive(self, router: RouterLocation, notifier_ids: Sequence[bytes]) -> int:
+        await self._tables.journal.ready()
         if not self._tables.direct.gone:
             return 0
         rows = self._tables.direct_rows(router, notifier_ids)
@@ -73,6 +77,7 @@ class MemoryDirect:
             await self._tables.journal.commit()
 
     async def remove_deleted(self, before: int) -> list[NotifierQueue]:
+        await self._tables.journal.ready()
         tables = self._tables
         due = [notifier_id for notifier_id, at in tables.direct.gone.items() if at < before]
         removed = [queue for each in due if (queue := tables.remove_direct(each)) is not None]

@@ -5,8 +5,10 @@ It can also be read and written as a whole, for transfers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
+from tocsin.errors import StoreError
 from tocsin.ntf_router.store.interface import KeptLast, StoreCounts
 from tocsin.ntf_router.store.memory.direct import MemoryDirect
 from tocsin.ntf_router.store.memory.notifications import MemoryNotifications
@@ -97,7 +99,12 @@ class NtfMemoryStore(MemoryTokens, MemorySubscriptions, MemoryDirect, MemoryNoti
         return StoreCounts(len(tables.tokens), len(tables.routers.table), tables.notifications.count)
 
     async def check(self) -> None:
+        await self._tables.journal.ready()
         await self._tables.journal.commit()
+
+    async def lost(self) -> StoreError:
+        never: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
+        return await never
 
     async def maintain(self) -> None:
         pass

@@ -39,6 +39,7 @@ class MemoryNotifications:
         received: Sequence[ReceivedNotification],
         before_commit: Callable[[Results], None] | None = None,
     ) -> list[Recorded | NotRecorded]:
+        await self._tables.journal.ready()
         number = self._tables.routers.number(router)
         results = [self._add_notification(number, each) for each in received]
         if before_commit is not None:
@@ -95,6 +96,7 @@ class MemoryNotifications:
         settled: Sequence[SettledNotification],
         before_commit: Callable[[Sequence[SettledNotification]], None] | None = None,
     ) -> None:
+        await self._tables.journal.ready()
         ended = [each for each in settled if self._settle(each)]
         if before_commit is not None and ended:
             before_commit(ended)
@@ -116,6 +118,7 @@ class MemoryNotifications:
         return self._tables.notifications.page_with_pending(after, limit)
 
     async def expire_pending(self, before: float) -> int:
+        await self._tables.journal.ready()
         expired = 0
         for count, token_id in enumerate(self._tables.notifications.with_pending(), start=1):
             token = self._tables.tokens.get(token_id)

@@ -30,16 +30,19 @@ class MemorySubscriptions:
     _tables: NtfTables
 
     async def subscription(self, subscription_id: bytes) -> tuple[SubscriptionRecord, TokenRecord] | None:
+        await self._tables.journal.ready()
         row = self._tables.routers.table.find(subscription_id)
         if row is None:
             return None
         return self._tables.subscription_record(row), self._tables.owner(row).record
 
     async def subscription_of(self, queue: NotifierQueue) -> SubscriptionRecord | None:
+        await self._tables.journal.ready()
         row = self._tables.routers.row_of(queue)
         return None if row is None else self._tables.subscription_record(row)
 
     async def add_subscription(self, subscription: SubscriptionRecord) -> bool:
+        await self._tables.journal.ready()
         if not self._tables.add_subscription(subscription):
             return False
         self._tables.journal.append(SubscriptionAdded(subscription))
@@ -47,6 +50,7 @@ class MemorySubscriptions:
         return True
 
     async def delete_subscription(self, subscription_id: bytes) -> bool:
+        await self._tables.journal.ready()
         row = self._tables.routers.table.find(subscription_id)
         if row is None:
             return False
@@ -64,6 +68,7 @@ class MemorySubscriptions:
     async def set_statuses(
         self, router: RouterLocation, statuses: Sequence[tuple[bytes, SubscriptionStatus]]
     ) -> int:
+        await self._tables.journal.ready()
         number = self._tables.routers.number(router)
         if number is None:
             return 0
@@ -78,6 +83,7 @@ class MemorySubscriptions:
     async def subscribed(
         self, router: RouterLocation, notifier_ids: Sequence[bytes], service_id: bytes | None
     ) -> int:
+        await self._tables.journal.ready()
         number = self._tables.routers.number(router)
         if number is None:
             return 0
@@ -103,6 +109,7 @@ class MemorySubscriptions:
         return changed
 
     async def forget_service(self, router: RouterLocation) -> int:
+        await self._tables.journal.ready()
         number = self._tables.routers.number(router)
         if number is None:
             return 0

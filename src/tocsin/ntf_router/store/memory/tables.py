@@ -247,8 +247,11 @@ class NtfJournal(Protocol):
 
     def direct(self, change: DirectChange) -> None: ...
 
+    async def ready(self) -> None:
+        """Return when changes become durable. Raises StoreError if they do not for too long: make none then."""
+
     async def commit(self) -> None:
-        """Return when everything noted before is durable. Raises StoreError if that fails."""
+        """Return when everything noted before is durable. Raises StoreError if that fails or takes too long."""
 
 
 class NoNtfJournal:
@@ -270,6 +273,9 @@ class NoNtfJournal:
         pass
 
     def direct(self, change: DirectChange) -> None:
+        pass
+
+    async def ready(self) -> None:
         pass
 
     async def commit(self) -> None:

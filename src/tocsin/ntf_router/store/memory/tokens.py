@@ -37,14 +37,17 @@ class MemoryTokens:
     _tables: NtfTables
 
     async def token(self, token_id: bytes) -> TokenRecord | None:
+        await self._tables.journal.ready()
         token = self._tables.tokens.get(token_id)
         return None if token is None else token.record
 
     async def registration(self, device_token: DeviceToken, verify_key: bytes) -> TokenRecord | None:
+        await self._tables.journal.ready()
         token = self._tables.tokens.registration(device_token, verify_key)
         return None if token is None else token.record
 
     async def add_token(self, token: TokenRecord) -> bool:
+        await self._tables.journal.ready()
         if self._tables.tokens.add(token) is None:
             return False
         self._tables.journal.append(TokenAdded(token))
@@ -56,6 +59,7 @@ class MemoryTokens:
         return True
 
     async def note_use(self, token_id: bytes, day: int) -> None:
+        await self._tables.journal.ready()
         token = self._tables.tokens.get(token_id)
         if token is not None and token.record.updated_at != day:
             token.record = replace(token.record, updated_at=day)
@@ -63,6 +67,7 @@ class MemoryTokens:
             await self._tables.journal.commit()
 
     async def register_again(self, token_id: bytes, registered_at: int) -> bool:
+        await self._tables.journal.ready()
         token = self._tables.tokens.get(token_id)
         if token is None:
             return False
@@ -74,6 +79,7 @@ class MemoryTokens:
         return True
 
     async def confirm_token(self, token_id: bytes) -> bool:
+        await self._tables.journal.ready()
         token = self._tables.tokens.get(token_id)
         if token is None or token.record.status.state in CONFIRMED:
             return False
@@ -83,6 +89,7 @@ class MemoryTokens:
         return True
 
     async def activate_token(self, token_id: bytes, code: bytes) -> list[NotifierQueue] | None:
+        await self._tables.journal.ready()
         token = self._tables.tokens.get(token_id)
         if token is None or token.record.code != code or token.record.status.state not in VERIFIABLE:
             return None
@@ -93,6 +100,7 @@ class MemoryTokens:
         return queues
 
     async def invalidate_token(self, token_id: bytes, device_token: DeviceToken, status: TokenStatus) -> bool:
+        await self._tables.journal.ready()
         token = self._tables.tokens.get(token_id)
         if token is None or token.record.device_token != device_token:
             return False
@@ -107,6 +115,7 @@ class MemoryTokens:
     async def replace_token(
         self, token_id: bytes, device_token: DeviceToken, code: bytes, registered_at: int
     ) -> Replaced:
+        await self._tables.journal.ready()
         token = self._tables.tokens.get(token_id)
         if token is None:
             return Replaced.MISSING
@@ -125,6 +134,7 @@ class MemoryTokens:
         return Replaced.DONE
 
     async def set_cron(self, token_id: bytes, minutes: int) -> bool:
+        await self._tables.journal.ready()
         token = self._tables.tokens.get(token_id)
         if token is None:
             return False
@@ -134,6 +144,7 @@ class MemoryTokens:
         return True
 
     async def delete_token(self, token_id: bytes) -> list[NotifierQueue] | None:
+        await self._tables.journal.ready()
         token = self._tables.tokens.get(token_id)
         if token is None:
             return None
@@ -156,6 +167,7 @@ class MemoryTokens:
             yield due
 
     async def cron_sent(self, token_ids: Sequence[bytes], at: int) -> None:
+        await self._tables.journal.ready()
         for token_id in token_ids:
             token = self._tables.tokens.get(token_id)
             if token is not None:

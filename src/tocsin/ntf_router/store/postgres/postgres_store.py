@@ -6,9 +6,11 @@ the database becomes a `StoreError`; the next call tries again.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from tocsin.durable.postgres.database_errors import translated
+from tocsin.errors import StoreError
 from tocsin.ntf_router.store.interface import StoreCounts
 from tocsin.ntf_router.store.postgres.direct import PostgresDirect
 from tocsin.ntf_router.store.postgres.notifications import PostgresNotifications
@@ -52,6 +54,10 @@ class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, Po
 
     async def check(self) -> None:
         await self._clients.fetchrow("SELECT 1")
+
+    async def lost(self) -> StoreError:
+        never: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
+        return await never
 
     async def maintain(self) -> None:
         await analyze_stale_tables(self._background, TABLES)

@@ -32,6 +32,7 @@ class _DirectWrite(NamedTuple):
     lines: list[bytes]
 
     def write(self) -> None:
+        # A second attempt replaces the file again, so the lines are appended to the same content.
         if self.everything is not None:
             self.file.replace(record.encode() for record in self.everything)
         if self.lines:

@@ -207,8 +207,11 @@ class DirectLogFile:
 
     def _opened(self) -> AppendOnlyFile:
         if self._file is None:
-            is_new = not self._path.exists()
-            self._file = AppendOnlyFile(self._path)
-            if is_new:
-                sync_folder(self._path.parent)
+            file = AppendOnlyFile(self._path)
+            try:
+                sync_folder(self._path.parent)  # the file may be new, or a failed attempt's
+            except BaseException:
+                file.close()
+                raise
+            self._file = file
         return self._file

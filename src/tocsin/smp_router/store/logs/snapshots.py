@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from tocsin.durable.log_files import naming, read_lines, remove, rename, replace_lines, write_lines
+from tocsin.durable.log_files import (
+    naming,
+    read_lines,
+    remove,
+    remove_draft,
+    rename,
+    replace_lines,
+    write_draft,
+)
 from tocsin.smp_router.store.logs.log_reading import CHANGE_BASE, MESSAGE_LOG, NOTIFICATION_LOG, SNAPSHOTS
 from tocsin.smp_router.store.logs.message_log import MessageAdded, NotificationAdded
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
@@ -45,13 +53,19 @@ class SmpSnapshot:
 
         The caller removes the changes logs, and then calls `base.confirm` or `base.forget`.
         """
-        new = {name: folder / f"{name}.new" for name in (MESSAGE_LOG, NOTIFICATION_LOG)}
-        write_lines(new[MESSAGE_LOG], self.message_lines())
-        write_lines(new[NOTIFICATION_LOG], self.notification_lines())
-        size = sum(path.stat().st_size for path in new.values())
-        base.announce(new)
-        for name, path in new.items():
-            rename(path, folder / name)
+        new: dict[str, Path] = {}
+        try:
+            new[MESSAGE_LOG] = write_draft(folder / MESSAGE_LOG, self.message_lines())
+            new[NOTIFICATION_LOG] = write_draft(folder / NOTIFICATION_LOG, self.notification_lines())
+            with naming(folder, "read"):
+                size = sum(path.stat().st_size for path in new.values())
+            base.announce(new)
+            for name, path in new.items():
+                rename(path, folder / name)
+        except BaseException:
+            for path in new.values():
+                remove_draft(path)
+            raise
         return size
 
 
@@ -59,6 +73,8 @@ class SnapshotBase:
     def __init__(self, folder: Path) -> None:
         self._path: Final = folder / CHANGE_BASE
         self._digests: dict[str, str] = {name: _digest(folder / name) for name in SNAPSHOTS}
+        self._earlier: list[bytes] = []
+        """Lines of snapshots that may still be in the folder, because not all of it was replaced."""
 
     def fits(self) -> bool:
         """Whether the changes logs build on the snapshots in the folder. True if there is no base file."""
@@ -68,12 +84,14 @@ class SnapshotBase:
     def announce(self, new: Mapping[str, Path]) -> None:
         """Record that these files will replace the snapshots. Call `confirm` when they have."""
         digests = {name: _digest(path) for name, path in new.items()}
-        replace_lines(self._path, [*_lines(self._digests), *_lines(digests)])
+        self._earlier += _lines(self._digests)
         self._digests = digests
+        replace_lines(self._path, [*self._earlier, *_lines(digests)])
 
     def confirm(self) -> None:
         """Record that the present snapshots are the base of the changes logs."""
         replace_lines(self._path, _lines(self._digests))
+        self._earlier = []
 
     def forget(self) -> None:
         """Record that there are no changes logs."""

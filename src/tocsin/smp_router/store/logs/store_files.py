@@ -233,6 +233,8 @@ class StoreFiles:
         Also rewrites the log of direct notifications if it has grown too large. Call this regularly. Returns whether it
         saved.
         """
+        if self._journal.trouble is not None:
+            return False  # a snapshot would only fail too
         if self._journal.direct_log_outgrown:
             self._journal.replace_direct_log(direct_records(self._store.direct))
             await self._store.commit()
@@ -251,11 +253,16 @@ class StoreFiles:
             return
         async with self._saving:
             await asyncio.to_thread(self._set_aside_changes)
-            self._journal.use_change_log(AppendOnlyFile(self._folder / CHANGE_LOG))
+            new = await asyncio.to_thread(AppendOnlyFile, self._folder / CHANGE_LOG)
+            # No other task gets a turn between these: the new log begins at the moment of the snapshot.
+            self._journal.use_change_log(new)
             snapshot = SmpSnapshot.of(self._store)
             parts = [part for part in change_logs(self._folder) if part.name != CHANGE_LOG]
             await asyncio.to_thread(self._replace_snapshot, snapshot, parts, self._base)
             await asyncio.to_thread(self._base.confirm)
+
+    async def lost(self) -> StoreError:
+        return await self._journal.lost()
 
     async def close(self) -> None:
         """Stop gracefully: commit, and leave the folder as the reference would.

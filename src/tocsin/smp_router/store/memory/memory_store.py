@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, TypeAlias
 
+from tocsin.errors import StoreError
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.store.interface import Association, Written
 from tocsin.smp_router.store.logs.direct_log import DIRECT_CHANGES, DirectChange
@@ -39,16 +40,27 @@ class Journal(Protocol):
     def uncommitted(self) -> bool:
         """Whether anything was appended that is not durable yet."""
 
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why changes do not become durable at the moment, or None if they do."""
+
+    async def ready(self) -> None:
+        """Return when there is no trouble. Raises StoreError if that takes too long."""
+
     async def commit(self) -> None:
-        """Return when every change appended before is durable. Raises StoreError if that fails."""
+        """Return when every change appended before is durable. Raises StoreError if that fails or takes too long."""
 
 
 class NoJournal:
     """Keeps nothing: for a router without a durable store, and while a store is read from its files."""
 
     uncommitted = False
+    trouble: StoreError | None = None
 
     def append(self, change: StoreChange) -> None:
+        pass
+
+    async def ready(self) -> None:
         pass
 
     async def commit(self) -> None:
@@ -82,6 +94,13 @@ class SmpMemoryStore:
     @property
     def uncommitted(self) -> bool:
         return self._journal.uncommitted
+
+    @property
+    def trouble(self) -> StoreError | None:
+        return self._journal.trouble
+
+    async def ready(self) -> None:
+        await self._journal.ready()
 
     async def commit(self) -> None:
         await self._journal.commit()

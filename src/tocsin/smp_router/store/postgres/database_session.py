@@ -118,7 +118,7 @@ class DatabaseSession:
     @asynccontextmanager
     async def _use(self) -> AsyncIterator[Connection[Record]]:
         if self._connection is None or self._connection.is_closed():
-            await self._connect()
+            await self._connect_again()
         assert self._connection is not None
         try:
             with translated():
@@ -128,6 +128,15 @@ class DatabaseSession:
             self._connection.terminate()
             self._connection = None
             raise
+
+    async def _connect_again(self) -> None:
+        """Whatever keeps us from a database that we used before may pass: a restart, a failover, its settings."""
+        try:
+            await self._connect()
+        except DatabaseUnavailable:
+            raise
+        except StoreError as error:
+            raise DatabaseUnavailable(str(error)) from error
 
     async def _connect(self) -> None:
         self._connection = None

@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from typing import Final, Protocol, TypeVar
 
+from tocsin.durable.commits import PATIENCE
+from tocsin.errors import StoreError
 from tocsin.smp_router.store.interface import SmpStore, SmpStoreReport
 from tocsin.smp_router.store.postgres.change_batch import PendingChanges
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
@@ -29,7 +31,6 @@ from tocsin.smp_router.store.postgres.rows import (
 PAGE: Final = 2000
 """Rows read at a time: 32 MB of messages at most."""
 LOCK_WAIT: Final = 3.0
-PATIENCE: Final = 60.0
 
 
 class JournalledStore(SmpStore, Protocol):
@@ -55,8 +56,8 @@ async def open_postgres_smp_store(
     """Read the database into an empty store, and keep it up to date from then on. Creates the schema if needed.
 
     Drops messages and notifications older than a given TTL. A commit waits at most `patience` seconds for a database
-    that is away. Raises StoreError if another router uses the schema (after `lock_wait` seconds), if a newer Tocsin
-    created it, or if the database cannot be used.
+    that is away; its changes are written when it is back. Raises StoreError if another router uses the schema (after
+    `lock_wait` seconds), if a newer Tocsin created it, or if the database cannot be used.
     """
     session = DatabaseSession(url)
     try:
@@ -99,6 +100,9 @@ class PostgresStore:
     async def save(self) -> None:
         """Make all changes durable. Raises StoreError."""
         await self._journal.commit()
+
+    async def lost(self) -> StoreError:
+        return await self._journal.lost()
 
     async def close(self) -> None:
         """Stop gracefully: commit, and release the schema.

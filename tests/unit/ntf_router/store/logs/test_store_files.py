@@ -364,7 +364,7 @@ async def test_a_removal_that_reached_only_the_store_log_still_adds_up(tmp_path:
     await store.close()
 
 
-async def test_after_a_failed_write_nothing_is_promised(
+async def test_after_a_write_that_failed_for_good_nothing_is_promised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_ntf_store(tmp_path)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import asyncpg
 import pytest
 
+from tests.doubles.postgres_server import frozen
 from tests.unit.ntf_router.store.samples import (
     ACTIVE,
     REGISTERED,
@@ -26,7 +27,8 @@ from tests.unit.ntf_router.store.samples import (
     token,
 )
 from tocsin.crypto.keys import X25519PrivateKey
-from tocsin.errors import StoreError
+from tocsin.errors import StoreError, StoreUnavailable
+from tocsin.ntf_router.store.postgres import pools, postgres_store
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
 from tocsin.ntf_router.store.records import Accounting, NotRecorded, Recorded
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState
@@ -336,3 +338,20 @@ async def test_a_default_of_asynchronous_commits_is_overruled_for_every_transact
             assert row[0] == "on"
     finally:
         await store.close()
+
+
+async def test_a_frozen_database_fails_calls_until_it_goes_on(
+    server_url: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_store, "STATEMENT_TIMEOUT", 0.3)
+    for name in ("CONNECT_TIMEOUT", "WAIT_TIMEOUT"):
+        monkeypatch.setattr(pools, name, 0.3)
+    store = await open_ntf_postgres_store(url, pool_size=2)
+    assert await store.add_token(token("a"))
+    with await frozen(server_url):
+        for name in ("b", "c", "d"):
+            with pytest.raises(StoreUnavailable):
+                await store.add_token(token(name))
+    assert await store.add_token(token("e"))
+    assert await store.token(token("a").token_id) is not None
+    await store.close()

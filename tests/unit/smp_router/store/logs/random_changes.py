@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from tocsin.errors import StoreError
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.smp_router.store.interface import WaitingPacket
@@ -56,6 +57,13 @@ class Recorder:
     @property
     def uncommitted(self) -> bool:
         return self.journal.uncommitted
+
+    @property
+    def trouble(self) -> StoreError | None:
+        return self.journal.trouble
+
+    async def ready(self) -> None:
+        await self.journal.ready()
 
     async def commit(self) -> None:
         await self.journal.commit()

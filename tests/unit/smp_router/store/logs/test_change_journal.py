@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.doubles.failing_disk import FailingDisk
 from tocsin.durable.log_files import AppendOnlyFile
-from tocsin.errors import StoreError
+from tocsin.errors import StoreError, StoreUnavailable
 from tocsin.smp_router.store.logs.change_journal import ChangeJournal
 from tocsin.smp_router.store.logs.message_log import MessageRemoved
 from tocsin.smp_router.store.logs.store_log import DeleteQueueLine
@@ -98,26 +98,41 @@ async def test_each_change_goes_to_its_log(tmp_path: Path) -> None:
     assert (tmp_path / "queues").stat().st_mode & 0o777 == 0o600
 
 
-async def test_after_a_failed_write_every_commit_fails(
+async def test_a_write_that_failed_is_repeated_until_it_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = ChangeJournal(AppendOnlyFile(tmp_path / "queues"), AppendOnlyFile(tmp_path / "changes"))
     journal.append(DeleteQueueLine(b"one"))
     await journal.commit()
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", full)
-        journal.append(DeleteQueueLine(b"two"))
-        with pytest.raises(StoreError, match=r"queues: No space left"):
+    journal._patience = 0.0  # type: ignore[misc]
+    disk = FailingDisk(tmp_path, monkeypatch)
+    disk.fill(["fdatasync"])
+    journal.append(DeleteQueueLine(b"two"))
+    journal.append(MessageRemoved(b"rrr", b"mid"))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=r"queues: No space left"):
             await journal.commit()
     journal.append(DeleteQueueLine(b"ree"))
-    for _ in range(2):
-        with pytest.raises(StoreError, match=r"queues: No space left"):
+    disk.heal()
+    while journal.uncommitted:
+        with suppress(StoreUnavailable):
             await journal.commit()
+        await asyncio.sleep(0)
     journal.close()
+    assert (tmp_path / "queues").read_bytes() == b"DELETE b25l\nDELETE dHdv\nDELETE cmVl\n"
+    assert (tmp_path / "changes").read_bytes() == b"R cnJy bWlk\n"
+
+
+async def test_a_journal_in_trouble_can_be_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = ChangeJournal(AppendOnlyFile(tmp_path / "queues"), AppendOnlyFile(tmp_path / "changes"))
+    journal._patience = 0.0  # type: ignore[misc]
+    FailingDisk(tmp_path, monkeypatch).fill(["write"])
+    journal.append(DeleteQueueLine(b"two"))
+    with pytest.raises(StoreUnavailable):
+        await journal.commit()
+    journal.close()
+    with pytest.raises(StoreError, match="is closed"):
+        await journal.commit()
 
 
 async def test_commit_after_close_fails(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.smp_router.store import samples
 from tocsin.durable import log_files
 from tocsin.durable.log_fields import BadLogLine
-from tocsin.errors import StoreError
+from tocsin.errors import StoreError, StoreUnavailable
 from tocsin.protocol.error_codes import Blocked, BlockReason
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.queue_modes import QueueMode
@@ -486,13 +486,14 @@ async def test_a_file_that_cannot_grow_makes_commit_fail_but_loses_nothing(tmp_p
     store.add_queue(kept)
     await store.commit()
     with files_no_larger_than((tmp_path / STORE_LOG).stat().st_size + 30):
+        files._journal._patience = 0.0  # type: ignore[misc]
         store.add_queue(samples.a_queue())
-        with pytest.raises(StoreError, match=STORE_LOG):
+        with pytest.raises(StoreUnavailable, match=STORE_LOG):
             await store.commit()
-    with pytest.raises(StoreError, match=STORE_LOG):
-        await store.commit()
-    with pytest.raises(StoreError, match=STORE_LOG):
-        await files.close()
+        with pytest.raises(StoreUnavailable, match=STORE_LOG):
+            await store.commit()
+        with pytest.raises(StoreUnavailable, match=STORE_LOG):
+            await files.close()
     store, files = opened(tmp_path)
     assert files.report.torn_bytes == 30
     assert list(store.queues()) == [kept]

@@ -10,12 +10,12 @@ from tests.unit.smp_router.store.samples import QUOTA, a_message, a_notification
 from tocsin.smp_router.store.logs import direct_log as smp_direct_log
 from tocsin.smp_router.store.logs import message_log as smp_message_log
 from tocsin.smp_router.store.logs import store_log as smp_store_log
-from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+from tocsin.smp_router.store.memory.memory_store import NoJournal, SmpMemoryStore
 from tocsin.smp_router.store.postgres import change_batch
 from tocsin.smp_router.store.postgres.change_batch import PendingChanges, StoreChange
 
 
-class Collector:
+class Collector(NoJournal):
     """A journal that never commits."""
 
     uncommitted = True

@@ -21,7 +21,8 @@ from tests.unit.smp_router.store.postgres.opened_stores import (
 )
 from tests.unit.smp_router.store.samples import a_message, a_queue
 from tocsin.durable.postgres.database_errors import DatabaseUnavailable
-from tocsin.errors import StoreError
+from tocsin.errors import StoreError, StoreUnavailable
+from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.postgres.change_batch import ChangeBatch
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
 
@@ -138,21 +139,61 @@ async def without_database(server_url: str, url: str) -> AsyncIterator[None]:
         await connection.close()
 
 
-async def test_what_cannot_be_made_durable_is_never_acknowledged(server_url: str, url: str) -> None:
+async def test_what_cannot_be_made_durable_is_not_acknowledged_until_the_database_is_back(
+    server_url: str, url: str
+) -> None:
+    store, database = await opened(url, patience=0.1)
+    store.add_queue(a_queue())
+    await store.commit()
+    async with without_database(server_url, url):
+        store.add_queue(a_queue())
+        results = await asyncio.gather(store.commit(), store.commit(), return_exceptions=True)
+        assert [type(result) for result in results] == [StoreUnavailable, StoreUnavailable]
+        assert store.trouble is not None
+        with pytest.raises(StoreUnavailable):
+            await store.ready()
+    await until_well(store)
+    await store.commit()
+    store.add_queue(a_queue())
+    await database.close()
+    assert await stored(url) == contents(store)
+
+
+async def until_well(store: SmpMemoryStore) -> None:
+    while store.trouble is not None:  # noqa: ASYNC110 - nobody is told when it passes
+        await asyncio.sleep(0.01)
+
+
+async def test_a_store_that_is_closed_while_the_database_is_away_does_not_wait_for_it(
+    server_url: str, url: str
+) -> None:
     store, database = await opened(url, patience=0.1)
     store.add_queue(a_queue())
     await store.commit()
     durable = contents(store)
     async with without_database(server_url, url):
         store.add_queue(a_queue())
-        results = await asyncio.gather(store.commit(), store.commit(), return_exceptions=True)
-        assert [type(result) for result in results] == [StoreError, StoreError]
-    with pytest.raises(StoreError):
-        await store.commit()  # the database is back, but nobody knows what it lacks
-    store.add_queue(a_queue())
-    with pytest.raises(StoreError):
-        await database.close()
+        with pytest.raises(StoreUnavailable):
+            await database.close()
     assert await stored(url) == durable
+
+
+async def test_a_database_that_becomes_read_only_is_used_again_afterwards(server_url: str, url: str) -> None:
+    """As after a failover, until the connection leads to the new primary."""
+    store, database = await opened(url, patience=0.1)
+    name = url.partition("?")[0].rpartition("/")[2]
+    connection = await asyncpg.connect(server_url)
+    await connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    await end_connections(url)
+    store.add_queue(a_queue())
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        await store.commit()
+    await connection.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    await connection.close()
+    await end_connections(url)
+    await until_well(store)
+    await database.close()
+    assert await stored(url) == contents(store)
 
 
 async def test_a_router_that_lost_the_schema_to_another_writes_nothing_more(url: str) -> None:

@@ -1,0 +1,171 @@
+"""Commits of a store, and what happens while its disk or database has trouble.
+
+Theory of operation. `commit` starts a write of all changes that wait or, if one is in progress, waits for its end and
+then starts the next, which serves all that wait. A write that cannot be done now is tried again, after growing delays,
+until it succeeds. So a full disk or a restarted database passes without a restart of the router, and nothing that was
+changed in memory is lost.
+
+From the first failed attempt on, or when a write takes long, the store has trouble: `trouble` says which. Its users
+then make no new changes, so that what waits stays bounded, but wait in `ready`. `ready` and `commit` wait until the
+trouble has lasted for the patience; then they raise StoreUnavailable until it has passed.
+
+A failure that no further attempt can mend, such as another router in our place, ends the store: `lost` returns, and the
+process should end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from typing import Final
+
+from tocsin.errors import StoreError, StoreUnavailable
+
+SLOW_SECONDS: Final = 2.0
+"""A write that takes longer is trouble."""
+PATIENCE: Final = 10.0
+FIRST_DELAY: Final = 0.05
+LAST_DELAY: Final = 2.0
+
+logger = logging.getLogger(__name__)
+
+
+def next_delay(delay: float) -> float:
+    """Return the pause before the next attempt; `delay` was the last one, or 0."""
+    return min(max(delay * 2, FIRST_DELAY), LAST_DELAY)
+
+
+class Commits(ABC):
+    """Counts appended changes and durable ones. Subclasses write them. Belongs to one event loop."""
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._patience: Final = patience
+        self._appended = 0
+        self._durable = 0
+        self._failure: StoreError | None = None
+        """Why nothing will be written again."""
+        self._trouble: StoreUnavailable | None = None
+        self._impatient = False
+        self._news: asyncio.Event | None = None
+        """Set when the write in progress has ended, and when the patience has. None if there is no write."""
+        self._began_at = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+        self._losing_patience: asyncio.TimerHandle | None = None
+        self._lost: asyncio.Event | None = None
+        self._was_lost = False
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether a change is not durable yet. Always true once a write has failed for good."""
+        return self._durable < self._appended or self._failure is not None
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why changes do not become durable at the moment, or None if they do."""
+        return self._failure or self._trouble
+
+    async def ready(self) -> None:
+        """Return when the store has no trouble. Raises StoreError if that takes too long."""
+        while self._failure is not None or self._trouble is not None:
+            await self._next_news()
+
+    async def commit(self) -> None:
+        """Return when every change appended before is durable. Raises StoreError if that fails or takes too long.
+
+        After StoreUnavailable the changes may still become durable.
+        """
+        target = self._appended
+        while self._durable < target or self._failure is not None:
+            if self._news is None and self._failure is None:
+                self._begin()
+            await self._next_news()  # a cancelled committer leaves the write to the others
+
+    async def lost(self) -> StoreError:
+        """Return when the store has failed for good: the reason."""
+        if self._lost is None:
+            self._lost = asyncio.Event()
+        if not self._was_lost:
+            await self._lost.wait()
+        return self._failure or StoreError("the store has failed")
+
+    async def _next_news(self) -> None:
+        if self._failure is not None:
+            raise StoreError(str(self._failure)) from self._failure
+        if self._impatient:
+            raise StoreUnavailable(str(self._trouble)) from self._trouble
+        assert self._news is not None
+        await self._news.wait()
+
+    def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._news, self._began_at = asyncio.Event(), loop.time()
+        if self._watch is None:
+            self._watch = loop.call_later(SLOW_SECONDS, self._look)
+        self._start_write()
+
+    @abstractmethod
+    def _start_write(self) -> None:
+        """Write all changes that wait. Then call `_written`, or `_attempt_failed` and try again, or `_fail`."""
+
+    # For subclasses
+
+    def _written(self, upto: int) -> None:
+        """Note that changes are durable, up to this number."""
+        self._durable = upto
+        if self._trouble is not None:
+            logger.warning("the store works again, after: %s", self._trouble)
+        self._trouble, self._impatient = None, False
+        if self._losing_patience is not None:
+            self._losing_patience.cancel()
+            self._losing_patience = None
+        self._tell(None)
+
+    def _attempt_failed(self, error: StoreUnavailable) -> None:
+        """Note a failed attempt of a write that is tried again."""
+        if self._trouble is None or str(self._trouble) != str(error):
+            logger.error("the store has trouble; it is tried again until it works: %s", error)
+        if self._trouble is None:
+            loop = asyncio.get_running_loop()
+            self._losing_patience = loop.call_later(self._patience, self._lose_patience)
+        self._trouble = error
+
+    def _fail(self, error: StoreError) -> None:
+        """Note that nothing can be written again."""
+        logger.critical("the store has failed for good: %s", error)
+        self._end(error)
+        self._was_lost = True
+        if self._lost is not None:
+            self._lost.set()
+
+    def _end(self, error: StoreError) -> None:
+        """Let every later commit fail."""
+        self._failure = self._failure or error
+        for timer in (self._watch, self._losing_patience):
+            if timer is not None:
+                timer.cancel()
+        self._watch = self._losing_patience = None
+        self._tell(None)
+
+    def _tell(self, next_news: asyncio.Event | None) -> None:
+        news, self._news = self._news, next_news
+        if news is not None:
+            news.set()
+
+    def _lose_patience(self) -> None:
+        self._impatient = True
+        self._tell(asyncio.Event())
+
+    def _look(self) -> None:
+        """Look whether the write in progress takes too long. One timer for all writes costs nothing."""
+        self._watch = None
+        if self._news is None:
+            return
+        loop = asyncio.get_running_loop()
+        if self._trouble is None and loop.time() - self._began_at >= SLOW_SECONDS:
+            self._attempt_failed(
+                StoreUnavailable(
+                    f"a write has not ended within {SLOW_SECONDS:.0f} seconds: the disk or database is slow"
+                )
+            )
+        self._watch = loop.call_later(SLOW_SECONDS / 4, self._look)

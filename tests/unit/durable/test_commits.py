@@ -1,0 +1,99 @@
+"""Commits while the disk or the database has trouble: who waits, who is told, and what happens when it passes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tocsin.durable import commits
+from tocsin.durable.commits import Commits
+from tocsin.errors import StoreError, StoreUnavailable
+
+
+class HeldCommits(Commits):
+    """Writes that succeed or fail when the test says so."""
+
+    def __init__(self, patience: float = 1000.0) -> None:
+        super().__init__(patience)
+        self.writes = 0
+
+    def change(self) -> None:
+        self._appended += 1
+
+    def _start_write(self) -> None:
+        self.writes += 1
+        self.upto = self._appended
+
+    def succeed(self) -> None:
+        self._written(self.upto)
+
+    def fail_once(self, text: str = "no space") -> None:
+        self._attempt_failed(StoreUnavailable(text))
+
+    def fail_for_good(self) -> None:
+        self._fail(StoreError("fenced"))
+
+
+async def started(commit: asyncio.Task[None]) -> None:
+    await asyncio.sleep(0)
+    assert not commit.done()
+
+
+async def test_a_commit_waits_until_the_trouble_has_passed() -> None:
+    store = HeldCommits()
+    store.change()
+    commit = asyncio.create_task(store.commit())
+    await started(commit)
+    store.fail_once()
+    assert str(store.trouble) == "no space"
+    ready = asyncio.create_task(store.ready())
+    await started(commit)
+    await started(ready)
+    store.succeed()
+    await asyncio.gather(commit, ready)
+    assert store.trouble is None
+    assert not store.uncommitted
+    await store.ready()
+
+
+async def test_when_the_patience_ends_all_are_told_until_it_works_again() -> None:
+    store = HeldCommits(patience=0.0)
+    store.change()
+    commit = asyncio.create_task(store.commit())
+    await started(commit)
+    store.fail_once()
+    for waiting in (commit, store.ready(), store.commit()):
+        with pytest.raises(StoreUnavailable, match="no space"):
+            await waiting
+    store.succeed()
+    await store.ready()
+    await store.commit()
+    assert store.writes == 1
+
+
+async def test_a_write_that_takes_long_is_trouble_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "SLOW_SECONDS", 0.001)
+    store = HeldCommits(patience=0.0)
+    store.change()
+    with pytest.raises(StoreUnavailable, match="slow"):
+        await store.commit()
+    assert store.trouble is not None
+    store.succeed()
+    assert store.trouble is None
+
+
+async def test_what_fails_for_good_is_told_at_once_and_always() -> None:
+    store = HeldCommits()
+    lost = asyncio.create_task(store.lost())
+    store.change()
+    commit = asyncio.create_task(store.commit())
+    await started(commit)
+    store.fail_for_good()
+    for waiting in (commit, store.ready(), store.commit()):
+        with pytest.raises(StoreError, match="fenced") as raised:
+            await waiting
+        assert not isinstance(raised.value, StoreUnavailable)
+    assert str(await lost) == "fenced"
+    assert str(await store.lost()) == "fenced"
+    assert store.uncommitted

@@ -14,6 +14,7 @@ from typing import Final
 
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout, StoreError
 from tocsin.ntf_router.direct.packets import DirectCommands
+from tocsin.ntf_router.session.rates import Rate, RateLimit
 from tocsin.ntf_router.session.requests import NtfCommandTable, NtfRequest, NtfState, TokenRequest
 from tocsin.ntf_router.session.verification import verify
 from tocsin.ntf_router.store.records import TokenRecord
@@ -23,6 +24,7 @@ from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.direct.ntf_messages import ForwardPacket
 from tocsin.protocol.error_codes import ErrorCode, RouterError, StoreFault
 from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.ntf.token_commands import RegisterToken, ReplaceToken
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ReceivedCommand, RefusedCommand
@@ -30,6 +32,8 @@ from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_ntf
 
 BLOCKS_WAITING: Final = 64
+_REGISTERS: Final = (RegisterToken, ReplaceToken)
+"""Commands that make the router push to a device token that nobody has proven to own."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +49,8 @@ class NtfRouter:
         self._identity = identity
         self._direct = direct
         self._table = self._command_table()
+        settings = state.settings
+        self._registrations = RateLimit(settings.registrations_per_connection, settings.registration_interval)
         self.connections: set[RouterConnection] = set()
 
     def _command_table(self) -> NtfCommandTable:
@@ -87,17 +93,21 @@ class NtfRouter:
 
     async def _serve(self, connection: RouterConnection) -> None:
         waiting: asyncio.Queue[list[NtfRequest[Command]] | None] = asyncio.Queue(BLOCKS_WAITING)
+        registrations = Rate(self._registrations)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._execute_all(connection, waiting))
             with suppress(ConnectionLost):
                 while True:
                     received = await connection.receive()
-                    if verified := await self._verify(connection, received):
+                    if verified := await self._verify(connection, received, registrations):
                         await waiting.put(verified)
             await waiting.put(None)
 
     async def _verify(
-        self, connection: RouterConnection, received: list[ReceivedCommand | RefusedCommand]
+        self,
+        connection: RouterConnection,
+        received: list[ReceivedCommand | RefusedCommand],
+        registrations: Rate,
     ) -> list[NtfRequest[Command]]:
         """Answer failures in a block of their own, and return the verified requests."""
         self._state.counters.commands += len(received)
@@ -108,6 +118,13 @@ class NtfRouter:
             if isinstance(each, RefusedCommand):
                 self._state.counters.command_errors += 1
                 error = each.error
+            elif isinstance(each.command, _REGISTERS) and not registrations.take(
+                asyncio.get_running_loop().time()
+            ):
+                self._state.counters.registrations_refused += 1
+                error = (
+                    ErrorCode.QUOTA
+                )  # before its signature is checked: refusing must cost less than sending
             else:
                 try:
                     request = await verify(self._state.store, connection.session, each)

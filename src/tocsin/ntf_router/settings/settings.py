@@ -50,6 +50,10 @@ class DeliverySettings:
     """Verification and periodic pushes waiting for each provider; beyond it the oldest is shed."""
     other_push_ttl: float = 600.0
     """So long verification and periodic pushes are tried again."""
+    verification_burst: int = 5
+    """Verification pushes that one device token gets at once; further ones wait for their turn."""
+    verification_interval: float = 30.0
+    """So long a device token waits for another turn."""
     batch: int = 512
     """Tokens whose pushes are read from the store at a time."""
     engine: DeliveryEngine = DeliveryEngine.INLINE
@@ -130,6 +134,11 @@ class NtfSettings(OperationSettings):
     highest_version: int = HIGHEST_VERSION
 
     # Connections of devices
+    registrations_per_connection: int = 100
+    """TNEW and TRPL that one connection may send at once, and then one for each `registration_interval`."""
+    registration_interval: float = 1.0
+    registrations_per_device: int = 5
+    """Registrations of one device token in a day that nobody has verified; beyond it TNEW and TRPL get QUOTA."""
     hello_seconds: float = 60.0
     disconnect_inactive: bool = False
     """The key of the file. The router only reads `inactive_ttl`, which is None if this is off."""

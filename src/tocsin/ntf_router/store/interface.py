@@ -58,6 +58,12 @@ class TokenStore(Protocol):
     async def add_token(self, token: TokenRecord) -> bool:
         """Add a token. Returns False if this key registered the device token before, or the id is taken."""
 
+    async def unverified_registrations(self, device_token: DeviceToken, since: int) -> int:
+        """Count the REGISTERED and CONFIRMED registrations of the device token that were made since a time.
+
+        Older ones without subscriptions are removed: nobody used their code.
+        """
+
     async def note_use(self, token_id: bytes, day: int) -> None:
         """Set `updated_at` if it differs."""
 

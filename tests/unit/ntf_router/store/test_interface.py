@@ -130,6 +130,30 @@ async def test_S01_several_keys_register_one_device_token_side_by_side(store: Nt
     assert await store.registration(device_token("other"), owners[0].verify_key) is None
 
 
+async def test_registrations_that_nobody_verified_are_counted_and_old_ones_removed(store: NtfStore) -> None:
+    """Of one device token only. Those with subscriptions were verified once, and stay."""
+    shared = device_token("same")
+    states = {"new": REGISTERED, "confirmed": CONFIRMED, "active": ACTIVE, "invalid": INVALID}
+    for name, status in states.items():
+        assert await store.add_token(token(name, shared, status=status, registered_at=2000))
+    for name in ("old", "replaced"):
+        assert await store.add_token(token(name, shared, status=REGISTERED, registered_at=1000))
+    assert await store.add_token(token("old and active", shared, registered_at=1000))
+    assert await store.add_token(token("elsewhere", status=REGISTERED, registered_at=1000))
+    assert await store.add_subscription(subscription("chat", token("replaced")))
+
+    assert await store.unverified_registrations(shared, 500) == 4
+    assert await store.unverified_registrations(shared, 1500) == 2
+    assert await store.unverified_registrations(shared, 2500) == 0
+    assert await store.unverified_registrations(device_token("unknown"), 500) == 0
+    left = {
+        name
+        for name in (*states, "old", "replaced", "old and active", "elsewhere")
+        if await store.token(token(name).token_id) is not None
+    }
+    assert left == {"active", "invalid", "replaced", "old and active", "elsewhere"}
+
+
 async def test_a_registration_is_not_added_twice(store: NtfStore) -> None:
     owner = await filled(store, "a")
     assert not await store.add_token(replace(owner, token_id=filler("other", 24), code=b"x" * 32))

@@ -362,6 +362,30 @@ _SMP_ROUTERS: Final = (
         "Different SMP routers that one device token may name.",
         "subscriber.routers_per_token",
     ),
+    _own(
+        "untried_routers_per_token",
+        _COUNT,
+        "... of which so many may be routers that have never answered.",
+        "subscriber.untried_per_token",
+    ),
+    _own(
+        "smp_untried_dials",
+        _COUNT,
+        "Attempts at a time to connect to SMP routers that have never answered, …",
+        "subscriber.untried_dials",
+    ),
+    _own(
+        "smp_untried_dials_per_token",
+        _COUNT,
+        "… of which so many for routers that one device token named.",
+        "subscriber.untried_dials_per_token",
+    ),
+    _own(
+        "smp_untried_maximum",
+        duration(),
+        "Most seconds between attempts to connect to such a router.",
+        "subscriber.untried_maximum",
+    ),
 )
 
 _OPERATION: Final = (

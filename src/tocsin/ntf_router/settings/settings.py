@@ -91,6 +91,13 @@ class SubscriberSettings:
     """Also loopback, private and link-local addresses: only for tests and closed networks."""
     routers_per_token: int = 100
     """Different SMP routers that one device token may name."""
+    untried_per_token: int = 20
+    """Of these, routers that never answered."""
+    untried_dials: int = 32
+    """Connection attempts at a time to SMP routers that never answered."""
+    untried_dials_per_token: int = 2
+    untried_maximum: float = 600.0
+    """The longest delay between attempts to reach a router that never answered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,9 @@ class NtfCounters:
     )
     tokens_invalid: int = counted("Device tokens that their provider declared invalid.")
     subscriptions_created: int = counted("Subscriptions made by SNEW.")
+    subscriptions_refused: int = counted(
+        "SNEW refused with QUOTA: the token named too many SMP routers, or too many that never answered."
+    )
     subscriptions_deleted: int = counted("Subscriptions deleted by SDEL.")
 
     notifications_received: int = counted("NMSG stored for an active token.")

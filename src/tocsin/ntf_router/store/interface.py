@@ -122,6 +122,9 @@ class SubscriptionStore(Protocol):
     async def other_routers_of(self, token_id: bytes, router: RouterLocation) -> int:
         """Count the other SMP routers that have queues of the token."""
 
+    async def new_queues_of(self, token_id: bytes) -> list[tuple[NotifierQueue, bytes]]:
+        """Return the token's queues with status NEW, and the DER of their keys."""
+
     async def set_statuses(
         self, router: RouterLocation, statuses: Sequence[tuple[bytes, SubscriptionStatus]]
     ) -> int:

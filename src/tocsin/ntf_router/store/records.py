@@ -183,6 +183,10 @@ class UsedRouter:
     associated_hash: bytes
     """XOR of the hashes of the associated notifier ids (smp.md Appendix C)."""
     individual_count: int
+    untried: bool = False
+    """It never answered us: all its queues are NEW, and we have no service there."""
+    needed: bool = True
+    """It is not untried, or an ACTIVE token has a queue there. Others are not worth a connection."""
 
 
 @dataclass(frozen=True, slots=True)

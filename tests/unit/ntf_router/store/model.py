@@ -157,8 +157,18 @@ class ModelStore:
             here = [each for each in wanted if each.queue.router == router]
             ours = [each.queue.notifier_id for each in here if each.service_associated]
             combined = ids_hash_bytes(reduce(xor, map(id_hash, ours), 0))
+            untried = router not in self.services and all(
+                each.status is S.NEW or each.service_associated for each in here
+            )
+            active = any(self.tokens[each.token_id].status == ACTIVE for each in here)
             found[router] = UsedRouter(
-                router, self.services.get(router), len(ours), combined, len(here) - len(ours)
+                router,
+                self.services.get(router),
+                len(ours),
+                combined,
+                len(here) - len(ours),
+                untried,
+                not untried or active,
             )
         return found
 

@@ -512,6 +512,38 @@ async def test_subscribed_queues_are_active_and_perhaps_associated(store: NtfSto
     assert after == UsedRouter(ROUTER, SERVICE, 1, ids_hash_bytes(id_hash(ids[2])), 2)
 
 
+async def test_a_router_is_untried_until_one_of_its_queues_was_subscribed(store: NtfStore) -> None:
+    owner = await filled(store, "a", "a1", "a2")
+    assert await store.used_router(ROUTER) == UsedRouter(ROUTER, None, 0, NO_IDS_HASH, 2, untried=True)
+    await store.subscribed(ROUTER, [queue("a1").notifier_id], None)
+    tried = UsedRouter(ROUTER, None, 0, NO_IDS_HASH, 2)
+    assert await store.used_routers() == [tried]
+    await store.disconnected(ROUTER)
+    await store.invalidate_token(owner.token_id, owner.device_token, INVALID)
+    assert await store.used_router(ROUTER) == tried
+
+
+async def test_an_untried_router_is_needed_by_active_tokens_only(store: NtfStore) -> None:
+    owner = await filled(store, "a", "a1")
+    await store.invalidate_token(owner.token_id, owner.device_token, INVALID)
+    unneeded = UsedRouter(ROUTER, None, 0, NO_IDS_HASH, 1, untried=True, needed=False)
+    assert await store.used_routers() == [unneeded]
+    assert await store.used_router(ROUTER) == unneeded
+    other = token("b")
+    await store.add_token(other)
+    await store.add_subscription(subscription("b1", other))
+    assert await store.used_routers() == [UsedRouter(ROUTER, None, 0, NO_IDS_HASH, 2, untried=True)]
+
+
+async def test_new_queues_of_a_token_are_found(store: NtfStore) -> None:
+    owner = await filled(store, "a", "a1", "a2")
+    await filled(store, "b", "b1")
+    await store.subscribed(ROUTER, [queue("a1").notifier_id], None)
+    expected = subscription("a2", owner)
+    assert await store.new_queues_of(owner.token_id) == [(expected.queue, expected.notifier_key)]
+    assert await store.new_queues_of(b"nobody") == []
+
+
 async def test_an_unknown_router_is_not_used(store: NtfStore) -> None:
     assert await store.used_routers() == []
     assert await store.used_router(ROUTER) is None

@@ -9,7 +9,7 @@ have crossed the notification on the way.
 
 A connection that breaks leaves its unconfirmed notifications to the next subscriber. They may arrive twice, with the
 same nonce, but they are never lost. A notification that was sent before is confirmed sooner, so that a connection that
-keeps breaking does not repeat everything each time.
+keeps breaking does not repeat everything each time, but never before a peer whose store hangs has broken off.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from tocsin.smp_router.store.records import StoredNotification
 NOTIFICATIONS_PER_BLOCK: Final = 80
 SHARES_OF_TIME: Final = (1.0, 0.5, 0.2)
 """Share of the confirmation time for a notification that was sent before never, once, or more often."""
+OUTLASTS_PEER: Final = 3.0
+"""Seconds for which every notification is kept, unless the setting is less: our NTF router breaks off after two."""
 
 
 @dataclass(slots=True)
@@ -45,9 +47,10 @@ class _SentBatch:
     reached_at: float | None = None
     """Loop time at which they were first known to have reached the peer."""
 
-    @property
-    def share(self) -> float:
-        return SHARES_OF_TIME[min(self.times, len(SHARES_OF_TIME) - 1)]
+    def kept_for(self, patience: float) -> float:
+        """Return the seconds for which they are kept after they reached the peer."""
+        share = SHARES_OF_TIME[min(self.times, len(SHARES_OF_TIME) - 1)]
+        return max(patience * share, min(patience, OUTLASTS_PEER))
 
 
 class NotificationDelivery:
@@ -117,7 +120,7 @@ class NotificationDelivery:
         self._note_reached(peer, batches, now)
         kept = []
         for batch in batches:
-            if batch.reached_at is None or now < batch.reached_at + patience * batch.share:
+            if batch.reached_at is None or now < batch.reached_at + batch.kept_for(patience):
                 kept.append(batch)
             else:
                 self._forget(batch)

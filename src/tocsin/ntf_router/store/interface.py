@@ -205,6 +205,7 @@ class NotificationStore(Protocol):
     ) -> list[Recorded | NotRecorded]:
         """Store notifications and return one result for each, in order. A newer one replaces its queue's older one.
 
+        Those of a token that waits for its code (after TRPL, or TNEW again) are stored too, and pushed after TVFY.
         `before_commit` gets the results when all is decided and nothing is on disk yet. The event log uses it.
         """
 

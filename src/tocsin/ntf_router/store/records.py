@@ -85,7 +85,7 @@ class Recorded(NamedTuple):
 
 class NotRecorded(StrEnum):
     UNKNOWN_QUEUE = "unknown_queue"
-    """No subscription, or its token is not active. This is expected, because deletions race with messages."""
+    """No subscription, or its token is invalid. This is expected, because deletions race with messages."""
     DUPLICATE = "duplicate"
     """The queue's last notification has this nonce: SMP routers repeat notifications that may be lost."""
 

@@ -178,7 +178,7 @@ class ModelStore:
         queue = NotifierQueue(router, came.notifier_id)
         subscription = self.subscriptions.get(queue)
         token = self.tokens[subscription.token_id] if subscription is not None else None
-        if token is None or token.status != ACTIVE:
+        if token is None or token.status.state not in VERIFIABLE:
             return NotRecorded.UNKNOWN_QUEUE
         before = self.last.get(queue)
         if before is not None and before.nonce == came.nonce:

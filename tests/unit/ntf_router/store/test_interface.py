@@ -666,9 +666,22 @@ async def test_a_notification_is_recorded_and_due(store: NtfStore) -> None:
     assert await store.counts() == StoreCounts(1, 1, 1)
 
 
-async def test_N22_S03_nothing_is_recorded_for_what_is_unknown_or_not_active(store: NtfStore) -> None:
+@pytest.mark.parametrize("status", [REGISTERED, CONFIRMED], ids=["registered", "confirmed"])
+async def test_what_comes_while_a_token_waits_for_its_code_is_pushed_when_it_is_active(
+    store: NtfStore, status: TokenStatus
+) -> None:
+    owner = await filled(store, "a", "a1", status=status)
+    [result] = await store.add_notifications(ROUTER, [received("a1")])
+    assert isinstance(result, Recorded)
+    assert await store.due_pushes([owner.token_id]) == []
+    assert await accounting(store) == Accounting(received=1, pending=1)
+    assert await store.activate_token(owner.token_id, owner.code) == []
+    assert len((await due(store, owner)).notifications) == 1
+
+
+async def test_N22_S03_nothing_is_recorded_for_what_is_unknown_or_invalid(store: NtfStore) -> None:
     """S3, N22: the token is looked at when the notification is written."""
-    await filled(store, "a", "a1", status=REGISTERED)
+    await filled(store, "a", "a1", status=EXPIRED_TOKEN)
     await filled(store, "b", "b1", status=INVALID)
     owner = await filled(store, "c", "c1")
     batch = [received("a1"), received("b1", 1), received("nobody", 2), received("c1", 3)]

@@ -107,7 +107,7 @@ def test_every_pin_has_the_hashes_of_its_files() -> None:
 
 
 def test_a_pin_without_hashes_is_found_and_comments_stay(tmp_path: Path) -> None:
-    text = "# why\na==1 ; python_version < \"3.13\" \\\n    --hash=sha256:12 \\\n    --hash=sha256:34\nb==2\n"
+    text = '# why\na==1 ; python_version < "3.13" \\\n    --hash=sha256:12 \\\n    --hash=sha256:34\nb==2\n'
     lines = read_pins(text)
     assert lines == ["# why", Pin('a==1 ; python_version < "3.13"', ("12", "34")), Pin("b==2")]
     assert write_pins(lines) == text
@@ -125,7 +125,9 @@ def test_the_bill_of_materials_names_every_pin_with_its_hashes() -> None:
     assert {each["name"] for each in components if each["scope"] == "required"} == {
         Requirement(line).name for line in pins(ROOT / "requirements/runtime.txt")
     }
-    unlicensed = [each["name"] for each in components if each["scope"] != "excluded" and "licenses" not in each]
+    unlicensed = [
+        each["name"] for each in components if each["scope"] != "excluded" and "licenses" not in each
+    ]
     assert unlicensed == []
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout, StoreError
 from tocsin.ntf_router.direct.packets import DirectCommands
+from tocsin.ntf_router.session.rates import Rate, RateLimit
 from tocsin.ntf_router.session.requests import NtfCommandTable, NtfRequest, NtfState, TokenRequest
 from tocsin.ntf_router.session.verification import verify
 from tocsin.ntf_router.store.records import TokenRecord
@@ -23,6 +24,7 @@ from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.direct.ntf_messages import ForwardPacket
 from tocsin.protocol.error_codes import ErrorCode, RouterError, StoreFault
 from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.ntf.token_commands import RegisterToken, ReplaceToken
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ReceivedCommand, RefusedCommand
@@ -33,6 +35,8 @@ from tocsin.transport.turns import Turn, Turns, in_slices
 BLOCKS_WAITING: Final = 64
 COMMANDS_AT_ONCE: Final = 16
 """Commands of one connection to execute before other tasks get their turn."""
+_REGISTERS: Final = (RegisterToken, ReplaceToken)
+"""Commands that make the router push to a device token that nobody has proven to own."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +52,8 @@ class NtfRouter:
         self._identity = identity
         self._direct = direct
         self._table = self._command_table()
+        settings = state.settings
+        self._registrations = RateLimit(settings.registrations_per_connection, settings.registration_interval)
         self.connections: set[RouterConnection] = set()
         self.turns = Turns()
 
@@ -91,6 +97,7 @@ class NtfRouter:
 
     async def _serve(self, connection: RouterConnection) -> None:
         waiting: asyncio.Queue[list[NtfRequest[Command]] | None] = asyncio.Queue(BLOCKS_WAITING)
+        registrations = Rate(self._registrations)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._execute_all(connection, waiting))
             turn = self.turns.turn()
@@ -100,12 +107,16 @@ class NtfRouter:
                     if received is None:
                         received = await connection.receive()
                         turn.begin()
-                    if verified := await self._verify(connection, received, turn):
+                    if verified := await self._verify(connection, received, registrations, turn):
                         await waiting.put(verified)
             await waiting.put(None)
 
     async def _verify(
-        self, connection: RouterConnection, received: list[ReceivedCommand | RefusedCommand], turn: Turn
+        self,
+        connection: RouterConnection,
+        received: list[ReceivedCommand | RefusedCommand],
+        registrations: Rate,
+        turn: Turn,
     ) -> list[NtfRequest[Command]]:
         """Answer failures in a block of their own, and return the verified requests."""
         self._state.counters.commands += len(received)
@@ -119,6 +130,12 @@ class NtfRouter:
             if isinstance(each, RefusedCommand):
                 self._state.counters.command_errors += 1
                 error = each.error
+            elif isinstance(each.command, _REGISTERS) and not registrations.take(
+                asyncio.get_running_loop().time()
+            ):
+                self._state.counters.registrations_refused += 1
+                # Before its signature is checked: refusing must cost less than sending.
+                error = ErrorCode.QUOTA
             else:
                 try:
                     request = await verify(self._state.store, connection.session, each)

@@ -11,7 +11,7 @@ instead. Commands that the peer sent meanwhile prove nothing: they may have cros
 
 A connection that breaks leaves its unconfirmed notifications to the next subscriber. They may arrive twice, with the
 same nonce, but they are never lost. A notification that was sent before is confirmed sooner, so that a connection that
-keeps breaking does not repeat everything each time.
+keeps breaking does not repeat everything each time, but never before a peer whose store hangs has broken off.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from tocsin.transport.turns import Pace, in_slices
 NOTIFICATIONS_PER_BLOCK: Final = 80
 SHARES_OF_TIME: Final = (1.0, 0.5, 0.2)
 """Share of the confirmation time for a notification that was sent before never, once, or more often."""
+OUTLASTS_PEER: Final = 3.0
+"""Seconds for which every notification is kept, unless the setting is less: our NTF router breaks off after two."""
 
 
 @dataclass(slots=True)
@@ -48,9 +50,10 @@ class _SentBatch:
     reached_at: float | None = None
     """Loop time at which they were first known to have reached the peer."""
 
-    @property
-    def share(self) -> float:
-        return SHARES_OF_TIME[min(self.times, len(SHARES_OF_TIME) - 1)]
+    def kept_for(self, patience: float) -> float:
+        """Return the seconds for which they are kept after they reached the peer."""
+        share = SHARES_OF_TIME[min(self.times, len(SHARES_OF_TIME) - 1)]
+        return max(patience * share, min(patience, OUTLASTS_PEER))
 
 
 class NotificationDelivery:
@@ -183,7 +186,7 @@ class NotificationDelivery:
         kept: list[_SentBatch] = []
         confirmed: list[_SentBatch] = []
         for batch in batches:
-            is_early = batch.reached_at is None or now < batch.reached_at + patience * batch.share
+            is_early = batch.reached_at is None or now < batch.reached_at + batch.kept_for(patience)
             (kept if is_early else confirmed).append(batch)
         if kept:
             self._unconfirmed[peer] = kept

@@ -450,5 +450,5 @@ async def test_a_key_that_cannot_be_read_concerns_its_queue_only(world: World) -
     async with SmpPlace().running() as smp, world.ntf(subscriber=subscriber()) as ntf:
         device = await ntf.active_device(b"abcd")
         await subscribed_chat(smp, device, await smp.connect(), SubscriptionState.ACTIVE)
-        ntf.running.subscribers.subscribe(NotifierQueue(smp.location, b"q" * 24), b"no key")
+        ntf.running.subscribers.subscribe(NotifierQueue(smp.location, b"q" * 24), b"no key", b"token")
         await subscribed_chat(smp, device, await smp.connect(), SubscriptionState.ACTIVE)

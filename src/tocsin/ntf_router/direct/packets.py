@@ -84,14 +84,15 @@ class DirectPackets:
         if not state.subscriber.may_dial(queue):
             return PacketFate.BAD_QUEUE
         limit = state.settings.subscriber.routers_per_token
-        if await state.store.other_routers_of(token.token_id, queue.router) >= limit:
+        others = await state.store.other_routers_of(token.token_id, queue.router)
+        if others >= limit or not state.subscriber.may_try(queue.router, token.token_id):
             return PacketFate.BAD_QUEUE
         result = await state.store.associate(token.token_id, queue, state.clock.now())
         if result is Associated.ADDED:
             state.counters.direct_queues_added += counts(token.device_token.provider)
             self._report(statement, SubscriptionState.ACTIVE)
         if result in (Associated.ADDED, Associated.KNOWN):
-            state.subscriber.associated(queue.router)
+            state.subscriber.associated(queue.router, token.token_id)
         return _ANSWERS[result]
 
     async def _dissociate(self, token: TokenRecord, statement: Statement) -> PacketFate:

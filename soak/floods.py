@@ -1,6 +1,6 @@
 """Load that costs the sender little and the router much: the same signed commands in block after block.
 
-A connection of a flood sends as fast as the router reads. Some never read the answers. The flood runs in a process apart
+A connection of a flood sends as fast as the router reads. Some never read the answers. The flood has its own process
 (`python -m soak.floods`, a `Victims` as JSON on its standard input), so that honest users do not wait for it here.
 """
 

@@ -437,6 +437,7 @@ async def test_routers_that_nobody_uses_any_more_are_left(monkeypatch: pytest.Mo
             down = RouterLocation(("127.0.0.1",), str(1 + number), bytes(32))
             subscription_id = await device.subscribe(NotifierQueue(down, b"q" * 24), ed25519())
             assert await device.client.ask(DeleteSubscription(), subscription_id, device.key) == OK
+        await until(lambda: not ntf.running.subscribers.routers)  # before, the device has named too many
         subscription_id = await up.subscribe(device, b"q" * 24)
         await becomes(device, subscription_id, SubscriptionState.ACTIVE)
         await until(lambda: set(ntf.running.subscribers.routers) == {up.location})

@@ -21,6 +21,7 @@ from tocsin.errors import StoreError, StoreUnavailable
 
 _OWNER_ONLY: Final = 0o600
 _CHUNK: Final = 1 << 20
+_HOLDER_BYTES: Final = 64
 
 
 @contextmanager
@@ -199,10 +200,15 @@ class FolderLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            holder = os.pread(self._descriptor, _HOLDER_BYTES, 0).decode("ascii", "replace").strip()
             os.close(self._descriptor)
             raise StoreError(
-                f"another router uses {path.parent} ({path.name} is locked): stop it first"
+                f"another router uses {path.parent} ({path.name} is locked by {holder or 'another process'}): "
+                "stop it first"
             ) from error
+        with suppress(OSError):  # the lock holds without it
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, b"process %d\n" % os.getpid(), 0)
 
     def release(self) -> None:
         os.close(self._descriptor)

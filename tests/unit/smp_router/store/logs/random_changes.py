@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from tocsin.durable import group_commit
 from tocsin.errors import StoreError
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.priorities import MinimumPriority
@@ -137,6 +138,7 @@ async def save(files: StoreFiles) -> None:
 
 async def main(folder: Path, seed: int) -> None:
     smp_direct_file.LEAST_BYTES = 0  # type: ignore[misc]
+    group_commit.LEAST_BYTES = group_commit.GROWTH = 0  # type: ignore[attr-defined]
     store, files = open_smp_store(folder, now=time.time())
     recorder = Recorder(files._journal)
     store.keep_in(recorder)

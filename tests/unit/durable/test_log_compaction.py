@@ -45,7 +45,7 @@ async def test_repeated_changes_of_one_queue_do_not_fill_the_disk(tmp_path: Path
             largest = max(largest, (tmp_path / STORE_LOG).stat().st_size)
     await store.commit()
     assert largest < 40_000  # what was written is more than ten times that
-    assert [name for name in os.listdir(tmp_path) if STORE_LOG in name] == [STORE_LOG]  # noqa: PTH208
+    assert [name for name in os.listdir(tmp_path) if STORE_LOG in name] == [STORE_LOG]
     before = contents(store)
     abandon(files)
     store, files = opened(tmp_path)

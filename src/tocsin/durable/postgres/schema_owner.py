@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import logging
 import os
-import socket
+import platform
 from typing import Any, Final
 
 import asyncpg
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 def process_name(program: str) -> str:
     """Return the name under which others see this process, such as `tocsin ntf, host a, process 17`."""
     end = f", process {os.getpid()}"
-    return f"tocsin {program}, host {socket.gethostname()}"[: _NAME_CHARACTERS - len(end)] + end
+    return f"tocsin {program}, host {platform.node()}"[: _NAME_CHARACTERS - len(end)] + end
 
 
 def schema_key(program: str, schema: str) -> int:

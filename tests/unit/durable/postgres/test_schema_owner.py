@@ -130,6 +130,6 @@ async def test_a_serving_router_has_the_database_alone_but_tools_may_use_it(
 
 
 def test_the_name_of_a_process_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("socket.gethostname", lambda: "h" * 200)
+    monkeypatch.setattr("platform.node", lambda: "h" * 200)
     assert process_name("ntf").endswith(f", process {os.getpid()}")
     assert len(process_name("ntf")) == 63

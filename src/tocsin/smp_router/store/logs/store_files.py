@@ -250,7 +250,7 @@ class StoreFiles:
         return True
 
     async def save(self) -> None:
-        """Write snapshots of this moment and start a new changes log. Other tasks may change and commit meanwhile.
+        """Write snapshots and start a new changes log. Other tasks may change and commit meanwhile.
 
         Raises StoreError, which leaves the store as durable as before.
         """
@@ -260,9 +260,9 @@ class StoreFiles:
         async with self._saving:
             await asyncio.to_thread(self._set_aside_changes)
             new = await asyncio.to_thread(AppendOnlyFile, self._folder / CHANGE_LOG)
-            # No other task gets a turn between these: the new log begins at the moment of the snapshot.
+            # The snapshot begins after the new log, so it has everything that is in the old ones.
             self._journal.use_change_log(new)
-            snapshot = SmpSnapshot.of(self._store)
+            snapshot = await SmpSnapshot.taken_slowly(self._store)
             parts = [part for part in change_logs(self._folder) if part.name != CHANGE_LOG]
             await asyncio.to_thread(self._replace_snapshot, snapshot, parts, self._base)
             await asyncio.to_thread(self._base.confirm)

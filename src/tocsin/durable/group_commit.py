@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from tocsin.durable.commits import Commits, next_delay
+from tocsin.durable.log_compaction import GROWTH, LEAST_BYTES, LogReplacement
 from tocsin.durable.log_files import AppendOnlyFile
 from tocsin.errors import StoreError, StoreUnavailable
 
@@ -55,6 +58,8 @@ class GroupCommit(Commits):
         self._store_lines: list[bytes] = []
         self._change_lines: list[bytes] = []
         self._retired: list[_Batch] = []
+        self._replacement: LogReplacement | None = None
+        self._store_end = self._compact_bytes = store_log.size
         self._retry: asyncio.TimerHandle | None = None
         self._thread: Final = ThreadPoolExecutor(1, thread_name_prefix=thread)
 
@@ -65,6 +70,7 @@ class GroupCommit(Commits):
     def add_store_line(self, line: bytes) -> None:
         if self._failure is None:  # after a failure nothing will be written
             self._store_lines.append(line)
+            self._store_end += len(line) + 1
             self._appended += 1
 
     def add_change_line(self, line: bytes) -> None:
@@ -79,6 +85,26 @@ class GroupCommit(Commits):
             self._retired.append(_Batch(self._change_log, self._change_lines, is_last=True))
             self._change_lines = []
         self._change_log = change_log
+
+    @property
+    def store_log_outgrown(self) -> bool:
+        """Whether the store log has several times its compact size."""
+        return self._store_log.size > max(LEAST_BYTES, GROWTH * self._compact_bytes)
+
+    async def compact_store_log(self, draft: Callable[[int], Path]) -> None:
+        """Make the store log compact. `draft` writes one of the log's first bytes, and is called in a thread.
+
+        Other tasks may change and commit meanwhile. Raises StoreError, which leaves the log as it was.
+        """
+        upto = self._store_end
+        await self.commit()
+        replacement = LogReplacement(self._store_log, await asyncio.to_thread(draft, upto), upto)
+        self._replacement = replacement
+        self._appended += 1
+        await self.commit()
+        self._store_end -= replacement.saved
+        # A draft that was given up is not tried again until the log has grown once more.
+        self._compact_bytes = self._store_log.size
 
     def seal(self) -> None:
         """Make every later commit fail."""
@@ -99,6 +125,9 @@ class GroupCommit(Commits):
     def _take_writes(self) -> list[PendingWrite]:
         """Return all waiting batches in the order of writing. Stores with more files extend it."""
         batches: list[PendingWrite] = [_Batch(self._store_log, self._store_lines), *self._retired]
+        if self._replacement is not None:
+            batches.insert(1, self._replacement)
+            self._replacement = None
         if self._change_log is not None:
             batches.append(_Batch(self._change_log, self._change_lines))
         self._store_lines, self._change_lines, self._retired = [], [], []

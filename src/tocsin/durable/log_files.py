@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -21,6 +22,10 @@ from tocsin.errors import StoreError, StoreUnavailable
 
 _OWNER_ONLY: Final = 0o600
 _CHUNK: Final = 1 << 20
+_HOLDER_BYTES: Final = 64
+LINES_AT_ONCE: Final = 256
+PAUSE: Final = 0.001
+"""Pause of a thread after so many lines, so that the event loop gets its turns."""
 
 
 @contextmanager
@@ -78,6 +83,14 @@ class AppendOnlyFile:
             )
         os.ftruncate(self._descriptor, self.size)
 
+    def reopen(self) -> None:
+        """Go on with the file that has the name now, which is on disk. Raises StoreUnavailable, and changes nothing."""
+        with naming(self.path, "open"):
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            size = os.fstat(descriptor).st_size
+        self.close()
+        self._descriptor, self.size, self._torn = descriptor, size, False
+
     def close(self) -> None:
         """Never raises: what was appended is on disk."""
         descriptor, self._descriptor = self._descriptor, -1
@@ -86,15 +99,25 @@ class AppendOnlyFile:
                 os.close(descriptor)
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file without newlines, except an unfinished last line. A missing file has none."""
+def read_lines(path: Path, upto: int | None = None) -> Iterator[bytes]:
+    """Yield the lines of a file without newlines, except an unfinished last line. A missing file has none.
+
+    Reads only the first `upto` bytes, if given, and takes its time: they are the log of a running router.
+    """
     with naming(path, "read"):
         try:
             file = path.open("rb", buffering=_CHUNK)
         except FileNotFoundError:
             return
+        left = upto
         with file:
-            for line in file:
+            for number, line in enumerate(file):
+                if left is not None:
+                    left -= len(line)
+                    if left < 0:
+                        return
+                    if number % LINES_AT_ONCE == 0:
+                        time.sleep(PAUSE)
                 if line.endswith(b"\n"):
                     yield line[:-1].removesuffix(b"\r")
 
@@ -199,10 +222,15 @@ class FolderLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            holder = os.pread(self._descriptor, _HOLDER_BYTES, 0).decode("ascii", "replace").strip()
             os.close(self._descriptor)
             raise StoreError(
-                f"another router uses {path.parent} ({path.name} is locked): stop it first"
+                f"another router uses {path.parent} ({path.name} is locked by {holder or 'another process'}): "
+                "stop it first"
             ) from error
+        with suppress(OSError):  # the lock holds without it
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, b"process %d\n" % os.getpid(), 0)
 
     def release(self) -> None:
         os.close(self._descriptor)
@@ -242,11 +270,17 @@ class CountsBroken(Protocol):
 
 
 def records_of(
-    path: Path, decode: Callable[[bytes], T], report: CountsBroken, *, skip_broken: bool, keep_broken: bool
+    path: Path,
+    decode: Callable[[bytes], T],
+    report: CountsBroken,
+    *,
+    skip_broken: bool,
+    keep_broken: bool,
+    upto: int | None = None,
 ) -> Iterator[T]:
-    """Yield the decoded lines of one log."""
+    """Yield the decoded lines of one log, or of its first `upto` bytes."""
     broken: list[bytes] = []
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, upto), start=1):
         try:
             yield decode(line)
         except BadLogLine as error:

@@ -26,8 +26,13 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def opened_store(settings: NtfSettings, *, skip_broken_lines: bool = False) -> AsyncIterator[NtfStore]:
-    """Migrations are done when it is open. It is closed at the end. Raises StoreError."""
+async def opened_store(
+    settings: NtfSettings, *, skip_broken_lines: bool = False, serving: bool = False
+) -> AsyncIterator[NtfStore]:
+    """Migrations are done when it is open. It is closed at the end. Raises StoreError.
+
+    A router is `serving`, and then has a database for itself. Tools may use a database while a router serves.
+    """
     async with AsyncExitStack() as stack:
         store: NtfStore
         match settings.store_kind:
@@ -40,10 +45,10 @@ async def opened_store(settings: NtfSettings, *, skip_broken_lines: bool = False
                 url = await stack.enter_async_context(
                     embedded_database(data_folder(settings) / EMBEDDED_FOLDER)
                 )
-                store = await _opened_database(url, settings)
+                store = await _opened_database(url, settings, serving=serving)
             case StoreKind.URL:
                 assert settings.database_url is not None
-                store = await _opened_database(settings.database_url, settings)
+                store = await _opened_database(settings.database_url, settings, serving=serving)
         stack.push_async_callback(store.close)
         yield store
 
@@ -77,12 +82,12 @@ def _open_folder(folder: Path, skip_broken_lines: bool) -> NtfFolderStore:
     return store
 
 
-async def _opened_database(url: str, settings: NtfSettings) -> NtfStore:
+async def _opened_database(url: str, settings: NtfSettings, *, serving: bool) -> NtfStore:
     try:
         from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store  # needs asyncpg
     except ImportError as error:
         raise StoreError("PostgreSQL needs another package: pip install 'tocsin[postgres]'") from error
-    return await open_ntf_postgres_store(url, settings.database_schema, settings.database_pool)
+    return await open_ntf_postgres_store(url, settings.database_schema, settings.database_pool, alone=serving)
 
 
 def store_lines(settings: NtfSettings) -> list[str]:

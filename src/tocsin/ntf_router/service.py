@@ -56,7 +56,7 @@ async def run_ntf_router(
         logger.warning("%s", warning)
     print_lines(*store_lines(settings))
     await run_router(
-        opened_store(settings, skip_broken_lines=skip_broken_lines),
+        opened_store(settings, skip_broken_lines=skip_broken_lines, serving=True),
         lambda store: running(settings, store, page),
         maintain=(lambda _store: _maintain(settings)) if maintenance else None,
         announce=lambda router: print_lines(

@@ -346,7 +346,9 @@ async def test_a_second_router_on_the_same_folder_is_refused(folders: SmpFolders
         for arguments in ((), ("--maintenance",)):
             code, log = await folders.outcome(*arguments)
             assert code == 1
-            assert log == f"tocsin: another router uses {folders.store} ({LOCK} is locked): stop it first\n"
+            holder = f"process {router._process.pid}"
+            refusal = f"another router uses {folders.store} ({LOCK} is locked by {holder}): stop it first"
+            assert log == f"tocsin: {refusal}\n"
         assert isinstance(await router.connect(), SmpTestClient)  # the first one is not disturbed
 
 

@@ -270,12 +270,15 @@ class NtfLogReader:
         self._skip: Final = skip_broken
         self._keep: Final = keep_broken
 
-    def read_store_log(self, path: Path) -> bool:
-        """Read the store log. Returns whether it is compact: tokens, then subscriptions, then services, each once."""
+    def read_store_log(self, path: Path, upto: int | None = None) -> bool:
+        """Read the store log, or its first `upto` bytes.
+
+        Returns whether it is compact: tokens, then subscriptions, then services, each once.
+        """
         broken, skipped = self._report.broken, self._report.skipped
         stage = 0
         order = (TokenAdded, SubscriptionAdded, ServiceSet)
-        for change in self._records(path, decode_ntf_store_line):
+        for change in self._records(path, decode_ntf_store_line, upto):
             self._report.skipped += not self._restorer.store_change(change)
             stage = order.index(type(change)) if type(change) in order[stage:] else len(order)
         return stage < len(order) and (self._report.broken, self._report.skipped) == (broken, skipped)
@@ -309,8 +312,10 @@ class NtfLogReader:
         report.notifications = tables.notifications.count
         report.pending = tables.notifications.accounting().pending
 
-    def _records(self, path: Path, decode: Callable[[bytes], T]) -> Iterator[T]:
-        return records_of(path, decode, self._report, skip_broken=self._skip, keep_broken=self._keep)
+    def _records(self, path: Path, decode: Callable[[bytes], T], upto: int | None = None) -> Iterator[T]:
+        return records_of(
+            path, decode, self._report, skip_broken=self._skip, keep_broken=self._keep, upto=upto
+        )
 
     def _read_changes(self, path: Path) -> int:
         count = 0

@@ -1,7 +1,7 @@
 """The folder of an NTF router's store: opening, reading, saving and filling it.
 
 ntf-server-store.log                 tokens, subscriptions and services, as the reference writes it; each change is
-                                     appended, and the log is made compact at start
+                                     appended, and the log is made compact at start and when it has grown
 ntf-server-last-notifications.log    last notifications, written for the reference at a stop and with each state; read
                                      only if there is no state
 ntf-server-state.log                 ours: notifications, pending ones marked, all totals, and what the store log has no
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.durable.group_commit import GroupCommit
+from tocsin.durable.log_compaction import write_compact_draft
 from tocsin.durable.log_fields import decode_field, encode_field
 from tocsin.durable.log_files import (
     AppendOnlyFile,
@@ -68,6 +69,7 @@ from tocsin.ntf_router.store.logs.log_reading import (
 from tocsin.ntf_router.store.logs.snapshots import NtfStoreSnapshot, compact_lines
 from tocsin.ntf_router.store.logs.store_log import NtfStoreChange
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.ntf_router.store.memory.tables import NtfTables
 
 CHANGE_LOG_LIMIT: Final = 256 << 20
 """The size of the changes log from which on a new state replaces it (`NtfFolderStore.maintain`)."""
@@ -151,6 +153,7 @@ class NtfFolderStore(NtfMemoryStore):
         self._part = 0
         self._state_bytes = 0
         self._saving: Final = asyncio.Lock()
+        self._compacting: Final = asyncio.Lock()
         self._closed = False
         self._journal: NtfFileJournal
 
@@ -182,9 +185,15 @@ class NtfFolderStore(NtfMemoryStore):
         await asyncio.to_thread(replace_lines, self._folder / DIRECT_KEYS, [encode_field(keys)])
 
     async def maintain(self) -> None:
-        """Save if the changes log has outgrown its limit and the last state, which bounds the space it takes."""
+        """Save if the changes log has outgrown its limit and the last state, which bounds the space it takes.
+
+        Also makes the store log compact if it has grown too large.
+        """
         if self._journal.trouble is not None:
             return  # a new state would only fail too
+        if self._journal.store_log_outgrown and not self._compacting.locked():
+            async with self._compacting:
+                await self._journal.compact_store_log(self._compact_draft)
         limit = max(self._options.change_log_limit, self._state_bytes)
         if not self._saving.locked() and self._journal.change_log_bytes >= limit:
             await self.save()
@@ -213,7 +222,7 @@ class NtfFolderStore(NtfMemoryStore):
             return
         self._closed = True
         try:
-            async with self._saving:
+            async with self._compacting, self._saving:
                 await self._journal.commit()
                 self._journal.seal()
                 snapshot = NtfStoreSnapshot.of(self.tables)
@@ -222,6 +231,14 @@ class NtfFolderStore(NtfMemoryStore):
         finally:
             self._journal.close()
             self._lock.release()
+
+    def _compact_draft(self, upto: int) -> Path:
+        """Write a compact store log from the first bytes of the present one. Returns its name."""
+        path, tables = self._folder / STORE_LOG, NtfTables()
+        reader = NtfLogReader(tables, NtfStartReport(), skip_broken=False)
+        return write_compact_draft(
+            path, lambda: reader.read_store_log(path, upto), lambda: compact_lines(tables)
+        )
 
     def _new_part(self, number: int) -> AppendOnlyFile:
         new = AppendOnlyFile(change_log(self._folder, number))

@@ -15,6 +15,7 @@ from asyncpg import Connection, Pool, Record
 from asyncpg.pool import PoolConnectionProxy
 
 from tocsin.durable.postgres.database_errors import translated
+from tocsin.durable.postgres.schema_owner import SchemaOwner
 from tocsin.ntf_router.store.postgres.schema import search_path
 
 CONNECT_TIMEOUT: Final = 10.0
@@ -32,17 +33,26 @@ Statements: TypeAlias = Callable[[Proxy], Awaitable[R]]
 
 
 class NtfPool:
-    def __init__(self, pool: Pool[Record]) -> None:
+    def __init__(self, pool: Pool[Record], owner: SchemaOwner | None = None) -> None:
         self._pool: Final = pool
+        self._owner: Final = owner
 
     @classmethod
     async def open(
-        cls, url: str, schema: str, size: int, statement_timeout: float, *, by_key: bool = False
+        cls,
+        url: str,
+        schema: str,
+        size: int,
+        statement_timeout: float,
+        *,
+        by_key: bool = False,
+        owner: SchemaOwner | None = None,
     ) -> Self:
         """Open a pool. Raises StoreError.
 
-        With `by_key`, statements must find rows by their keys instead of reading whole tables. Some tables fill and
-        empty so quickly that the planner's statistics are often wrong.
+        With `owner`, nothing is done while the schema is not ours. With `by_key`, statements must find rows by their
+        keys instead of reading whole tables. Some tables fill and empty so quickly that the planner's statistics are
+        often wrong.
         """
         settings = {"search_path": search_path(schema), "application_name": "tocsin ntf"}
         if by_key:
@@ -58,7 +68,7 @@ class NtfPool:
                 init=_prepare,
                 reset=_leave_as_it_is,
             )
-        return cls(pool)
+        return cls(pool, owner)
 
     async def run(self, statements: Statements[R]) -> R:
         """Run statements in one transaction, again if it conflicts with another one. Raises StoreError."""
@@ -107,6 +117,8 @@ class NtfPool:
 
     async def _run_alone(self, statements: Statements[R]) -> R:
         """Run a transaction, again if it conflicts with another one. A single statement is one."""
+        if self._owner is not None:
+            await self._owner.ready()
         with translated():
             for attempt in range(ATTEMPTS):
                 try:

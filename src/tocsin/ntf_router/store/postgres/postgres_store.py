@@ -7,9 +7,11 @@ the database becomes a `StoreError`; the next call tries again.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Final
 
 from tocsin.durable.postgres.database_errors import translated
+from tocsin.durable.postgres.schema_owner import LOCK_WAIT, SchemaOwner
 from tocsin.errors import StoreError
 from tocsin.ntf_router.store.interface import StoreCounts
 from tocsin.ntf_router.store.postgres.direct import PostgresDirect
@@ -33,9 +35,10 @@ _COUNTED_UP_TO: Final = 100_000
 class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, PostgresNotifications):
     """Implements `NtfStore`, which describes the methods."""
 
-    def __init__(self, clients: NtfPool, background: NtfPool) -> None:
+    def __init__(self, clients: NtfPool, background: NtfPool, owner: SchemaOwner | None = None) -> None:
         self._clients = clients
         self._background = background
+        self._owner = owner
 
     async def counts(self) -> StoreCounts:
         row = await self._background.fetchrow(
@@ -56,6 +59,8 @@ class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, Po
         await self._clients.fetchrow("SELECT 1")
 
     async def lost(self) -> StoreError:
+        if self._owner is not None:
+            return await self._owner.lost()
         never: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
         return await never
 
@@ -65,23 +70,34 @@ class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, Po
     async def close(self) -> None:
         await self._clients.close()
         await self._background.close()
+        if self._owner is not None:
+            await self._owner.close()
 
 
 async def open_ntf_postgres_store(
-    url: str, schema: str = DEFAULT_SCHEMA, pool_size: int = POOL_SIZE
+    url: str,
+    schema: str = DEFAULT_SCHEMA,
+    pool_size: int = POOL_SIZE,
+    *,
+    alone: bool = False,
+    lock_wait: float = LOCK_WAIT,
 ) -> NtfPostgresStore:
-    """Open the store, and create missing tables.
+    """Open the store, and create missing tables. A router opens it `alone`; tools may open it at any time.
 
-    Raises StoreError if the database cannot be used, or if a newer server changed the schema.
+    Raises StoreError if the database cannot be used, if a newer server changed the schema, or if it is to be opened
+    alone and another router has it (after `lock_wait` seconds).
     """
-    clients = await NtfPool.open(url, schema, pool_size, STATEMENT_TIMEOUT, by_key=True)
-    try:
+    owner = SchemaOwner(url, "ntf", schema) if alone else None
+    async with AsyncExitStack() as stack:
+        if owner is not None:
+            stack.push_async_callback(owner.close)
+            await owner.acquire(lock_wait)
+        clients = await NtfPool.open(url, schema, pool_size, STATEMENT_TIMEOUT, by_key=True, owner=owner)
+        stack.push_async_callback(clients.close)
         await _migrate(clients, schema)
-        background = await NtfPool.open(url, schema, pool_size, BACKGROUND_TIMEOUT)
-    except BaseException:
-        await clients.close()
-        raise
-    return NtfPostgresStore(clients, background)
+        background = await NtfPool.open(url, schema, pool_size, BACKGROUND_TIMEOUT, owner=owner)
+        stack.pop_all()
+    return NtfPostgresStore(clients, background, owner)
 
 
 async def _migrate(pool: NtfPool, schema: str) -> None:

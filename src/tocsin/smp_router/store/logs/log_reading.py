@@ -57,11 +57,14 @@ class LogReader:
         self._skip: Final = skip_broken_lines
         self._keep: Final = keep_broken_lines
 
-    def read_store_log(self, path: Path) -> bool:
-        """Read the store log. Returns whether it is compact: services first, then one CREATE for each queue."""
+    def read_store_log(self, path: Path, upto: int | None = None) -> bool:
+        """Read the store log, or its first `upto` bytes.
+
+        Returns whether it is compact: services first, then one CREATE for each queue.
+        """
         broken = self._report.broken
         is_compact, queues_begun = True, False
-        for record in self._records(path, decode_store_log_line):
+        for record in self._records(path, decode_store_log_line, upto):
             restored = self._store.restore(record)
             self._report.skipped += not restored
             queues_begun |= isinstance(record, CreateQueueLine)
@@ -102,8 +105,10 @@ class LogReader:
             count += 1
         return count
 
-    def _records(self, path: Path, decode: Callable[[bytes], R]) -> Iterator[R]:
-        return records_of(path, decode, self._report, skip_broken=self._skip, keep_broken=self._keep)
+    def _records(self, path: Path, decode: Callable[[bytes], R], upto: int | None = None) -> Iterator[R]:
+        return records_of(
+            path, decode, self._report, skip_broken=self._skip, keep_broken=self._keep, upto=upto
+        )
 
 
 STORE_LOG: Final = "smp-server-store.log"

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from tocsin.durable.log_compaction import unhurried
 from tocsin.durable.log_files import (
     naming,
     read_lines,
@@ -25,11 +27,14 @@ from tocsin.smp_router.store.logs.message_log import MessageAdded, NotificationA
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import StoredMessage, StoredNotification
 
+QUEUES_AT_ONCE: Final = 512
+"""Queues to copy before other tasks get a turn."""
+
 
 @dataclass(frozen=True, slots=True)
 class SmpSnapshot:
-    messages: Sequence[tuple[bytes, Sequence[StoredMessage]]]
-    notifications: Sequence[tuple[bytes, Sequence[StoredNotification]]]
+    messages: list[tuple[bytes, Sequence[StoredMessage]]]
+    notifications: list[tuple[bytes, Sequence[StoredNotification]]]
 
     @classmethod
     def of(cls, store: SmpMemoryStore) -> Self:
@@ -37,6 +42,24 @@ class SmpSnapshot:
             [(q, store.messages(q)) for q in store.queues_with_messages()],
             [(n, store.notifications(n)) for n in store.notifiers_with_notifications()],
         )
+
+    @classmethod
+    async def taken_slowly(cls, store: SmpMemoryStore) -> Self:
+        """Copy the store while other tasks go on to change it.
+
+        Changes since the call may be in the copy or not. The changes log has all of them, and applying it to a snapshot
+        that has some of them does nothing to these (`message_log`).
+        """
+        snapshot = cls([], [])
+        messages, notifications = list(store.queues_with_messages()), store.notifiers_with_notifications()
+        for start in range(0, len(messages), QUEUES_AT_ONCE):
+            snapshot.messages.extend((q, store.messages(q)) for q in messages[start : start + QUEUES_AT_ONCE])
+            await asyncio.sleep(0)
+        for start in range(0, len(notifications), QUEUES_AT_ONCE):
+            part = notifications[start : start + QUEUES_AT_ONCE]
+            snapshot.notifications.extend((n, store.notifications(n)) for n in part)
+            await asyncio.sleep(0)
+        return snapshot
 
     def message_lines(self) -> Iterator[bytes]:
         for recipient_id, messages in self.messages:
@@ -55,8 +78,10 @@ class SmpSnapshot:
         """
         new: dict[str, Path] = {}
         try:
-            new[MESSAGE_LOG] = write_draft(folder / MESSAGE_LOG, self.message_lines())
-            new[NOTIFICATION_LOG] = write_draft(folder / NOTIFICATION_LOG, self.notification_lines())
+            new[MESSAGE_LOG] = write_draft(folder / MESSAGE_LOG, unhurried(self.message_lines()))
+            new[NOTIFICATION_LOG] = write_draft(
+                folder / NOTIFICATION_LOG, unhurried(self.notification_lines())
+            )
             with naming(folder, "read"):
                 size = sum(path.stat().st_size for path in new.values())
             base.announce(new)

@@ -1,6 +1,7 @@
 """The folder of an SMP router's store: opening, reading, saving and filling it (smp.md 10.1).
 
-smp-server-store.log        queues and services; each change is appended, and the log is made compact at start
+smp-server-store.log        queues and services; each change is appended, and the log is made compact at start and
+                            when it has grown
 smp-server-messages.log     messages at the last snapshot
 smp-server-ntfs.log         notifications at the last snapshot
 smp-server-changes.log      ours: messages and notifications since the snapshot; gone after a graceful stop
@@ -29,6 +30,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from tocsin.durable.log_compaction import write_compact_draft
 from tocsin.durable.log_files import (
     AppendOnlyFile,
     FolderLock,
@@ -225,26 +227,30 @@ class StoreFiles:
         """None if messages are not kept."""
         self._snapshot_bytes = 0
         self._saving: Final = asyncio.Lock()
+        self._compacting: Final = asyncio.Lock()
         self._closed = False
 
     async def maintain(self, limit: int = CHANGE_LOG_LIMIT) -> bool:
         """Save if the changes log has outgrown `limit` and the last snapshot, which bounds the space it takes.
 
-        Also rewrites the log of direct notifications if it has grown too large. Call this regularly. Returns whether it
-        saved.
+        Also rewrites the store log and the log of direct notifications if they have grown too large. Call this
+        regularly. Returns whether it saved.
         """
         if self._journal.trouble is not None:
             return False  # a snapshot would only fail too
         if self._journal.direct_log_outgrown:
             self._journal.replace_direct_log(direct_records(self._store.direct))
             await self._store.commit()
+        if self._journal.store_log_outgrown and not self._compacting.locked():
+            async with self._compacting:
+                await self._journal.compact_store_log(self._compact_draft)
         if self._saving.locked() or self._journal.change_log_bytes < max(limit, self._snapshot_bytes):
             return False
         await self.save()
         return True
 
     async def save(self) -> None:
-        """Write snapshots of this moment and start a new changes log. Other tasks may change and commit meanwhile.
+        """Write snapshots and start a new changes log. Other tasks may change and commit meanwhile.
 
         Raises StoreError, which leaves the store as durable as before.
         """
@@ -254,9 +260,9 @@ class StoreFiles:
         async with self._saving:
             await asyncio.to_thread(self._set_aside_changes)
             new = await asyncio.to_thread(AppendOnlyFile, self._folder / CHANGE_LOG)
-            # No other task gets a turn between these: the new log begins at the moment of the snapshot.
+            # The snapshot begins after the new log, so it has everything that is in the old ones.
             self._journal.use_change_log(new)
-            snapshot = SmpSnapshot.of(self._store)
+            snapshot = await SmpSnapshot.taken_slowly(self._store)
             parts = [part for part in change_logs(self._folder) if part.name != CHANGE_LOG]
             await asyncio.to_thread(self._replace_snapshot, snapshot, parts, self._base)
             await asyncio.to_thread(self._base.confirm)
@@ -273,7 +279,7 @@ class StoreFiles:
             return
         self._closed = True
         try:
-            async with self._saving:
+            async with self._compacting, self._saving:
                 await self._store.commit()
                 if self._base is not None:
                     snapshot, covered = SmpSnapshot.of(self._store), change_logs(self._folder)
@@ -282,6 +288,14 @@ class StoreFiles:
         finally:
             self._journal.close()
             self._lock.release()
+
+    def _compact_draft(self, upto: int) -> Path:
+        """Write a compact store log from the first bytes of the present one. Returns its name."""
+        path, store = self._folder / STORE_LOG, SmpMemoryStore()
+        reader = LogReader(store, StartReport())
+        return write_compact_draft(
+            path, lambda: reader.read_store_log(path, upto), lambda: compact_lines(store)
+        )
 
     def _set_aside_changes(self) -> None:
         numbers = [part_number(part) for part in change_logs(self._folder) if part.name != CHANGE_LOG]

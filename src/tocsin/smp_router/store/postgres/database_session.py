@@ -17,6 +17,7 @@ import asyncpg
 from asyncpg import Connection, Record
 
 from tocsin.durable.postgres.database_errors import DatabaseUnavailable, translated
+from tocsin.durable.postgres.schema_owner import SchemaInUse, holder_of, process_name
 from tocsin.errors import StoreError
 from tocsin.smp_router.store.postgres.schema_migrations import has_current_schema, migrate
 
@@ -29,8 +30,8 @@ FIRST_DELAY: Final = 0.02
 LAST_DELAY: Final = 2.0
 
 
-class SchemaInUse(DatabaseUnavailable):
-    """Another router holds the lock, or the server still holds it for a connection that we lost."""
+class SchemaTaken(StoreError):
+    """Another router has opened the schema after us, and will write to it."""
 
 
 class Batch(Protocol):
@@ -129,11 +130,23 @@ class DatabaseSession:
             self._connection = None
             raise
 
+    async def _refuse(self, connection: Connection[Record]) -> None:
+        """Say who has the schema. That may pass, unless a router has opened it after us."""
+        holder = await holder_of(connection, LOCK_KEY)
+        message = (
+            f"another router uses the schema tocsin_smp of this PostgreSQL database ({holder}): stop it first"
+        )
+        if self._opening is not None:
+            last = await connection.fetchval("SELECT number FROM tocsin_smp.opening")
+            if last != self._opening:
+                raise SchemaTaken(message)
+        raise SchemaInUse(message)
+
     async def _connect_again(self) -> None:
         """Whatever keeps us from a database that we used before may pass: a restart, a failover, its settings."""
         try:
             await self._connect()
-        except DatabaseUnavailable:
+        except (DatabaseUnavailable, SchemaTaken):
             raise
         except StoreError as error:
             raise DatabaseUnavailable(str(error)) from error
@@ -142,7 +155,10 @@ class DatabaseSession:
         self._connection = None
         with translated():
             connection: Connection[Record] = await asyncpg.connect(
-                self._url, timeout=CONNECT_TIMEOUT, command_timeout=STATEMENT_TIMEOUT
+                self._url,
+                timeout=CONNECT_TIMEOUT,
+                command_timeout=STATEMENT_TIMEOUT,
+                server_settings={"application_name": process_name("smp")},
             )
         try:
             with translated():
@@ -152,10 +168,8 @@ class DatabaseSession:
                     "SELECT set_config('synchronous_commit', 'on', false)"
                     " WHERE current_setting('synchronous_commit') = 'off'"
                 )
-            if not locked:
-                raise SchemaInUse(
-                    "another router uses the schema tocsin_smp of this PostgreSQL database: stop it first"
-                )
+                if not locked:
+                    await self._refuse(connection)
         except BaseException:
             connection.terminate()
             raise

@@ -11,6 +11,7 @@ import sys
 from typing import Final, Protocol, TypeVar
 
 from tocsin.durable.commits import PATIENCE
+from tocsin.durable.postgres.schema_owner import LOCK_WAIT
 from tocsin.errors import StoreError
 from tocsin.smp_router.store.interface import SmpStore, SmpStoreReport
 from tocsin.smp_router.store.postgres.change_batch import PendingChanges
@@ -30,7 +31,6 @@ from tocsin.smp_router.store.postgres.rows import (
 
 PAGE: Final = 2000
 """Rows read at a time: 32 MB of messages at most."""
-LOCK_WAIT: Final = 3.0
 
 
 class JournalledStore(SmpStore, Protocol):

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from asyncpg import Connection, Record
 
 from tocsin.durable.postgres.database_snapshot import ROWS_AT_A_TIME, read_only_snapshot
+from tocsin.durable.postgres.schema_owner import LOCK_WAIT
 from tocsin.durable.transfers import Progress, require_no_rows
 from tocsin.errors import StoreError
 from tocsin.smp_router.store.interface import SmpStore, SmpStoreReport, StoreTotals, WholeStore, totals_of
@@ -16,7 +17,7 @@ from tocsin.smp_router.store.postgres import rows
 from tocsin.smp_router.store.postgres.change_batch import ROWS_PER_STATEMENT
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
 from tocsin.smp_router.store.postgres.direct_rows import copied_rows
-from tocsin.smp_router.store.postgres.postgres_store import LOCK_WAIT, read_database
+from tocsin.smp_router.store.postgres.postgres_store import read_database
 from tocsin.smp_router.store.postgres.schema_migrations import has_current_schema
 
 _TOTALS: Final = """

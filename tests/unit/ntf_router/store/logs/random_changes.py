@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.unit.ntf_router.store.samples import ROUTER, filled, filler, queue
+from tocsin.durable import group_commit
 from tocsin.ntf_router.store.logs.store_files import NtfFolderStore, NtfOpenOptions, open_ntf_store
 from tocsin.ntf_router.store.records import ReceivedNotification, Recorded, SettledNotification
 
@@ -52,6 +53,7 @@ async def save_often(store: NtfFolderStore) -> None:
 
 
 async def main(folder: Path, seed: int) -> None:
+    group_commit.LEAST_BYTES = group_commit.GROWTH = 0  # type: ignore[attr-defined]
     store = open_ntf_store(folder, NtfOpenOptions(change_log_limit=20_000))
     await asyncio.gather(save_often(store), *(work(store, seed, worker) for worker in range(WORKERS)))
 

@@ -22,7 +22,7 @@ from tests.unit.smp_router.store.logs.test_kill import (
     state_of,
 )
 from tests.unit.smp_router.store.logs.test_store_files import abandon, opened
-from tocsin.durable import commits
+from tocsin.durable import commits, group_commit
 from tocsin.errors import StoreUnavailable
 from tocsin.smp_router.store.logs import direct_log
 from tocsin.smp_router.store.logs.store_files import StoreFiles
@@ -83,6 +83,8 @@ class Life:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     without_syncs(monkeypatch)
     monkeypatch.setattr(commits, "FIRST_DELAY", 0.0)
+    for name in ("LEAST_BYTES", "GROWTH"):  # each maintenance makes the store log compact
+        monkeypatch.setattr(group_commit, name, 0)
     monkeypatch.setattr(direct_log, "LEAST_BYTES", 0)
 
 

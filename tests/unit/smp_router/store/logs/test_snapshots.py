@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.unit.smp_router.store.samples import a_message, a_notification, a_notifier, a_queue
+from tocsin.smp_router.store.logs import snapshots
 from tocsin.smp_router.store.logs.log_reading import (
     CHANGE_BASE,
     CHANGE_LOG,
@@ -17,6 +20,7 @@ from tocsin.smp_router.store.logs.log_reading import (
     STORE_LOG,
 )
 from tocsin.smp_router.store.logs.message_log import MessageAdded
+from tocsin.smp_router.store.logs.snapshots import SmpSnapshot
 from tocsin.smp_router.store.logs.store_files import (
     OpenOptions,
     StaleChanges,
@@ -205,3 +209,54 @@ async def test_queues_survive_a_kill_also_if_messages_are_not_kept(tmp_path: Pat
     store, files = open_smp_store(tmp_path, NOT_KEPT, now=NOW)
     assert list(store.queues()) == [queue]
     await files.close()
+
+
+async def test_other_tasks_get_turns_while_a_snapshot_is_taken_and_their_changes_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "QUEUES_AT_ONCE", 1)
+    store, files = open_smp_store(tmp_path, now=NOW)
+    queues = [replace(a_queue(), notifier=a_notifier()) for _ in range(20)]
+    for queue in queues:
+        store.add_queue(queue)
+        assert queue.notifier is not None
+        for _ in range(2):
+            store.write_message(queue.recipient_id, a_message(), 10)
+            store.add_notification(queue.notifier.notifier_id, a_notification())
+    await store.commit()
+    turns = 0
+
+    async def change() -> None:
+        """Every queue gets a message and loses one, before or after it is copied."""
+        nonlocal turns
+        for queue in reversed(queues):
+            assert queue.notifier is not None
+            store.write_message(queue.recipient_id, a_message(body=b"new"), 10)
+            head = store.head_message(queue.recipient_id)
+            assert head is not None
+            store.remove_message(queue.recipient_id, head.message_id)
+            [first, *_] = store.notifications(queue.notifier.notifier_id)
+            store.remove_notification(queue.notifier.notifier_id, first.nonce)
+            store.add_notification(queue.notifier.notifier_id, a_notification())
+            turns += 1
+            await asyncio.sleep(0)
+
+    taken = SmpSnapshot.taken_slowly
+
+    async def watched(changing: SmpMemoryStore) -> SmpSnapshot:
+        task = asyncio.create_task(change())
+        snapshot = await taken(changing)
+        assert turns == len(queues), "nobody had to wait for the end"
+        await task
+        return snapshot
+
+    monkeypatch.setattr(SmpSnapshot, "taken_slowly", watched)
+    await files.save()
+    await store.commit()
+    expected = [(store.messages(q.recipient_id), q.notifier) for q in queues]
+    notified = {n: set(store.notifications(n)) for n in store.notifiers_with_notifications()}
+    abandon(files)
+    store, files = open_smp_store(tmp_path, now=NOW)
+    assert [(store.messages(q.recipient_id), q.notifier) for q in queues] == expected
+    assert {n: set(store.notifications(n)) for n in store.notifiers_with_notifications()} == notified
+    abandon(files)

@@ -22,10 +22,10 @@ from tests.unit.smp_router.store.samples import (
     a_queue,
     a_service,
 )
+from tocsin.durable.postgres.schema_owner import SchemaInUse
 from tocsin.errors import StoreError
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
-from tocsin.smp_router.store.postgres.database_session import SchemaInUse
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord, QueueStatus
 
 pytestmark = pytest.mark.timeout(120)  # the first test starts the server

@@ -19,6 +19,7 @@ from tests.unit.smp_router.store.samples import (
     a_queue,
     a_service,
 )
+from tocsin.durable.postgres.schema_owner import SchemaInUse
 from tocsin.errors import StoreError
 from tocsin.protocol.addresses import Scheme
 from tocsin.protocol.direct.priorities import MinimumPriority
@@ -36,7 +37,6 @@ from tocsin.smp_router.store.logs.store_files import fill_folder, read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.postgres import change_batch
 from tocsin.smp_router.store.postgres import transfer as store_transfer
-from tocsin.smp_router.store.postgres.database_session import SchemaInUse
 from tocsin.smp_router.store.postgres.transfer import (
     fill_database,
     read_whole_database,

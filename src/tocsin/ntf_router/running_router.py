@@ -212,7 +212,8 @@ class _TimedActions:
             logger.info("%d tokens have notifications from before the start", found)
 
     async def _remove_deleted(self) -> None:
-        """Remove queues of direct notifications that their SMP routers reported as deleted long enough ago."""
+        """Remove queues of direct notifications that were reported as deleted long ago, and marks of old ends."""
+        await self._state.store.forget_ended(self._state.clock.now())
         before = self._state.clock.now() - int(self._state.settings.direct.deleted_grace)
         removed = await self._state.store.remove_deleted(before)
         self._state.counters.direct_queues_gone += len(removed)

@@ -65,12 +65,19 @@ class RateTable:
     def __len__(self) -> int:
         return len(self._rates)
 
+    def take(self, party: bytes, now: float) -> bool:
+        """Take a turn of the party. Returns False if none is left."""
+        return self._rate(party, now).take(now)
+
     def reserve(self, party: bytes, now: float) -> float:
         """Take the party's next turn, which may be in the future. Returns the seconds until then."""
+        return self._rate(party, now).reserve(now)
+
+    def _rate(self, party: bytes, now: float) -> Rate:
         rate = self._rates.pop(party, None) or Rate(self._limit)
         self._forget_idle(now)
         self._rates[party] = rate
-        return rate.reserve(now)
+        return rate
 
     def _forget_idle(self, now: float) -> None:
         while self._rates:

@@ -183,6 +183,9 @@ class NtfCounters:
     direct_packets_refused: int = counted("SFWD: packets with a wrong signature, token or queue.")
     direct_queues_added: int = counted("Queues associated by direct notifications.")
     direct_queues_ended: int = counted("Queues whose devices have ended direct notifications.")
+    direct_marks_left_out: int = counted(
+        "Ended queues that were not marked: the token is not active, or has ended too many."
+    )
     direct_queues_gone: int = counted("Queues removed a while after their SMP router called them deleted.")
     direct_queues_alive: int = counted(
         "Queues that their SMP router called deleted and went on to notify of."

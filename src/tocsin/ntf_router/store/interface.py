@@ -169,9 +169,9 @@ class DirectStore(Protocol):
 
     async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated: ...
 
-    async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int) -> bool:
+    async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int | None) -> bool:
         """Remove a queue as its owner asked. It cannot be associated again before `until`, when today's packets
-        expired.
+        expired. None: it can be, because its owner has ended so many queues that the store marks no more.
 
         Returns False, and changes nothing, if the queue belongs to another token. The queue need not exist, because
         packets may arrive in any order.
@@ -188,6 +188,9 @@ class DirectStore(Protocol):
 
         Pending notifications fail as `subscription_removed`.
         """
+
+    async def forget_ended(self, now: int) -> int:
+        """Forget ended queues whose packets have all expired, so that none can bring them back. Returns how many."""
 
     async def direct_keys(self) -> bytes | None:
         """Return the private keys for direct notifications, as given to `set_direct_keys`."""

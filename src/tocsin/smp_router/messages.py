@@ -146,8 +146,8 @@ class MessageCommands:
 
     def _keep_notification_quota(self, notifier_id: bytes) -> None:
         """Remove the oldest notifications beyond the quota: the newest one tells the recipient as much."""
-        stored = self._state.store.notifications(notifier_id)
-        excess = len(stored) - self._state.settings.notification_quota
+        settings, stored = self._state.settings, self._state.store.notifications(notifier_id)
+        excess = len(stored) - max(settings.notification_quota, settings.message_quota)
         if excess <= 0:
             return
         sent = self._state.sent_nonces.get(notifier_id, ())

@@ -30,6 +30,8 @@ from tocsin.smp_router.store.records import StoredNotification
 from tocsin.transport.turns import Pace, in_slices
 
 NOTIFICATIONS_PER_BLOCK: Final = 80
+BLOCKS_AT_ONCE: Final = 4
+"""Blocks that one new notification may cause. More wait for a connection that had no room before."""
 SHARES_OF_TIME: Final = (1.0, 0.5, 0.2)
 """Share of the confirmation time for a notification that was sent before never, once, or more often."""
 OUTLASTS_PEER: Final = 3.0
@@ -79,10 +81,12 @@ class NotificationDelivery:
         if self._state.settings.notification_interval != 0:
             self._due[notifier_id] = None
         elif (peer := self._recipient_of(notifier_id)) is not None:
-            is_behind_others = peer in self._by_peer
+            self._lookups += 1
             self._by_peer.setdefault(peer, {})[notifier_id] = self._lookups
-            if not is_behind_others:
-                self._state.counters.notification_passes += self._send_some(peer)
+            blocks = 0
+            while blocks < BLOCKS_AT_ONCE and self._send_some(peer):
+                blocks += 1
+            self._state.counters.notification_passes += blocks > 0
 
     async def deliver(self) -> None:
         """Make one pass, in slices, over what is due and what had no room before."""

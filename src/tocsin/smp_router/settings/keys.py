@@ -227,7 +227,7 @@ _TOCSIN: Final = (
     _own(
         "notification_quota",
         whole_number(1, 1_000_000),
-        "Notifications that are stored for a queue; beyond it the oldest are removed.",
+        "Notifications stored for a queue, at least message_quota; beyond it the oldest are removed.",
     ),
     _own("notification_ttl", duration(), "Overrides expire_ntfs_hours, in seconds."),
     _own("notification_expiry_interval", duration(), "Seconds between removals of old notifications."),

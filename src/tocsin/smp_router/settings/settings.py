@@ -101,7 +101,7 @@ class SmpSettings(OperationSettings):
 
     # Notifications
     notification_quota: int = 128
-    """Notifications stored for a notifier; beyond it the oldest go."""
+    """Notifications stored for a notifier, at least as many as messages; beyond it the oldest go."""
     notification_ttl: float = DAY
     notification_expiry_interval: float = 3600.0
     notification_interval: float = 1.5

@@ -76,13 +76,19 @@ class NotificationDelivery:
         self._out_of_order: set[bytes] = set()
         """Notifiers that may have an unsent notification older than a sent one."""
 
-    def push(self, notifier_id: bytes) -> None:
-        """Deliver a new notification: at once, or with the next pass if passes have an interval."""
+    def push(self, *notifier_ids: bytes) -> None:
+        """Deliver new notifications: at once, those of a connection together, or with the next pass if there is one."""
         if self._state.settings.notification_interval != 0:
-            self._due[notifier_id] = None
-        elif (peer := self._recipient_of(notifier_id)) is not None:
-            self._lookups += 1
-            self._by_peer.setdefault(peer, {})[notifier_id] = self._lookups
+            self._due |= dict.fromkeys(notifier_ids)
+            return
+        self._lookups += 1
+        peers: dict[Peer, None] = {}
+        for notifier_id in notifier_ids:
+            peer = self._recipient_of(notifier_id)
+            if peer is not None:
+                self._by_peer.setdefault(peer, {})[notifier_id] = self._lookups
+                peers[peer] = None
+        for peer in peers:
             blocks = 0
             while blocks < BLOCKS_AT_ONCE and self._send_some(peer):
                 blocks += 1

@@ -329,16 +329,6 @@ class SmpRouter:
             request.queue = queue
         return self.execute(request)
 
-    def _perform(self, effect: Effect) -> None:
-        """Perform an effect that comes before the answers."""
-        match effect:
-            case PushMessage(recipient_id):
-                self.messages.push_head(recipient_id)
-            case PushNotifications(notifier_id):
-                self.notifications.push(notifier_id)
-            case _:
-                raise AssertionError(f"{effect!r} does not come before the answers")
-
     async def _run_slow(self, peer: Peer, slow: _SlowRequest, places: asyncio.Semaphore, turn: Turn) -> None:
         request = slow.request
         try:
@@ -394,10 +384,19 @@ class SmpRouter:
         lost: ConnectionLost | None = None
         for only_sends, run in groupby(blocks, key=attrgetter("only_sends")):
             for block in [_join(run)] if only_sends else run:
+                notifiers: list[bytes] = []
                 for effect in block.effects:
                     if turn.is_over():
                         await turn.give_way()
-                    self._perform(effect)
+                    if isinstance(effect, PushMessage):
+                        self.messages.push_head(effect.recipient_id)
+                    else:
+                        assert isinstance(effect, PushNotifications), effect
+                        notifiers.append(effect.notifier_id)
+                if notifiers:
+                    self.notifications.push(
+                        *notifiers
+                    )  # together: a block to an NTF router costs the same with many
                 try:
                     await self._answer(peer, block, turn)
                 except ConnectionLost as error:

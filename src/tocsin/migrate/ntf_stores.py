@@ -113,7 +113,7 @@ async def count_database(place: StorePlace) -> OpenedStore[NtfMemoryStore]:
     path = search_path(place.schema)
     with translated():
         connection = await asyncpg.connect(
-            place.url, timeout=10.0, command_timeout=600.0, **tls_options(place.url)
+            place.url, timeout=10.0, command_timeout=600.0, **tls_options(place.url or "")
         )
         try:
             if await connection.fetchval("SELECT to_regclass($1)", f'"{place.schema}".migrations') is None:

@@ -77,6 +77,6 @@ async def test_a_server_without_tls_is_refused_and_the_text_says_what_to_do(
 ) -> None:
     monkeypatch.setattr(tls, "_is_local", lambda _host: False)
     async with server_without_tls() as port:
-        with pytest.raises(StoreUnavailable, match="TLS cannot be verified.*sslmode=disable"):
+        with pytest.raises(StoreUnavailable, match=r"TLS cannot be verified.*sslmode=disable"):
             async with read_only_snapshot(f"postgresql://u@127.0.0.1:{port}/db"):
                 pass

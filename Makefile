@@ -8,7 +8,7 @@ WORKERS ?= 3
 DIR ?= tests/wire_vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-pipeline docs vectors fuzz clean
+.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-pipeline docs vectors fuzz soak pins sbom audit clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
@@ -78,7 +78,19 @@ vectors: venv ## Replay recorded traffic through our codecs and crypto (DIR=fold
 fuzz: venv ## Fuzz the decoders with coverage guidance (ARGS="--help" for options)
 	@$(PY) -m fuzz $(ARGS)
 
+soak: venv ## Flood both routers for ten minutes, watch memory and honest users, see them recover (ARGS="--seconds 20")
+	@$(PY) -m soak $(ARGS)
+
+pins: venv ## Write the hashes of pins that have none into requirements/ (ARGS="--all" to look up all again)
+	@$(PY) -m tools.pin_hashes $(ARGS)
+
+sbom: venv ## List everything that Tocsin is made of in build/sbom.json (CycloneDX)
+	@$(PY) -m tools.supply_chain sbom
+
+audit: venv ## Ask the advisory databases whether a pinned package has a known vulnerability (needs the network)
+	@$(PY) -m tools.supply_chain audit $(ARGS)
+
 clean: ## Remove .venv, caches and build output
-	@rm -rf $(VENV) .venv.setup build dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz
+	@rm -rf $(VENV) .venv-audit .venv.setup build dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@find src -name '*.egg-info' -type d -prune -exec rm -rf {} +

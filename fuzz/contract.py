@@ -6,6 +6,7 @@ refusal must be one of the errors the decoder documents, and what was accepted m
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -26,9 +27,17 @@ class Target:
     """One family of decoders under test."""
 
     name: str
-    check: Callable[[bytes], None]
+    where: str
+    """module:function. It is imported when it is used, so that a run instruments only the code that it needs."""
     longest: int = DEFAULT_LONGEST
     """Inputs are not grown beyond this many bytes."""
+
+    @property
+    def check(self) -> Callable[[bytes], None]:
+        """Raises ImportError and AttributeError."""
+        module, _, function = self.where.partition(":")
+        found: Callable[[bytes], None] = getattr(importlib.import_module(module), function)
+        return found
 
     def __call__(self, data: bytes) -> None:
         """Raises `ContractBroken`, whatever the check raised: also a panic of a native library."""

@@ -9,15 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from fuzz import file_samples, samples
 from fuzz import fixed_parties as fixed
-from fuzz import samples
 from fuzz.agent_targets import RECIPIENT, SENDER
 from fuzz.certificate_targets import CHAINS, KEYS, chain_bytes
 from fuzz.contract import attempt, chosen
+from fuzz.file_targets import BETWEEN_FILES, LINES, STORES
 from fuzz.fixed_parties import NONCE
 from fuzz.handshake_targets import AWAITING, HELLOS, PARTIES
+from fuzz.http_targets import HTTP
 from fuzz.message_targets import LAYOUTS
 from fuzz.recordings import VECTORS, Recorded, recorded
+from fuzz.router_targets import written_part
 from fuzz.sealed_targets import DEVICE, ENVELOPES, EPHEMERAL, SEALED
 from fuzz.session_targets import SETTINGS, SHAPES, Setting
 from fuzz.text_targets import ADDRESSES, PUSHES, STORED_TEXTS
@@ -37,6 +40,18 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.ntf.web_push_contents import web_push_content
 from tocsin.protocol.smp import hellos as smp
 from tocsin.protocol.smp.dialect import SMP
+from tocsin.push.http2.frames import (
+    END_HEADERS,
+    END_STREAM,
+    FrameType,
+    Http2ErrorCode,
+    encode_frame,
+    encode_goaway,
+    encode_settings,
+    encode_window_update,
+)
+from tocsin.push.http2.frames import Setting as Http2Setting
+from tocsin.push.http2.header_blocks import new_encoder
 from tocsin.wire.batches import join_batch, split_batch
 from tocsin.wire.padding import pad
 from tocsin.wire.transmissions import join_transmission, signed_tail, split_transmission
@@ -128,6 +143,9 @@ def _from_samples() -> Iterator[Seed]:
     yield from _sealed()
     yield from _agent_messages()
     yield from _certificates()
+    yield from _answers_of_services()
+    yield from _files()
+    yield from _whole_routers()
 
 
 def _messages(
@@ -273,3 +291,59 @@ def _to_be_signed(der: bytes) -> bytes:
     body = der[4:] if der[1] == 0x82 else der[3:]
     size = int.from_bytes(body[2:4], "big") + 4 if body[1] == 0x82 else body[2] + 3
     return body[:size]
+
+
+def _answers_of_services() -> Iterator[Seed]:
+    encoder = new_encoder()
+    head = encoder.encode([(b":status", b"410", False), (b"retry-after", b"7", False)])
+    frames = [
+        encode_settings({Http2Setting.MAX_CONCURRENT_STREAMS: 1, Http2Setting.INITIAL_WINDOW_SIZE: 4}),
+        encode_frame(FrameType.HEADERS, END_HEADERS, 1, head),
+        encode_frame(FrameType.DATA, END_STREAM, 1, b'{"reason":"Unregistered","timestamp":1794700000000}'),
+        encode_frame(FrameType.HEADERS, 0, 3, head[:2]),
+        encode_frame(FrameType.CONTINUATION, END_HEADERS, 3, head[2:]),
+        encode_frame(FrameType.RST_STREAM, 0, 3, (7).to_bytes(4, "big")),
+        encode_frame(FrameType.PING, 0, 0, bytes(8)),
+        encode_window_update(0, 1000),
+        encode_goaway(Http2ErrorCode.NO_ERROR),
+    ]
+    for size in range(4):
+        for number in range(len(frames)):
+            yield Seed("push_answer", chosen(HTTP, HTTP[0], bytes((size,)) + b"".join(frames[: number + 1])))
+        yield from (Seed("push_answer", chosen(HTTP, HTTP[0], bytes((size,)) + frame)) for frame in frames)
+    for text in (
+        b"HTTP/1.1 201 Created\r\nContent-Length: 3\r\n\r\nabc",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429 Slow\r\nRetry-After: 9\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 503 x\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nTrailer: x\r\n\r\n",
+        b"HTTP/1.0 410 Gone\r\nConnection: close\r\n\r\n",
+    ):
+        yield Seed("push_answer", chosen(HTTP, HTTP[1], text))
+    for status in range(10):
+        for text in (
+            b"60\n",
+            b'\n{"reason":"BadDeviceToken"}',
+            b'5\n{"reason":"ExpiredToken","timestamp":1e12}',
+        ):
+            yield Seed("push_answer", chosen(HTTP, HTTP[2], bytes((status,)) + text))
+
+
+def _files() -> Iterator[Seed]:
+    for check, logs in zip(STORES, (file_samples.SMP_LOGS, file_samples.NTF_LOGS), strict=True):
+        yield Seed("store_logs", chosen(STORES, check, BETWEEN_FILES.join(logs)))
+        yield Seed("store_logs", chosen(STORES, check, logs[0]))
+    yield Seed("exchanged_file", chosen(LINES, LINES[0], file_samples.EVENT))
+    yield Seed("exchanged_file", chosen(LINES, LINES[1], file_samples.RETURNED))
+    yield from (Seed("exchanged_file", chosen(LINES, LINES[2], text)) for text in file_samples.PLANS)
+    yield from (Seed("settings", text) for text in file_samples.SETTINGS)
+
+
+def _whole_routers() -> Iterator[Seed]:
+    for target, messages, dialect in (
+        ("smp_router", samples.SMP_COMMANDS, SMP),
+        ("ntf_router", samples.NTF_COMMANDS, NTF),
+    ):
+        known = [each for each in messages if type(each) in dialect.commands.kinds]
+        commands = [each.encode(dialect.supported.highest) for each in known]
+        for command in commands:
+            yield Seed(target, b"".join(written_part(entity, 1, command) for entity in range(5)))
+        yield Seed(target, b"".join(written_part(2, 1, command) for command in commands)[:2000])

@@ -149,7 +149,7 @@ def install(root: Path) -> None:
     pip = [str(venv_python(root)), "-m", "pip", "--quiet", "--no-input"]
     for group in (PIN_FILES[:1], PIN_FILES[1:]):
         pins = [argument for name in group for argument in ("--requirement", name)]
-        run([*pip, "install", "--no-deps", *pins], root)
+        run([*pip, "install", "--no-deps", "--require-hashes", *pins], root)
     run([*pip, "install", "--no-deps", "--no-build-isolation", "--editable", "."], root)
     run([*pip, "check"], root)  # --no-deps above: a forgotten transitive pin is reported here
 
@@ -218,9 +218,10 @@ def set_up(root: Path) -> None:
             # pip changes nothing when it cannot resolve or download, so what is there may stay.
             note_file.truncate(0)
             fail(
-                "pip failed, see above. Is a package index reachable? If it asked for a compiler, there is no "
-                "ready-made package for this Python or machine: try Python 3.11 to 3.13 "
-                "(make test PYTHON=python3.12), or install gcc. Run the same command again to retry."
+                "pip failed, see above. Is a package index reachable? If it speaks of hashes, the index serves other "
+                "files than those we tested, or this machine needs files that `make pins` does not look up. If it "
+                "asked for a compiler, there is no ready-made package for this Python or machine: try Python 3.11 to "
+                "3.13 (make test PYTHON=python3.12), or install gcc. Run the same command again to retry."
             )
         stamp_file(root).write_text(stamp_for(root, version))
         note_file.truncate(0)

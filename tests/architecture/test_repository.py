@@ -17,6 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tools import setup_venv
+from tools.pin_hashes import Pin, read_pins, without_hashes, write_pins
+from tools.supply_chain import AUDIT_PINS, bill_of_materials
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PIN_FILES: Final = sorted((ROOT / "requirements").glob("*.txt"))
@@ -60,8 +62,7 @@ def is_ours(path: Path) -> bool:
 
 
 def pins(path: Path) -> list[str]:
-    lines = (line.strip() for line in path.read_text("utf-8").splitlines())
-    return [line for line in lines if line and not line.startswith("#")]
+    return [pin.requirement for pin in read_pins(path.read_text("utf-8")) if isinstance(pin, Pin)]
 
 
 def pyproject() -> dict[str, Any]:
@@ -96,13 +97,45 @@ def test_every_pin_is_exact(path: Path) -> None:
 
 
 def test_every_file_of_pins_is_installed_by_the_set_up() -> None:
-    assert {f"requirements/{path.name}" for path in PIN_FILES} == set(setup_venv.PIN_FILES)
+    """But for the audit's, which has an environment of its own."""
+    installed = {f"requirements/{path.name}" for path in PIN_FILES if path.name != AUDIT_PINS}
+    assert installed == set(setup_venv.PIN_FILES)
+
+
+def test_every_pin_has_the_hashes_of_its_files() -> None:
+    assert without_hashes(ROOT) == []
+
+
+def test_a_pin_without_hashes_is_found_and_comments_stay(tmp_path: Path) -> None:
+    text = '# why\na==1 ; python_version < "3.13" \\\n    --hash=sha256:12 \\\n    --hash=sha256:34\nb==2\n'
+    lines = read_pins(text)
+    assert lines == ["# why", Pin('a==1 ; python_version < "3.13"', ("12", "34")), Pin("b==2")]
+    assert write_pins(lines) == text
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements/x.txt").write_text(text)
+    assert without_hashes(tmp_path) == ["x.txt: b==2"]
+
+
+def test_the_bill_of_materials_names_every_pin_with_its_hashes() -> None:
+    components = bill_of_materials(ROOT)["components"]
+    found = {(each["name"], each["version"]) for each in components}
+    wanted = [Requirement(line) for path in PIN_FILES if path.name != AUDIT_PINS for line in pins(path)]
+    assert found == {(each.name, str(each.specifier).removeprefix("==")) for each in wanted}
+    assert all(each["hashes"] for each in components)
+    assert {each["name"] for each in components if each["scope"] == "required"} == {
+        Requirement(line).name for line in pins(ROOT / "requirements/runtime.txt")
+    }
+    unlicensed = [
+        each["name"] for each in components if each["scope"] != "excluded" and "licenses" not in each
+    ]
+    assert unlicensed == []
 
 
 def test_no_package_is_pinned_twice_for_one_machine() -> None:
     here = [
         canonicalize_name(r.name)
         for path in PIN_FILES
+        if path.name != AUDIT_PINS
         for line in pins(path)
         if applies(r := Requirement(line))
     ]

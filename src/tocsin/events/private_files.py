@@ -26,9 +26,9 @@ def private_draft(path: Path) -> Iterator[Path]:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
         try:
             yield draft
-            _sync(draft)
+            sync(draft)
             draft.replace(path)
-            _sync(path.parent)
+            sync(path.parent)
         finally:
             draft.unlink(missing_ok=True)
     except OSError as error:
@@ -62,7 +62,8 @@ def make_private_once(path: Path, content: bytes) -> None:
         os.unlink(draft)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until the file or folder is on disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

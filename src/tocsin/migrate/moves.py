@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from tocsin.durable.transfers import Progress
 from tocsin.errors import ConfigError, StoreError
@@ -24,6 +24,7 @@ from tocsin.migrate.plans import (
 )
 from tocsin.migrate.settings import AdaptedSettings, adapted_ini, reference_ini
 from tocsin.migrate.stores import OpenedStore, StorePlace, StoreTransfers, Totals
+from tocsin.operate.settings.operation_settings import OperationSettings
 from tocsin.operate.settings.router_settings import RouterSettings
 from tocsin.operate.settings.setting_keys import OWN_SECTION
 from tocsin.protocol.addresses import RouterAddress
@@ -33,18 +34,7 @@ ProgressBar: TypeAlias = Callable[[str, Iterable[int]], AbstractContextManager[P
 """Shows a text and how many of the totals are done."""
 
 
-class MovedSettings(Protocol):
-    @property
-    def ports(self) -> Sequence[int]: ...
-    @property
-    def public_hosts(self) -> Sequence[str]: ...
-    @property
-    def credentials(self) -> Path: ...
-    @property
-    def store(self) -> Path | None: ...
-
-
-S = TypeVar("S", bound=MovedSettings)
+S = TypeVar("S", bound=OperationSettings)
 W = TypeVar("W")
 
 

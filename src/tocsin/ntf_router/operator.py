@@ -11,6 +11,7 @@ from typing import Final
 from tocsin.errors import StoreError
 from tocsin.events.event_log import EventLog
 from tocsin.ntf_router.metrics import (
+    PREFIX,
     counter_metrics,
     event_log_metrics,
     info_metric,
@@ -21,6 +22,7 @@ from tocsin.ntf_router.running_router import RunningNtfRouter
 from tocsin.ntf_router.snapshots import ServerCounts, SubscriptionCounts, snapshot_of
 from tocsin.ntf_router.statistics.statistics import COUNTERS, NtfStatistics
 from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.operate.listener_metrics import listener_metrics
 from tocsin.operate.metrics import Metric, exposition
 from tocsin.operate.process_figures import process_figures
 from tocsin.operate.router_process import STORE_SECONDS
@@ -67,6 +69,7 @@ class NtfOperator:
         metrics = [info_metric(self._about.version, self._about.runtime_options)]
         metrics += counter_metrics(self._running.state.counters, now)
         metrics += snapshot_metrics(snapshot_of(self._running))
+        metrics += listener_metrics(PREFIX, self._running.listeners, self._running.router.turns)
         if self._event_log is not None:
             metrics += event_log_metrics(self._event_log)
         try:

@@ -2,7 +2,7 @@
 
 Each connection has two tasks. One reads blocks, refuses at once what is malformed or not authorized, and gives the rest
 to the other, which executes block after block in order. When `BLOCKS_WAITING` blocks wait in between, the router stops
-reading the connection.
+reading the connection. Signatures are checked in slices of time (`transport.turns`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout, StoreError
 from tocsin.ntf_router.direct.packets import DirectCommands
+from tocsin.ntf_router.session.rates import Rate, RateLimit
 from tocsin.ntf_router.session.requests import NtfCommandTable, NtfRequest, NtfState, TokenRequest
 from tocsin.ntf_router.session.verification import verify
 from tocsin.ntf_router.store.records import TokenRecord
@@ -23,13 +24,19 @@ from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.direct.ntf_messages import ForwardPacket
 from tocsin.protocol.error_codes import ErrorCode, RouterError, StoreFault
 from tocsin.protocol.messages import Command, Response
+from tocsin.protocol.ntf.token_commands import RegisterToken, ReplaceToken
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ReceivedCommand, RefusedCommand
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_ntf
+from tocsin.transport.turns import Turn, Turns, in_slices
 
 BLOCKS_WAITING: Final = 64
+COMMANDS_AT_ONCE: Final = 16
+"""Commands of one connection to execute before other tasks get their turn."""
+_REGISTERS: Final = (RegisterToken, ReplaceToken)
+"""Commands that make the router push to a device token that nobody has proven to own."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +52,10 @@ class NtfRouter:
         self._identity = identity
         self._direct = direct
         self._table = self._command_table()
+        settings = state.settings
+        self._registrations = RateLimit(settings.registrations_per_connection, settings.registration_interval)
         self.connections: set[RouterConnection] = set()
+        self.turns = Turns()
 
     def _command_table(self) -> NtfCommandTable:
         table = NtfCommandTable()
@@ -75,11 +85,11 @@ class NtfRouter:
         finally:
             self.connections.discard(accepted)
 
-    def disconnect_inactive(self) -> None:
+    async def disconnect_inactive(self) -> None:
         """Close connections that have been silent for too long: devices do not wait for events."""
         ttl = self._state.settings.inactive_ttl
         now = asyncio.get_running_loop().time()
-        for client in list(self.connections):
+        async for client in in_slices(list(self.connections)):
             connection = client.connection
             if ttl is not None and now - max(connection.received_at, connection.sent_at) > ttl:
                 self._state.counters.connections_inactive += 1
@@ -87,27 +97,45 @@ class NtfRouter:
 
     async def _serve(self, connection: RouterConnection) -> None:
         waiting: asyncio.Queue[list[NtfRequest[Command]] | None] = asyncio.Queue(BLOCKS_WAITING)
+        registrations = Rate(self._registrations)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._execute_all(connection, waiting))
+            turn = self.turns.turn()
             with suppress(ConnectionLost):
                 while True:
-                    received = await connection.receive()
-                    if verified := await self._verify(connection, received):
+                    received = connection.receive_nowait()
+                    if received is None:
+                        received = await connection.receive()
+                        turn.begin()
+                    if verified := await self._verify(connection, received, registrations, turn):
                         await waiting.put(verified)
             await waiting.put(None)
 
     async def _verify(
-        self, connection: RouterConnection, received: list[ReceivedCommand | RefusedCommand]
+        self,
+        connection: RouterConnection,
+        received: list[ReceivedCommand | RefusedCommand],
+        registrations: Rate,
+        turn: Turn,
     ) -> list[NtfRequest[Command]]:
         """Answer failures in a block of their own, and return the verified requests."""
         self._state.counters.commands += len(received)
         failures: list[bytes] = []
         verified: list[NtfRequest[Command]] = []
         for each in received:
+            if turn.is_over():
+                await turn.give_way()
+                connection.connection.check_not_aborted()
             error: RouterError
             if isinstance(each, RefusedCommand):
                 self._state.counters.command_errors += 1
                 error = each.error
+            elif isinstance(each.command, _REGISTERS) and not registrations.take(
+                asyncio.get_running_loop().time()
+            ):
+                self._state.counters.registrations_refused += 1
+                # Before its signature is checked: refusing must cost less than sending.
+                error = ErrorCode.QUOTA
             else:
                 try:
                     request = await verify(self._state.store, connection.session, each)
@@ -128,9 +156,15 @@ class NtfRouter:
         self, connection: RouterConnection, waiting: asyncio.Queue[list[NtfRequest[Command]] | None]
     ) -> None:
         """Execute blocks until the connection ends. Commands that were verified before its end are still executed."""
+        executed = 0
         while (block := await waiting.get()) is not None:
             answers = []
             for request in block:
+                executed += 1
+                if (
+                    executed % COMMANDS_AT_ONCE == 0
+                ):  # a store that waits for nothing would keep others waiting
+                    await asyncio.sleep(0)
                 received = request.received
                 response = await self._execute(request)
                 if self._direct is not None and is_direct(connection.session.dialect):

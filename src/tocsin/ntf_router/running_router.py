@@ -167,6 +167,8 @@ def _listeners(
         handshake_seconds=settings.tls_handshake_seconds,
         max_connections=settings.max_connections,
         write_limit=settings.write_queue_blocks,
+        stall_seconds=settings.write_stall_seconds,
+        max_waiting_bytes=settings.max_waiting_bytes,
         drain_seconds=settings.drain_seconds,
     )
     return [
@@ -210,7 +212,8 @@ class _TimedActions:
             logger.info("%d tokens have notifications from before the start", found)
 
     async def _remove_deleted(self) -> None:
-        """Remove queues of direct notifications that their SMP routers reported as deleted long enough ago."""
+        """Remove queues of direct notifications that were reported as deleted long ago, and marks of old ends."""
+        await self._state.store.forget_ended(self._state.clock.now())
         before = self._state.clock.now() - int(self._state.settings.direct.deleted_grace)
         removed = await self._state.store.remove_deleted(before)
         self._state.counters.direct_queues_gone += len(removed)
@@ -232,4 +235,4 @@ class _TimedActions:
         self._state.counters.notifications_expired += expired
 
     async def _disconnect_inactive(self) -> None:
-        self._router.disconnect_inactive()
+        await self._router.disconnect_inactive()

@@ -12,11 +12,11 @@ from tocsin.ntf_router.session.requests import (
     SubscriptionRequest,
     counts,
 )
-from tocsin.ntf_router.store.records import SubscriptionRecord
+from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
 from tocsin.protocol.error_codes import ErrorCode, StoreFault
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ntf.responses import QueueSubscribed, SubscriptionChecked
-from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus
+from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus, TokenState
 from tocsin.protocol.ntf.subscription_commands import CheckSubscription, DeleteSubscription, SubscribeToQueue
 from tocsin.protocol.router_answers import Done, Refused
 
@@ -42,12 +42,14 @@ class SubscriptionCommands:
                 return _AUTH
             if existing.status is SubscriptionState.NEW:
                 # The store may have failed after it added the row, before we subscribed. Subscribing twice is harmless.
-                self._state.subscriber.subscribe(existing.queue, existing.notifier_key)
+                self._connect(existing, token)
             return QueueSubscribed(existing.subscription_id)
         if not self._state.subscriber.may_dial(command.queue):
             return Refused(StoreFault("this SMP router's address is not served"))
         limit = self._state.settings.subscriber.routers_per_token
-        if await self._state.store.other_routers_of(token.token_id, command.queue.router) >= limit:
+        others = await self._state.store.other_routers_of(token.token_id, command.queue.router)
+        if others >= limit or not self._state.subscriber.may_try(command.queue.router, token.token_id):
+            self._state.counters.subscriptions_refused += 1
             return Refused(ErrorCode.QUOTA)
         record = SubscriptionRecord(
             self._state.randomness.new_id(),
@@ -61,8 +63,16 @@ class SubscriptionCommands:
             return Refused(StoreFault("the subscription could not be added, try again"))
         self._state.counters.subscriptions_created += counts(token.device_token.provider)
         self._report(record, SubscriptionState.NEW, "SNEW")
-        self._state.subscriber.subscribe(record.queue, record.notifier_key)
+        self._connect(record, token)
         return QueueSubscribed(record.subscription_id)
+
+    def _connect(self, subscription: SubscriptionRecord, token: TokenRecord) -> None:
+        """Subscribe at the SMP router. A token that is not active can have queues, but TVFY connects to their routers:
+
+        Anyone can register a device token that no device has, and name routers in its name.
+        """
+        if token.status.state is TokenState.ACTIVE:
+            self._state.subscriber.subscribe(subscription.queue, subscription.notifier_key, token.token_id)
 
     async def check(self, request: SubscriptionRequest[CheckSubscription]) -> Response:
         """SCHK"""

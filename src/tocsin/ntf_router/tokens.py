@@ -30,6 +30,10 @@ from tocsin.protocol.router_answers import Done, Refused
 from tocsin.transport.public_hosts import is_public_host
 
 SHORTEST_CRON_MINUTES: Final = 20
+VERIFIED_WITHIN: Final = 86_400
+"""Seconds after which a registration that was not verified is removed when its device token is registered again."""
+NULL_REGISTRATIONS: Final = 100
+"""Everybody who tests a router registers the same device token of the null provider: so many times more may do so."""
 MAX_DEVICE_TOKEN_BYTES: Final = 200
 NULL_TOKEN: Final = b"test_ntf_token"
 
@@ -38,6 +42,7 @@ _WORD: Final = re.compile(rb"[0-9A-Za-z_-]+")
 _REGISTERED: Final = TokenStatus(TokenState.REGISTERED)
 _ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
 _AUTH: Final = Refused(ErrorCode.AUTH)
+_QUOTA: Final = Refused(ErrorCode.QUOTA)
 
 
 class TokenCommands:
@@ -67,6 +72,8 @@ class TokenCommands:
             secret = key.agree(command.dh_key)
         except BadKey:
             return _AUTH
+        if not await self._may_register(command.token):
+            return _QUOTA
         now = self._state.clock.now()
         token = TokenRecord(
             self._state.randomness.new_id(),
@@ -112,6 +119,9 @@ class TokenCommands:
         self._state.counters.tokens_verified += counts(token.device_token.provider)
         self._state.events.token_changed(token, token.status, _ACTIVE, "TVFY")
         self._state.pushes.notify(token.token_id, token.device_token.provider)  # what came before TRPL
+        if token.status != _ACTIVE:
+            for queue, notifier_key in await self._state.store.new_queues_of(token.token_id):
+                self._state.subscriber.subscribe(queue, notifier_key, token.token_id)
         return Done()
 
     async def check(self, request: TokenRequest[CheckToken]) -> Response:
@@ -123,6 +133,8 @@ class TokenCommands:
         token, command = request.token, request.command
         if fault := self._device_token_fault(command.token):
             return Refused(fault)
+        if command.token != token.device_token and not await self._may_register(command.token):
+            return _QUOTA
         code = self._state.randomness.new_code()
         now = self._state.clock.now()
         match await self._state.store.replace_token(token.token_id, command.token, code, now):
@@ -156,6 +168,17 @@ class TokenCommands:
         if not await self._state.store.set_cron(request.token.token_id, minutes):
             return _AUTH
         return Done()
+
+    async def _may_register(self, token: DeviceToken) -> bool:
+        """Whether the device token may get another registration: each costs a push until one of them is verified."""
+        limit = self._state.settings.registrations_per_device
+        if token.provider is PushProvider.APNS_NULL:
+            limit *= NULL_REGISTRATIONS
+        since = self._state.clock.now() - VERIFIED_WITHIN
+        if await self._state.store.unverified_registrations(token, since) < limit:
+            return True
+        self._state.counters.registrations_refused += 1
+        return False
 
     def _push_code(self, token: TokenRecord) -> None:
         provider = token.device_token.provider

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from tocsin.errors import ConnectFailed
+from tocsin.transport.socket_options import keep_alive
 
 CLOSE_SECONDS: Final = 10.0
 """How long a client may take to read the end of an answer."""
@@ -71,6 +72,7 @@ class OperatorListener:
         await self._tasks.__aexit__(None, None, None)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        keep_alive(writer.get_extra_info("socket"))
         if len(self._serving) >= self._max_connections:
             writer.transport.abort()
             return

@@ -63,7 +63,8 @@ def parse_host(text: str) -> str:
         return _ipv6(text)
     if _ONION.fullmatch(text):
         return text
-    if text.endswith(".onion") or not _DOMAIN.fullmatch(text):
+    # Hosts reach logs, pushes and databases: control characters would forge lines there, or be refused.
+    if text.endswith(".onion") or not _DOMAIN.fullmatch(text) or not text.isprintable():
         raise DecodeError(f"host {text[:64]!r}: not an IP address, onion or domain name")
     return text
 

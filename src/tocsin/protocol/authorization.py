@@ -26,7 +26,7 @@ from tocsin.errors import BadKey, LocalProtocolError
 
 AUTH_LENGTHS: Final = frozenset({0, ED25519_SIGNATURE_BYTES, ED448_SIGNATURE_BYTES, AUTHENTICATOR_BYTES})
 """Any other length is not an authorization and gives ERR BLOCK."""
-_AUTH_BYTES: Final[dict[type[AuthPublicKey], int]] = {
+AUTH_BYTES: Final[dict[type[AuthPublicKey], int]] = {
     Ed25519PublicKey: ED25519_SIGNATURE_BYTES,
     Ed448PublicKey: ED448_SIGNATURE_BYTES,
     X25519PublicKey: AUTHENTICATOR_BYTES,
@@ -93,7 +93,7 @@ class AuthorizationCheck:
 
     def verifies(self, key: AuthPublicKey, auth: bytes, corr_id: bytes, authorized: bytes) -> bool:
         """Check an authorization. One of another algorithm costs the same: a faster refusal would reveal the key."""
-        if len(auth) != _AUTH_BYTES[type(key)]:
+        if len(auth) != AUTH_BYTES[type(key)]:
             self.pretend(auth, corr_id, authorized)
             return False
         return self._check(key, auth, corr_id, authorized)

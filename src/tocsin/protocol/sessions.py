@@ -22,7 +22,7 @@ from tocsin.crypto.keys import (
     X25519PublicKey,
 )
 from tocsin.errors import BadBox, DecodeError, LocalProtocolError, RemoteProtocolError
-from tocsin.protocol.authorization import AUTH_LENGTHS, AuthorizationCheck, Authorizer
+from tocsin.protocol.authorization import AUTH_BYTES, AUTH_LENGTHS, AuthorizationCheck, Authorizer
 from tocsin.protocol.certificate_keys import CertificateChainKey
 from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError
@@ -320,6 +320,11 @@ class RouterSession(Session):
         if received.service_signature and self.service is not None:
             authorized = self.service.fingerprint + authorized
         return self._check.verifies(key, received.auth, received.corr_id, authorized)
+
+    @staticmethod
+    def may_have_made(key: AuthPublicKey, received: ReceivedCommand) -> bool:
+        """Return whether the authorization has the size of this key's algorithm."""
+        return len(received.auth) == AUTH_BYTES[type(key)]
 
     def pretend_to_verify(self, received: ReceivedCommand) -> None:
         """Do the work of a failed `verifies`, for an entity that does not exist."""

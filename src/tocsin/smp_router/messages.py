@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tocsin.crypto.boxes import box_key
 from tocsin.events.delivery_events import Stage
 from tocsin.protocol.error_codes import Blocked, CommandFault, ErrorCode
@@ -14,7 +16,7 @@ from tocsin.protocol.smp.responses import MessageReceived, Subscribed
 from tocsin.protocol.smp.sender_commands import SendMessage, max_message_bytes
 from tocsin.smp_router.links import remove_link
 from tocsin.smp_router.services import subscribe_recipient
-from tocsin.smp_router.session.peers import Delivery, Peer
+from tocsin.smp_router.session.peers import Delivery
 from tocsin.smp_router.session.requests import (
     NamedNotification,
     PushMessage,
@@ -25,6 +27,7 @@ from tocsin.smp_router.session.requests import (
     SmpState,
     deliver_head,
 )
+from tocsin.smp_router.session.service_records import store_service_of
 from tocsin.smp_router.store.records import (
     NotifierRecord,
     QueueRecord,
@@ -32,6 +35,10 @@ from tocsin.smp_router.store.records import (
     StoredMessage,
     StoredNotification,
 )
+from tocsin.transport.turns import Pace, in_slices
+
+REMOVED_AT_ONCE: Final = 16
+"""Notifications over the quota that one message removes. There are more only if the quota was lowered."""
 
 
 class MessageCommands:
@@ -52,6 +59,8 @@ class MessageCommands:
         before = peer.deliveries.get(queue.recipient_id)
         if before is not None and before.by_get:
             return Refused(CommandFault.PROHIBITED)
+        if self._state.subscriptions.receive_services and not store_service_of(self._state, request):
+            return Refused(ErrorCode.SERVICE)
         delivery = subscribe_recipient(self._state, request, queue)
         self._state.counters.subscriptions += 1
         if message := self._deliver(queue, delivery):
@@ -133,6 +142,24 @@ class MessageCommands:
         self._state.counters.notifications_enqueued += 1
         named = NamedNotification(notifier.notifier_id, nonce, message.sent_at)
         self._state.events.record(Stage.ENQUEUED, [named])
+        self._keep_notification_quota(notifier.notifier_id)
+
+    def _keep_notification_quota(self, notifier_id: bytes) -> None:
+        """Remove the oldest notifications beyond the quota: the newest one tells the recipient as much."""
+        settings, stored = self._state.settings, self._state.store.notifications(notifier_id)
+        excess = len(stored) - max(settings.notification_quota, settings.message_quota)
+        if excess <= 0:
+            return
+        sent = self._state.sent_nonces.get(notifier_id, ())
+        oldest = stored[: min(excess, REMOVED_AT_ONCE)]
+        for each in oldest:
+            self._state.store.remove_notification(notifier_id, each.nonce)
+        self._state.counters.notifications_over_quota += len(oldest)
+        unsent = [each for each in oldest if each.nonce not in sent]
+        if unsent:
+            self._state.events.record(
+                Stage.DROPPED, [NamedNotification(notifier_id, each.nonce, each.sent_at) for each in unsent]
+            )
 
     def push_head(self, recipient_id: bytes) -> None:
         """Send the head message to the subscriber, unless it has a message to acknowledge first."""
@@ -155,19 +182,25 @@ class MessageCommands:
         if message is not None and not peer.try_send([(recipient_id, message)]):
             delivery.delivered = None
             peer.undelivered.add(recipient_id)
+            subscriptions.with_undelivered.add(peer)
 
-    def push_undelivered(self, peer: Peer) -> None:
-        """Send the messages that waited for room in the connection's write queue."""
-        waiting, peer.undelivered = peer.undelivered, set()
-        for recipient_id in waiting:
-            self.push_head(recipient_id)
+    async def push_undelivered(self) -> None:
+        """Send the messages that waited for room in the write queues of connections."""
+        pace, waiting = Pace(), self._state.subscriptions.with_undelivered
+        for peer in list(waiting):
+            while peer.undelivered and peer.connection.connection.write_room:
+                self.push_head(peer.undelivered.pop())
+                if pace.is_over():
+                    await pace.pause()
+            if not peer.undelivered:
+                waiting.discard(peer)
 
-    def expire(self) -> int:
+    async def expire(self) -> int:
         """Remove the old messages of all queues. Returns how many were removed."""
-        now = self._state.clock.now()
-        return sum(
-            self._expire(recipient_id, now) for recipient_id in self._state.store.queues_with_messages()
-        )
+        now, removed = self._state.clock.now(), 0
+        async for recipient_id in in_slices(self._state.store.queues_with_messages()):
+            removed += self._expire(recipient_id, now)
+        return removed
 
     def _expire(self, recipient_id: bytes, now: int) -> int:
         ttl = self._state.settings.message_ttl

@@ -1,15 +1,17 @@
 """Delivery of notifications to notifiers and services (smp.md 8.4).
 
-Theory of operation. A notification is stored with its message. A pass looks at every notifier with stored notifications
-and sends the notifications of each connection together. NMSG has no acknowledgement, so a sent notification stays in
-the store until it is confirmed. It is confirmed when the peer's system has acknowledged its bytes and the peer has had
-some seconds to store it, because a peer that is killed earlier loses it. Where our system does not report acknowledged
-bytes, anything that the peer sends later counts instead. Commands that the peer sent meanwhile prove nothing: they may
-have crossed the notification on the way.
+Theory of operation. A notification is stored with its message. A pass looks at the notifiers that have a new
+notification or a new receiver, and sends the notifications of each connection together. It works in slices of time, and
+notifiers whose receiver is offline cost it nothing, however many there are.
+
+NMSG has no acknowledgement, so a sent notification stays in the store until it is confirmed. It is confirmed when the
+peer's system has acknowledged its bytes and the peer has had some seconds to store it, because a peer that is killed
+earlier loses it. Where our system does not report acknowledged bytes, anything that the peer sends later counts
+instead. Commands that the peer sent meanwhile prove nothing: they may have crossed the notification on the way.
 
 A connection that breaks leaves its unconfirmed notifications to the next subscriber. They may arrive twice, with the
 same nonce, but they are never lost. A notification that was sent before is confirmed sooner, so that a connection that
-keeps breaking does not repeat everything each time.
+keeps breaking does not repeat everything each time, but never before a peer whose store hangs has broken off.
 """
 
 from __future__ import annotations
@@ -25,10 +27,15 @@ from tocsin.protocol.smp.responses import NotificationReceived
 from tocsin.smp_router.session.peers import Event, Peer
 from tocsin.smp_router.session.requests import NamedNotification, SmpState
 from tocsin.smp_router.store.records import StoredNotification
+from tocsin.transport.turns import Pace, in_slices
 
 NOTIFICATIONS_PER_BLOCK: Final = 80
+BLOCKS_AT_ONCE: Final = 4
+"""Blocks that one new notification may cause. More wait for a connection that had no room before."""
 SHARES_OF_TIME: Final = (1.0, 0.5, 0.2)
 """Share of the confirmation time for a notification that was sent before never, once, or more often."""
+OUTLASTS_PEER: Final = 3.0
+"""Seconds for which every notification is kept, unless the setting is less: our NTF router breaks off after two."""
 
 
 @dataclass(slots=True)
@@ -45,9 +52,10 @@ class _SentBatch:
     reached_at: float | None = None
     """Loop time at which they were first known to have reached the peer."""
 
-    @property
-    def share(self) -> float:
-        return SHARES_OF_TIME[min(self.times, len(SHARES_OF_TIME) - 1)]
+    def kept_for(self, patience: float) -> float:
+        """Return the seconds for which they are kept after they reached the peer."""
+        share = SHARES_OF_TIME[min(self.times, len(SHARES_OF_TIME) - 1)]
+        return max(patience * share, min(patience, OUTLASTS_PEER))
 
 
 class NotificationDelivery:
@@ -59,37 +67,100 @@ class NotificationDelivery:
         self._nonces = state.sent_nonces
         self._times: dict[tuple[bytes, bytes], int] = {}
         """The number of times that repeated notifications reached a peer, by notifier id and nonce."""
-        self._all_sent: set[bytes] = set()
-        """Notifiers whose stored notifications were all sent: a pass skips them."""
+        self._due: dict[bytes, None] = {}
+        """Notifiers that the next pass looks at, oldest first: they have a new notification or a new receiver."""
+        self._by_peer: dict[Peer, dict[bytes, int]] = {}
+        """Notifiers whose notifications wait for room in a connection, and when the receiver was looked up."""
+        self._lookups = 0
+        """Increases whenever others may have changed a receiver since the last lookup."""
         self._out_of_order: set[bytes] = set()
         """Notifiers that may have an unsent notification older than a sent one."""
 
     def push(self, notifier_id: bytes) -> None:
         """Deliver a new notification: at once, or with the next pass if passes have an interval."""
-        self._all_sent.discard(notifier_id)
-        if self._state.settings.notification_interval == 0:
-            self._deliver([notifier_id])
+        if self._state.settings.notification_interval != 0:
+            self._due[notifier_id] = None
+        elif (peer := self._recipient_of(notifier_id)) is not None:
+            self._lookups += 1
+            self._by_peer.setdefault(peer, {})[notifier_id] = self._lookups
+            blocks = 0
+            while blocks < BLOCKS_AT_ONCE and self._send_some(peer):
+                blocks += 1
+            self._state.counters.notification_passes += blocks > 0
 
-    def deliver(self) -> None:
-        """Make one pass."""
-        self.confirm()
-        all_sent = self._all_sent
-        stored = self._state.store.notifiers_with_notifications()
-        self._deliver([each for each in stored if each not in all_sent])
-
-    def _deliver(self, notifier_ids: Sequence[bytes]) -> None:
-        groups: dict[Peer, list[tuple[bytes, StoredNotification]]] = {}
-        for notifier_id in notifier_ids:
+    async def deliver(self) -> None:
+        """Make one pass, in slices, over what is due and what had no room before."""
+        await self.confirm()
+        self._lookups += 1
+        pace = Pace()
+        await self._note_new_receivers(pace)
+        while self._due:
+            notifier_id = next(iter(self._due))
+            del self._due[notifier_id]
             peer = self._recipient_of(notifier_id)
-            if peer is None or not peer.connection.connection.write_room:
+            if peer is not None:
+                self._by_peer.setdefault(peer, {})[notifier_id] = self._lookups
+            if pace.is_over():
+                await self._pause(pace)
+        has_sent = False
+        for peer in list(self._by_peer):
+            while self._send_some(peer):
+                has_sent = True
+                if pace.is_over():
+                    await self._pause(pace)
+        self._state.counters.notification_passes += has_sent
+
+    async def _note_new_receivers(self, pace: Pace) -> None:
+        """Notifiers whose receiver subscribed since the last pass are due. Of a service, these are all with its id."""
+        subscriptions, store = self._state.subscriptions, self._state.store
+        anew = subscriptions.notifiers_received_anew
+        if anew:  # what waits for them is older than what is due
+            self._due = {each: None for each in anew if each not in self._due} | self._due
+            anew.clear()
+        services = frozenset(subscriptions.services_received_anew)
+        if services:
+            for notifier_id in store.notifiers_with_notifications():
+                queue = store.queue_by_notifier(notifier_id)
+                notifier = None if queue is None else queue.notifier
+                if notifier is not None and notifier.service_id in services:
+                    self._due[notifier_id] = None
+                if pace.is_over():
+                    await self._pause(pace)
+            subscriptions.services_received_anew -= services
+
+    async def _pause(self, pace: Pace) -> None:
+        """Let others run, then commit: a notification must not leave before its message is on disk."""
+        await pace.pause()
+        await self._state.store.commit()
+        self._lookups += 1
+
+    def _send_some(self, peer: Peer) -> bool:
+        """Send one block. Returns False if nothing is left to send, or if the connection takes no more now."""
+        notifiers = self._by_peer.get(peer)
+        if notifiers is None or not peer.connection.connection.write_room:
+            return False
+        part: list[tuple[bytes, StoredNotification]] = []
+        finished: list[bytes] = []
+        for notifier_id, looked_up in notifiers.items():
+            if looked_up != self._lookups and self._recipient_of(notifier_id) is not peer:
+                self._due[notifier_id] = None
+                finished.append(notifier_id)
                 continue
-            if waiting := self._waiting(notifier_id):
-                groups.setdefault(peer, []).extend((notifier_id, each) for each in waiting)
-            else:
-                self._all_sent.add(notifier_id)
-        self._state.counters.notification_passes += bool(groups)
-        for peer, waiting_for_peer in groups.items():
-            self._send(peer, waiting_for_peer)
+            room = NOTIFICATIONS_PER_BLOCK - len(part)
+            waiting = self._waiting(notifier_id)
+            part += ((notifier_id, each) for each in waiting[:room])
+            if len(waiting) > room:
+                break
+            finished.append(notifier_id)
+            if len(waiting) == room or len(finished) >= NOTIFICATIONS_PER_BLOCK:
+                break
+        if part and not self._send(peer, part):
+            return False
+        for notifier_id in finished:
+            del notifiers[notifier_id]
+        if not notifiers:
+            del self._by_peer[peer]
+        return bool(part) or bool(notifiers)
 
     def _waiting(self, notifier_id: bytes) -> list[StoredNotification]:
         """Return the unsent notifications, oldest first. Sent ones, which may be many, are not looked at."""
@@ -105,24 +176,28 @@ class NotificationDelivery:
         waiting.reverse()
         return waiting
 
-    def confirm(self, *, patience: float | None = None) -> None:
+    async def confirm(self, *, patience: float | None = None) -> None:
         """Forget what reached its peer at least `patience` seconds ago (default: the setting)."""
+        pace = Pace()
         for peer in list(self._unconfirmed):
-            self._confirm(peer, patience)
+            await self._confirm(peer, pace, patience)
 
-    def _confirm(self, peer: Peer, patience: float | None = None) -> None:
+    async def _confirm(self, peer: Peer, pace: Pace, patience: float | None = None) -> None:
         if patience is None:
             patience = self._state.settings.notification_confirm_after
-        batches, now = self._unconfirmed.pop(peer), _now()
+        batches, now = self._unconfirmed.pop(peer, []), _now()
         self._note_reached(peer, batches, now)
-        kept = []
+        kept: list[_SentBatch] = []
+        confirmed: list[_SentBatch] = []
         for batch in batches:
-            if batch.reached_at is None or now < batch.reached_at + patience * batch.share:
-                kept.append(batch)
-            else:
-                self._forget(batch)
+            is_early = batch.reached_at is None or now < batch.reached_at + batch.kept_for(patience)
+            (kept if is_early else confirmed).append(batch)
         if kept:
             self._unconfirmed[peer] = kept
+        for batch in confirmed:
+            self._forget(batch)
+            if pace.is_over():
+                await pace.pause()
 
     @staticmethod
     def _note_reached(peer: Peer, batches: Sequence[_SentBatch], now: float) -> None:
@@ -134,37 +209,55 @@ class NotificationDelivery:
             if received_at > batch.received_at if acknowledged is None else acknowledged >= batch.upto:
                 batch.reached_at = now
 
-    def drop(self, peer: Peer) -> None:
+    async def drop(self, peer: Peer) -> None:
         """Prepare unconfirmed notifications to be sent again, because their connection is gone."""
-        if peer in self._unconfirmed:
-            self._confirm(peer)
-        again: set[bytes] = set()
+        pace = Pace()
+        self._due |= dict.fromkeys(self._by_peer.pop(peer, ()))
+        await self._confirm(peer, pace)
         for batch in self._unconfirmed.pop(peer, []):
             times = batch.times + (batch.reached_at is not None)
             for notifier_id, nonce, _ in batch.sent:
                 if times:
                     self._times[notifier_id, nonce] = times
                 self._discard_nonce(notifier_id, nonce)
-                again.add(notifier_id)
+                self._due[notifier_id] = None
+                if notifier_id in self._nonces:
+                    self._out_of_order.add(notifier_id)
             self._state.counters.notifications_repeated += len(batch.sent)
-        self._out_of_order |= again & self._nonces.keys()
+            if pace.is_over():
+                await pace.pause()
 
-    def expire(self) -> int:
+    async def expire(self) -> int:
         """Remove old notifications. Returns how many were removed."""
         before = int(self._state.clock.now() - self._state.settings.notification_ttl)
-        expired = self._state.store.expire_notifications(before)
-        self._state.counters.notifications_expired += len(expired)
-        self._state.events.record(Stage.EXPIRED, [NamedNotification(*each) for each in expired])
-        self._forget_times()
+        removed = 0
+        async for notifier_id in in_slices(self._state.store.notifiers_with_notifications()):
+            removed += self._expire(notifier_id, before)
+        await self._forget_times()
+        return removed
+
+    def _expire(self, notifier_id: bytes, before: int) -> int:
+        store = self._state.store
+        old = takewhile(lambda each: each.sent_at < before, store.notifications(notifier_id))
+        expired = [
+            NamedNotification(notifier_id, each.nonce, each.sent_at)
+            for each in old
+            if store.remove_notification(notifier_id, each.nonce)
+        ]
+        if expired:
+            self._state.counters.notifications_expired += len(expired)
+            self._state.events.record(Stage.EXPIRED, expired)
         return len(expired)
 
-    def _forget_times(self) -> None:
+    async def _forget_times(self) -> None:
         """Forget how often notifications were sent that are no longer stored."""
-        notifications = self._state.store.notifications
-        stored = {
-            notifier_id: {each.nonce for each in notifications(notifier_id)} for notifier_id, _ in self._times
-        }
-        self._times = {key: times for key, times in self._times.items() if key[1] in stored[key[0]]}
+        notifiers = dict.fromkeys(notifier_id for notifier_id, _ in self._times)
+        stored: dict[bytes, set[bytes]] = {}
+        async for notifier_id in in_slices(notifiers):
+            stored[notifier_id] = {each.nonce for each in self._state.store.notifications(notifier_id)}
+        for key in list(self._times):
+            if key[0] in stored and key[1] not in stored[key[0]]:
+                del self._times[key]
 
     def _recipient_of(self, notifier_id: bytes) -> Peer | None:
         subscriptions = self._state.subscriptions
@@ -178,29 +271,26 @@ class NotificationDelivery:
             return subscriptions.service(queue.notifier.service_id)
         return subscriber
 
-    def _send(self, peer: Peer, waiting: Sequence[tuple[bytes, StoredNotification]]) -> None:
-        """Send as much as the connection takes now. The rest waits for the next pass."""
+    def _send(self, peer: Peer, part: Sequence[tuple[bytes, StoredNotification]]) -> bool:
+        """Send one block. Returns False, and sends nothing, if the connection does not take it."""
         connection = peer.connection.connection
         received_at = connection.received_at
-        for start in range(0, len(waiting), NOTIFICATIONS_PER_BLOCK):
-            part = waiting[start : start + NOTIFICATIONS_PER_BLOCK]
-            events: list[Event] = [
-                (notifier_id, NotificationReceived(each.nonce, each.sealed_meta))
-                for notifier_id, each in part
-            ]
-            if not peer.try_send(events):
-                return
-            groups: dict[int, list[NamedNotification]] = {}
-            for notifier_id, each in part:
-                times = self._times.get((notifier_id, each.nonce), 0) if self._times else 0
-                groups.setdefault(times, []).append(NamedNotification(notifier_id, each.nonce, each.sent_at))
-                self._nonces.setdefault(notifier_id, set()).add(each.nonce)
-            self._unconfirmed.setdefault(peer, []).extend(
-                _SentBatch(sent, connection.blocks_written, received_at, times)
-                for times, sent in groups.items()
-            )
-            self._state.events.record(Stage.SENT, groups.get(0, []))
-            self._state.counters.notifications_sent += len(part)
+        events: list[Event] = [
+            (notifier_id, NotificationReceived(each.nonce, each.sealed_meta)) for notifier_id, each in part
+        ]
+        if not peer.try_send(events):
+            return False
+        groups: dict[int, list[NamedNotification]] = {}
+        for notifier_id, each in part:
+            times = self._times.get((notifier_id, each.nonce), 0) if self._times else 0
+            groups.setdefault(times, []).append(NamedNotification(notifier_id, each.nonce, each.sent_at))
+            self._nonces.setdefault(notifier_id, set()).add(each.nonce)
+        self._unconfirmed.setdefault(peer, []).extend(
+            _SentBatch(sent, connection.blocks_written, received_at, times) for times, sent in groups.items()
+        )
+        self._state.events.record(Stage.SENT, groups.get(0, []))
+        self._state.counters.notifications_sent += len(part)
+        return True
 
     def _forget(self, batch: _SentBatch) -> None:
         for notifier_id, nonce, _ in batch.sent:
@@ -210,7 +300,6 @@ class NotificationDelivery:
             self._discard_nonce(notifier_id, nonce)
 
     def _discard_nonce(self, notifier_id: bytes, nonce: bytes) -> None:
-        self._all_sent.discard(notifier_id)
         nonces = self._nonces.get(notifier_id)
         if nonces is not None:
             nonces.discard(nonce)

@@ -24,6 +24,7 @@ from tocsin.smp_router.session.requests import (
     SmpState,
     report_dropped,
 )
+from tocsin.smp_router.session.service_records import store_service_of
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
 
 D = TypeVar("D", bound=DisableNotifications)
@@ -81,6 +82,8 @@ class NotifierCommands:
             service_id = command.ntf_router_id
             if peer.ntf_router_id is None or not hmac.compare_digest(service_id, peer.ntf_router_id):
                 return Refused(ErrorCode.SERVICE)
+        if not store_service_of(self._state, request):
+            return Refused(ErrorCode.SERVICE)
         self._state.counters.notifier_subscriptions += 1
         if service_id is None:
             if notifier.service_id is not None:
@@ -94,6 +97,7 @@ class NotifierCommands:
                 subscriptions.end_for_service(notifier.service_id, notifier.notifier_id, unless=peer)
             subscriptions.end_notifier(notifier.notifier_id, unless=peer)
             self._associate(queue, notifier, service_id)
+            subscriptions.note_receiver(notifier.notifier_id)
             served.add(notifier.notifier_id)
         elif not served.count:
             # Only the first of the queues associated before counts, until NSUBS counts all (smp.md 8.6).

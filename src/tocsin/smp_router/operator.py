@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tocsin.errors import StoreError
+from tocsin.operate.listener_metrics import listener_metrics
 from tocsin.operate.metrics import counters_of, exposition, gauge, totals
 from tocsin.operate.process_figures import process_figures, python_version
 from tocsin.operate.router_process import STORE_SECONDS
@@ -96,6 +97,7 @@ class SmpOperator:
         return exposition(
             [
                 *counters_of(self._router.state.counters, "smp"),
+                *listener_metrics("smp", self._router.listeners, router.turns),
                 gauge("smp_queues", "Queues that exist now.", store.queue_count()),
                 gauge("smp_open_connections", "Connections that are open now.", len(router.peers)),
                 gauge("smp_proxy_relays", "Connections to other routers now.", router.proxy.relays.open),

@@ -48,6 +48,7 @@ from tocsin.smp_router.session.requests import (
     SmpState,
     report_dropped,
 )
+from tocsin.smp_router.session.service_records import store_service_of
 from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord, QueueStatus
 
 C = TypeVar("C", bound=CreateQueue)
@@ -79,6 +80,8 @@ class QueueCommands:
         command = request.command
         if fault := self._creation_fault(request):
             return Refused(fault)
+        if not store_service_of(self._state, request):
+            return Refused(ErrorCode.SERVICE)
         link = command.request.link if command.request is not None else None
         chosen = link is not None or _direct(command) is not None
         for _ in range(1 if chosen else ATTEMPTS):

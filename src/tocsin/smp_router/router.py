@@ -1,8 +1,8 @@
 """The SMP router: its connections, and the commands of their blocks.
 
-A connection's blocks are read and executed in order. Their answers wait, in order, until the changes are on disk.
-Meanwhile the next blocks are executed, so that one write serves many. When `ANSWERS_WAITING` blocks wait for their
-answers, the router stops reading the connection.
+A connection's blocks are read and executed in order, in slices of time (`transport.turns`). Their answers wait, in
+order, until the changes are on disk. Meanwhile the next blocks are executed, so that one write serves many. When
+`ANSWERS_WAITING` blocks or `ANSWER_BYTES_WAITING` bytes of answers wait, the router stops reading the connection.
 """
 
 from __future__ import annotations
@@ -53,13 +53,16 @@ from tocsin.smp_router.session.requests import (
     SmpQueueRequest,
     SmpRequest,
     SmpState,
-    find_or_add_service,
 )
-from tocsin.smp_router.session.verification import verify
+from tocsin.smp_router.session.service_records import find_service
+from tocsin.smp_router.session.verification import Verified, verify_in_steps
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_smp
+from tocsin.transport.turns import Turn, Turns
 
 ANSWERS_WAITING: Final = 64
+ANSWER_BYTES_WAITING: Final = 2_097_152
+"""Every command of a block may be answered with a message of 16 KiB."""
 SENDS_TOGETHER: Final = 16
 """Blocks of SENDs that are executed together if they have arrived; then other tasks get their turn."""
 STORE_PAUSE: Final = 0.5
@@ -85,6 +88,8 @@ class _BlockAnswers:
     """Performed before the answers."""
     slow: list[_SlowRequest] = field(default_factory=list)
     """Commands that take time. Each is answered separately when it is done."""
+    size: int = 0
+    """Bytes of answers and messages."""
     only_sends: bool = False
     """The block has only authorized SENDs: a run of such blocks is answered in one block."""
 
@@ -96,6 +101,10 @@ def _join(blocks: Iterable[_BlockAnswers]) -> _BlockAnswers:
         joined.answers += block.answers
         joined.effects += block.effects
     return joined
+
+
+def _too_much(waiting: deque[_BlockAnswers]) -> bool:
+    return len(waiting) >= ANSWERS_WAITING or sum(block.size for block in waiting) >= ANSWER_BYTES_WAITING
 
 
 class SmpRouter:
@@ -116,6 +125,7 @@ class SmpRouter:
             SubscribeService: self._services.subscribe,
         }
         self.peers: set[Peer] = set()
+        self.turns = Turns()
 
     def _command_table(self) -> SmpCommandTable:
         state, table = self._state, SmpCommandTable()
@@ -147,9 +157,9 @@ class SmpRouter:
         try:
             await self._serve(peer)
         finally:
+            await self._state.subscriptions.drop(peer)
+            await self.notifications.drop(peer)
             self.peers.discard(peer)
-            self._state.subscriptions.drop(peer)
-            self.notifications.drop(peer)
 
     async def _accept(self, connection: BlockConnection) -> RouterConnection:
         async def find_service(role: ServiceRole, fingerprint: bytes) -> bytes | None:
@@ -162,10 +172,7 @@ class SmpRouter:
     async def _find_service(
         self, role: ServiceRole, fingerprint: bytes, certificates: tuple[bytes, ...]
     ) -> bytes | None:
-        await self._until_store_works()
-        service_id = find_or_add_service(self._state, role, fingerprint, certificates)
-        await self._state.store.commit()
-        return service_id
+        return find_service(self._state, role, fingerprint, certificates)
 
     async def _serve(self, peer: Peer) -> None:
         """Read and execute blocks. A second task answers while there is something to answer."""
@@ -173,24 +180,28 @@ class SmpRouter:
         places = asyncio.Semaphore(self._state.settings.proxy.client_concurrency)
         answering: asyncio.Task[None] | None = None
         slow: set[asyncio.Task[None]] = set()
+        turn = self.turns.turn()
         async with asyncio.TaskGroup() as tasks:
             try:
                 while True:
-                    received = await peer.connection.receive()
+                    received = peer.connection.receive_nowait()
+                    if received is None:
+                        received = await peer.connection.receive()
+                        turn.begin()
                     alone = self._state.store.trouble is not None and not await self._ready_for(received)
-                    blocks = self._execute_arrived(peer, received)
+                    blocks = await self._execute_arrived(peer, received, turn)
                     if not waiting and (alone or not self._state.store.uncommitted):
-                        await self._finish(peer, blocks)
+                        await self._finish(peer, blocks, turn)
                     else:
                         waiting += blocks
                         if answering is None or answering.done():
                             answering = tasks.create_task(self._answer_all(peer, waiting))
                     for each in blocks[-1].slow:
                         await places.acquire()
-                        running = tasks.create_task(self._run_slow(peer, each, places))
+                        running = tasks.create_task(self._run_slow(peer, each, places, turn))
                         slow.add(running)
                         running.add_done_callback(slow.discard)
-                    while answering is not None and len(waiting) >= ANSWERS_WAITING:
+                    while answering is not None and _too_much(waiting):
                         await asyncio.wait([answering])
             except ConnectionLost:
                 for running in slow:
@@ -214,32 +225,43 @@ class SmpRouter:
             self._state.counters.connections_without_store += 1
             raise ConnectionLost("the store has trouble") from error
 
-    def _execute_arrived(
-        self, peer: Peer, received: list[ReceivedCommand | RefusedCommand]
+    async def _execute_arrived(
+        self, peer: Peer, received: list[ReceivedCommand | RefusedCommand], turn: Turn
     ) -> list[_BlockAnswers]:
         """Execute a block and, if it has only SENDs, the blocks that arrived behind it."""
-        blocks = [self._execute(peer, received)]
-        while blocks[-1].only_sends and len(blocks) < SENDS_TOGETHER:
+        blocks = [await self._execute(peer, received, turn)]
+        while blocks[-1].only_sends and len(blocks) < SENDS_TOGETHER and not turn.is_over():
             behind = peer.connection.receive_nowait()
             if behind is None:
                 break
-            blocks.append(self._execute(peer, behind))
+            try:
+                blocks.append(await self._execute(peer, behind, turn))
+            except ConnectionLost:
+                break  # given up in a pause; the blocks before were executed and have effects
         return blocks
 
-    def _execute(self, peer: Peer, received: list[ReceivedCommand | RefusedCommand]) -> _BlockAnswers:
-        """Verify all commands against the state before the block, then execute them in order."""
+    async def _execute(
+        self, peer: Peer, received: list[ReceivedCommand | RefusedCommand], turn: Turn
+    ) -> _BlockAnswers:
+        """Verify all commands, then execute them in order.
+
+        Others run in between when the connection has used its slice. Without such a pause the commands are verified
+        against the state before the block. Raises ConnectionLost, and executes none, if the connection was aborted
+        meanwhile.
+        """
         block = _BlockAnswers()
         session = peer.session
         self._state.counters.blocks_received += 1
         self._state.counters.commands += len(received)
         requests: list[SmpRequest[Any]] = []
         unauthorized: list[bytes] = []
+        pauses = turn.pauses
         for each in received:
             if isinstance(each, RefusedCommand):
                 block.errors.append(session.response(each.corr_id, each.entity_id, Refused(each.error)))
                 self._state.counters.command_errors += 1
                 continue
-            verified = verify(self._state.store, peer, session, each)
+            verified = await self._verify(peer, each, turn)
             if isinstance(verified, SmpRequest):
                 requests.append(verified)
             else:
@@ -250,10 +272,25 @@ class SmpRouter:
             if type(request.command) in self._slow:
                 block.slow.append(_SlowRequest(request, None))
                 continue
-            response = self.execute(request) if alone else self._execute_later(request)
+            if turn.is_over():
+                await turn.give_way()
+            fresh = alone and turn.pauses == pauses
+            response = self.execute(request) if fresh else self._execute_later(request)
             self._add_answer(block, request, response)
         block.only_sends = not block.errors and all(type(each.command) is SendMessage for each in requests)
         return block
+
+    async def _verify(self, peer: Peer, received: ReceivedCommand, turn: Turn) -> Verified:
+        steps = verify_in_steps(self._state.store, peer, peer.session, received)
+        while True:
+            if turn.is_over():
+                await turn.give_way()
+                peer.connection.connection.check_not_aborted()
+            try:
+                next(steps)
+            except StopIteration as end:
+                verified: Verified = end.value
+                return verified
 
     @staticmethod
     def _add_answer(block: _BlockAnswers, request: SmpRequest[Any], response: Response) -> None:
@@ -264,9 +301,11 @@ class SmpRouter:
                 return
             if type(effect) is SendEvent:
                 block.messages.append(session.response(b"", effect.entity_id, effect.event))
+                block.size += len(block.messages[-1])
             else:
                 block.effects.append(effect)
         block.answers.append(session.response(request.corr_id, request.entity_id, response))
+        block.size += len(block.answers[-1])
 
     def execute(self, request: SmpRequest[Any]) -> Response:
         """Execute a command that was verified just now."""
@@ -282,7 +321,7 @@ class SmpRouter:
             self._state.store.update_queue(request.queue)
 
     def _execute_later(self, request: SmpRequest[Any]) -> Response:
-        """Execute a command after others of its block, which may have changed or deleted its queue."""
+        """Execute a command after others, of its block or in a pause, which may have changed or deleted its queue."""
         if isinstance(request, SmpQueueRequest):
             queue = self._state.store.queue_by_recipient(request.queue.recipient_id)
             if queue is None:
@@ -300,13 +339,15 @@ class SmpRouter:
             case _:
                 raise AssertionError(f"{effect!r} does not come before the answers")
 
-    async def _run_slow(self, peer: Peer, slow: _SlowRequest, places: asyncio.Semaphore) -> None:
+    async def _run_slow(self, peer: Peer, slow: _SlowRequest, places: asyncio.Semaphore, turn: Turn) -> None:
         request = slow.request
         try:
             if slow.pending is None:
                 response = await self._slow[type(request.command)](request)
             else:
                 response = await self._with_fate(request, slow.pending)
+            if turn.is_over():  # many may end at the same time
+                await turn.give_way()
             answer = peer.session.response(request.corr_id, request.entity_id, response)
             with suppress(ConnectionLost):
                 await peer.connection.send([answer])
@@ -329,11 +370,13 @@ class SmpRouter:
 
     async def _answer_all(self, peer: Peer, waiting: deque[_BlockAnswers]) -> None:
         """Answer all waiting blocks. Effects on others happen even if the sender of a command is gone."""
+        turn = self.turns.turn()
         while waiting:
             blocks = list(waiting)
             await self._committed(peer)
+            turn.begin()
             with suppress(ConnectionLost):
-                await self._finish(peer, blocks)
+                await self._finish(peer, blocks, turn)
             for _ in blocks:
                 waiting.popleft()
 
@@ -346,21 +389,23 @@ class SmpRouter:
                 peer.connection.connection.abort()
                 await asyncio.sleep(STORE_PAUSE)
 
-    async def _finish(self, peer: Peer, blocks: list[_BlockAnswers]) -> None:
+    async def _finish(self, peer: Peer, blocks: list[_BlockAnswers], turn: Turn) -> None:
         """Perform effects and answer. Raises ConnectionLost only after all effects are performed."""
         lost: ConnectionLost | None = None
         for only_sends, run in groupby(blocks, key=attrgetter("only_sends")):
             for block in [_join(run)] if only_sends else run:
                 for effect in block.effects:
+                    if turn.is_over():
+                        await turn.give_way()
                     self._perform(effect)
                 try:
-                    await self._answer(peer, block)
+                    await self._answer(peer, block, turn)
                 except ConnectionLost as error:
                     lost = error
         if lost is not None:
             raise lost
 
-    async def _answer(self, peer: Peer, block: _BlockAnswers) -> None:
+    async def _answer(self, peer: Peer, block: _BlockAnswers, turn: Turn) -> None:
         """Send errors in a block of their own, then answers, then messages."""
         if block.errors:
             await peer.connection.send(block.errors)
@@ -370,4 +415,6 @@ class SmpRouter:
         if answers:
             await peer.connection.send(answers)
         for message in messages:
+            if turn.is_over():
+                await turn.give_way()
             await peer.connection.send([message])

@@ -23,6 +23,7 @@ from tocsin.smp_router.store.interface import SmpStore
 from tocsin.transport.listener import Listener, ListenerLimits
 from tocsin.transport.router_sessions import RouterIdentity
 from tocsin.transport.tls_contexts import server_context
+from tocsin.transport.turns import in_slices
 from tocsin.wire.versions import VersionRange
 
 SLOW_PEERS_INTERVAL = 0.25
@@ -71,7 +72,7 @@ async def running_smp_router(
     )
     router = SmpRouter(state, identity)
     if settings.expire_messages_on_start:
-        router.messages.expire()
+        await router.messages.expire()
         await store.commit()
     context = server_context(
         credentials, alpn=identity.alpn, request_client_certificates=settings.accept_service_credentials
@@ -80,6 +81,8 @@ async def running_smp_router(
         handshake_seconds=settings.tls_handshake_seconds,
         max_connections=settings.max_connections,
         write_limit=settings.write_queue_blocks,
+        stall_seconds=settings.write_stall_seconds,
+        max_waiting_bytes=settings.max_waiting_bytes,
         drain_seconds=settings.drain_seconds,
     )
     async with AsyncExitStack() as stack:
@@ -101,7 +104,7 @@ async def running_smp_router(
             yield RunningSmpRouter(state, router, listeners)
         finally:
             # Confirm while connections can still report what arrived; the rest is sent again.
-            router.notifications.confirm(patience=0.0)
+            await router.notifications.confirm(patience=0.0)
             await router.outbox.close()
             await router.proxy.relays.close()
 
@@ -118,33 +121,27 @@ class _TimedActions:
         timers.every(settings.message_expiry_interval, self._expire_messages)
         timers.every(settings.notification_expiry_interval, self._expire_notifications)
         timers.every(settings.notification_interval or SLOW_PEERS_INTERVAL, self._deliver_notifications)
-        timers.every(settings.end_interval or SLOW_PEERS_INTERVAL, self._flush_events)
-        timers.every(SLOW_PEERS_INTERVAL, self._push_undelivered)
+        timers.every(
+            settings.end_interval or SLOW_PEERS_INTERVAL, self._state.subscriptions.flush_late_events
+        )
+        timers.every(SLOW_PEERS_INTERVAL, self._router.messages.push_undelivered)
         if settings.proxy.enabled:
             timers.every(min(settings.proxy.relay_idle / 4, RELAYS_INTERVAL), self._close_idle_relays)
         if settings.inactive_ttl is not None:
             timers.every(settings.inactive_check_interval, self._disconnect_inactive)
 
     async def _expire_messages(self) -> None:
-        self._router.messages.expire()
+        await self._router.messages.expire()
         await self._state.store.commit()
 
     async def _expire_notifications(self) -> None:
-        self._router.notifications.expire()
+        await self._router.notifications.expire()
         await self._state.store.commit()
 
     async def _deliver_notifications(self) -> None:
         """Commit first: a notification must not leave before its message is on disk."""
         await self._state.store.commit()
-        self._router.notifications.deliver()
-
-    async def _flush_events(self) -> None:
-        self._state.subscriptions.flush_late_events()
-
-    async def _push_undelivered(self) -> None:
-        for peer in list(self._router.peers):
-            if peer.undelivered and peer.connection.connection.write_room:
-                self._router.messages.push_undelivered(peer)
+        await self._router.notifications.deliver()
 
     async def _close_idle_relays(self) -> None:
         self._router.proxy.relays.close_idle()
@@ -153,7 +150,7 @@ class _TimedActions:
         """Close connections without subscriptions that have been silent for too long."""
         ttl = self._state.settings.inactive_ttl
         now = asyncio.get_running_loop().time()
-        for peer in list(self._router.peers):
+        async for peer in in_slices(list(self._router.peers)):
             connection = peer.connection.connection
             idle = now - max(connection.received_at, connection.sent_at)
             if ttl is not None and idle > ttl and not peer.has_subscriptions:

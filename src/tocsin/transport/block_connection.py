@@ -45,6 +45,7 @@ class BlockConnection:
         "_reading",
         "_receives",
         "_sock",
+        "_stuck",
         "alpn",
         "block_size",
         "blocks_received",
@@ -63,15 +64,24 @@ class BlockConnection:
         peer_host: str,
         write_limit: int = DEFAULT_WRITE_LIMIT,
         read_limit_bytes: int = DEFAULT_READ_LIMIT_BYTES,
+        stuck: set[BlockConnection] | None = None,
     ) -> None:
         """`sock` is non-blocking and its handshake is done. Raises TlsUnsupported, leaving it open.
 
         At most `write_limit` blocks wait to be sent; then `write_block` waits and `try_write_block` is False.
         At most `read_limit_bytes` of blocks (but at least one block) wait to be read; then the peer waits.
+        The connection is in the set `stuck` while its peer does not read and the kernel takes no more.
         """
         self._loop = asyncio.get_running_loop()
         self._sock = sock
-        self._out = OutgoingBlocks(sock, block_size=block_size, limit=write_limit, on_failure=self._fail)
+        self._stuck = stuck
+        self._out = OutgoingBlocks(
+            sock,
+            block_size=block_size,
+            limit=write_limit,
+            on_failure=self._fail,
+            on_stuck=self._note_stuck,
+        )
         self.block_size = block_size
         self.peer_host = peer_host
         self.session_id = session_id(sock)
@@ -105,6 +115,16 @@ class BlockConnection:
     def write_room(self) -> int:
         """How many blocks `try_write_block` accepts now, for callers that make blocks only when there is room."""
         return self._out.room if self._loss is None and self._closed is None else 0
+
+    @property
+    def stalled_since(self) -> float | None:
+        """Loop time since which the kernel has taken nothing, because the peer does not read. None if nothing waits."""
+        return self._out.stalled_since
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of blocks that the kernel does not have yet."""
+        return self._out.blocks_waiting * self.block_size
 
     @property
     def blocks_written(self) -> int:
@@ -178,6 +198,14 @@ class BlockConnection:
         """
         await self._out.wait_for_room()
         if self._loss is not None or self._closed is not None:
+            raise self._lost()
+
+    def check_not_aborted(self) -> None:
+        """Raises ConnectionLost if we closed the socket, so that nobody works on for a peer that we gave up.
+
+        Blocks that arrived before the peer closed it are still worth the work.
+        """
+        if self._loss is not None and self._loss[0] is LossReason.CLOSED_LOCALLY:
             raise self._lost()
 
     async def drain(self) -> None:
@@ -308,6 +336,13 @@ class BlockConnection:
     def _discard_ready(self) -> None:
         if not discard_arrived(self._sock):
             self._end(LossReason.CLOSED_LOCALLY)
+
+    def _note_stuck(self, stuck: bool) -> None:
+        if self._stuck is not None:
+            if stuck:
+                self._stuck.add(self)
+            else:
+                self._stuck.discard(self)
 
     def _fail(self, error: OSError) -> None:
         self._end(loss_reason(error, inside_block=self._partial is not None), describe_failure(error))

@@ -6,15 +6,10 @@ The peer's identity is not checked here: the caller validates `peer_chain` again
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import os
 import socket
 import ssl
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Final, TypeAlias
 
 from tocsin.errors import ConnectFailed
 from tocsin.transport.block_connection import (
@@ -22,15 +17,13 @@ from tocsin.transport.block_connection import (
     DEFAULT_WRITE_LIMIT,
     BlockConnection,
 )
-from tocsin.transport.public_hosts import is_public_address
+from tocsin.transport.public_hosts import is_public_address, is_public_host
+from tocsin.transport.resolver import Address, shared_resolver
 from tocsin.transport.socket_options import keep_alive, send_without_delay
 from tocsin.transport.socks5 import SocksProxy, connect_through
 from tocsin.transport.tls_handshake import describe_failure, start_client_tls
 
 _ONION: str = ".onion"
-_RESOLVER_THREADS: Final = 32
-
-Address: TypeAlias = tuple[socket.AddressFamily, tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +103,8 @@ async def _reach(
     route: Route, port: int, context: ssl.SSLContext, limit: float, *, public_only: bool
 ) -> ssl.SSLSocket:
     """Return a socket after its TLS handshake. Raises ConnectFailed, also after `limit` seconds."""
+    if public_only and not is_public_host(route.host):
+        raise ConnectFailed("not a public host")
     target = (route.socks.host, route.socks.port) if route.socks is not None else (route.host, port)
     deadline = asyncio.get_running_loop().time() + limit
     try:
@@ -170,24 +165,7 @@ async def find_addresses(host: str, port: int, *, public_only: bool) -> list[Add
 
 async def resolve(host: str, port: int) -> list[Address]:
     """Return the TCP addresses of a host, without a lookup if it is an IP address. Raises ConnectFailed."""
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        pass
-    else:
-        return [(socket.AF_INET if address.version == 4 else socket.AF_INET6, (str(address), port))]
-    try:
-        lookup = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        found = await asyncio.get_running_loop().run_in_executor(_resolvers(os.getpid()), lookup)
-    except (OSError, UnicodeError) as error:  # UnicodeError: a label that IDNA cannot encode
-        raise ConnectFailed(f"the name {host} cannot be resolved: {error}") from error
-    return [(family, (str(where[0]), int(where[1]))) for family, _, _, _, where in found]
-
-
-@lru_cache(maxsize=1)
-def _resolvers(_process: int) -> ThreadPoolExecutor:
-    """Threads for lookups only: slow hosts that strangers name must not block the loop's few threads for files."""
-    return ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="resolver")
+    return await shared_resolver().resolve(host, port)
 
 
 def _share(deadline: float, parts: int) -> float:

@@ -5,20 +5,28 @@ Bounds, and what happens when they are reached:
 * `max_handshakes` handshakes in progress: the oldest is dropped for a new one, so that clients which connect
   and stay silent cannot keep others out (`handshakes_dropped`).
 * `max_connections` established connections: new ones are closed at once (`refused`).
+* `stall_seconds` without progress on a connection that has blocks to send: the peer does not read, and the connection
+  is closed (`stalled`). What it was to receive stays in the router's store.
+* `max_waiting_bytes` of blocks that wait for peers which do not read: the connections that have stood still for longest
+  are closed until the rest is below (`over_budget`).
 * No file descriptors left (EMFILE, ENFILE): accepting pauses for `ACCEPT_PAUSE_SECONDS`, and
   clients wait in the kernel's backlog (`accept_pauses`).
+
+The kernel probes silent peers (TCP keep-alive), so connections of peers that vanished end and free their place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from types import TracebackType
 from typing import Final, Self
 
@@ -29,11 +37,15 @@ from tocsin.transport.block_connection import (
     BlockConnection,
 )
 from tocsin.transport.dialer import resolve
-from tocsin.transport.socket_options import send_without_delay
+from tocsin.transport.socket_options import keep_alive, send_without_delay
 from tocsin.transport.tls_handshake import TlsHandshake, wrap
 
 DEFAULT_HANDSHAKE_SECONDS: Final = 60.0
 ACCEPT_PAUSE_SECONDS: Final = 0.1
+STALL_CHECK_SECONDS: Final = 0.5
+"""Between checks for peers that do not read. A check looks at these only."""
+PAUSE_LOG_SECONDS: Final = 30.0
+"""Between log lines about pauses of accepting."""
 _ACCEPTS_PER_WAKE_UP: Final = 64  # then yield to established connections
 _BACKLOG: Final = 1024
 
@@ -53,8 +65,12 @@ class ListenerCounts:
     refused: int = 0
     accept_pauses: int = 0
     handler_failed: int = 0
+    stalled: int = 0
+    over_budget: int = 0
     pending_handshakes: int = 0
     active: int = 0
+    waiting_bytes: int = 0
+    """Bytes of blocks that wait for peers which do not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +82,8 @@ class ListenerLimits:
     max_connections: int = 15_000
     write_limit: int = DEFAULT_WRITE_LIMIT
     read_limit_bytes: int = DEFAULT_READ_LIMIT_BYTES
+    stall_seconds: float = 60.0
+    max_waiting_bytes: int = 268_435_456
     drain_seconds: float = 5.0
     """For a connection whose handler has returned, and for all when the listener closes (smp.md 2)."""
 
@@ -99,6 +117,11 @@ class Listener:
         self._serving: set[asyncio.Task[None]] = set()
         self._handshakes: dict[TlsHandshake, None] = {}  # oldest first
         self._connections: set[BlockConnection] = set()
+        self._stuck: set[BlockConnection] = set()
+        """Connections whose peer does not read."""
+        self._watching: asyncio.TimerHandle | None = None
+        self._pauses_logged_at = -math.inf
+        self._pauses_unlogged = 0
         self._totals: Counter[str] = Counter()
 
     @property
@@ -110,7 +133,10 @@ class Listener:
     def counts(self) -> ListenerCounts:
         """A snapshot of the counts."""
         return ListenerCounts(
-            **self._totals, pending_handshakes=len(self._handshakes), active=len(self._connections)
+            **self._totals,
+            pending_handshakes=len(self._handshakes),
+            active=len(self._connections),
+            waiting_bytes=sum(connection.waiting_bytes for connection in self._stuck),
         )
 
     async def __aenter__(self) -> Self:
@@ -123,6 +149,7 @@ class Listener:
             raise
         await self._tasks.__aenter__()
         self._accept_again()
+        self._watch_stalls()
         return self
 
     async def __aexit__(
@@ -141,6 +168,8 @@ class Listener:
         again.
         """
         self._close_sockets()
+        if self._watching is not None:
+            self._watching.cancel()
         for handshake in list(self._handshakes):
             self._drop_handshake(handshake, "the listener closes")
         for connection in self._connections:
@@ -207,9 +236,44 @@ class Listener:
 
     def _pause_accepting(self, error: OSError) -> None:
         self._totals["accept_pauses"] += 1
-        logger.warning("accepting pauses for %s s: %s", ACCEPT_PAUSE_SECONDS, error.strerror)
+        self._pauses_unlogged += 1
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._pauses_logged_at + PAUSE_LOG_SECONDS:
+            logger.warning(
+                "accepting on port %d paused for %s s, %d times since the last such line: %s",
+                self._port,
+                ACCEPT_PAUSE_SECONDS,
+                self._pauses_unlogged,
+                error.strerror,
+            )
+            self._pauses_logged_at, self._pauses_unlogged = loop.time(), 0
         self._stop_accepting()
-        asyncio.get_running_loop().call_later(ACCEPT_PAUSE_SECONDS, self._accept_again)
+        loop.call_later(ACCEPT_PAUSE_SECONDS, self._accept_again)
+
+    def _watch_stalls(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.close_stalled(loop.time())
+        self._watching = loop.call_later(STALL_CHECK_SECONDS, self._watch_stalls)
+
+    def close_stalled(self, now: float) -> None:
+        """Close connections that have made no progress for too long, then the slowest while too much waits."""
+        stalled = []
+        for connection in list(self._stuck):
+            since = connection.stalled_since
+            if since is not None and now - since >= self._limits.stall_seconds:
+                self._totals["stalled"] += 1
+                connection.abort()
+            elif since is not None:
+                stalled.append((since, connection))
+        waiting = sum(connection.waiting_bytes for _, connection in stalled)
+        if waiting <= self._limits.max_waiting_bytes:
+            return
+        for _, connection in sorted(stalled, key=itemgetter(0)):
+            waiting -= connection.waiting_bytes
+            self._totals["over_budget"] += 1
+            connection.abort()
+            if waiting <= self._limits.max_waiting_bytes:
+                break
 
     async def _serve(self, sock: socket.socket, peer_host: str) -> None:
         connection = None
@@ -234,6 +298,7 @@ class Listener:
         try:
             sock.setblocking(False)
             send_without_delay(sock)
+            keep_alive(sock)
             tls = await self._shake_hands(sock)
             if tls is None:
                 return None
@@ -248,6 +313,7 @@ class Listener:
                 peer_host=peer_host,
                 write_limit=limits.write_limit,
                 read_limit_bytes=limits.read_limit_bytes,
+                stuck=self._stuck,
             )
         except BaseException:
             sock.close()

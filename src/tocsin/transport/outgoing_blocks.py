@@ -28,6 +28,7 @@ class OutgoingBlocks:
         "_limit",
         "_loop",
         "_on_failure",
+        "_on_stuck",
         "_on_writable",
         "_per_record",
         "_queue",
@@ -37,6 +38,7 @@ class OutgoingBlocks:
         "_sock",
         "_stopped",
         "_stuck",
+        "_stuck_at",
         "_unsent",
         "_unsent_blocks",
         "_waiters",
@@ -46,13 +48,21 @@ class OutgoingBlocks:
     )
 
     def __init__(
-        self, sock: ssl.SSLSocket, *, block_size: int, limit: int, on_failure: Callable[[OSError], None]
+        self,
+        sock: ssl.SSLSocket,
+        *,
+        block_size: int,
+        limit: int,
+        on_failure: Callable[[OSError], None],
+        on_stuck: Callable[[bool], None],
     ) -> None:
+        """`on_stuck` is called with True when the kernel takes no more, and with False when it has taken everything."""
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._limit = limit
         self._per_record = max(1, RECORD_BYTES // block_size)
         self._on_failure: Callable[[OSError], None] | None = on_failure
+        self._on_stuck = on_stuck
         self._on_writable: Callable[[], None] | None = None
         self._queue: list[bytes] = []
         self._unsent: bytes | memoryview | None = None
@@ -62,6 +72,7 @@ class OutgoingBlocks:
         self._idle_waiters: list[asyncio.Future[None]] = []
         self._scheduled = False
         self._stuck = False
+        self._stuck_at = 0.0
         self._refusing = False
         self._stopped = False
         self.needs_read = False
@@ -78,6 +89,11 @@ class OutgoingBlocks:
     def room(self) -> int:
         """How many blocks `try_put` accepts now: 0 while others wait in line, so that none is overtaken."""
         return self._limit - len(self._queue) - self._unsent_blocks - self._reserved
+
+    @property
+    def stalled_since(self) -> float | None:
+        """Loop time since which the kernel has taken nothing, because the peer does not read. None if nothing waits."""
+        return max(self.sent_at, self._stuck_at) if self._stuck and self.blocks_waiting else None
 
     def try_put(self, block: bytes) -> bool:
         """Queue a block. Returns False if there is no room."""
@@ -169,10 +185,12 @@ class OutgoingBlocks:
         self._stopped = True
         if self._stuck:
             self._loop.remove_writer(self._sock.fileno())
+            self._on_stuck(False)
         self._queue.clear()
         self._unsent = None
         self._unsent_blocks = 0
         self._on_failure = self._on_writable = None  # no cycle is left for the garbage collector
+        self._on_stuck = _ignore
         self.refuse()
         self._wake_idle()
 
@@ -214,6 +232,7 @@ class OutgoingBlocks:
         if self._stuck and self._on_writable is None:
             self._loop.remove_writer(self._sock.fileno())
             self._stuck = False
+            self._on_stuck(False)
         self._wake_idle()
 
     def _wake_idle(self) -> None:
@@ -234,6 +253,8 @@ class OutgoingBlocks:
     def _watch_writable(self) -> None:
         if not self._stuck:
             self._stuck = True
+            self._stuck_at = self._loop.time()
+            self._on_stuck(True)
             self._loop.add_writer(self._sock.fileno(), self._write_ready)
 
     def _write_ready(self) -> None:
@@ -241,3 +262,7 @@ class OutgoingBlocks:
             callback, self._on_writable = self._on_writable, None
             callback()
         self.flush()
+
+
+def _ignore(_stuck: bool) -> None:
+    pass

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from tocsin.errors import ConnectFailed
-from tocsin.transport.dialer import Address, connect_tcp, resolve
+from tocsin.transport.dialer import connect_tcp, resolve
+from tocsin.transport.resolver import Address
 from tocsin.transport.tls_handshake import describe_failure, start_client_tls
 
 RECORD_BYTES: Final = 16_384

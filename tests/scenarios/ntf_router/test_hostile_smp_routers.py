@@ -437,6 +437,7 @@ async def test_routers_that_nobody_uses_any_more_are_left(monkeypatch: pytest.Mo
             down = RouterLocation(("127.0.0.1",), str(1 + number), bytes(32))
             subscription_id = await device.subscribe(NotifierQueue(down, b"q" * 24), ed25519())
             assert await device.client.ask(DeleteSubscription(), subscription_id, device.key) == OK
+        await until(lambda: not ntf.running.subscribers.routers)  # before, the device has named too many
         subscription_id = await up.subscribe(device, b"q" * 24)
         await becomes(device, subscription_id, SubscriptionState.ACTIVE)
         await until(lambda: set(ntf.running.subscribers.routers) == {up.location})
@@ -450,5 +451,5 @@ async def test_a_key_that_cannot_be_read_concerns_its_queue_only(world: World) -
     async with SmpPlace().running() as smp, world.ntf(subscriber=subscriber()) as ntf:
         device = await ntf.active_device(b"abcd")
         await subscribed_chat(smp, device, await smp.connect(), SubscriptionState.ACTIVE)
-        ntf.running.subscribers.subscribe(NotifierQueue(smp.location, b"q" * 24), b"no key")
+        ntf.running.subscribers.subscribe(NotifierQueue(smp.location, b"q" * 24), b"no key", b"token")
         await subscribed_chat(smp, device, await smp.connect(), SubscriptionState.ACTIVE)

@@ -245,7 +245,7 @@ async def test_late_events_reach_a_connection_whose_write_queue_is_shorter_than_
             assert await second.ask(Subscribe(), queue.recipient_id, queue.key) == Subscribed()
         ended: list[Received] = []
         while len(ended) < len(queues):
-            router.running.state.subscriptions.flush_late_events()
+            await router.running.state.subscriptions.flush_late_events()
             ended += await first.block()
         assert ended == [Received(b"", queue.recipient_id, SubscriptionEnded()) for queue in queues]
 

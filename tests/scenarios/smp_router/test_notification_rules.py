@@ -194,7 +194,7 @@ async def test_events_of_notifiers_and_services_wait_for_the_flush() -> None:
         await first.notification(taken)
         await other.nothing()
         await second.nothing()
-        router.running.state.subscriptions.flush_late_events()
+        await router.running.state.subscriptions.flush_late_events()
         assert await other.block() == [
             Received(b"", taken.notifier_id, SubscriptionEnded()),
             Received(b"", deleted.notifier_id, QueueDeleted()),
@@ -214,7 +214,7 @@ async def test_a_notifier_that_closed_meanwhile_is_not_told() -> None:
         assert queue is not None
         assert await QueueOperator(router.running.state).delete(queue.sender_id)
         await first.close()
-        router.running.state.subscriptions.flush_late_events()
+        await router.running.state.subscriptions.flush_late_events()
         assert await client.ask(send_command(b"hello", notify=True), sender_id) == OK
         await second.notification(taken)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import socket
 
 import pytest
 
@@ -104,3 +105,17 @@ async def test_an_unknown_host_is_reported() -> None:
     with pytest.raises(ConnectFailed, match=r"^cannot listen on not/a/host port 0: [^:]*$"):
         async with listener(host="not/a/host"):
             raise AssertionError
+
+
+async def test_accepted_sockets_have_keep_alive() -> None:
+    """An operator whose machine vanished must not keep one of the few places for ever."""
+    options: list[int] = []
+
+    async def note(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sock = writer.get_extra_info("socket")
+        options.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+
+    served = OperatorListener(note, name="a port", host=HOST, port=0, max_connections=1, max_bytes=100)
+    async with served:
+        await ask(served.port, b"")
+    assert options == [1]

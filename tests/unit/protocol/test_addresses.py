@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -263,3 +264,30 @@ def test_the_password_is_not_shown() -> None:
     address = RouterAddress(Scheme.SMP, location("a"), "s3cret-pw")
     assert "s3cret-pw" in str(address)
     assert "s3cret-pw" not in repr(address)
+
+
+CONTROLS: Final = [
+    chr(number) for number in (*range(0x21), *range(0x7F, 0xA1), 0x200E, 0x2028, 0x202E, 0xFEFF)
+]
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: f"{ord(control):#x}")
+@pytest.mark.parametrize("place", ["{}host.example", "ho{}st.example", "host.example{}", "{}"])
+def test_no_host_has_a_control_character(control: str, place: str) -> None:
+    """Neither in text nor on the wire: hosts reach the log, and databases refuse NUL."""
+    text = place.format(control)
+    with pytest.raises(DecodeError):
+        parse_host(text)
+    with pytest.raises(DecodeError):
+        RouterAddress.parse(f"smp://{HASH}@{text}")
+    out = WireWriter()
+    location(text).encode(out)
+    with pytest.raises(DecodeError):
+        RouterLocation.decode(WireReader(out.done()))
+
+
+@pytest.mark.parametrize(
+    "host", ["bücher.example", "xn--bcher-kva.example", "a_b.example", "HOST", "a.b-c.9z"]
+)
+def test_names_that_people_use_are_hosts(host: str) -> None:
+    assert parse_host(host) == host

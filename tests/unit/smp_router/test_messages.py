@@ -385,12 +385,12 @@ async def test_ends_and_deletions_wait_for_the_flush_and_come_together() -> None
             assert await second.send_message(queue, b"hello") == OK
         await second.receive(taken, b"hello")
         await first.receive(kept, b"hello")
-        router.running.state.subscriptions.flush_late_events()
+        await router.running.state.subscriptions.flush_late_events()
         assert await first.block() == [
             Received(b"", taken.recipient_id, SubscriptionEnded()),
             Received(b"", deleted.recipient_id, QueueDeleted()),
         ]
-        router.running.state.subscriptions.flush_late_events()
+        await router.running.state.subscriptions.flush_late_events()
         await first.nothing()
 
 
@@ -401,7 +401,7 @@ async def test_late_events_fill_blocks_of_255() -> None:
         queues = [await first.new_queue() for _ in range(301)]
         for queue in queues:
             assert await second.subscribe(queue) == Subscribed()
-        router.running.state.subscriptions.flush_late_events()
+        await router.running.state.subscriptions.flush_late_events()
         blocks = [await first.block(), await first.block()]
         assert [len(block) for block in blocks] == [46, 255]
         ended = [each.entity_id for block in blocks for each in block]
@@ -415,7 +415,7 @@ async def test_a_connection_that_closed_meanwhile_is_not_told() -> None:
         assert await second.subscribe(queue) == Subscribed()
         await first.close()
         await until(lambda: len(router.running.router.peers) == 1)
-        router.running.state.subscriptions.flush_late_events()
+        await router.running.state.subscriptions.flush_late_events()
         assert await second.ask(Ping()) == Pong()
         assert await second.subscribe(queue) == Subscribed()
 

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -25,12 +26,14 @@ from tests.doubles.smp_harness import (
     SmpTestClient,
     ed448,
     ed25519,
+    send_command,
     smp_router,
     until,
     x25519,
 )
 from tests.scenarios.smp_router.test_connections import HeldJournal
 from tocsin.crypto.keys import AuthPrivateKey
+from tocsin.events.delivery_events import Stage
 from tocsin.protocol.error_codes import Blocked, BlockReason
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.sessions import ServiceSession
@@ -50,8 +53,10 @@ from tocsin.protocol.smp.responses import (
     Subscribed,
     SubscriptionEnded,
 )
+from tocsin.smp_router import running_router
+from tocsin.smp_router.session.requests import NamedNotification
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
-from tocsin.smp_router.store.records import QueueRecord
+from tocsin.smp_router.store.records import QueueRecord, StoredNotification
 from tocsin.transport.block_connection import BlockConnection
 
 CREATE_ONLY = SubscriptionMode.CREATE_ONLY
@@ -384,7 +389,7 @@ async def test_what_the_peer_had_when_it_left_is_not_sent_again(reset: bool) -> 
         assert await first.subscribe_notifier(notifier) == Subscribed()
         assert await client.send_message(queue, b"hello", notify=True) == OK
         notifications = router.running.router.notifications
-        notifications.deliver()
+        await notifications.deliver()
         received = await first.event()
         assert router.store.notifications(notifier.notifier_id)
         peer = router.peer_of(first)
@@ -394,7 +399,7 @@ async def test_what_the_peer_had_when_it_left_is_not_sent_again(reset: bool) -> 
         first.connection.abort()
         await until(lambda: peer not in router.running.router.peers)
         assert await second.subscribe_notifier(notifier) == Subscribed()
-        notifications.deliver()
+        await notifications.deliver()
         if reset:
             assert await second.event() == received
         else:
@@ -472,9 +477,9 @@ async def test_a_command_that_crossed_the_notification_is_no_proof(monkeypatch: 
         peer = router.peer_of(first)
         before = peer.connection.connection.received_at
         await first.send(Asked(Ping()))
-        router.running.router.notifications.deliver()
+        await router.running.router.notifications.deliver()
         await until(lambda: peer.connection.connection.received_at > before)
-        router.running.router.notifications.confirm()
+        await router.running.router.notifications.confirm()
         assert router.store.notifications(notifier.notifier_id)
 
 
@@ -491,3 +496,87 @@ async def test_a_notification_is_not_sent_before_its_message_is_durable() -> Non
         journal.open.set()
         assert await sending == OK
         await first.notification(notifier)
+
+
+async def test_stored_notifications_of_a_queue_are_bounded_and_the_oldest_go_first() -> None:
+    """A recipient that fetches its messages, and a notifier that never comes, must not fill the store."""
+    recorded: list[tuple[Stage, int]] = []
+
+    class Events:
+        def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+            recorded.append((stage, len(notifications)))
+
+    async with smp_router(notification_quota=3, message_quota=2, events=Events()) as router:
+        client = await router.connect()
+        queue = await client.secured_queue()
+        notifier = await client.enable_notifications(queue)
+        for number in range(10):
+            assert await client.send_message(queue, b"%d" % number, notify=True) == OK
+            await client.receive(queue, b"%d" % number)
+        assert router.store.message_count(queue.recipient_id) == 0
+        assert len(router.store.notifications(notifier.notifier_id)) == 3
+        assert router.running.state.counters.notifications_over_quota == 7
+        assert recorded.count((Stage.DROPPED, 1)) == 7
+        subscriber = await router.connect()
+        await subscriber.subscribe_notifier(notifier)
+        for _ in range(3):
+            await subscriber.notification(notifier)
+        await subscriber.nothing()
+
+
+async def test_notifications_that_were_sent_are_removed_without_a_second_outcome() -> None:
+    recorded: list[Stage] = []
+
+    class Events:
+        def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+            recorded.append(stage)
+
+    async with smp_router(
+        notification_quota=1, message_quota=1, notification_confirm_after=3600.0, events=Events()
+    ) as router:
+        client, subscriber = await router.connect(), await router.connect()
+        queue = await client.new_queue(subscription=CREATE_ONLY)
+        notifier = await client.enable_notifications(queue)
+        await subscriber.subscribe_notifier(notifier)
+        for _ in range(3):
+            assert await client.send_message(queue, b"hello", notify=True) == OK
+            await subscriber.notification(notifier)
+            message = await client.got(queue)
+            assert await client.acknowledge(queue, message) == OK
+        assert len(router.store.notifications(notifier.notifier_id)) == 1
+        assert Stage.DROPPED not in recorded
+
+
+async def test_many_notifications_at_once_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a block that came together fill several blocks, and none waits for a timer."""
+    monkeypatch.setattr(running_router, "SLOW_PEERS_INTERVAL", 3600.0)
+    async with smp_router(notification_interval=0.0, message_quota=400) as router:
+        client, subscriber = await router.connect(), await router.connect()
+        queue = await client.new_queue(subscription=CREATE_ONLY)
+        notifier = await client.enable_notifications(queue)
+        await subscriber.subscribe_notifier(notifier)
+        sends = [Asked(send_command(b"hello", notify=True), queue.sender_id) for _ in range(200)]
+        await client.send(*sends)
+        for _ in sends:
+            await subscriber.notification(notifier)
+
+
+async def test_a_notifier_that_moved_while_its_connection_was_full_goes_to_the_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with smp_router(notification_interval=0.0) as router:
+        client, first, second = await router.connect(), await router.connect(), await router.connect()
+        queues = [await client.new_queue(subscription=CREATE_ONLY) for _ in range(2)]
+        moved, stays = [await client.enable_notifications(queue) for queue in queues]
+        await first.subscribe_notifier(moved)
+        await first.subscribe_notifier(stays)
+        with monkeypatch.context() as full:
+            full.setattr(BlockConnection, "write_room", property(lambda _connection: 0))
+            router.store.add_notification(moved.notifier_id, StoredNotification(b"m" * 24, 0, b"n" * 24, b""))
+            router.running.router.notifications.push(moved.notifier_id)
+        assert await second.subscribe_notifier(moved) == Subscribed()
+        assert await client.send_message(queues[1], b"hello", notify=True) == OK
+        await first.notification(stays)
+        entity_id, event = await second.event()
+        assert entity_id == moved.notifier_id
+        assert isinstance(event, NotificationReceived)

@@ -7,6 +7,7 @@ import logging
 import os
 import resource
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -17,10 +18,12 @@ from tests.unit.transport.loopback import (
     LARGE,
     SMALL,
     blocks,
+    connected,
     dialed,
     echo,
     for_servers,
     listening,
+    raw_client,
     until_lost,
 )
 from tocsin.errors import ConnectFailed, ConnectionLost
@@ -28,6 +31,7 @@ from tocsin.transport import listener as listener_module
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.connection_loss import BlockConnectionLost, LossReason
 from tocsin.transport.listener import Listener, ListenerCounts, ListenerLimits
+from tocsin.transport.socket_options import KEEP_ALIVE_IDLE_SECONDS, KEEP_ALIVE_PROBES
 
 
 @asynccontextmanager
@@ -171,7 +175,114 @@ async def test_accepting_pauses_without_descriptors_and_goes_on_afterwards(
                     await asyncio.sleep(0)
                 assert listener.counts.accept_pauses == 1
             await until(listener, accepted=1)
-    assert "accepting pauses" in caplog.text
+    assert "paused for 0.2 s, 1 times" in caplog.text
+
+
+async def test_pauses_are_logged_once_in_a_while_with_their_number(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten lines a second would fill the disk of a machine that is already in trouble."""
+    monkeypatch.setattr(listener_module, "ACCEPT_PAUSE_SECONDS", 0.001)
+    async with listening() as listener:
+        with socket.socket() as client:
+            client.setblocking(False)
+            with no_descriptors_left():
+                await asyncio.get_running_loop().sock_connect(client, (HOST, listener.port))
+                await until(listener, accept_pauses=30)
+                assert len(caplog.records) == 1
+                monkeypatch.setattr(listener_module, "PAUSE_LOG_SECONDS", 0.0)
+                await until(listener, accept_pauses=31)
+            await until(listener, accepted=1)
+    assert "30 times since the last such line" in caplog.records[1].getMessage()
+
+
+# Peers that do not read, and peers that vanish
+
+
+@asynccontextmanager
+async def deaf_clients(
+    count: int, limits: ListenerLimits
+) -> AsyncIterator[tuple[Listener, list[BlockConnection], list[ssl.SSLSocket]]]:
+    """The router's ends of connections whose clients read nothing, in the order in which they got stuck."""
+    served: list[BlockConnection] = []
+    finished = asyncio.Event()
+
+    async def fill(connection: BlockConnection) -> None:
+        while connection.write_room:
+            await connection.write_block(b"x" * LARGE)
+            await asyncio.sleep(0)
+        served.append(connection)
+        await finished.wait()
+
+    async with listening(fill, limits=limits) as listener:
+        clients = []
+        for number in range(count):
+            clients.append(await raw_client(listener.port, "smp/1"))
+            while len(served) <= number:  # noqa: ASYNC110 - as `until`
+                await asyncio.sleep(0.001)
+        yield listener, served, clients
+        for client in clients:
+            client.close()
+        finished.set()
+
+
+async def test_a_peer_that_reads_nothing_is_closed_after_a_while() -> None:
+    async with deaf_clients(1, ListenerLimits(stall_seconds=60.0, drain_seconds=0.1)) as (
+        listener,
+        [served],
+        _,
+    ):
+        since = served.stalled_since
+        assert since is not None
+        assert listener.counts.waiting_bytes == 128 * LARGE
+        listener.close_stalled(since + 59)
+        assert listener.counts.stalled == 0
+        listener.close_stalled(since + 60)
+        assert listener.counts.stalled == 1
+        assert listener.counts.waiting_bytes == 0
+        with pytest.raises(ConnectionLost):
+            await served.write_block(b"x" * LARGE)
+
+
+async def test_a_slow_peer_that_reads_now_and_then_is_not_closed() -> None:
+    """Each block that the kernel takes is progress, however many wait."""
+    async with deaf_clients(1, ListenerLimits(stall_seconds=60.0, drain_seconds=0.1)) as (
+        listener,
+        [served],
+        [client],
+    ):
+        before = served.stalled_since
+        assert before is not None
+        sent = served.blocks_sent
+        while served.blocks_sent == sent:
+            await asyncio.to_thread(client.recv, LARGE)
+        after = served.stalled_since
+        assert after is not None
+        assert after > before
+        listener.close_stalled(before + 60)
+        assert listener.counts.stalled == 0
+
+
+async def test_while_too_much_waits_the_slowest_peers_are_closed() -> None:
+    budget = 2 * 128 * LARGE
+    async with deaf_clients(3, ListenerLimits(max_waiting_bytes=budget, drain_seconds=0.1)) as (
+        listener,
+        served,
+        _,
+    ):
+        listener.close_stalled(0.0)
+        assert listener.counts.over_budget == 1
+        assert listener.counts.waiting_bytes == budget
+        assert [each.write_room for each in served] == [0, 0, 0]
+        assert [each.stalled_since is None for each in served] == [True, False, False]
+
+
+async def test_accepted_sockets_have_keep_alive_so_that_vanished_peers_free_their_place() -> None:
+    async with connected() as (_client, served):
+        sock = served._sock
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEP_ALIVE_IDLE_SECONDS
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == KEEP_ALIVE_PROBES
 
 
 # Handlers

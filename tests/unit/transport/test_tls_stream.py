@@ -8,14 +8,14 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tocsin.errors import ConnectFailed
 from tocsin.push.apns.client import tls_context
 from tocsin.push.fake.server import FakeApns, running_fake_apns
-from tocsin.transport.tls_stream import TlsStream
+from tocsin.transport.resolver import Address
+from tocsin.transport.tls_stream import FindAddresses, TlsStream
 
 
 @pytest.fixture
@@ -31,35 +31,33 @@ async def silent_port() -> AsyncIterator[int]:
         yield listening.getsockname()[1]
 
 
-def name_with(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
+def name_with(*ports: int) -> FindAddresses:
     """Resolves every name to these ports on loopback."""
 
-    def getaddrinfo(_host: str, _port: int, **_wanted: Any) -> list[Any]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in ports]
+    async def find(_host: str, _port: int) -> list[Address]:
+        return [(socket.AF_INET, ("127.0.0.1", port)) for port in ports]
 
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return find
 
 
-async def test_a_silent_address_leaves_time_for_the_next(
-    apns: FakeApns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_address_leaves_time_for_the_next(apns: FakeApns) -> None:
     async with silent_port() as silent:
-        name_with(monkeypatch, silent, apns.port)
-        stream = await TlsStream.connect("localhost", 1, tls_context(apns.ca_file), 1.0)
+        find = name_with(silent, apns.port)
+        stream = await TlsStream.connect("localhost", 1, tls_context(apns.ca_file), 1.0, find)
         stream.close("done")
 
 
-async def test_silent_addresses_fail_in_time(apns: FakeApns, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_addresses_fail_in_time(apns: FakeApns) -> None:
     async with silent_port() as silent:
-        name_with(monkeypatch, silent, silent)
         with pytest.raises(ConnectFailed, match=r"within 0\.05 s"):
-            await TlsStream.connect("localhost", 1, tls_context(apns.ca_file), 0.05)
+            await TlsStream.connect(
+                "localhost", 1, tls_context(apns.ca_file), 0.05, name_with(silent, silent)
+            )
 
 
-async def test_a_name_without_addresses_fails(apns: FakeApns, monkeypatch: pytest.MonkeyPatch) -> None:
-    name_with(monkeypatch)
+async def test_a_name_without_addresses_fails(apns: FakeApns) -> None:
     with pytest.raises(ConnectFailed, match="the name has no address"):
-        await TlsStream.connect("localhost", 1, tls_context(apns.ca_file), 1.0)
+        await TlsStream.connect("localhost", 1, tls_context(apns.ca_file), 1.0, name_with())
 
 
 async def test_an_invalid_name_fails(apns: FakeApns) -> None:
@@ -77,10 +75,9 @@ async def test_a_cancelled_connect_leaves_nothing_behind(apns: FakeApns) -> None
             await connecting
 
 
-async def test_the_reason_names_the_certificate(apns: FakeApns, monkeypatch: pytest.MonkeyPatch) -> None:
-    name_with(monkeypatch, apns.port)
+async def test_the_reason_names_the_certificate(apns: FakeApns) -> None:
     with pytest.raises(ConnectFailed, match="the certificate is not trusted: Hostname mismatch"):
-        await TlsStream.connect("push.example", 1, tls_context(apns.ca_file), 5.0)
+        await TlsStream.connect("push.example", 1, tls_context(apns.ca_file), 5.0, name_with(apns.port))
 
 
 async def test_the_certificate_of_the_fake_is_good_enough_for_strict_verification(apns: FakeApns) -> None:

@@ -138,6 +138,9 @@ class RecordedConnection:
     def read_block_nowait(self) -> bytes | None:
         return None
 
+    def check_not_aborted(self) -> None:
+        pass
+
     async def wait_for_room(self) -> None:
         pass
 
@@ -258,13 +261,13 @@ class Stage:
         self.open(connection)
         return Actor(connection, client)
 
-    def flush(self) -> None:
+    async def flush(self) -> None:
         """END, ENDS and DELD are due."""
-        self.running.state.subscriptions.flush_late_events()
+        await self.running.state.subscriptions.flush_late_events()
 
-    def notify(self) -> None:
+    async def notify(self) -> None:
         """NMSG are due."""
-        self.running.router.notifications.deliver()
+        await self.running.router.notifications.deliver()
 
     async def leave(self) -> None:
         """Everything that was written must have been looked at."""
@@ -300,7 +303,9 @@ async def stage(
     settings = SmpSettings(
         hosts=(HOST,), ports=(0,), store=None, notification_interval=3600.0, end_interval=3600.0
     )
-    settings = replace(settings, **{"proxy": SmpProxySettings(remember_failure=1.0), **changes})
+    settings = replace(
+        settings, **{"proxy": SmpProxySettings(remember_failure=1.0, public_relays_only=False), **changes}
+    )
     store, clock, randomness = SmpMemoryStore(), HeldClock(), RecordedRandomness()
     running = running_smp_router(settings, router_credentials(), store, clock=clock, randomness=randomness)
     async with running as router, asyncio.TaskGroup() as tasks:

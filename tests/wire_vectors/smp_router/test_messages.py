@@ -123,7 +123,7 @@ async def test_a_subscription_ends(on: Stage) -> None:
     first, second = on.actor(VECTORS["smp-end-recipient"]), on.stranger()
     await first.ask(Subscribe(), own_id, OURS)
     await second.ask(Subscribe(), own_id, OURS)
-    on.flush()
+    await on.flush()
     assert await first.content() == content("smp-end-recipient", "event")
 
 
@@ -134,5 +134,5 @@ async def test_a_queue_is_deleted_by_another_connection(on: Stage) -> None:
     first, second = on.actor(VECTORS["smp-deld-recipient"]), on.stranger()
     await first.ask(Subscribe(), own_id, OURS)
     await second.ask(DeleteQueue(), own_id, OURS)
-    on.flush()
+    await on.flush()
     assert await first.content() == content("smp-deld-recipient", "event")

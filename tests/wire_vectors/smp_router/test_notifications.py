@@ -28,7 +28,7 @@ async def test_a_notifier_with_an_ed25519_key(on: Stage) -> None:
     other = on.stranger()
     key = signer("smp-nsub-ed25519")
     await other.ask(SubscribeNotifications(), entity("smp-nsub-ed25519"), key)
-    on.flush()
+    await on.flush()
     assert await receiver.content() == content("smp-end-notifier", "event")
 
 
@@ -49,7 +49,7 @@ async def _notify(on: Stage, subscription: str, notification: str) -> Actor:
     receiver = on.actor(VECTORS[subscription])
     await answered(receiver, subscription)
     await send_notified(on, decrypted)
-    on.notify()
+    await on.notify()
     assert await receiver.content() == content(notification, "event")
     return receiver
 
@@ -65,7 +65,7 @@ async def test_three_notifications_share_a_block(on: Stage) -> None:
     await receiver.ask(SubscribeNotifications(), recorded.notifier_id, OURS)
     for event in events:
         await send_notified(on, event.object("decrypted"))
-    on.notify()
+    await on.notify()
     assert await receiver.content() == VECTORS[name].fields.octets("content")
 
 
@@ -86,5 +86,5 @@ async def _notifier_gone(on: Stage, name: str, command: EnableNotifications | Di
     receiver = on.actor(VECTORS[name])
     await receiver.ask(SubscribeNotifications(), recorded.notifier_id, OURS)
     await on.stranger().ask(command, b"r" * 24, OURS)
-    on.flush()
+    await on.flush()
     assert await receiver.content() == content(name, "event")

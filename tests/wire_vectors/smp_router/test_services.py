@@ -66,12 +66,12 @@ async def test_a_notifier_service(on: Stage) -> None:
         StoredNotification(b"m" * 24, 0, earlier.response.nonce, earlier.response.sealed_meta),
     )
     await send_notified(on, decrypted)
-    on.notify()
+    await on.notify()
     assert await first.content() == content("smp-svc-nmsg", "event")
 
     second = on.actor(VECTORS["smp-svc-nsubs"], second_service)
     await answered(second, "smp-svc-nsubs")
-    on.flush()
+    await on.flush()
     assert await first.content() == content("smp-svc-ends", "event")
     await answered(second, "smp-svc-nsubs-badkey")
     await answered(second, "smp-svc-subs")

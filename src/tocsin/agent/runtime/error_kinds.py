@@ -34,6 +34,16 @@ def error_kind(error: TocsinError) -> ErrorKind:
     return ErrorKind.PERMANENT
 
 
+def registration_error_kind(error: TocsinError) -> ErrorKind:
+    """Classify an error of TNEW, TRPL, TVFY and TCHK: QUOTA means that the router had too many registrations just now.
+
+    The reference gives a token up when TRPL is refused. Its subscriptions would be lost for a reason that passes.
+    """
+    if isinstance(error, RouterRefused) and error.error is ErrorCode.QUOTA:
+        return ErrorKind.TEMPORARY
+    return error_kind(error)
+
+
 def worker_error_kind(error: TocsinError) -> ErrorKind:
     """Classify an error for workers, which also retry when a router's database fails, unlike the reference."""
     if isinstance(error, RouterRefused) and _is_internal(error.error):

@@ -7,6 +7,7 @@ routers know each other only through the rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from tocsin.agent.runtime.event_queue import EventQueue
@@ -25,6 +26,18 @@ from tocsin.operate.clock import WaitingClock
 from tocsin.protocol.addresses import RouterLocation
 
 
+@dataclass(frozen=True, slots=True)
+class DueAction:
+    """One action for several rows."""
+
+    action: NextAction
+    rows: Sequence[AgentSubscription]
+    queues: Mapping[str, ReceiveQueue]
+    """The primary queues of the rows' connections that have one."""
+    token: AgentToken | None
+    """Only an action that deletes keys is due without a token."""
+
+
 class RouterActions(Protocol):
     """Requests to one router."""
 
@@ -32,14 +45,8 @@ class RouterActions(Protocol):
     router: RouterLocation
     at_smp_router: bool
 
-    async def perform(
-        self,
-        action: NextAction,
-        rows: Sequence[AgentSubscription],
-        queues: Mapping[str, ReceiveQueue],
-        token: AgentToken | None,
-    ) -> list[RowDecision]:
-        """Perform one action for all these rows. Returns a decision for each."""
+    async def perform(self, due: DueAction) -> list[RowDecision]:
+        """Perform the action for all its rows. Returns a decision for each."""
 
     def before_retry(self) -> None:
         """Prepare to repeat what failed."""
@@ -97,7 +104,7 @@ class SubscriptionJob:
         decisions: list[RowDecision] = []
         for action in NextAction:
             if group := [row for row in rows if row.action is action]:
-                decisions += await self._actions.perform(action, group, queues, token)
+                decisions += await self._actions.perform(DueAction(action, group, queues, token))
         return More(progress=await self._carry_out(decisions))
 
     async def _due(self) -> list[AgentSubscription]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tocsin.agent.runtime.error_kinds import outcome_of
 from tocsin.agent.runtime.router_clients import RouterClients
@@ -15,6 +15,7 @@ from tocsin.agent.subscriptions.answers import (
     after_move,
     after_subscription,
 )
+from tocsin.agent.subscriptions.job import DueAction
 from tocsin.clients import Request
 from tocsin.crypto.keys import private_key_from_der
 from tocsin.errors import TocsinError
@@ -39,17 +40,12 @@ class NtfActions:
     def before_retry(self) -> None:
         """Nothing to prepare."""
 
-    async def perform(
-        self,
-        action: NextAction,
-        rows: Sequence[AgentSubscription],
-        queues: Mapping[str, ReceiveQueue],
-        token: AgentToken | None,
-    ) -> list[RowDecision]:
+    async def perform(self, due: DueAction) -> list[RowDecision]:
+        action, queues, token = due.action, due.queues, due.token
         assert token is not None
         notifiers: dict[str, QueueNotifier] = {}
         requests: dict[str, Request] = {}
-        for row in rows:
+        for row in due.rows:
             queue = queues.get(row.connection_id)
             # A direct notifier has no key to subscribe with.
             if (
@@ -63,7 +59,7 @@ class NtfActions:
         answers = await self._ask(requests)
         times = DecisionTimes(self._clock.exactly(), self._checks)
         decisions = []
-        for row in rows:
+        for row in due.rows:
             name = row.connection_id
             if name not in requests:
                 decisions.append(after_move(row, queues.get(name), token, times.now))

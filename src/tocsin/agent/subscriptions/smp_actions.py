@@ -23,6 +23,7 @@ from tocsin.agent.subscriptions.answers import (
     after_packet,
     write,
 )
+from tocsin.agent.subscriptions.job import DueAction
 from tocsin.agent.subscriptions.notifiers import DirectNotifierRequest, KeyedNotifierRequest, NotifierRequest
 from tocsin.agent.subscriptions.packets import Packets
 from tocsin.agent.subscriptions.row_changes import without_packets
@@ -68,16 +69,11 @@ class SmpActions:
         """Try the refused key once more, in case TCHK returned no other."""
         self._refused_key = None
 
-    async def perform(
-        self,
-        action: NextAction,
-        rows: Sequence[AgentSubscription],
-        queues: Mapping[str, ReceiveQueue],
-        token: AgentToken | None,
-    ) -> list[RowDecision]:
+    async def perform(self, due: DueAction) -> list[RowDecision]:
+        action, queues, token = due.action, due.queues, due.token
         here: list[tuple[AgentSubscription, ReceiveQueue]] = []
         decisions: list[RowDecision] = []
-        for row in rows:
+        for row in due.rows:
             queue = queues.get(row.connection_id)
             if queue is not None and queue.router == self.router:
                 here.append((row, queue))

@@ -67,10 +67,7 @@ class Supervisor:
         """Continue with everything that was under way when the agent ended."""
         self._sweep_at = self._clock.exactly() + self._settings.checks.then
         self._workers.kick(_SWEEP, None, lambda: PlainJob(_SWEEP, self._sweep))
-        for router in await self._store.routers_with_actions(at_smp_router=True):
-            self.kick_smp(router)
-        for router in await self._store.routers_with_actions(at_smp_router=False):
-            self.kick_ntf(router)
+        await self._continue_actions()
         await self.adjust_priorities()
         if _wants_no_subscriptions(await self._store.token()):
             await self.remove_all()  # again, in case the agent ended before it was written down
@@ -107,6 +104,7 @@ class Supervisor:
         """Bring all connections to the state that the token asks for, when it becomes active or the agent starts."""
         if not notifies_instantly(await self._store.token()):
             return
+        await self._continue_actions()  # rows waited for the token, also those of muted connections
         connections = await self._store.connections()
         rows = {row.connection_id for row in await self._store.subscriptions()}
         await self.create([each.connection_id for each in connections if each.notifications])
@@ -117,6 +115,13 @@ class Supervisor:
                 if not each.notifications and each.connection_id in rows
             ]
         )
+
+    async def _continue_actions(self) -> None:
+        """Wake the workers of all rows that have a next action."""
+        for router in await self._store.routers_with_actions(at_smp_router=True):
+            self.kick_smp(router)
+        for router in await self._store.routers_with_actions(at_smp_router=False):
+            self.kick_ntf(router)
 
     async def remove_all(self) -> None:
         """Drop waiting commands and delete all subscriptions: there is no token, or it is periodic (behaviour D6)."""

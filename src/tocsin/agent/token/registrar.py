@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from tocsin.agent.runtime.error_kinds import ErrorKind, error_kind
+from tocsin.agent.runtime.error_kinds import ErrorKind, registration_error_kind
 from tocsin.agent.runtime.event_queue import EventQueue
 from tocsin.agent.runtime.events import TokenRecreated, TokenStatusChanged
 from tocsin.agent.runtime.randomness import new_web_push_secret
@@ -161,7 +161,7 @@ class TokenRegistrar:
             with suppress(AgentError):  # the app deleted it meanwhile
                 await self.check()
         except TocsinError as error:
-            if not fetch_key or error_kind(error) is not ErrorKind.TEMPORARY:
+            if not fetch_key or registration_error_kind(error) is not ErrorKind.TEMPORARY:
                 raise
         finally:
             self._checking = False
@@ -174,7 +174,7 @@ class TokenRegistrar:
         device_token: DeviceToken,
         mode: NotificationMode,
     ) -> TokenStatus:
-        kind = error_kind(error)
+        kind = registration_error_kind(error)
         if isinstance(error, StoreError) or AFTER_ERRORS[step][kind] is AfterError.RAISE:
             raise error
         # A router that says AUTH has nothing to delete. The rows of subscriptions stay: they name the former

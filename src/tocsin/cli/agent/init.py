@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check-minutes",
         metavar="MINUTES",
-        help="how often subscriptions are checked and repaired (default after 1 day, then every 3)",
+        help="how often subscriptions are checked and repaired (default: first after 1 day, then every 3 days)",
     )
     parser.add_argument(
         "--direct",

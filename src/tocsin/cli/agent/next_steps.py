@@ -24,6 +24,9 @@ _PASSPHRASE: Final = f"give --passphrase-file, or set {PASSPHRASE_VARIABLE}"
 # The first matching row counts: kind of error, words in its text.
 _STEPS: Final[tuple[tuple[type[TocsinError], str, str], ...]] = (
     (StoreError, "in use", "end the other `tocsin agent` that uses this folder"),
+    (StoreError, "is damaged", ""),  # these name theirs
+    (StoreError, "not an agent's store", ""),
+    (StoreError, "newer version", ""),
     (StoreError, "is encrypted", _PASSPHRASE),
     (StoreError, "passphrase of", _PASSPHRASE),
     (StoreError, "not encrypted", f"leave out --passphrase-file and {PASSPHRASE_VARIABLE}"),

@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from tocsin.crypto.credentials import Credentials
 from tocsin.durable.log_fields import BadLogLine
 from tocsin.errors import ConfigError, StoreError
+from tocsin.operate.settings.operation_settings import OperationSettings
 from tocsin.operate.settings.router_settings import RouterSettings
 from tocsin.protocol.addresses import RouterAddress
 
 _SKIP_BROKEN_LINES: Final = "--skip-broken-lines"
 
 
-class SettingsOfRouter(Protocol):
-    @property
-    def public_hosts(self) -> Sequence[str]: ...
-    @property
-    def credentials(self) -> Path: ...
-    @property
-    def store(self) -> Path | None: ...
-
-
-S = TypeVar("S", bound=SettingsOfRouter)
+S = TypeVar("S", bound=OperationSettings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Final
 
@@ -15,6 +14,7 @@ from tocsin.cli.routers.router_kind import (
     add_router_arguments,
     broken_lines_explained,
 )
+from tocsin.cli.terminal.log_lines import log_to_stderr
 
 SUMMARY: Final = "run the router"
 DESCRIPTION: Final = (
@@ -41,6 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser, kind: RouterKind[S], maintena
 
 
 def run_process(options: argparse.Namespace, process: Coroutine[None, None, None]) -> None:
-    logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr(options.log_level)
     with broken_lines_explained():
         asyncio.run(process)

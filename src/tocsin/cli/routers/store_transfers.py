@@ -18,6 +18,7 @@ from tocsin.cli.routers.router_kind import (
     broken_lines_explained,
 )
 from tocsin.cli.terminal.exit_codes import ExitCode
+from tocsin.cli.terminal.log_lines import SHORT, log_to_stderr
 from tocsin.cli.terminal.progress import progress_bar
 from tocsin.errors import ConfigError
 from tocsin.migrate.stores import StorePlace, StoreTransfers
@@ -57,7 +58,7 @@ def add_export_arguments(parser: argparse.ArgumentParser, store: RouterStore[S, 
 
 
 def run_import(options: argparse.Namespace, store: RouterStore[S, W]) -> int:
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    log_to_stderr(logging.WARNING, SHORT)
     transfers = store.transfers
     logs, database = _ends(options, store)
     with broken_lines_explained():

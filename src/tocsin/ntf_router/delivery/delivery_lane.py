@@ -2,8 +2,10 @@
 
 A token is in at most one push at a time, which keeps the order of its notifications. Notifications that arrive
 meanwhile wait in the store and share the next push. A push that fails for a passing reason is repeated
-(`retry_schedule`). The queue of tokens needs no bound: it holds at most the tokens in the store. Verification and
-periodic pushes wait next to it (`control_pushes`) and go first.
+(`retry_schedule`). The queue of tokens needs no bound: it holds at most the tokens in the store.
+
+Verification and periodic pushes wait next to it (`control_pushes`). While message pushes wait too, control pushes get
+one of every four places, and hold at most a quarter of them: nobody can stop messages by registering device tokens.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
+from typing import Final
 
 from tocsin.errors import StoreError
 from tocsin.ntf_router.delivery.control_pushes import ControlPushes
@@ -38,6 +41,9 @@ from tocsin.operate.randomness import Randomness
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.push.provider import Accepted, Provider, PushOutcome, PushRefused, RetryLater, TokenInvalid
+
+CONTROL_SHARE: Final = 4
+"""Control pushes get one of so many places while message pushes wait."""
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +85,8 @@ class DeliveryLane:
         """Tokens from being read until their outcome is written. True means that newer notifications wait."""
         self._attempts: dict[bytes, int] = {}
         """Failed attempts of each token whose push is to be repeated."""
+        self._unshared = 0
+        """Places since the last one that control pushes got as their share."""
         self._retries = RetrySchedule(settings)
         self.control = ControlPushes(
             name, provider, settings, counters, outcomes, self._retries, self._awake.set, self._invalidate
@@ -134,7 +142,8 @@ class DeliveryLane:
         return self._job is None or self._job.room > 0
 
     async def _send_some(self) -> None:
-        room = self.control.send_some(max(1, self.provider.room))
+        room = max(1, self.provider.room)
+        room -= self.control.send_some(self._control_room(room))
         if self._job is not None:
             room = self._job.room
         batch = list(islice(self._tokens, min(room, self._settings.batch)))
@@ -164,6 +173,19 @@ class DeliveryLane:
             for token_id in set(batch).difference([due.token.token_id for due in dues]):
                 self._attempts.pop(token_id, None)
                 self._finish(token_id)
+
+    def _control_room(self, room: int) -> int:
+        """Return how many of the free places control pushes may use: all that messages do not need, and a share."""
+        if not self.control:
+            return 0
+        unneeded = room if self._job is not None else room - len(self._tokens)
+        if unneeded >= len(self.control):
+            return unneeded
+        self._unshared += room
+        places = room + len(self._in_flight) + self.control.in_flight
+        share = min(self._unshared // CONTROL_SHARE, -(-places // CONTROL_SHARE) - self.control.in_flight)
+        self._unshared %= CONTROL_SHARE
+        return max(share, unneeded, 0)
 
     def _send_messages(self, due: DuePush) -> NotificationPush | None:
         """Send the next push to a token, and return it. Returns None if nothing was sent."""

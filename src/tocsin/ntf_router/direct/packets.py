@@ -5,12 +5,14 @@ A packet associates a queue with a token, or dissociates it. The token's key sig
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Final
 
 from tocsin.crypto.keys import Ed25519PrivateKey, Ed25519PublicKey, auth_key_from_der
 from tocsin.errors import DecodeError
 from tocsin.ntf_router.direct.keys import DirectKeys
+from tocsin.ntf_router.session.rates import RateLimit, RateTable
 from tocsin.ntf_router.session.requests import NtfRequest, NtfState, counts
 from tocsin.ntf_router.store.records import Associated, TokenRecord
 from tocsin.protocol.direct.ntf_messages import (
@@ -29,7 +31,10 @@ from tocsin.protocol.direct.packets import (
 )
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ntf.responses import TokenChecked, TokenRegistered
-from tocsin.protocol.ntf.statuses import SubscriptionState
+from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState
+
+MARKS: Final = RateLimit(burst=10_000, interval=10.0)
+"""Marks of ended queues that one token may make: as many at once as a device with very many chats needs."""
 
 _DUMMY: Final = Ed25519PrivateKey(b"\x01" * 32).public
 _ANSWERS: Final = {
@@ -48,6 +53,7 @@ class DirectPackets:
         self._state = state
         self._keys = keys
         self._identity = identity
+        self._marks = RateTable(MARKS)
 
     async def handle(self, packet: bytes) -> PacketFate:
         """Execute a packet and count its fate. Raises StoreError, after which the SMP router tries again."""
@@ -84,22 +90,35 @@ class DirectPackets:
         if not state.subscriber.may_dial(queue):
             return PacketFate.BAD_QUEUE
         limit = state.settings.subscriber.routers_per_token
-        if await state.store.other_routers_of(token.token_id, queue.router) >= limit:
+        others = await state.store.other_routers_of(token.token_id, queue.router)
+        if others >= limit or not state.subscriber.may_try(queue.router, token.token_id):
             return PacketFate.BAD_QUEUE
         result = await state.store.associate(token.token_id, queue, state.clock.now())
         if result is Associated.ADDED:
             state.counters.direct_queues_added += counts(token.device_token.provider)
             self._report(statement, SubscriptionState.ACTIVE)
         if result in (Associated.ADDED, Associated.KNOWN):
-            state.subscriber.associated(queue.router)
+            state.subscriber.associated(queue.router, token.token_id)
         return _ANSWERS[result]
 
     async def _dissociate(self, token: TokenRecord, statement: Statement) -> PacketFate:
-        if not await self._state.store.dissociate(token.token_id, statement.queue, self._keys.last_end):
+        if not await self._state.store.dissociate(token.token_id, statement.queue, self._marked_until(token)):
             return PacketFate.BAD_QUEUE
         self._state.counters.direct_queues_ended += counts(token.device_token.provider)
         self._report(statement, None)
         return PacketFate.ACCEPTED
+
+    def _marked_until(self, token: TokenRecord) -> int | None:
+        """Return the time until which the end of a queue is marked, so that no older packet brings it back.
+
+        A mark is kept for weeks, also of queues that never existed. So a token makes marks at a limited rate, and
+        only if a device has verified it. Without a mark, an old packet can bring back a queue of this token only.
+        """
+        now = asyncio.get_running_loop().time()
+        if token.status.state is TokenState.ACTIVE and self._marks.take(token.token_id, now):
+            return self._keys.last_end
+        self._state.counters.direct_marks_left_out += 1
+        return None
 
     def _report(self, statement: Statement, status: SubscriptionState | None) -> None:
         queue = statement.queue

@@ -43,14 +43,17 @@ class Pushes(Protocol):
 class Subscriber(Protocol):
     """The part of the SMP connections that commands use. No method waits: the store holds the wanted queues."""
 
-    def subscribe(self, queue: NotifierQueue, notifier_key: bytes) -> None:
-        """Send NSUB to the queue's router."""
+    def subscribe(self, queue: NotifierQueue, notifier_key: bytes, token_id: bytes) -> None:
+        """Send NSUB to the queue's router. The token is the one that named it."""
 
-    def associated(self, router: RouterLocation) -> None:
+    def associated(self, router: RouterLocation, token_id: bytes) -> None:
         """Register at the router, because a queue there was associated by direct notifications."""
 
     def may_dial(self, queue: NotifierQueue) -> bool:
         """Whether the queue's router is one that this NTF router connects to."""
+
+    def may_try(self, router: RouterLocation, token_id: bytes) -> bool:
+        """Whether the token may name this router: not too many of those it named have never answered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,28 @@ _PLACES: Final = (
     _own("accept_without_alpn", ON_OFF, "Serve clients that offer no ALPN, with version 1."),
     _own("tls_handshake_seconds", duration(), "Time limit of a TLS handshake, in seconds."),
     _own("hello_seconds", duration(), "Time limit of the NTF handshake, in seconds."),
+    _own(
+        "registrations_per_connection",
+        _COUNT,
+        "TNEW and TRPL commands that one connection may send at once; further ones get QUOTA, except …",
+    ),
+    _own("registration_interval", duration(), "… one for each of these intervals, in seconds."),
+    _own(
+        "registrations_per_device",
+        _COUNT,
+        "Registrations of one device token in a day that were not verified; further ones get QUOTA.",
+    ),
     _own("write_queue_blocks", whole_number(1, 100_000), "Blocks that may wait for a slow client."),
+    _own(
+        "write_stall_seconds",
+        duration(),
+        "Close a connection whose client has read nothing for this many seconds while blocks wait for it.",
+    ),
+    _own(
+        "max_waiting_bytes",
+        whole_number(1_000_000),
+        "Bytes that may wait for clients that do not read, for each port; beyond it the slowest are closed.",
+    ),
     _own("max_connections", _COUNT, "Most connections at a time; others are closed at once."),
     _own(
         "drain_seconds",
@@ -217,6 +238,18 @@ _PUSHES: Final = (
     ),
     _own(
         "other_push_ttl", duration(), "Seconds for which those pushes are retried.", "delivery.other_push_ttl"
+    ),
+    _own(
+        "verification_burst",
+        _COUNT,
+        "Verification pushes that one device token gets at once; further ones wait …",
+        "delivery.verification_burst",
+    ),
+    _own(
+        "verification_interval",
+        duration(),
+        "… this many seconds for each.",
+        "delivery.verification_interval",
     ),
     _own("delivery_batch", _COUNT, "Tokens read from the store at a time.", "delivery.batch"),
     _own(
@@ -339,6 +372,30 @@ _SMP_ROUTERS: Final = (
         _COUNT,
         "Different SMP routers that one device token may name.",
         "subscriber.routers_per_token",
+    ),
+    _own(
+        "untried_routers_per_token",
+        _COUNT,
+        "... of which so many may be routers that have never answered.",
+        "subscriber.untried_per_token",
+    ),
+    _own(
+        "smp_untried_dials",
+        _COUNT,
+        "Attempts at a time to connect to SMP routers that have never answered, …",
+        "subscriber.untried_dials",
+    ),
+    _own(
+        "smp_untried_dials_per_token",
+        _COUNT,
+        "… of which so many for routers that one device token named.",
+        "subscriber.untried_dials_per_token",
+    ),
+    _own(
+        "smp_untried_maximum",
+        duration(),
+        "Most seconds between attempts to connect to such a router.",
+        "subscriber.untried_maximum",
     ),
 )
 

@@ -50,6 +50,10 @@ class DeliverySettings:
     """Verification and periodic pushes waiting for each provider; beyond it the oldest is shed."""
     other_push_ttl: float = 600.0
     """So long verification and periodic pushes are tried again."""
+    verification_burst: int = 5
+    """Verification pushes that one device token gets at once; further ones wait for their turn."""
+    verification_interval: float = 30.0
+    """So long a device token waits for another turn."""
     batch: int = 512
     """Tokens whose pushes are read from the store at a time."""
     engine: DeliveryEngine = DeliveryEngine.INLINE
@@ -87,6 +91,13 @@ class SubscriberSettings:
     """Also loopback, private and link-local addresses: only for tests and closed networks."""
     routers_per_token: int = 100
     """Different SMP routers that one device token may name."""
+    untried_per_token: int = 20
+    """Of these, routers that never answered."""
+    untried_dials: int = 32
+    """Connection attempts at a time to SMP routers that never answered."""
+    untried_dials_per_token: int = 2
+    untried_maximum: float = 600.0
+    """The longest delay between attempts to reach a router that never answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +141,11 @@ class NtfSettings(OperationSettings):
     highest_version: int = HIGHEST_VERSION
 
     # Connections of devices
+    registrations_per_connection: int = 100
+    """TNEW and TRPL that one connection may send at once, and then one for each `registration_interval`."""
+    registration_interval: float = 1.0
+    registrations_per_device: int = 5
+    """Registrations of one device token in a day that nobody has verified; beyond it TNEW and TRPL get QUOTA."""
     hello_seconds: float = 60.0
     disconnect_inactive: bool = False
     """The key of the file. The router only reads `inactive_ttl`, which is None if this is off."""

@@ -138,8 +138,14 @@ class NtfCounters:
     tokens_verified: int = counted("Device tokens verified by TVFY.")
     tokens_deleted: int = counted("Device tokens deleted by TDEL.")
     tokens_replaced: int = counted("Device tokens replaced by TRPL.")
+    registrations_refused: int = counted(
+        "TNEW and TRPL refused with QUOTA: too many of one connection, or of one device token."
+    )
     tokens_invalid: int = counted("Device tokens that their provider declared invalid.")
     subscriptions_created: int = counted("Subscriptions made by SNEW.")
+    subscriptions_refused: int = counted(
+        "SNEW refused with QUOTA: the token named too many SMP routers, or too many that never answered."
+    )
     subscriptions_deleted: int = counted("Subscriptions deleted by SDEL.")
 
     notifications_received: int = counted("NMSG stored for an active token.")
@@ -160,6 +166,9 @@ class NtfCounters:
     notifications_verification_invalid_tkn: int = counted(
         "Verification pushes to a device token that the provider declared invalid."
     )
+    notifications_verification_merged: int = counted(
+        "Verification pushes not sent because one to the same device token carries the code, or a newer one."
+    )
     pushes_retried: int = counted("Pushes sent again after a failure that may pass.")
     pushes_shed: int = counted("Verification and periodic pushes dropped because too many waited.")
 
@@ -174,6 +183,9 @@ class NtfCounters:
     direct_packets_refused: int = counted("SFWD: packets with a wrong signature, token or queue.")
     direct_queues_added: int = counted("Queues associated by direct notifications.")
     direct_queues_ended: int = counted("Queues whose devices have ended direct notifications.")
+    direct_marks_left_out: int = counted(
+        "Ended queues that were not marked: the token is not active, or has ended too many."
+    )
     direct_queues_gone: int = counted("Queues removed a while after their SMP router called them deleted.")
     direct_queues_alive: int = counted(
         "Queues that their SMP router called deleted and went on to notify of."

@@ -59,6 +59,12 @@ class TokenStore(Protocol):
     async def add_token(self, token: TokenRecord) -> bool:
         """Add a token. Returns False if this key registered the device token before, or the id is taken."""
 
+    async def unverified_registrations(self, device_token: DeviceToken, since: int) -> int:
+        """Count the REGISTERED and CONFIRMED registrations of the device token that were made since a time.
+
+        Older ones without subscriptions are removed: nobody used their code.
+        """
+
     async def note_use(self, token_id: bytes, day: int) -> None:
         """Set `updated_at` if it differs."""
 
@@ -117,6 +123,9 @@ class SubscriptionStore(Protocol):
     async def other_routers_of(self, token_id: bytes, router: RouterLocation) -> int:
         """Count the other SMP routers that have queues of the token."""
 
+    async def new_queues_of(self, token_id: bytes) -> list[tuple[NotifierQueue, bytes]]:
+        """Return the token's queues with status NEW, and the DER of their keys."""
+
     async def set_statuses(
         self, router: RouterLocation, statuses: Sequence[tuple[bytes, SubscriptionStatus]]
     ) -> int:
@@ -160,9 +169,9 @@ class DirectStore(Protocol):
 
     async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated: ...
 
-    async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int) -> bool:
+    async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int | None) -> bool:
         """Remove a queue as its owner asked. It cannot be associated again before `until`, when today's packets
-        expired.
+        expired. None: it can be, because its owner has ended so many queues that the store marks no more.
 
         Returns False, and changes nothing, if the queue belongs to another token. The queue need not exist, because
         packets may arrive in any order.
@@ -179,6 +188,9 @@ class DirectStore(Protocol):
 
         Pending notifications fail as `subscription_removed`.
         """
+
+    async def forget_ended(self, now: int) -> int:
+        """Forget ended queues whose packets have all expired, so that none can bring them back. Returns how many."""
 
     async def direct_keys(self) -> bytes | None:
         """Return the private keys for direct notifications, as given to `set_direct_keys`."""
@@ -197,6 +209,7 @@ class NotificationStore(Protocol):
     ) -> list[Recorded | NotRecorded]:
         """Store notifications and return one result for each, in order. A newer one replaces its queue's older one.
 
+        Those of a token that waits for its code (after TRPL, or TNEW again) are stored too, and pushed after TVFY.
         `before_commit` gets the results when all is decided and nothing is on disk yet. The event log uses it.
         """
 

@@ -85,7 +85,7 @@ class Recorded(NamedTuple):
 
 class NotRecorded(StrEnum):
     UNKNOWN_QUEUE = "unknown_queue"
-    """No subscription, or its token is not active. This is expected, because deletions race with messages."""
+    """No subscription, or its token is invalid. This is expected, because deletions race with messages."""
     DUPLICATE = "duplicate"
     """The queue's last notification has this nonce: SMP routers repeat notifications that may be lost."""
 
@@ -183,6 +183,10 @@ class UsedRouter:
     associated_hash: bytes
     """XOR of the hashes of the associated notifier ids (smp.md Appendix C)."""
     individual_count: int
+    untried: bool = False
+    """It never answered us: all its queues are NEW, and we have no service there."""
+    needed: bool = True
+    """It is not untried, or an ACTIVE token has a queue there. Others are not worth a connection."""
 
 
 @dataclass(frozen=True, slots=True)

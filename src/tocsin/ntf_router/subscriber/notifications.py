@@ -11,6 +11,7 @@ from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NotificationStore
 from tocsin.ntf_router.store.records import NotRecorded, ReceivedNotification, Recorded, Results
 from tocsin.ntf_router.store.retry import pause_after
+from tocsin.ntf_router.subscriber.recent_notifications import RecentNotifications
 from tocsin.operate.clock import FineClock
 from tocsin.protocol.addresses import RouterAddress
 from tocsin.protocol.ntf.device_tokens import PushProvider
@@ -40,18 +41,24 @@ class NotificationReceiver:
         self._events = events
         self._notify = notify
         self._recover = recover
+        self._recent = RecentNotifications()
 
     async def receive(
         self, router: RouterAddress, notifications: Sequence[tuple[bytes, NotificationReceived]]
     ) -> None:
         """Return when they are stored. While the store fails they wait here, and the SMP router waits too."""
         now = self._clock.exactly()
+        recent = self._recent
         batch = [
             ReceivedNotification(notifier_id, event.nonce, event.sealed_meta, now)
             for notifier_id, event in notifications
             if len(event.sealed_meta) <= MAX_META_BYTES
         ]
         self._counters.notifications_malformed += len(notifications) - len(batch)
+        if recent:
+            received = len(batch)
+            batch = [each for each in batch if each.notifier_id + each.nonce not in recent]
+            self._counters.notifications_repeated += received - len(batch)
         failed = False
         while batch:
             try:
@@ -81,8 +88,12 @@ class NotificationReceiver:
     def _take_up(self, batch: Sequence[ReceivedNotification], results: Results, now: float) -> int:
         """Pass recorded notifications to the delivery. Returns how many the statistics count."""
         counted = superseded = 0
+        names: list[bytes] = []
         notified = self._counters.active.notified
         for notification, result in zip(batch, results, strict=True):
+            if result is NotRecorded.UNKNOWN_QUEUE:
+                continue
+            names.append(notification.notifier_id + notification.nonce)
             if not isinstance(result, Recorded):
                 continue
             if result.provider is not _UNCOUNTED:
@@ -90,5 +101,6 @@ class NotificationReceiver:
                 superseded += result.superseded is not None
                 notified(result.token_id, notification.notifier_id, now)
             self._notify(result.token_id, result.provider)
+        self._recent.add(names, now)
         self._counters.notifications_superseded += superseded
         return counted

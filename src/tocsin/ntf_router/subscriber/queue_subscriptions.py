@@ -89,7 +89,7 @@ class QueueSubscriptions:
     async def unused(self) -> bool:
         """Whether no queue of the router is wanted. `add` was then not called since the store was read."""
         used = await self._router.until_stored(lambda: self._router.store.used_router(self._router.location))
-        wanted = used is not None and used.associated_count + used.individual_count
+        wanted = used is not None and used.needed and used.associated_count + used.individual_count
         return not (wanted or self._new or self._round_wanted)
 
     async def run(self, client: SmpClient) -> None:

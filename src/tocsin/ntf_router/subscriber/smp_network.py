@@ -16,6 +16,7 @@ from tocsin.ntf_router.settings.settings import SubscriberSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.retry import until_stored
+from tocsin.ntf_router.subscriber.dial_places import DialPlaces
 from tocsin.ntf_router.subscriber.own_services import DirectRegistration
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.statuses import SubscriptionStatus
@@ -39,6 +40,8 @@ class SubscriberState:
     """The state of one SMP router, for operators."""
 
     connected: bool = False
+    untried: bool = False
+    """It never answered: attempts to reach it share a few places, with growing delays."""
     subscribed: int = 0
     """Queues that this session subscribed one by one."""
     service_count: int = 0
@@ -81,6 +84,7 @@ class SmpNetwork:
         self._client = client
         self.places = asyncio.Semaphore(settings.concurrent_resubscriptions)
         """Limits the number of SMP routers that are resubscribed at a time."""
+        self.dial_places = DialPlaces(settings.untried_dials, settings.untried_dials_per_token)
 
     def connect(
         self, address: RouterAddress, certificate: ServiceIdentity | None

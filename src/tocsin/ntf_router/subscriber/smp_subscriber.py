@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from tocsin.clients import SmpClient
@@ -42,6 +42,7 @@ from tocsin.protocol.smp.responses import (
     ServiceSubscriptionEnded,
     SubscriptionEnded,
 )
+from tocsin.transport.client_sessions import ServiceIdentity
 
 STEADY_SECONDS: Final = 10.0
 """A shorter session does not reset the delays: some routers accept every connection and close it."""
@@ -59,19 +60,34 @@ class SmpSubscriber:
     """The connection to one SMP router. `run` ends when it is cancelled or not needed."""
 
     def __init__(
-        self, location: RouterLocation, network: SmpNetwork, sink: NotificationSink, clock: Clock
+        self,
+        location: RouterLocation,
+        network: SmpNetwork,
+        sink: NotificationSink,
+        clock: Clock,
+        owner: bytes | None = None,
     ) -> None:
+        """`owner` is the token that named the router, if it is new."""
         self._router = SmpRouterInUse(location, network)
         self._queues = QueueSubscriptions(self._router)
         self._hosts = _hosts_to_dial(location, network.settings)
         self._network = network
         self._sink = sink
         self._clock = clock
+        self._owner = owner
+        self._failures = 0
+        """Attempts to reach the router before its first answer."""
         self._service_refused = False
         self._disconnect_noted = False
         self._gone: set[bytes] = set()
         """Queues that the router reported as deleted, among them all of direct notifications."""
         self.state = self._router.state
+
+    def named_by(self, token_id: bytes) -> None:
+        """Note that a token named the router, which may give a router that never answered a better turn."""
+        if self.state.untried and token_id != self._owner:
+            self._owner = token_id
+            self._network.dial_places.also_named_by(self._router.location, token_id)
 
     def subscribe(self, notifier_id: bytes, notifier_key: bytes) -> None:
         """Subscribe to a queue, which is in the store already."""
@@ -85,10 +101,11 @@ class SmpSubscriber:
         """Subscribe again to all queues of this router in the store."""
         self._queues.subscribe_again()
 
-    async def run(self) -> None:
+    async def run(self, answered: Callable[[], None] = lambda: None) -> None:
         """Hold sessions, with growing delays while the router is unreachable. Returns when no queue there is wanted.
 
-        `subscribe` was then not called since the store was read, so the caller may forget this object.
+        `subscribe` was then not called since the store was read, so the caller may forget this object. `answered` is
+        called when the router answers for the first time.
         """
         settings = self._network.settings
         if not self._hosts:
@@ -97,13 +114,19 @@ class SmpSubscriber:
             await asyncio.Event().wait()
         dialled = RouterLocation(self._hosts, self._router.location.port, self._router.location.key_hash)
         backoff = Backoff(settings.reconnect_initial, 10.0, settings.reconnect_maximum)
-        delays = backoff.delays()
+        untried = Backoff(settings.reconnect_initial, 10.0, max(backoff.maximum, settings.untried_maximum))
+        delays = (untried if self.state.untried else backoff).delays()
         while True:
             try:
                 certificate = (
                     None if self._service_refused else await self._network.certificate_for(self._router)
                 )
-                async with self._network.connect(RouterAddress(Scheme.SMP, dialled), certificate) as client:
+                async with AsyncExitStack() as connection:
+                    client = await self._connect(connection, RouterAddress(Scheme.SMP, dialled), certificate)
+                    if self.state.untried:
+                        self.state.untried = False
+                        delays = backoff.delays()
+                        answered()
                     began = asyncio.get_running_loop().time()
                     try:
                         await self._session(client)
@@ -128,6 +151,17 @@ class SmpSubscriber:
             self._queues.forget_wishes()
             if await self._queues.unused():
                 return
+
+    async def _connect(
+        self, connection: AsyncExitStack, address: RouterAddress, certificate: ServiceIdentity | None
+    ) -> SmpClient:
+        """Connect until `connection` is closed. A router that never answered waits for a place first."""
+        connecting = self._network.connect(address, certificate)
+        if not self.state.untried:
+            return await connection.enter_async_context(connecting)
+        async with self._network.dial_places.place(self._router.location, self._owner, self._failures):
+            self._failures += 1
+            return await connection.enter_async_context(connecting)
 
     async def _session(self, client: SmpClient) -> None:
         """Run one session until it is not needed. Raises when the connection is lost."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from typing import Final
 
 from tocsin.ntf_router.store.retry import until_stored
@@ -17,6 +18,8 @@ from tocsin.transport.public_hosts import is_public_host
 
 STARTS_PER_SECOND: Final = 50
 """New connections at the start, so that a router with thousands of SMP routers does not dial them at once."""
+KNOWN_ROUTERS: Final = 10_000
+"""Routers that have answered and are remembered, though no queue there may be wanted any more."""
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +32,10 @@ class SmpSubscribers:
         self._sink = sink
         self._clock = clock
         self.routers: dict[RouterLocation, SmpSubscriber] = {}
+        self._known: dict[RouterLocation, None] = {}
+        """Routers that have answered since the start, the latest last."""
+        self._untried: dict[bytes, set[RouterLocation]] = {}
+        """Routers that never answered, by the token that named them since the start."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.started = asyncio.Event()
         """Set when all SMP routers with queues in the store are known."""
@@ -51,36 +58,69 @@ class SmpSubscribers:
             return True
         return all(is_public_host(host) for host in queue.router.hosts)
 
-    def subscribe(self, queue: NotifierQueue, notifier_key: bytes) -> None:
-        """Subscribe to a queue, which is in the store already."""
-        self._router(queue.router).subscribe(queue.notifier_id, notifier_key)
+    def may_try(self, router: RouterLocation, token_id: bytes) -> bool:
+        """Whether the router is known, or the token has named few that never answered."""
+        return (
+            router in self.routers
+            or len(self._untried.get(token_id, ())) < self._network.settings.untried_per_token
+        )
 
-    def associated(self, router: RouterLocation) -> None:
+    def subscribe(self, queue: NotifierQueue, notifier_key: bytes, token_id: bytes) -> None:
+        """Subscribe to a queue, which is in the store already."""
+        self._named_router(queue.router, token_id).subscribe(queue.notifier_id, notifier_key)
+
+    def associated(self, router: RouterLocation, token_id: bytes) -> None:
         """Register our service at a router with an associated queue, which is in the store already."""
-        self._router(router).associated()
+        self._named_router(router, token_id).associated()
 
     async def subscribe_again(self) -> int:
         """Subscribe to all queues in the store after an outside change. Returns the number of SMP routers.
 
         Raises StoreError.
         """
-        used = await self._network.store.used_routers()
+        used = [router for router in await self._network.store.used_routers() if router.needed]
         for router in used:
-            self._router(router.location).subscribe_again()
+            self._router(router.location, None, untried=router.untried).subscribe_again()
         return len(used)
 
-    def _router(self, location: RouterLocation) -> SmpSubscriber:
+    def _named_router(self, location: RouterLocation, token_id: bytes) -> SmpSubscriber:
+        """Return the subscriber of a router that a token named now."""
+        subscriber = self._router(location, token_id, untried=location not in self._known)
+        subscriber.named_by(token_id)
+        return subscriber
+
+    def _router(self, location: RouterLocation, owner: bytes | None, *, untried: bool) -> SmpSubscriber:
+        """Return the subscriber of a router. A new one starts as told, if nothing is known about the router."""
         subscriber = self.routers.get(location)
         if subscriber is None:
             subscriber = self.routers[location] = SmpSubscriber(
-                location, self._network, self._sink, self._clock
+                location, self._network, self._sink, self._clock, owner if untried else None
             )
-            self._spawn(self._run(location, subscriber))
+            subscriber.state.untried = untried
+            if untried and owner is not None:
+                self._untried.setdefault(owner, set()).add(location)
+            self._spawn(self._run(location, subscriber, owner))
         return subscriber
 
-    async def _run(self, location: RouterLocation, subscriber: SmpSubscriber) -> None:
-        await subscriber.run()
+    async def _run(self, location: RouterLocation, subscriber: SmpSubscriber, owner: bytes | None) -> None:
+        try:
+            await subscriber.run(partial(self._answered, location, owner))
+        finally:
+            self._answered(location, owner)
         del self.routers[location]  # the next queue there makes a new one
+
+    def _answered(self, location: RouterLocation, owner: bytes | None) -> None:
+        """Stop counting a router against its token: it answered, or is not tried any more."""
+        if location in self.routers and not self.routers[location].state.untried:
+            self._known.pop(location, None)
+            self._known[location] = None
+            if len(self._known) > max(KNOWN_ROUTERS, len(self.routers)):
+                del self._known[next(iter(self._known))]
+        untried = None if owner is None else self._untried.get(owner)
+        if owner is not None and untried is not None:
+            untried.discard(location)
+            if not untried:
+                del self._untried[owner]
 
     async def _start(self) -> None:
         """Connect to every SMP router with queues in the store."""
@@ -89,8 +129,10 @@ class SmpSubscribers:
             self._network.store.used_routers,
             self._network.counters.count_store_error,
         )
+        used = [router for router in used if router.needed]
+        self._known.update({router.location: None for router in used if not router.untried})
         for number, router in enumerate(used, 1):
-            self._router(router.location)
+            self._router(router.location, None, untried=router.untried)
             if number % STARTS_PER_SECOND == 0:
                 await asyncio.sleep(1.0)
         self.started.set()

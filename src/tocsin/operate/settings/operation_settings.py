@@ -12,6 +12,11 @@ class OperationSettings:
     """The base of the settings of both routers."""
 
     hosts: tuple[str, ...] = ("0.0.0.0", "::")  # noqa: S104 - a public server
+    ports: tuple[int, ...] = ()
+    credentials: Path = Path()
+    """Folder of ca.crt, server.crt, server.key."""
+    store: Path | None = None
+    """Folder of the store's files; None keeps everything in memory only."""
     public_hosts: tuple[str, ...] = ()
     """Host names in the router's address, best first. The router does not listen on them."""
     database_url: str | None = field(default=None, repr=False)
@@ -22,6 +27,10 @@ class OperationSettings:
     tls_handshake_seconds: float = 60.0
     inactive_check_interval: float = 3600.0
     write_queue_blocks: int = 128
+    write_stall_seconds: float = 60.0
+    """A connection with blocks to send whose peer reads nothing for so long is closed."""
+    max_waiting_bytes: int = 256 * 1024**2
+    """Bytes that may wait for peers which do not read, for each port; beyond it the slowest are closed."""
     max_connections: int = 15_000
     drain_seconds: float = 5.0
 

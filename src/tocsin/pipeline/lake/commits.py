@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from tocsin.errors import StoreError
+from tocsin.events.private_files import sync
 
 Partition = tuple[str, ...]
 """Values of a table's partition columns, as text."""
@@ -167,14 +168,6 @@ class CommitList:
 def partition_of(path: str) -> Partition:
     """`day=2026-11-15/hour=7/x.parquet` → ("2026-11-15", "7")."""
     return tuple(part.split("=", 1)[1] for part in path.split("/")[:-1])
-
-
-def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _write(path: Path, data: bytes) -> None:

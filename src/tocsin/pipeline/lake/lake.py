@@ -25,6 +25,7 @@ from pyarrow.parquet import read_metadata  # type: ignore[import-untyped]  # it 
 from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.errors import StoreError
+from tocsin.events.private_files import sync
 from tocsin.pipeline.lake.commits import (
     Commit,
     CommitList,
@@ -33,7 +34,6 @@ from tocsin.pipeline.lake.commits import (
     TableChanges,
     TableSnapshot,
     partition_of,
-    sync,
 )
 from tocsin.pipeline.lake.tables import TableSpec
 

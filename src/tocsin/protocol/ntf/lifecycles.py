@@ -15,6 +15,9 @@ from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState
 VERIFIABLE: Final = frozenset({TokenState.REGISTERED, TokenState.CONFIRMED, TokenState.ACTIVE})
 """The right code makes such a token active; another TNEW changes nothing."""
 
+UNVERIFIED: Final = frozenset({TokenState.REGISTERED, TokenState.CONFIRMED})
+"""The code of such a token was not returned yet."""
+
 CONFIRMED: Final = frozenset({TokenState.CONFIRMED, TokenState.ACTIVE})
 """The provider has accepted a push to it."""
 

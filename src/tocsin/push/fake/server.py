@@ -23,6 +23,7 @@ from tocsin.push.fake.behaviours import ACCEPT, Behaviour, Respond, Script
 from tocsin.push.fake.request_checks import Rules, device_token_of, refusal
 from tocsin.push.fake.session import FakeRequest, FakeSession, SessionOptions
 from tocsin.push.fake.web_certificate import make_web_certificate
+from tocsin.transport.socket_options import keep_alive
 
 CERTIFICATE_FILE: Final = "fake-apns.crt"
 KEY_FILE: Final = "fake-apns.key"
@@ -139,6 +140,8 @@ class FakeApns:
         self._listening = await loop.create_server(
             self._new_session, self._where, port or self.port, ssl=self._context
         )
+        for sock in self._listening.sockets:
+            keep_alive(sock)  # accepted sockets inherit it
         self.port = self._listening.sockets[0].getsockname()[1]
 
     def refuse_connections(self) -> None:

@@ -18,7 +18,8 @@ from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.session.peers import Peer, ServiceQueues
-from tocsin.smp_router.session.requests import SmpCommandTable, SmpRequest, SmpState, find_or_add_service
+from tocsin.smp_router.session.requests import SmpCommandTable, SmpRequest, SmpState
+from tocsin.smp_router.session.service_records import find_or_store_service
 from tocsin.smp_router.store.interface import NtfRouterRecord
 
 CLOCK_DIFFERENCE: Final = 86_400
@@ -52,7 +53,7 @@ class NtfRouterCommands:
         record = None if known is None else state.store.direct.ntf_router(known.service_id)
         if record is not None and _is_outdated(credentials, record):
             return Refused(ErrorCode.AUTH)
-        service_id = find_or_add_service(state, ServiceRole.NOTIFIER, identity, credentials.certificates)
+        service_id = find_or_store_service(state, ServiceRole.NOTIFIER, identity, credentials.certificates)
         if service_id is None:
             return Refused(ErrorCode.AUTH)
         if record is None or _replaces(credentials, record):

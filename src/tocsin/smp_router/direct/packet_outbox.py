@@ -19,7 +19,8 @@ from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.direct.ntf_forwarding import NtfForwarding
-from tocsin.smp_router.session.requests import SmpState, find_or_add_service
+from tocsin.smp_router.session.requests import SmpState
+from tocsin.smp_router.session.service_records import find_or_store_service
 from tocsin.smp_router.store.interface import NtfRouterRecord, WaitingPacket
 from tocsin.smp_router.store.records import NotifierRecord
 
@@ -174,7 +175,7 @@ class PacketOutbox:
         self, packet: WaitingPacket, notifier_id: bytes, certificates: tuple[bytes, ...]
     ) -> PacketFate:
         state, identity = self._state, packet.location.key_hash
-        service_id = find_or_add_service(state, ServiceRole.NOTIFIER, identity, certificates)
+        service_id = find_or_store_service(state, ServiceRole.NOTIFIER, identity, certificates)
         if service_id is None:  # known in another role: it can never subscribe
             return PacketFate.UNSUPPORTED
         if self._store.ntf_router(service_id) is None:

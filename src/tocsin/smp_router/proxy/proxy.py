@@ -5,6 +5,7 @@ One connection per relay serves all clients (`relays.py`).
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Callable
 from typing import Any, Final
@@ -20,6 +21,7 @@ from tocsin.errors import (
     ResponseTimeout,
     TransportError,
 )
+from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.error_codes import (
     BrokerFault,
     CommandFault,
@@ -51,6 +53,7 @@ from tocsin.protocol.smp.sender_commands import (
 )
 from tocsin.protocol.smp.versions import PROXIED
 from tocsin.smp_router.proxy.relays import Relay, RelayFailure, Relays
+from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.session.requests import SmpRequest, SmpState
 from tocsin.smp_router.session.verification import verify
 
@@ -69,7 +72,7 @@ class Proxy:
         if not self._settings.enabled or not self._password_fits(command.password):
             return Refused(ProxyFault.BASIC_AUTH)
         self._state.counters.proxy_requests += 1
-        found = await self.relays.find(command.relay)
+        found = await self._find(request.peer, command.relay)
         if isinstance(found, RelayFailure):
             self._state.counters.proxy_connect_errors += 1
             return Refused(ProxyBroker(found.fault))
@@ -78,6 +81,15 @@ class Proxy:
         if versions is None:
             return Refused(ProxyBroker(TransportFault.VERSION))
         return ProxySession(found.client.session.session_id, versions, found.proof.certificate_key)
+
+    async def _find(self, peer: Peer, location: RouterLocation) -> Relay | RelayFailure:
+        """Connect to the relay if needed. A client that names many relays waits for its own, and delays no other."""
+        if self.relays.is_known(location):
+            return await self.relays.find(location)
+        if peer.relay_places is None:
+            peer.relay_places = asyncio.Semaphore(self._settings.client_connects)
+        async with peer.relay_places:
+            return await self.relays.find(location)
 
     async def forward(self, request: SmpRequest[ForwardToRelay]) -> Response:
         """PFWD"""

@@ -86,6 +86,11 @@ class Relays:
     def with_session(self, session_id: bytes) -> Relay | None:
         return self._by_session.get(session_id)
 
+    def is_known(self, location: RouterLocation) -> bool:
+        """Whether `find` answers without a new connection."""
+        known = self._relays.get(location)
+        return location in self._failures or (known is not None and known.done())
+
     async def find(self, location: RouterLocation) -> Relay | RelayFailure:
         """Return the connection to this relay; connect if there is none."""
         failure = self._failures.get(location)

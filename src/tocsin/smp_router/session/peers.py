@@ -9,8 +9,11 @@ subscriber of their own: their messages go to the service's connection, which ge
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from tocsin.errors import ConnectionLost
 from tocsin.protocol.messages import Response
@@ -21,6 +24,7 @@ from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.interface import Association
 from tocsin.smp_router.store.records import QueueRecord
 from tocsin.transport.router_sessions import RouterConnection
+from tocsin.transport.turns import Pace, in_slices
 from tocsin.wire.batches import MAX_ITEMS
 
 
@@ -34,6 +38,12 @@ class PeerSubscriptions:
         self._services: dict[bytes, Peer] = {}
         self.with_late_events: set[Peer] = set()
         """Connections with late events."""
+        self.with_undelivered: set[Peer] = set()
+        """Connections whose write queue was too full for a message."""
+        self.notifiers_received_anew: dict[bytes, None] = {}
+        """Notifiers with a new receiver. The next delivery pass looks at them, and empties this."""
+        self.services_received_anew: set[bytes] = set()
+        """Services with a new receiver of notifications, likewise."""
 
     def recipient(self, recipient_id: bytes) -> Peer | None:
         return self._recipients.get(recipient_id)
@@ -43,6 +53,10 @@ class PeerSubscriptions:
         if queue.service_id is None or not self.receive_services:
             return self._recipients.get(queue.recipient_id)
         return self._services.get(queue.service_id)
+
+    def note_receiver(self, notifier_id: bytes) -> None:
+        """Note that a notifier belongs to a service now: what is stored for it can be sent."""
+        self.notifiers_received_anew[notifier_id] = None
 
     def notifier(self, notifier_id: bytes) -> Peer | None:
         return self._notifiers.get(notifier_id)
@@ -72,6 +86,7 @@ class PeerSubscriptions:
             before.notifiers.discard(notifier_id)
             self._send_later(before, notifier_id, SubscriptionEnded())
         self._notifiers[notifier_id] = peer
+        self.notifiers_received_anew[notifier_id] = None
         peer.notifiers.add(notifier_id)
 
     def end_recipient(self, recipient_id: bytes, *, unless: Peer) -> None:
@@ -99,6 +114,8 @@ class PeerSubscriptions:
             before.service_queues = None
             for recipient_id in list(before.deliveries):
                 before.end_delivery(recipient_id)
+        if before is not peer:
+            self.services_received_anew.add(service_id)
         self._services[service_id] = peer
         if peer.service_queues is None:
             peer.service_queues = ServiceQueues()
@@ -139,12 +156,14 @@ class PeerSubscriptions:
         if peer is not None and peer is not unless:
             self._send_later(peer, notifier_id, QueueDeleted())
 
-    def drop(self, peer: Peer) -> None:
-        """Remove the subscriptions of a lost connection."""
-        for recipient_id, delivery in peer.deliveries.items():
-            if not delivery.by_get and self._recipients.get(recipient_id) is peer:
+    async def drop(self, peer: Peer) -> None:
+        """Remove the subscriptions of a lost connection, in slices: there may be hundreds of thousands."""
+        async for recipient_id in in_slices(list(peer.deliveries)):
+            delivery = peer.deliveries.get(recipient_id)
+            is_own = delivery is not None and not delivery.by_get
+            if is_own and self._recipients.get(recipient_id) is peer:
                 del self._recipients[recipient_id]
-        for notifier_id in peer.notifiers:
+        async for notifier_id in in_slices(list(peer.notifiers)):
             if self._notifiers.get(notifier_id) is peer:
                 del self._notifiers[notifier_id]
         service = peer.session.service
@@ -152,15 +171,20 @@ class PeerSubscriptions:
             if service_id is not None and self._services.get(service_id) is peer:
                 del self._services[service_id]
         self.with_late_events.discard(peer)
+        self.with_undelivered.discard(peer)
 
     def send_later(self, peer: Peer, event: Event) -> None:
         """Send the event with the next flush."""
         peer.late_events.append(event)
         self.with_late_events.add(peer)
 
-    def flush_late_events(self) -> None:
+    async def flush_late_events(self) -> None:
+        pace = Pace()
         for peer in list(self.with_late_events):
-            self._counters.ends_sent += peer.flush_late_events()
+            while sent := peer.flush_late_events():
+                self._counters.ends_sent += sent
+                if pace.is_over():
+                    await pace.pause()
             if not peer.late_events:
                 self.with_late_events.discard(peer)
 
@@ -221,6 +245,7 @@ class Peer:
         "late_events",
         "notifiers",
         "ntf_router_id",
+        "relay_places",
         "service_queues",
         "undelivered",
     )
@@ -235,7 +260,9 @@ class Peer:
         """The queues that this connection serves as a service, or None."""
         self.ntf_router_id: bytes | None = None
         """The NTF router at the other end, once it has proved its identity in a direct session."""
-        self.late_events: list[Event] = []
+        self.relay_places: asyncio.Semaphore | None = None
+        """Limits the relays that the proxy connects to for this client at a time. None until it names one."""
+        self.late_events: deque[Event] = deque()
         """END, ENDS and DELD that wait for the next flush. Bounded by what the connection had subscribed to."""
         self.undelivered: set[bytes] = set()
         """Queues whose message could not be sent because the write queue was full."""
@@ -269,12 +296,12 @@ class Peer:
             return False
 
     def flush_late_events(self) -> int:
-        """Send blocks of events, the short one first. Returns how many were sent; the rest waits for the next flush."""
-        sent = 0
-        while self.late_events:
-            part = self.late_events[: (len(self.late_events) - 1) % MAX_ITEMS + 1]
-            if not self.try_send(part):
-                break
-            del self.late_events[: len(part)]
-            sent += len(part)
-        return sent
+        """Send a block of events, the short one first. Returns how many were sent: 0 if none are left, or none fit."""
+        if not self.late_events:
+            return 0
+        part = list(islice(self.late_events, (len(self.late_events) - 1) % MAX_ITEMS + 1))
+        if not self.try_send(part):
+            return 0
+        for _ in part:
+            self.late_events.popleft()
+        return len(part)

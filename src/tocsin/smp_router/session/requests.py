@@ -12,7 +12,7 @@ from tocsin.operate.clock import Clock
 from tocsin.operate.command_table import CommandTable
 from tocsin.operate.randomness import Randomness
 from tocsin.protocol.messages import Command, Response
-from tocsin.protocol.sessions import RouterSession, ServiceRole
+from tocsin.protocol.sessions import RouterSession
 from tocsin.protocol.smp.delivered_messages import Delivered, DeliveredMessage, QuotaMarker, seal_delivered
 from tocsin.protocol.smp.responses import MessageReceived
 from tocsin.protocol.smp.sender_commands import MessageFlags
@@ -38,6 +38,8 @@ class SmpState:
     events: SmpEvents
     sent_nonces: dict[bytes, set[bytes]] = field(default_factory=dict)
     """Nonces of the stored notifications that were sent and not yet confirmed, by notifier id."""
+    unstored_services: dict[bytes, ServiceRecord] = field(default_factory=dict)
+    """Services without queues, by fingerprint, oldest first (`session.service_records`)."""
 
 
 class SendEvent(NamedTuple):
@@ -165,19 +167,3 @@ class NoSmpEvents:
 
     def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
         pass
-
-
-def find_or_add_service(
-    state: SmpState, role: ServiceRole, fingerprint: bytes, certificates: tuple[bytes, ...]
-) -> bytes | None:
-    """Return the id of the service with this fingerprint, a new one if needed, which the next commit makes durable.
-
-    Returns None if the certificate is known in another role, because its role never changes.
-    """
-    known = state.store.service_by_fingerprint(fingerprint)
-    if known is not None:
-        return known.service_id if known.role is role else None
-    service_id = state.randomness.new_id()
-    state.counters.services_registered += 1
-    state.store.add_service(ServiceRecord(service_id, role, certificates, fingerprint, state.clock.now()))
-    return service_id

@@ -6,7 +6,8 @@ whether the operator blocked the queue. A queue that does not exist costs the sa
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Generator
+from typing import Final, TypeAlias
 
 from tocsin.crypto.keys import (
     AuthPublicKey,
@@ -41,14 +42,40 @@ _WITHOUT_QUEUE: Final = (
     RegisterNtfRouter,
     SubscribeNtfRouter,
 )
+_BY_OTHER_KEYS: Final = (
+    SendMessage,
+    SecureQueueBySender,
+    SecureLinkedQueue,
+    GetLinkData,
+    SubscribeNotifications,
+)
+"""Commands about a queue that the recipient's keys do not authorize."""
 _ALSO_WHEN_BLOCKED: Final = (SuspendQueue, DeleteQueue, SubscribeNotifications, SendMessage)
 """SEND checks the block itself, after the size of the message."""
 
 
-def verify(
-    store: SmpStore, peer: Peer, session: RouterSession, received: ReceivedCommand
-) -> SmpRequest[Command] | RouterError:
+Verified: TypeAlias = SmpRequest[Command] | RouterError
+"""A verified request, or the error to answer with."""
+
+
+def verify(store: SmpStore, peer: Peer, session: RouterSession, received: ReceivedCommand) -> Verified:
     """Return the verified request, or the error to answer with."""
+    steps = verify_in_steps(store, peer, session, received)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            verified: Verified = end.value
+            return verified
+
+
+def verify_in_steps(
+    store: SmpStore, peer: Peer, session: RouterSession, received: ReceivedCommand
+) -> Generator[None, None, Verified]:
+    """Verify as `verify` does, but yield between the keys of a queue, of which there may be hundreds.
+
+    The queue may change while the caller does something else. Look it up again before the command is executed.
+    """
     command = received.command
     queue = None
     if _names_queue(command):
@@ -58,7 +85,11 @@ def verify(
             return ErrorCode.AUTH
     if fault := service_fault(received, session.service):
         return fault
-    if not _authorized(store, session, received, queue):
+    if queue is not None and _is_for_recipient(command):
+        authorized = yield from _verifies_any(session, received, queue.recipient_keys)
+    else:
+        authorized = _authorized(store, session, received, queue)
+    if not authorized:
         return ErrorCode.AUTH
     if (
         queue is not None
@@ -81,6 +112,11 @@ def _names_queue(command: Command) -> bool:
     if isinstance(command, (CreateQueue, *_WITHOUT_QUEUE)):
         return False
     return command.service_signing is not ServiceSigning.ALONE
+
+
+def _is_for_recipient(command: Command) -> bool:
+    """Whether the command, which names a queue, needs one of the recipient's keys."""
+    return not isinstance(command, _BY_OTHER_KEYS)
 
 
 def _find_queue(store: SmpStore, received: ReceivedCommand) -> QueueRecord | None:
@@ -117,10 +153,8 @@ def _authorized(
             return session.verifies(received, command.credentials.auth_key)
         case SubscribeNtfRouter():
             return _is_ntf_router(store, session, received)
-        case _ if queue is None:
-            return True
         case _:
-            return _verifies_any(session, received, queue.recipient_keys)
+            return True
 
 
 def _may_send(session: RouterSession, received: ReceivedCommand, queue: QueueRecord) -> bool:
@@ -148,8 +182,27 @@ def _is_ntf_router(store: SmpStore, session: RouterSession, received: ReceivedCo
     return session.verifies(received, _key(record.auth_key))
 
 
-def _verifies_any(session: RouterSession, received: ReceivedCommand, keys: tuple[bytes, ...]) -> bool:
-    return any(session.verifies(received, _key(key)) for key in keys)
+def _verifies_any(
+    session: RouterSession, received: ReceivedCommand, keys: tuple[bytes, ...]
+) -> Generator[None, None, bool]:
+    """Try the keys of the authorization's algorithm: no other can have made it.
+
+    Without any, one check with a dummy key costs as much as a queue with one key, or none at all.
+    """
+    if len(keys) == 1:
+        return session.verifies(received, _key(keys[0]))
+    tried = False
+    for der in keys:
+        key = _key(der)
+        if session.may_have_made(key, received):
+            if tried:
+                yield
+            tried = True
+            if session.verifies(received, key):
+                return True
+    if not tried:
+        session.pretend_to_verify(received)
+    return False
 
 
 def _key(der: bytes) -> AuthPublicKey:

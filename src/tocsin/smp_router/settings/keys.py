@@ -224,6 +224,11 @@ _TOCSIN: Final = (
         "Overrides expire_messages_days, in seconds; off keeps messages forever.",
     ),
     _own("message_expiry_interval", duration(), "Seconds between removals of old messages."),
+    _own(
+        "notification_quota",
+        whole_number(1, 1_000_000),
+        "Notifications stored for a queue, at least message_quota; beyond it the oldest are removed.",
+    ),
     _own("notification_ttl", duration(), "Overrides expire_ntfs_hours, in seconds."),
     _own("notification_expiry_interval", duration(), "Seconds between removals of old notifications."),
     _own(
@@ -244,6 +249,16 @@ _TOCSIN: Final = (
     _own("tls_handshake_seconds", duration(), "Time limit of a TLS handshake, in seconds."),
     _own("hello_seconds", duration(), "Time limit of the SMP handshake, in seconds."),
     _own("write_queue_blocks", whole_number(1, 100_000), "Blocks that may wait for a slow client."),
+    _own(
+        "write_stall_seconds",
+        duration(),
+        "Close a connection whose client has read nothing for this many seconds while blocks wait for it.",
+    ),
+    _own(
+        "max_waiting_bytes",
+        whole_number(1_000_000),
+        "Bytes that may wait for clients that do not read, for each port; beyond it the slowest are closed.",
+    ),
     _own(
         "max_connections",
         whole_number(1, 1_000_000),
@@ -268,6 +283,12 @@ _TOCSIN: Final = (
         ON_OFF,
         "Do not try routers at loopback and private addresses, so that proxy users cannot probe your network.",
         "proxy.public_relays_only",
+    ),
+    _own(
+        "proxy_client_connects",
+        whole_number(1, 100_000),
+        "Routers that one client may make this router connect to at the same time; further requests wait.",
+        "proxy.client_connects",
     ),
     _own(
         "proxy_max_relays",

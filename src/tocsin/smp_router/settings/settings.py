@@ -26,6 +26,8 @@ class SmpProxySettings:
     """A relay that could not be reached is not tried again for so long."""
     client_concurrency: int = 32
     """Forwarded commands of one client at a time; beyond it the client is not read."""
+    client_connects: int = 8
+    """Relays that the router connects to for one client at a time; further requests of the client wait."""
     socks_proxy: str | None = None
     """host:port"""
     socks_onion_only: bool = True
@@ -36,7 +38,7 @@ class SmpProxySettings:
     """Hosts of the other kind are not tried at all."""
     own_server_domains: tuple[str, ...] = ()
     """Relays in these domains are counted separately."""
-    public_relays_only: bool = False
+    public_relays_only: bool = True
     """Relays whose addresses are not public (loopback, private networks) are not tried."""
     max_relays: int = 1000
     """Connections to relays at a time."""
@@ -98,6 +100,8 @@ class SmpSettings(OperationSettings):
     expire_messages_on_send: bool = False
 
     # Notifications
+    notification_quota: int = 128
+    """Notifications stored for a notifier, at least as many as messages; beyond it the oldest go."""
     notification_ttl: float = DAY
     notification_expiry_interval: float = 3600.0
     notification_interval: float = 1.5

@@ -34,7 +34,13 @@ class SmpCounters:
     service_subscriptions: int = counted("Services subscribed to their queues by SUBS.")
     subscriptions_taken_over: int = counted("Subscriptions that moved to another connection.")
     ends_sent: int = counted("END, ENDS and DELD events sent.")
-    services_registered: int = counted("Services seen for the first time.")
+    services_registered: int = counted("Services stored because a queue was associated with them.")
+    services_forgotten: int = counted(
+        "Services without queues that were forgotten because there were too many."
+    )
+    services_refused: int = counted(
+        "Handshakes of new services that were refused because too many are stored."
+    )
 
     messages_sent: int = counted("Messages accepted by SEND.")
     messages_over_quota: int = counted("Messages refused because the queue was full.")
@@ -57,6 +63,9 @@ class SmpCounters:
     notifications_confirmed: int = counted("Notifications removed because the subscriber has them.")
     notifications_repeated: int = counted(
         "NMSG sent again because a connection broke before they were confirmed."
+    )
+    notifications_over_quota: int = counted(
+        "Notifications removed because newer ones of their queue need their place."
     )
     notifications_expired: int = counted("Notifications removed because nobody fetched them in time.")
     notification_passes: int = counted("Delivery passes that found something to deliver.")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tocsin.agent.runtime.error_kinds import ErrorKind, error_kind, packet_error_kind, worker_error_kind
+from tocsin.agent.runtime.error_kinds import (
+    ErrorKind,
+    error_kind,
+    packet_error_kind,
+    registration_error_kind,
+    worker_error_kind,
+)
 from tocsin.agent.store.records import NextAction
 from tocsin.agent.subscriptions.answers import FOLLOWS, Follow
 from tocsin.clients import RouterRefused
@@ -42,6 +48,13 @@ def test_errors_have_kinds(error: TocsinError, kind: ErrorKind) -> None:
     assert error_kind(error) is kind
     expected = ErrorKind.TEMPORARY if isinstance(error, RouterRefused) and "STORE" in str(error) else kind
     assert worker_error_kind(error) is expected
+
+
+def test_too_many_registrations_pass() -> None:
+    """A token whose TRPL came at a bad time must not be given up with all its subscriptions."""
+    assert registration_error_kind(RouterRefused(ErrorCode.QUOTA)) is ErrorKind.TEMPORARY
+    assert registration_error_kind(RouterRefused(ErrorCode.AUTH)) is ErrorKind.AUTH
+    assert registration_error_kind(RouterRefused(StoreFault("x"))) is ErrorKind.PERMANENT
 
 
 def test_router_in_trouble_is_asked_again_by_workers() -> None:

@@ -12,11 +12,13 @@ import pytest
 
 from tests.doubles.direct_devices import DirectDevice, direct_client, direct_device, forward
 from tests.doubles.failing_store import FailingStore
-from tests.doubles.ntf_harness import NtfHarness, ntf_router, ntf_settings
+from tests.doubles.ntf_harness import NtfHarness, ntf_router, ntf_settings, until
 from tests.doubles.ntf_world import StoreOpening
 from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import ed25519, x25519
 from tocsin.errors import HandshakeRefused, TransportError
+from tocsin.ntf_router import running_router
+from tocsin.ntf_router.session.rates import RateLimit, RateTable
 from tocsin.ntf_router.settings.settings import NtfDirectSettings
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.addresses import RouterLocation
@@ -202,6 +204,45 @@ async def test_packets_may_come_in_the_wrong_order(ntf: NtfHarness, device: Dire
     association, end = device.packet(QUEUE), device.packet(QUEUE, PacketKind.DISSOCIATE)
     assert await handed_over(ntf, end) is PacketFate.ACCEPTED
     assert await handed_over(ntf, association) is PacketFate.BAD_QUEUE
+
+
+async def test_a_token_leaves_a_limited_number_of_marks(
+    ntf: NtfHarness, device: DirectDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Suspected in issue 17, and true: anyone could fill the store with ends of queues that never existed."""
+    limit = 5
+    direct = ntf.running.router._direct
+    assert direct is not None
+    monkeypatch.setattr(direct.packets, "_marks", RateTable(RateLimit(limit, 3600.0)))
+    queues = [NotifierQueue(SMP, bytes([number]) * 24) for number in range(20)]
+    for queue in queues:
+        assert await handed_over(ntf, device.packet(queue, PacketKind.DISSOCIATE)) is PacketFate.ACCEPTED
+    assert ntf.running.state.counters.direct_marks_left_out == len(queues) - limit
+    ntf.clock.time += 31 * DAY
+    assert await ntf.store.forget_ended(ntf.clock.now()) == limit
+
+
+async def test_a_token_that_nobody_verified_leaves_no_marks(ntf: NtfHarness) -> None:
+    device = await direct_device(ntf)
+    token = await ntf.store.token(device.device.token_id)
+    assert token is not None
+    await ntf.store.replace_token(token.token_id, token.device_token, b"c" * 32, 1)
+    assert await handed_over(ntf, device.packet(QUEUE, PacketKind.DISSOCIATE)) is PacketFate.ACCEPTED
+    ntf.clock.time += 31 * DAY
+    assert await ntf.store.forget_ended(ntf.clock.now()) == 0
+
+
+async def test_marks_are_forgotten_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running_router, "EXPIRY_INTERVAL", 0.02)
+    store = NtfMemoryStore()
+    async with direct_router(store=store) as ntf:
+        device = await direct_device(ntf)
+        assert await handed_over(ntf, device.packet(QUEUE, PacketKind.DISSOCIATE)) is PacketFate.ACCEPTED
+        assert len(list(store._tables.direct.ended())) == 1
+        ntf.clock.time += 31 * DAY
+        await until(lambda: not list(store._tables.direct.ended()))
 
 
 async def test_no_device_makes_us_dial_a_private_host() -> None:

@@ -157,8 +157,18 @@ class ModelStore:
             here = [each for each in wanted if each.queue.router == router]
             ours = [each.queue.notifier_id for each in here if each.service_associated]
             combined = ids_hash_bytes(reduce(xor, map(id_hash, ours), 0))
+            untried = router not in self.services and all(
+                each.status is S.NEW or each.service_associated for each in here
+            )
+            active = any(self.tokens[each.token_id].status == ACTIVE for each in here)
             found[router] = UsedRouter(
-                router, self.services.get(router), len(ours), combined, len(here) - len(ours)
+                router,
+                self.services.get(router),
+                len(ours),
+                combined,
+                len(here) - len(ours),
+                untried,
+                not untried or active,
             )
         return found
 
@@ -168,7 +178,7 @@ class ModelStore:
         queue = NotifierQueue(router, came.notifier_id)
         subscription = self.subscriptions.get(queue)
         token = self.tokens[subscription.token_id] if subscription is not None else None
-        if token is None or token.status != ACTIVE:
+        if token is None or token.status.state not in VERIFIABLE:
             return NotRecorded.UNKNOWN_QUEUE
         before = self.last.get(queue)
         if before is not None and before.nonce == came.nonce:

@@ -162,6 +162,26 @@ async def test_an_end_that_arrives_first_holds_too(store: NtfStore) -> None:
     assert await store.associate(owner.token_id, queue("a"), NOW) is Associated.REMOVED
 
 
+async def test_an_end_is_forgotten_when_no_packet_can_bring_the_queue_back(store: NtfStore) -> None:
+    """Suspected in issue 17, and true: ends were kept for ever."""
+    owner = await filled(store, "owner")
+    assert await store.dissociate(owner.token_id, queue("a"), NOW + 10)
+    assert await store.dissociate(owner.token_id, queue("b"), LATER)
+    assert await store.forget_ended(NOW) == 0
+    assert await store.forget_ended(NOW + 10) == 1
+    assert await store.associate(owner.token_id, queue("b"), NOW) is Associated.REMOVED
+
+
+async def test_a_queue_can_end_without_a_mark(store: NtfStore) -> None:
+    owner = await filled(store, "owner")
+    await associated(store, owner, "a")
+    assert await store.dissociate(owner.token_id, queue("a"), None)
+    assert await store.subscription_of(queue("a")) is None
+    assert await store.dissociate(owner.token_id, queue("never there"), None)
+    assert await store.forget_ended(LATER) == 0
+    assert await store.associate(owner.token_id, queue("a"), NOW) is Associated.ADDED
+
+
 async def test_a_deleted_queue_goes_after_a_while(store: NtfStore) -> None:
     owner = await filled(store, "owner", "keyed")
     await associated(store, owner, "a", "b")

@@ -130,6 +130,30 @@ async def test_S01_several_keys_register_one_device_token_side_by_side(store: Nt
     assert await store.registration(device_token("other"), owners[0].verify_key) is None
 
 
+async def test_registrations_that_nobody_verified_are_counted_and_old_ones_removed(store: NtfStore) -> None:
+    """Of one device token only. Those with subscriptions were verified once, and stay."""
+    shared = device_token("same")
+    states = {"new": REGISTERED, "confirmed": CONFIRMED, "active": ACTIVE, "invalid": INVALID}
+    for name, status in states.items():
+        assert await store.add_token(token(name, shared, status=status, registered_at=2000))
+    for name in ("old", "replaced"):
+        assert await store.add_token(token(name, shared, status=REGISTERED, registered_at=1000))
+    assert await store.add_token(token("old and active", shared, registered_at=1000))
+    assert await store.add_token(token("elsewhere", status=REGISTERED, registered_at=1000))
+    assert await store.add_subscription(subscription("chat", token("replaced")))
+
+    assert await store.unverified_registrations(shared, 500) == 4
+    assert await store.unverified_registrations(shared, 1500) == 2
+    assert await store.unverified_registrations(shared, 2500) == 0
+    assert await store.unverified_registrations(device_token("unknown"), 500) == 0
+    left = {
+        name
+        for name in (*states, "old", "replaced", "old and active", "elsewhere")
+        if await store.token(token(name).token_id) is not None
+    }
+    assert left == {"active", "invalid", "replaced", "old and active", "elsewhere"}
+
+
 async def test_a_registration_is_not_added_twice(store: NtfStore) -> None:
     owner = await filled(store, "a")
     assert not await store.add_token(replace(owner, token_id=filler("other", 24), code=b"x" * 32))
@@ -488,6 +512,38 @@ async def test_subscribed_queues_are_active_and_perhaps_associated(store: NtfSto
     assert after == UsedRouter(ROUTER, SERVICE, 1, ids_hash_bytes(id_hash(ids[2])), 2)
 
 
+async def test_a_router_is_untried_until_one_of_its_queues_was_subscribed(store: NtfStore) -> None:
+    owner = await filled(store, "a", "a1", "a2")
+    assert await store.used_router(ROUTER) == UsedRouter(ROUTER, None, 0, NO_IDS_HASH, 2, untried=True)
+    await store.subscribed(ROUTER, [queue("a1").notifier_id], None)
+    tried = UsedRouter(ROUTER, None, 0, NO_IDS_HASH, 2)
+    assert await store.used_routers() == [tried]
+    await store.disconnected(ROUTER)
+    await store.invalidate_token(owner.token_id, owner.device_token, INVALID)
+    assert await store.used_router(ROUTER) == tried
+
+
+async def test_an_untried_router_is_needed_by_active_tokens_only(store: NtfStore) -> None:
+    owner = await filled(store, "a", "a1")
+    await store.invalidate_token(owner.token_id, owner.device_token, INVALID)
+    unneeded = UsedRouter(ROUTER, None, 0, NO_IDS_HASH, 1, untried=True, needed=False)
+    assert await store.used_routers() == [unneeded]
+    assert await store.used_router(ROUTER) == unneeded
+    other = token("b")
+    await store.add_token(other)
+    await store.add_subscription(subscription("b1", other))
+    assert await store.used_routers() == [UsedRouter(ROUTER, None, 0, NO_IDS_HASH, 2, untried=True)]
+
+
+async def test_new_queues_of_a_token_are_found(store: NtfStore) -> None:
+    owner = await filled(store, "a", "a1", "a2")
+    await filled(store, "b", "b1")
+    await store.subscribed(ROUTER, [queue("a1").notifier_id], None)
+    expected = subscription("a2", owner)
+    assert await store.new_queues_of(owner.token_id) == [(expected.queue, expected.notifier_key)]
+    assert await store.new_queues_of(b"nobody") == []
+
+
 async def test_an_unknown_router_is_not_used(store: NtfStore) -> None:
     assert await store.used_routers() == []
     assert await store.used_router(ROUTER) is None
@@ -610,9 +666,22 @@ async def test_a_notification_is_recorded_and_due(store: NtfStore) -> None:
     assert await store.counts() == StoreCounts(1, 1, 1)
 
 
-async def test_N22_S03_nothing_is_recorded_for_what_is_unknown_or_not_active(store: NtfStore) -> None:
+@pytest.mark.parametrize("status", [REGISTERED, CONFIRMED], ids=["registered", "confirmed"])
+async def test_what_comes_while_a_token_waits_for_its_code_is_pushed_when_it_is_active(
+    store: NtfStore, status: TokenStatus
+) -> None:
+    owner = await filled(store, "a", "a1", status=status)
+    [result] = await store.add_notifications(ROUTER, [received("a1")])
+    assert isinstance(result, Recorded)
+    assert await store.due_pushes([owner.token_id]) == []
+    assert await accounting(store) == Accounting(received=1, pending=1)
+    assert await store.activate_token(owner.token_id, owner.code) == []
+    assert len((await due(store, owner)).notifications) == 1
+
+
+async def test_N22_S03_nothing_is_recorded_for_what_is_unknown_or_invalid(store: NtfStore) -> None:
     """S3, N22: the token is looked at when the notification is written."""
-    await filled(store, "a", "a1", status=REGISTERED)
+    await filled(store, "a", "a1", status=EXPIRED_TOKEN)
     await filled(store, "b", "b1", status=INVALID)
     owner = await filled(store, "c", "c1")
     batch = [received("a1"), received("b1", 1), received("nobody", 2), received("c1", 3)]

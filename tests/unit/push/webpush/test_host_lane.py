@@ -17,7 +17,7 @@ from tocsin.push.webpush.host_lane import (
     QUEUE_LIMIT,
     Reputations,
 )
-from tocsin.transport.dialer import Address
+from tocsin.transport.resolver import Address
 
 HERE = "https://push.test"
 

@@ -55,7 +55,7 @@ from tocsin.smp_router.settings.settings import SmpProxySettings
 from tocsin.transport.router_sessions import RouterConnection
 from tocsin.wire.versions import VersionRange
 
-PROXY = SmpProxySettings(remember_failure=1.0, connect_timeout=3.0)
+PROXY = SmpProxySettings(remember_failure=1.0, connect_timeout=3.0, public_relays_only=False)
 BASIC_AUTH = Refused(ProxyFault.BASIC_AUTH)
 NO_SESSION = Refused(ProxyFault.NO_SESSION)
 NETWORK = Refused(ProxyBroker(NetworkFault()))

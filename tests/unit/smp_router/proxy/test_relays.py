@@ -140,28 +140,31 @@ async def test_a_client_that_names_many_relays_does_not_exhaust_the_router() -> 
 
 
 async def test_names_that_are_slow_to_resolve_keep_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the router's files, which the loop's own threads write, nor other relays."""
+    """Neither the router's files, which the loop's own threads write, nor other relays (128 names of four clients)."""
     answer, real = threading.Event(), socket.getaddrinfo
 
     def getaddrinfo(host: str, *details: Any, **options: Any) -> Any:
-        if host.endswith(".slow.test"):
+        if host.endswith(".test"):
             answer.wait(PATIENCE)
             raise OSError("no such name")
         return real(host, *details, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     async with smp_router() as relay, proxy_with() as proxy:
-        hostile, client = await proxy.connect(), await proxy.connect()
-        requests = [RequestProxySession(named(relay, f"{number}.slow.test")) for number in range(12)]
+        client = await proxy.connect()
         try:
-            await hostile.send(*map(Asked, requests))
-            await until(lambda: len(proxy.running.router.proxy.relays) == len(requests))
+            for each in range(4):
+                hostile = await proxy.connect()
+                names = [named(relay, f"host.slow-{each}-{number}.test") for number in range(32)]
+                await hostile.send(*(Asked(RequestProxySession(name)) for name in names))
+            relays = proxy.running.router.proxy.relays
+            connects = 4 * proxy.running.state.settings.proxy.client_connects
+            await until(lambda: len(relays) == connects)
             async with asyncio.timeout(PATIENCE / 2):
                 await asyncio.to_thread(os.getpid)
                 await client.expect(ProxySession, RequestProxySession(named(relay, "localhost")))
         finally:
             answer.set()
-        assert [await hostile.block() for _ in requests]
 
 
 async def test_proxy_commands_of_one_block() -> None:
@@ -278,12 +281,29 @@ async def test_host_modes(settings: dict[str, bool], hosts: list[str], asked_for
         assert [name for _, name, _ in socks.requests] == (asked_for or [])
 
 
-async def test_relays_at_private_addresses_can_be_refused() -> None:
-    async with smp_router() as relay, proxy_with(public_relays_only=True) as proxy:
+async def test_relays_at_private_addresses_are_refused_unless_the_operator_allows_them() -> None:
+    """Clients must not probe the operator's network through the proxy."""
+    async with smp_router() as relay, smp_router(proxy=SmpProxySettings()) as proxy:
         client = await proxy.connect()
-        for host in (HOST, "localhost", "::1"):
+        for host in (HOST, "localhost", "::1", "::ffff:127.0.0.1"):
             assert await client.ask(RequestProxySession(named(relay, host))) == NETWORK
-        assert not relay.running.router.peers
+        assert relay.running.listeners[0].counts.accepted == 0
+
+
+async def test_private_addresses_are_not_asked_for_at_a_socks_proxy_either() -> None:
+    """The SOCKS proxy may stand in the operator's network too."""
+    async with (
+        smp_router() as relay,
+        running_socks_proxy(SocksTestProxy(relay.running.ports[0])) as socks,
+        proxy_with(
+            public_relays_only=True, socks_proxy=f"{HOST}:{socks.port}", socks_onion_only=False
+        ) as proxy,
+    ):
+        client = await proxy.connect()
+        for host in (HOST, "localhost", "10.0.0.1", "a.internal"):
+            assert await client.ask(RequestProxySession(named(relay, host))) == NETWORK
+        assert socks.requests == []
+        await client.expect(ProxySession, RequestProxySession(named(relay, "relay.example")))
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
+from tocsin.agent.store.sqlite.file_errors import DAMAGED, NOT_A_STORE, translated
 from tocsin.agent.store.sqlite.migrations import migrate
 from tocsin.agent.store.sqlite.vault import SCRYPT_N, Vault, new_vault, open_vault, reseal
 from tocsin.errors import StoreError
@@ -23,9 +23,9 @@ from tocsin.errors import StoreError
 T = TypeVar("T")
 
 OWNER_ONLY: Final = 0o600
+SHORTEST_DATABASE: Final = 512
 
 _SETTINGS: Final = (
-    "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
@@ -45,8 +45,13 @@ class SqliteDatabase:
     """Created by `open`. Calls run one after the other on one thread, which several databases may share."""
 
     def __init__(
-        self, session: SqliteSession, executor: Executor, own_executor: ThreadPoolExecutor | None
+        self,
+        path: Path,
+        session: SqliteSession,
+        executor: Executor,
+        own_executor: ThreadPoolExecutor | None,
     ) -> None:
+        self._path = path
         self._session = session
         self._executor = executor
         self._own_executor = own_executor
@@ -70,13 +75,13 @@ class SqliteDatabase:
         assert used is not None
         try:
             session = await asyncio.get_running_loop().run_in_executor(
-                used, lambda: _opened(path, passphrase, scrypt_n)
+                used, lambda: translated(path, lambda: _opened(path, passphrase, scrypt_n))
             )
         except BaseException:
             if own is not None:
                 own.shutdown(wait=False)
             raise
-        return cls(session, used, own)
+        return cls(path, session, used, own)
 
     async def run(self, work: Callable[[SqliteSession], T]) -> T:
         """Run one transaction. Once begun, it finishes even if the caller is cancelled."""
@@ -101,23 +106,13 @@ class SqliteDatabase:
         database = self._session.database
         vault = self._in_transaction(work)
         self._session = SqliteSession(database, vault)
-        with translated():
-            # Leave nothing in the log that was sealed for the former passphrase, or not at all.
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        # Leave nothing in the log that was sealed for the former passphrase, or not at all.
+        checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
+        translated(self._path, lambda: database.execute(checkpoint).fetchone())
 
     def _in_transaction(self, work: Callable[[SqliteSession], T]) -> T:
         """Run on the database's thread, which alone reads the session: its vault may have changed."""
-        database = self._session.database
-        with translated():
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                result = work(self._session)
-                database.execute("COMMIT")
-            except BaseException:
-                if database.in_transaction:
-                    database.execute("ROLLBACK")
-                raise
-        return result
+        return translated(self._path, lambda: _transaction(self._session, work))
 
     async def close(self) -> None:
         """Close the file after all earlier calls."""
@@ -129,26 +124,51 @@ class SqliteDatabase:
             self._own_executor.shutdown(wait=False)
 
 
+def _transaction(session: SqliteSession, work: Callable[[SqliteSession], T]) -> T:
+    database = session.database
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        result = work(session)
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+    return result
+
+
 def _opened(path: Path, passphrase: str | None, scrypt_n: int) -> SqliteSession:
-    with translated():
-        _prepare_file(path)
-        # Autocommit: this module begins and ends transactions. Only the executor's thread uses the connection.
-        database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-        try:
-            for setting in _SETTINGS:
-                database.execute(setting)
-            database.execute("BEGIN IMMEDIATE")  # takes the lock and keeps it
-            try:
-                vault = open_vault(database, passphrase, scrypt_n)
-                database.execute("COMMIT")
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
-            migrate(database)
-        except BaseException:
-            database.close()
-            raise
-    return SqliteSession(database, vault)
+    _prepare_file(path)
+    # Autocommit: this module begins and ends transactions. Only the executor's thread uses the connection.
+    database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        _check_file(path, database)  # before anything is written
+        for setting in _SETTINGS:
+            database.execute(setting)
+        # Its transaction takes the lock and keeps it.
+        opened = _transaction(
+            SqliteSession(database, Vault()), lambda _session: open_vault(database, passphrase, scrypt_n)
+        )
+        migrate(database)
+    except BaseException:
+        database.close()
+        raise
+    return SqliteSession(database, opened)
+
+
+def _check_file(path: Path, database: sqlite3.Connection) -> None:
+    """Raise StoreError if the file is too short, or the database of another program."""
+    log = path.with_name(path.name + "-wal")
+    if not log.exists() or not log.stat().st_size:  # otherwise the log may have the missing pages
+        [[pages]], [[size]] = database.execute("PRAGMA page_count"), database.execute("PRAGMA page_size")
+        if path.stat().st_size < pages * size:
+            raise StoreError(DAMAGED)
+    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if (
+        tables and "migrations" not in tables and tables != {"passphrase"}
+    ):  # alone: a first start was interrupted
+        raise StoreError(NOT_A_STORE)
 
 
 def _prepare_file(path: Path) -> None:
@@ -157,39 +177,8 @@ def _prepare_file(path: Path) -> None:
         # Open only a new file: closing a file that this process has locked would release the lock (POSIX).
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY))
     except FileExistsError:
+        if 0 < path.stat().st_size < SHORTEST_DATABASE:
+            raise StoreError(DAMAGED) from None  # SQLite would take it for a new file
         for existing in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
             if existing.exists():
                 existing.chmod(OWNER_ONLY)
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Translate errors of SQLite and the file system to StoreError, which never contains values of a statement."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        # Without the cause: texts of SQLite name columns and constraints, and may one day contain more.
-        raise StoreError(_SENTENCES.get(_primary_code(error), f"SQLite refused: {_name(error)}")) from None
-    except OSError as error:
-        raise StoreError(
-            f"the agent's store cannot be opened: {error.strerror or type(error).__name__}"
-        ) from None
-
-
-_SENTENCES: Final = {
-    sqlite3.SQLITE_BUSY: "the agent's store is in use by another agent",
-    sqlite3.SQLITE_LOCKED: "the agent's store is in use by another agent",
-    sqlite3.SQLITE_NOTADB: "the file is not an agent's store",
-    sqlite3.SQLITE_CORRUPT: "the agent's store is damaged",
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_READONLY: "the agent's store cannot be written",
-    sqlite3.SQLITE_CANTOPEN: "the agent's store cannot be opened",
-}
-
-
-def _primary_code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _name(error: sqlite3.Error) -> str:
-    return str(getattr(error, "sqlite_errorname", type(error).__name__))

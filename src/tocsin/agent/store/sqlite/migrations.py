@@ -192,7 +192,8 @@ def migrate(database: sqlite3.Connection, steps: Sequence[SqliteMigration] = MIG
     applied = {name for (name,) in database.execute("SELECT name FROM migrations")}
     if unknown := applied - {step.name for step in steps}:
         raise StoreError(
-            f"the agent's store was changed by a newer version of Tocsin: {', '.join(sorted(unknown))}"
+            f"the agent's store was changed by a newer version of Tocsin: {', '.join(sorted(unknown))}; "
+            "update Tocsin to open it"
         )
     missing = [step for step in steps if step.name not in applied]
     for step in missing:
@@ -203,6 +204,7 @@ def migrate(database: sqlite3.Connection, steps: Sequence[SqliteMigration] = MIG
             database.execute("INSERT INTO migrations (name) VALUES (?)", (step.name,))
             database.execute("COMMIT")
         except BaseException:
-            database.execute("ROLLBACK")
+            if database.in_transaction:
+                database.execute("ROLLBACK")
             raise
     return [step.name for step in missing]

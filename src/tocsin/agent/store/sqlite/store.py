@@ -18,7 +18,6 @@ from tocsin.agent.store.sqlite import (
 )
 from tocsin.agent.store.sqlite.database import SqliteDatabase, SqliteSession
 from tocsin.agent.store.sqlite.vault import SCRYPT_N
-from tocsin.errors import StoreError, TocsinError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,12 +42,7 @@ def transaction(
     """Make a method that runs a function of the tables in one transaction."""
 
     async def method(self: AgentSqliteStore, /, *arguments: P.args, **named: P.kwargs) -> T:
-        try:
-            return await self.database.run(lambda session: work(session, *arguments, **named))
-        except StoreError:
-            raise
-        except (TocsinError, ValueError, KeyError) as error:  # a row that this agent did not write
-            raise StoreError(f"the agent's store is damaged: {type(error).__name__}") from None
+        return await self.database.run(lambda session: work(session, *arguments, **named))
 
     return method
 

@@ -62,7 +62,9 @@ class Vault:
         try:
             return unseal(self.key, _nonce(chance, place), box)
         except BadBox:
-            raise StoreError("the agent's store is damaged: a value cannot be decrypted") from None
+            raise StoreError(
+                "the agent's store is damaged (a value cannot be decrypted): restore it from a backup"
+            ) from None
 
 
 def open_vault(database: sqlite3.Connection, passphrase: str | None, scrypt_n: int = SCRYPT_N) -> Vault:

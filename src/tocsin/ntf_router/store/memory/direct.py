@@ -36,7 +36,7 @@ class MemoryDirect:
         await tables.journal.commit()
         return Associated.ADDED
 
-    async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int) -> bool:
+    async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int | None) -> bool:
         await self._tables.journal.ready()
         tables = self._tables
         row = tables.routers.row_of(queue)
@@ -44,10 +44,14 @@ class MemoryDirect:
             if not tables.routers.table.is_direct(row) or tables.owner(row).record.token_id != token_id:
                 return False
             tables.remove_subscription(row, SUBSCRIPTION_REMOVED)
-        tables.direct.end(queue.notifier_id, until)
-        tables.journal.direct(QueuesEnded((queue.notifier_id,), until))
-        await tables.journal.commit()
+        if row is not None or until is not None:
+            tables.direct.end(queue.notifier_id, until or 0)
+            tables.journal.direct(QueuesEnded((queue.notifier_id,), until or 0))
+            await tables.journal.commit()
         return True
+
+    async def forget_ended(self, now: int) -> int:
+        return self._tables.direct.forget(now)
 
     async def note_deleted(self, router: RouterLocation, notifier_ids: Sequence[bytes], at: int) -> int:
         await self._tables.journal.ready()

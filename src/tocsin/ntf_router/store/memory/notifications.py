@@ -21,6 +21,7 @@ from tocsin.ntf_router.store.records import (
     SettledNotification,
 )
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.lifecycles import VERIFIABLE
 from tocsin.protocol.ntf.statuses import TokenState
 
 PAUSE_AFTER: Final = 256
@@ -55,7 +56,7 @@ class MemoryNotifications:
             return NotRecorded.UNKNOWN_QUEUE
         token = tables.owner(row)
         record = token.record
-        if record.status.state is not _ACTIVE:
+        if record.status.state not in VERIFIABLE:
             return NotRecorded.UNKNOWN_QUEUE
         last = token.last.get(row) if token.last is not None else None
         if last is not None and last.nonce == nonce:

@@ -229,6 +229,8 @@ class KeptRouter:
     """The hash of wanted queues that are associated with our service."""
     individual: int = 0
     """The number of wanted queues without service."""
+    new: int = 0
+    """The number of these that were never subscribed to."""
 
     def used(self) -> UsedRouter:
         return UsedRouter(
@@ -237,6 +239,7 @@ class KeptRouter:
             self.associated,
             ids_hash_bytes(self.combined_hash),
             self.individual,
+            self.service_id is None and self.individual == self.new and bool(self.new or self.associated),
         )
 
 
@@ -348,6 +351,7 @@ class SubscribedRouters:
             router.combined_hash ^= id_hash(self.table.notifier_id(row))
         else:
             router.individual += by
+            router.new += by if status is SubscriptionState.NEW else 0
 
 
 def _cursor(place: int, left: int) -> bytes | None:

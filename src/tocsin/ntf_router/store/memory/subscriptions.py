@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tocsin.ntf_router.store.logs.store_log import ServiceSet, SubscriptionAdded, SubscriptionRemoved
+from tocsin.ntf_router.store.memory.subscription_table import KeptRouter
 from tocsin.ntf_router.store.memory.tables import NtfTables
 from tocsin.ntf_router.store.records import (
     SUBSCRIPTION_REMOVED,
@@ -17,11 +19,13 @@ from tocsin.ntf_router.store.records import (
 )
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.lifecycles import LIVE, WANTED
-from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus
+from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus, TokenState
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
 PAUSE_AFTER: Final = 64
 """Blocks of rows to read before other tasks get a turn."""
+SEARCHED_BLOCKS: Final = 64
+"""Blocks of rows that are searched for a queue of an active token."""
 
 
 class MemorySubscriptions:
@@ -64,6 +68,15 @@ class MemorySubscriptions:
         table = self._tables.routers.table
         numbers = set() if token is None else {table.router(row) for row in token.rows}
         return len(numbers - {self._tables.routers.number(router)})
+
+    async def new_queues_of(self, token_id: bytes) -> list[tuple[NotifierQueue, bytes]]:
+        token = self._tables.tokens.get(token_id)
+        routers = self._tables.routers
+        return [
+            (routers.queue(row), routers.table.key(row))
+            for row in (() if token is None else token.rows)
+            if routers.table.state(row)[0] is SubscriptionState.NEW
+        ]
 
     async def set_statuses(
         self, router: RouterLocation, statuses: Sequence[tuple[bytes, SubscriptionStatus]]
@@ -126,12 +139,29 @@ class MemorySubscriptions:
         return changed
 
     async def used_routers(self) -> list[UsedRouter]:
-        found = [router.used() for router in self._tables.routers]
+        found = [self._used(router) for router in self._tables.routers]
         return [used for used in found if used.associated_count or used.individual_count]
 
     async def used_router(self, router: RouterLocation) -> UsedRouter | None:
         number = self._tables.routers.number(router)
-        return None if number is None else self._tables.routers.router(number).used()
+        return None if number is None else self._used(self._tables.routers.router(number))
+
+    def _used(self, router: KeptRouter) -> UsedRouter:
+        used = router.used()
+        if used.untried and not self._has_active_token(router.location):
+            return replace(used, needed=False)
+        return used
+
+    def _has_active_token(self, router: RouterLocation) -> bool:
+        """Whether a queue there belongs to an active token. If there are many queues, this counts as yes."""
+        table, number = self._tables.routers.table, self._tables.routers.number(router)
+        if number is None or table.block_count(number) > SEARCHED_BLOCKS:
+            return number is not None
+        return any(
+            table.state(row)[0] in WANTED and self._tables.owner(row).record.status.state is TokenState.ACTIVE
+            for place in range(table.block_count(number))
+            for row in table.rows_of_block(number, place)
+        )
 
     async def queues_to_subscribe(
         self, router: RouterLocation, after: bytes | None, limit: int, *, with_associated: bool

@@ -216,7 +216,9 @@ class DirectMarks:
         """Time from which the mark may be forgotten, by notifier id."""
 
     def end(self, notifier_id: bytes, until: int) -> None:
-        self._ended[notifier_id] = max(until, self._ended.get(notifier_id, 0))
+        """Mark a queue as ended; 0 makes no mark."""
+        if until > self._ended.get(notifier_id, 0):
+            self._ended[notifier_id] = until
 
     def is_ended(self, notifier_id: bytes, now: int) -> bool:
         return self._ended.get(notifier_id, 0) > now
@@ -224,10 +226,12 @@ class DirectMarks:
     def ended(self) -> Iterator[tuple[bytes, int]]:
         return iter(self._ended.items())
 
-    def forget(self, now: int) -> None:
-        """Forget ended queues whose packets have all expired, so that none can bring them back."""
-        for notifier_id in [each for each, until in self._ended.items() if until <= now]:
+    def forget(self, now: int) -> int:
+        """Forget ended queues whose packets have all expired. Returns how many."""
+        expired = [each for each, until in self._ended.items() if until <= now]
+        for notifier_id in expired:
             del self._ended[notifier_id]
+        return len(expired)
 
 
 class NtfJournal(Protocol):

@@ -19,7 +19,7 @@ from tocsin.ntf_router.store.logs.store_log import (
 from tocsin.ntf_router.store.memory.tables import NtfTables
 from tocsin.ntf_router.store.records import TOKEN_INVALID, TokenRecord
 from tocsin.protocol.ntf.device_tokens import DeviceToken
-from tocsin.protocol.ntf.lifecycles import CONFIRMED, VERIFIABLE
+from tocsin.protocol.ntf.lifecycles import CONFIRMED, UNVERIFIED, VERIFIABLE
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
@@ -57,6 +57,21 @@ class MemoryTokens:
             self._tables.journal.cron_sent(token.token_id, token.cron_sent_at)
         await self._tables.journal.commit()
         return True
+
+    async def unverified_registrations(self, device_token: DeviceToken, since: int) -> int:
+        found = [
+            token
+            for token in self._tables.tokens.registrations(device_token)
+            if token.record.status.state in UNVERIFIED
+        ]
+        old = [token for token in found if token.record.registered_at < since]
+        for token in old:
+            if not token.rows:
+                self._tables.remove_token(token)
+                self._tables.journal.append(TokenRemoved(token.record.token_id))
+        if old:
+            await self._tables.journal.commit()
+        return len(found) - len(old)
 
     async def note_use(self, token_id: bytes, day: int) -> None:
         await self._tables.journal.ready()

@@ -82,14 +82,15 @@ class PostgresDirect:
 
         return await self._clients.run(statements)
 
-    async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int) -> bool:
+    async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int | None) -> bool:
         async def statements(connection: Proxy) -> bool:
             row = await connection.fetchrow(_QUEUE, *router_row(queue.router), queue.notifier_id)
             if row is not None:
                 if row["token_id"] != token_id or row["smp_notifier_key"] != NO_KEY:
                     return False
                 await self._remove(connection, [row["subscription_id"]])
-            await connection.execute(_END, queue.notifier_id, until)
+            if until is not None:
+                await connection.execute(_END, queue.notifier_id, until)
             return True
 
         return await self._clients.run(statements)
@@ -118,6 +119,9 @@ class PostgresDirect:
             await connection.execute(
                 "DELETE FROM subscriptions WHERE subscription_id = ANY($1::bytea[])", ids
             )
+
+    async def forget_ended(self, now: int) -> int:
+        return await self._background.execute("DELETE FROM direct_ended WHERE until <= $1", now)
 
     async def direct_keys(self) -> bytes | None:
         row = await self._clients.fetchrow("SELECT keys FROM direct_keys")

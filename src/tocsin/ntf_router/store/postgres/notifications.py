@@ -30,11 +30,13 @@ from tocsin.ntf_router.store.postgres.rows import (
     TOKENS,
     router_of,
     router_row,
+    sql_list,
     time_of,
     token_of_row,
 )
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.ntf.lifecycles import VERIFIABLE
 from tocsin.protocol.ntf.pushes import item_text, router_text
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
@@ -171,7 +173,7 @@ def _notifications_of_row(row: Record) -> tuple[records.LastNotification, ...]:
 _AT_ROUTER: Final = "v.smp_host = $1 AND v.smp_port = $2 AND v.smp_keyhash = $3"
 _LOCK_TOKENS: Final = f"""
     SELECT token_id, push_provider FROM tokens
-    WHERE status = 'ACTIVE' AND token_id IN (
+    WHERE status IN {sql_list(VERIFIABLE)} AND token_id IN (
         SELECT s.token_id FROM {SUBSCRIPTIONS} WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($4::bytea[])
     )
     ORDER BY token_id FOR SHARE

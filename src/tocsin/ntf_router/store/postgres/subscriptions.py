@@ -14,6 +14,7 @@ from tocsin.ntf_router.store.postgres.rows import (
     SUBSCRIPTION_COLUMNS,
     SUBSCRIPTIONS,
     TOKEN_COLUMNS,
+    queue_of_row,
     router_of_row,
     router_row,
     sql_list,
@@ -62,6 +63,10 @@ ADD_SUBSCRIPTION: Final = """
 _OTHER_ROUTERS: Final = f"""
     SELECT count(DISTINCT s.smp_server_id) FROM {SUBSCRIPTIONS} WHERE NOT ({_AT_ROUTER}) AND s.token_id = $4
 """  # noqa: S608
+_NEW_QUEUES: Final = f"""
+    SELECT v.smp_host, v.smp_port, v.smp_keyhash, s.smp_notifier_id, s.smp_notifier_key FROM {SUBSCRIPTIONS}
+    WHERE s.token_id = $1 AND s.status = 'NEW'
+"""  # noqa: S608
 _SET_STATUSES: Final = f"""
     UPDATE subscriptions s SET status = wanted.status, ntf_service_assoc = false
     FROM unnest($4::bytea[], $5::text[]) AS wanted (notifier_id, status), smp_servers v
@@ -97,7 +102,10 @@ _USED: Final = f"""
         count(*) FILTER (WHERE s.ntf_service_assoc) AS associated,
         coalesce(bit_xor(('x' || md5(s.smp_notifier_id))::bit(128)) FILTER (WHERE s.ntf_service_assoc), 0::bit(128))
             AS combined,
-        count(*) FILTER (WHERE NOT s.ntf_service_assoc) AS individual
+        count(*) FILTER (WHERE NOT s.ntf_service_assoc) AS individual,
+        v.ntf_service_id IS NULL AND bool_and(s.status = 'NEW' OR s.ntf_service_assoc) AS untried,
+        bool_or(EXISTS (SELECT FROM tokens t WHERE t.token_id = s.token_id AND t.status = 'ACTIVE'))
+            FILTER (WHERE v.ntf_service_id IS NULL AND (s.status = 'NEW' OR s.ntf_service_assoc)) AS active
     FROM smp_servers v {{join}} subscriptions s ON s.smp_server_id = v.smp_server_id AND {_WANTED}
     {{where}} GROUP BY v.smp_server_id
 """  # noqa: S608
@@ -171,6 +179,10 @@ class PostgresSubscriptions:
         row = await self._clients.fetchrow(_OTHER_ROUTERS, *router_row(router), token_id)
         return 0 if row is None else int(row[0])
 
+    async def new_queues_of(self, token_id: bytes) -> list[tuple[NotifierQueue, bytes]]:
+        rows = await self._clients.fetch(_NEW_QUEUES, token_id)
+        return [(queue_of_row(row), row["smp_notifier_key"]) for row in rows]
+
     async def set_statuses(
         self, router: RouterLocation, statuses: Sequence[tuple[bytes, SubscriptionStatus]]
     ) -> int:
@@ -215,4 +227,6 @@ def _used_of_row(row: asyncpg.Record) -> UsedRouter:
         row["associated"],
         row["combined"].bytes,
         row["individual"],
+        bool(row["untried"]),
+        not row["untried"] or bool(row["active"]),
     )

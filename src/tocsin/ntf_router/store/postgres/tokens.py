@@ -25,7 +25,7 @@ from tocsin.ntf_router.store.postgres.rows import (
 )
 from tocsin.ntf_router.store.records import TOKEN_INVALID, TOKEN_REMOVED, TokenRecord
 from tocsin.protocol.ntf.device_tokens import DeviceToken
-from tocsin.protocol.ntf.lifecycles import CONFIRMED, VERIFIABLE
+from tocsin.protocol.ntf.lifecycles import CONFIRMED, UNVERIFIED, VERIFIABLE
 from tocsin.protocol.ntf.statuses import TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
@@ -42,6 +42,16 @@ _ADD: Final = """
     )
     INSERT INTO token_registrations (token_id, registered_at) SELECT token_id, $12 FROM added
 """
+_UNVERIFIED: Final = f"""
+    SELECT t.token_id, coalesce(r.registered_at, 0) AS registered_at,
+        EXISTS (SELECT FROM subscriptions s WHERE s.token_id = t.token_id) AS used
+    FROM {TOKENS}
+    WHERE t.push_provider = $1 AND t.push_provider_token = $2 AND t.status IN {sql_list(UNVERIFIED)}
+"""  # noqa: S608
+_REMOVE_UNUSED: Final = f"""
+    DELETE FROM tokens t WHERE token_id = ANY($1::bytea[]) AND status IN {sql_list(UNVERIFIED)}
+        AND NOT EXISTS (SELECT FROM subscriptions s WHERE s.token_id = t.token_id)
+"""  # noqa: S608
 _REGISTER_AGAIN: Final = f"""
     WITH changed AS (
         UPDATE tokens SET status = 'REGISTERED'
@@ -98,6 +108,14 @@ class PostgresTokens:
 
     async def add_token(self, token: TokenRecord) -> bool:
         return await self._clients.execute(_ADD, *token_row(token), token.registered_at) > 0
+
+    async def unverified_registrations(self, device_token: DeviceToken, since: int) -> int:
+        rows = await self._clients.fetch(_UNVERIFIED, device_token.provider.text, device_token.token)
+        old = [row for row in rows if row["registered_at"] < since]
+        unused = [row["token_id"] for row in old if not row["used"]]
+        if unused:
+            await self._clients.execute(_REMOVE_UNUSED, unused)
+        return len(rows) - len(old)
 
     async def note_use(self, token_id: bytes, day: int) -> None:
         await self._clients.execute(

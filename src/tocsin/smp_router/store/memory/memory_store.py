@@ -175,6 +175,9 @@ class SmpMemoryStore:
     def service_by_fingerprint(self, fingerprint: bytes) -> ServiceRecord | None:
         return self._services_by_fingerprint.get(fingerprint)
 
+    def service_count(self) -> int:
+        return len(self._services)
+
     def services(self) -> Sequence[ServiceRecord]:
         return list(self._services.values())
 

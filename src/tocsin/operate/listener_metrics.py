@@ -1,0 +1,36 @@
+"""Metrics of a router's listeners: connections that came, were refused or were given up, and turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from tocsin.operate.metrics import Metric, counter, gauge
+from tocsin.transport.listener import Listener
+from tocsin.transport.turns import Turns
+
+_ABOUT: Final = {
+    "accepted": "Connections that the system accepted.",
+    "handshake_failed": "Connections whose TLS handshake failed.",
+    "handshake_timed_out": "Connections whose TLS handshake took too long.",
+    "handshakes_dropped": "TLS handshakes that were dropped for newer ones because too many were in progress.",
+    "refused": "Connections closed at once because of max_connections.",
+    "accept_pauses": "Times that accepting paused because no file descriptors were left.",
+    "stalled": "Connections closed because the peer read nothing for write_stall_seconds.",
+    "over_budget": "Connections closed because max_waiting_bytes waited for peers that did not read.",
+    "handler_failed": "Connections that ended because of a defect in the router.",
+}
+
+
+def listener_metrics(prefix: str, listeners: Iterable[Listener], turns: Turns) -> Iterator[Metric]:
+    """Yield the sums over all ports."""
+    counts = [listener.counts for listener in listeners]
+    for name, about in _ABOUT.items():
+        yield counter(f"{prefix}_listener_{name}", about, sum(getattr(each, name) for each in counts))
+    handshakes = sum(each.pending_handshakes for each in counts)
+    yield gauge(f"{prefix}_listener_handshakes", "TLS handshakes in progress.", handshakes)
+    waiting = sum(each.waiting_bytes for each in counts)
+    yield gauge(f"{prefix}_listener_waiting_bytes", "Bytes that wait for peers which do not read.", waiting)
+    about = "Times that a connection had used its slice of CPU time and waited for the others."
+    yield counter(f"{prefix}_turns_waited", about, turns.waited)
+    yield gauge(f"{prefix}_turns_waiting", "Connections that wait for their turn now.", len(turns))

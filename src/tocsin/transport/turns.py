@@ -1,0 +1,135 @@
+"""Turns: no connection keeps the others waiting for longer than a slice of CPU time.
+
+Theory of operation. A task that serves a connection has a `Turn`. It asks between two small steps (a signature, a
+command) whether its slice is used up. If so, it waits in the line of all such tasks. The line lets one task go on,
+then none for some iterations of the event loop, so that everybody else, whose steps are short, runs between two slices,
+however many tasks wait. While the line is not empty, a task that has not waited yet gets a short slice, so that many
+connections which start at the same time do not get a full slice each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final, TypeVar
+
+SLICE_SECONDS: Final = 0.001
+"""CPU time that one connection may use before the others get their turn. A single step may exceed it."""
+SHORT_SLICE_SECONDS: Final = SLICE_SECONDS / 4
+"""The first slice of a connection while others wait in line."""
+ITERATIONS_BETWEEN: Final = 8
+"""Iterations of the event loop from one slice to the next: a short command is read, executed and answered in them."""
+
+T = TypeVar("T")
+
+
+class Turns:
+    """The line in front of one event loop. It is bounded by the number of tasks, which connections limit."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
+        self.waited = 0
+        """How often a task has waited in line since the start."""
+        self._line: deque[asyncio.Future[None]] = deque()
+        self._releasing = False
+
+    def __len__(self) -> int:
+        """The number of tasks in line."""
+        return len(self._line)
+
+    def turn(self) -> Turn:
+        """Return the turn of one task."""
+        return Turn(self)
+
+    async def wait(self) -> None:
+        """Wait in line until it is this task's turn."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._line.append(waiter)
+        self.waited += 1
+        if not self._releasing:
+            self._releasing = True
+            loop.call_soon(self._release, ITERATIONS_BETWEEN - 1)
+        await waiter
+
+    def _release(self, iterations: int) -> None:
+        """Let the first task in line go on after some iterations of the loop, then the next one."""
+        if iterations > 1:
+            asyncio.get_running_loop().call_soon(self._release, iterations - 1)
+            return
+        while self._line:
+            waiter = self._line.popleft()
+            if not waiter.done():  # done: its task was cancelled
+                waiter.set_result(None)
+                break
+        self._releasing = bool(self._line)
+        if self._releasing:
+            asyncio.get_running_loop().call_soon(self._release, ITERATIONS_BETWEEN)
+
+
+class Turn:
+    """The CPU time that one task uses in a row."""
+
+    __slots__ = ("_turns", "_until", "_waited", "pauses")
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._until = 0.0
+        self._waited = False
+        self.pauses = 0
+        """How often the task has waited. Others may have changed anything since the number was lower."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a slice: the task has just waited for something else, such as the next block."""
+        self._waited = False
+        self._until = self._turns.clock() + SLICE_SECONDS
+
+    def is_over(self) -> bool:
+        """Whether the slice is used up, so that the task must `give_way`."""
+        now = self._turns.clock()
+        if now >= self._until:
+            return True
+        if self._waited or not self._turns:
+            return False
+        return now >= self._until - SLICE_SECONDS + SHORT_SLICE_SECONDS
+
+    async def give_way(self) -> None:
+        """Wait in line, then begin a full slice."""
+        self.pauses += 1
+        await self._turns.wait()
+        self._waited = True
+        self._until = self._turns.clock() + SLICE_SECONDS
+
+
+class Pace:
+    """Slices of a pass over many things that a program makes by itself: after each one, all other tasks run."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = _clock() + SLICE_SECONDS
+
+    def is_over(self) -> bool:
+        """Whether the slice is used up, so that the pass must `pause`."""
+        return _clock() >= self._until
+
+    async def pause(self) -> None:
+        """Let all others run, then begin the next slice. They may have changed anything."""
+        await asyncio.sleep(0)
+        self._until = _clock() + SLICE_SECONDS
+
+
+async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield the items of a pass, with pauses. They must not be a view of a collection that others change."""
+    pace = Pace()
+    for item in items:
+        yield item
+        if pace.is_over():
+            await pace.pause()
+
+
+def _clock() -> float:
+    return time.perf_counter()

@@ -1,0 +1,72 @@
+"""Attacks on the fairness of a router: full blocks of one command, while another client measures its PING."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+from tests.doubles.smp_harness import SmpTestClient
+from tocsin.protocol.ping import Ping
+
+MOST_TIMES_QUIET: Final = 50
+"""A PING during an attack takes at most so many times as long as a quiet one. Both routers' pages promise it."""
+PINGS: Final = 7
+"""During one attack; their median counts, because the machine may be busy with something else."""
+ATTEMPTS: Final = 3
+
+
+async def ping_seconds(client: SmpTestClient) -> float:
+    started = time.perf_counter()
+    await client.ask(Ping())
+    return time.perf_counter() - started
+
+
+async def quiet_ping(client: SmpTestClient) -> float:
+    """The median while nothing else happens."""
+    return statistics.median([await ping_seconds(client) for _ in range(40)])
+
+
+async def ping_ratio(
+    victim: SmpTestClient, quiet: float, attack: Callable[[], AbstractAsyncContextManager[None]]
+) -> float:
+    """How many times as long as a quiet PING the median PING takes while the attack runs: the best of some attempts."""
+    ratios = []
+    for _ in range(ATTEMPTS):
+        async with attack():
+            times = [await ping_seconds(victim) for _ in range(PINGS)]
+        ratios.append(statistics.median(times) / quiet)
+        if ratios[-1] <= MOST_TIMES_QUIET:
+            break
+    return min(ratios)
+
+
+class StretchCounter:
+    """Counts steps of work in each iteration of the event loop, and makes a clock of them: no real time passes."""
+
+    STEP_SECONDS: Final = 0.000_25
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.longest = 0
+        self._before = 0
+        self._handle: asyncio.Handle | None = None
+
+    def clock(self) -> float:
+        """In place of `time.perf_counter`: a step takes a quarter of a millisecond."""
+        return self.steps * self.STEP_SECONDS
+
+    def start(self) -> None:
+        self._before = self.steps
+        self._handle = asyncio.get_running_loop().call_soon(self._next)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _next(self) -> None:
+        self.longest = max(self.longest, self.steps - self._before)
+        self.start()

@@ -1,0 +1,107 @@
+"""Slices of CPU time on a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from tocsin.transport import turns as turns_module
+from tocsin.transport.turns import ITERATIONS_BETWEEN, SHORT_SLICE_SECONDS, SLICE_SECONDS, Turns, in_slices
+
+
+class Clock:
+    time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+class Iterations:
+    """Counts iterations of the event loop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._handle = asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        self.count += 1
+        self._handle = asyncio.get_running_loop().call_soon(self._next)
+
+    def stop(self) -> None:
+        self._handle.cancel()
+
+
+async def test_a_slice_ends_after_its_time_and_begins_again_after_a_wait() -> None:
+    clock = Clock()
+    turn = Turns(clock).turn()
+    assert not turn.is_over()
+    clock.time += SLICE_SECONDS
+    assert turn.is_over()
+    await turn.give_way()
+    assert not turn.is_over()
+    assert turn.pauses == 1
+    clock.time += SLICE_SECONDS
+    turn.begin()
+    assert not turn.is_over()
+    assert turn.pauses == 1
+
+
+async def test_while_others_wait_in_line_the_first_slice_is_short() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+    first, second = turns.turn(), turns.turn()
+    waiting = asyncio.create_task(first.give_way())
+    await asyncio.sleep(0)
+    assert len(turns) == 1
+    assert not second.is_over()
+    clock.time += SHORT_SLICE_SECONDS
+    assert second.is_over()
+    await waiting
+    assert not second.is_over()  # nobody waits any more
+
+
+async def test_one_task_goes_on_at_a_time_and_others_run_in_between() -> None:
+    turns, iterations, went_on = Turns(), Iterations(), []
+
+    async def work() -> None:
+        for _ in range(3):
+            await turns.turn().give_way()
+            went_on.append(iterations.count)
+
+    await asyncio.gather(*(work() for _ in range(10)))
+    iterations.stop()
+    assert turns.waited == 30
+    gaps = [after - before for before, after in pairwise(went_on)]
+    assert min(gaps) >= ITERATIONS_BETWEEN - 1
+
+
+async def test_the_line_is_first_come_first_served_and_survives_a_cancelled_task() -> None:
+    turns, order = Turns(), []
+
+    async def work(name: str) -> None:
+        await turns.wait()
+        order.append(name)
+
+    tasks = [asyncio.create_task(work(name)) for name in "abc"]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert order == ["a", "c"]
+    assert len(turns) == 0
+    await asyncio.wait_for(turns.wait(), 5)
+
+
+async def test_a_pass_over_many_items_lets_others_run_after_each_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(turns_module, "_clock", clock)
+    iterations, seen = Iterations(), []
+    async for item in in_slices(range(100)):
+        seen.append((item, iterations.count))
+        clock.time += SLICE_SECONDS / 10
+    iterations.stop()
+    assert [item for item, _ in seen] == list(range(100))
+    assert seen[-1][1] >= 9

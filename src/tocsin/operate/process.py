@@ -20,15 +20,16 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
-    """Yields an event that any of `STOP_SIGNALS` sets."""
+    """Yields an event that any of `STOP_SIGNALS` sets, except those that are ignored, as SIGHUP is under `nohup`."""
     requested = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
+    handled = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in handled:
         loop.add_signal_handler(number, requested.set)
     try:
         yield requested
     finally:
-        for number in STOP_SIGNALS:
+        for number in handled:
             loop.remove_signal_handler(number)
 
 

@@ -216,7 +216,7 @@ class NtfFolderStore(NtfMemoryStore):
 
     async def check(self) -> None:
         if (trouble := self._journal.trouble) is not None:
-            raise StoreError(str(trouble)) from trouble
+            raise type(trouble)(str(trouble)) from trouble
         await super().check()
 
     async def lost(self) -> StoreError:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tocsin.clients import ClientSettings, SmpClient
 from tocsin.doctor.findings import DoctorSettings, Finding, bad, ok, skipped, warn
+from tocsin.durable.postgres.tls import tls_options
 from tocsin.errors import PeerIdentityMismatch, StoreError, TocsinError
 from tocsin.ntf_router.opened_store import EMBEDDED_FOLDER
 from tocsin.ntf_router.running_router import client_settings
@@ -124,7 +125,9 @@ async def _connected(url: str, timeout: float) -> AsyncIterator[Connection[Recor
     except ImportError as error:
         raise StoreError("PostgreSQL needs another package: pip install 'tocsin[postgres]'") from error
     with translated():
-        connection: Connection[Record] = await asyncpg.connect(url, timeout=timeout, command_timeout=timeout)
+        connection: Connection[Record] = await asyncpg.connect(
+            url, timeout=timeout, command_timeout=timeout, **tls_options(url)
+        )
         try:
             yield connection
         finally:

@@ -81,6 +81,20 @@ class Commits(ABC):
                 self._begin()
             await self._next_news()  # a cancelled committer leaves the write to the others
 
+    async def until_durable(self) -> None:
+        """Return when every change appended before is durable, however long that takes.
+
+        Raises StoreError if it will never be.
+        """
+        target = self._appended
+        while self._durable < target or self._failure is not None:
+            if self._failure is not None:
+                raise StoreError(str(self._failure)) from self._failure
+            if self._news is None:
+                self._begin()
+            assert self._news is not None
+            await self._news.wait()
+
     async def lost(self) -> StoreError:
         """Return when the store has failed for good: the reason."""
         if self._lost is None:

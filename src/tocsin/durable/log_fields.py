@@ -27,6 +27,11 @@ class BadLogLine(StoreError):
         self.line = line
 
 
+def not_known(what: str) -> BadLogLine:
+    """Return the error for something that this version does not know."""
+    return BadLogLine(f"{what}; a newer version may have written it: update Tocsin")
+
+
 def encode_field(field: bytes) -> bytes:
     # Three passes, each faster than one `translate` on a body of 16 KB.
     return b2a_base64(field, newline=False).replace(b"+", b"-").replace(b"/", b"_")
@@ -105,4 +110,4 @@ class OptionalFields:
 
     def end(self) -> None:
         if self._at != len(self._words):
-            raise BadLogLine("unknown fields, or fields out of order")
+            raise not_known("unknown fields, or fields out of order")

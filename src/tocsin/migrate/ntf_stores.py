@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tocsin.durable.log_files import FolderLock
 from tocsin.durable.postgres.embedded_database import embedded_database
+from tocsin.durable.postgres.tls import tls_options
 from tocsin.durable.transfers import Progress
 from tocsin.errors import StoreError
 from tocsin.migrate.settings import NOTHING_KEPT
@@ -111,7 +112,9 @@ async def count_database(place: StorePlace) -> OpenedStore[NtfMemoryStore]:
 
     path = search_path(place.schema)
     with translated():
-        connection = await asyncpg.connect(place.url, timeout=10.0, command_timeout=600.0)
+        connection = await asyncpg.connect(
+            place.url, timeout=10.0, command_timeout=600.0, **tls_options(place.url or "")
+        )
         try:
             if await connection.fetchval("SELECT to_regclass($1)", f'"{place.schema}".migrations') is None:
                 raise StoreError(

@@ -14,18 +14,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""A terminal that is closed sends SIGHUP: the program then stops as gracefully as for the others."""
+
 
 @contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
-    """Yields an event that SIGTERM and SIGINT set."""
+    """Yields an event that any of `STOP_SIGNALS` sets, except those that are ignored, as SIGHUP is under `nohup`."""
     requested = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    handled = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in handled:
         loop.add_signal_handler(number, requested.set)
     try:
         yield requested
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in handled:
             loop.remove_signal_handler(number)
 
 

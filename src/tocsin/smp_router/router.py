@@ -65,8 +65,6 @@ ANSWER_BYTES_WAITING: Final = 2_097_152
 """Every command of a block may be answered with a message of 16 KiB."""
 SENDS_TOGETHER: Final = 16
 """Blocks of SENDs that are executed together if they have arrived; then other tasks get their turn."""
-STORE_PAUSE: Final = 0.5
-"""Seconds between looks at a store that has trouble."""
 FEW_ANSWERS: Final = 4
 """Up to this many answers share their block with the first message of a subscription (smp.md 9.2)."""
 
@@ -372,12 +370,11 @@ class SmpRouter:
 
     async def _committed(self, peer: Peer) -> None:
         """Return when the changes are on disk, however long that takes. A client need not wait longer than others."""
-        while True:
-            try:
-                return await self._state.store.commit()
-            except StoreUnavailable:
-                peer.connection.connection.abort()
-                await asyncio.sleep(STORE_PAUSE)
+        try:
+            await self._state.store.commit()
+        except StoreUnavailable:
+            peer.connection.connection.abort()
+            await self._state.store.until_durable()
 
     async def _finish(self, peer: Peer, blocks: list[_BlockAnswers], turn: Turn) -> None:
         """Perform effects and answer. Raises ConnectionLost only after all effects are performed."""

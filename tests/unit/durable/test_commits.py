@@ -66,7 +66,12 @@ async def test_when_the_patience_ends_all_are_told_until_it_works_again() -> Non
     for waiting in (commit, store.ready(), store.commit()):
         with pytest.raises(StoreUnavailable, match="no space"):
             await waiting
+    patient = asyncio.create_task(store.until_durable())
+    await started(patient)
+    store.fail_once("still no space")
+    await started(patient)
     store.succeed()
+    await patient
     await store.ready()
     await store.commit()
     assert store.writes == 1
@@ -90,7 +95,7 @@ async def test_what_fails_for_good_is_told_at_once_and_always() -> None:
     commit = asyncio.create_task(store.commit())
     await started(commit)
     store.fail_for_good()
-    for waiting in (commit, store.ready(), store.commit()):
+    for waiting in (commit, store.ready(), store.commit(), store.until_durable()):
         with pytest.raises(StoreError, match="fenced") as raised:
             await waiting
         assert not isinstance(raised.value, StoreUnavailable)

@@ -17,6 +17,7 @@ from tocsin.errors import StoreError
 from tocsin.operate.control_port import LinePort
 from tocsin.operate.http_client import get_page
 from tocsin.operate.operator_pages import LIVE_PATH, METRICS_PATH, READY_PATH
+from tocsin.operate.process import STOP_SIGNALS
 from tocsin.operate.router_process import Upkeep, router_process, run_router
 from tocsin.operate.statistics_files import KeptStatistics
 from tocsin.smp_router.settings.settings import SmpSettings
@@ -128,12 +129,13 @@ async def test_upkeep_goes_on_until_the_process_ends(tmp_path: Path) -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_a_router_serves_until_a_signal_and_then_its_store_is_closed() -> None:
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+async def test_a_router_serves_until_a_signal_and_then_its_store_is_closed(number: signal.Signals) -> None:
     noted: list[str] = []
 
     def announce(router: str) -> None:
         noted.append(f"{router} announced")
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
 
     async with asyncio.timeout(SECONDS):
         await run_router(

@@ -18,8 +18,8 @@ from tocsin.cli.terminal.log_lines import log_to_stderr
 
 SUMMARY: Final = "run the router"
 DESCRIPTION: Final = (
-    "Runs the router in the foreground. SIGTERM and SIGINT stop it: it accepts no new connections, sends the answers "
-    "that are waiting, and writes everything to disk. The log goes to standard error."
+    "Runs the router in the foreground. SIGTERM, SIGINT and SIGHUP stop it: it accepts no new connections, sends the "
+    "answers that are waiting, and writes everything to disk. The log goes to standard error."
 )
 _LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 

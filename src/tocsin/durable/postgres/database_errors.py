@@ -8,6 +8,7 @@ from typing import Final
 
 import asyncpg
 
+from tocsin.durable.postgres.tls import OVERRIDE
 from tocsin.errors import StoreError, StoreUnavailable
 
 _TRANSIENT: Final = (
@@ -35,10 +36,20 @@ def translated() -> Iterator[None]:
         # asyncpg's errors of configuration and of values. Their texts may contain parts of the URL, or a value.
         raise StoreError(f"PostgreSQL cannot be used ({type(error).__name__}): check its URL") from None
     except _TRANSIENT as error:
+        if _is_of_tls(error):
+            raise DatabaseUnavailable(
+                f"the PostgreSQL database is on another machine, and its TLS cannot be verified: {_describe(error)}; "
+                f"{OVERRIDE}"
+            ) from error
         raise DatabaseUnavailable(f"the PostgreSQL database is unavailable: {_describe(error)}") from error
     except asyncpg.PostgresError as error:
         # The cause is dropped, because its text contains values of columns, which are secrets.
         raise StoreError(f"PostgreSQL refused a statement: {_describe(error)}") from None
+
+
+def _is_of_tls(error: Exception) -> bool:
+    """asyncpg raises a plain ConnectionError if the server has no TLS, and else an `ssl.SSLError`."""
+    return type(error).__module__ == "ssl" or (isinstance(error, ConnectionError) and "SSL" in str(error))
 
 
 def _describe(error: Exception) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 import asyncpg
 
 from tocsin.durable.postgres.database_errors import translated
+from tocsin.durable.postgres.tls import tls_options
 
 CONNECT_TIMEOUT: Final = 10.0
 ROWS_AT_A_TIME: Final = 5000
@@ -21,7 +22,9 @@ async def read_only_snapshot(
 ) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     """Open a connection that sees one snapshot. Raises StoreError, also for errors in the body."""
     with translated():
-        connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT, server_settings=settings)
+        connection = await asyncpg.connect(
+            url, timeout=CONNECT_TIMEOUT, server_settings=settings, **tls_options(url)
+        )
         try:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 yield connection

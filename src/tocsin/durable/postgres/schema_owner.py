@@ -20,6 +20,7 @@ from asyncpg import Connection, Record
 
 from tocsin.durable.commits import PATIENCE, next_delay
 from tocsin.durable.postgres.database_errors import DatabaseUnavailable, translated
+from tocsin.durable.postgres.tls import tls_options
 from tocsin.errors import StoreError
 
 LOCK_WAIT: Final = 10.0
@@ -174,7 +175,11 @@ class SchemaOwner:
         settings: dict[str, Any] = {"application_name": process_name(self._program)}
         with translated():
             connection: Connection[Record] = await asyncpg.connect(
-                self._url, timeout=CONNECT_TIMEOUT, command_timeout=CONNECT_TIMEOUT, server_settings=settings
+                self._url,
+                timeout=CONNECT_TIMEOUT,
+                command_timeout=CONNECT_TIMEOUT,
+                server_settings=settings,
+                **tls_options(self._url),
             )
         try:
             with translated():

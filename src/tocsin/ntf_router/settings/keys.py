@@ -48,7 +48,8 @@ _STORE_LOG: Final = (
         "STORE_LOG",
         "db_connection",
         TEXT,
-        "Keep them in PostgreSQL instead: postgresql://user@host/database",
+        "Keep them in PostgreSQL instead: postgresql://user@host/database. "
+        "TLS to another machine is verified, unless the URL has sslmode",
         "database_url",
         secret=True,
     ),

@@ -313,7 +313,8 @@ _TOCSIN: Final = (
         "TOCSIN",
         "database_url",
         TEXT,
-        "Keep queues, messages and notifications in PostgreSQL instead of logs: postgresql://user@host/database",
+        "Keep queues, messages and notifications in PostgreSQL instead of logs: postgresql://user@host/database. "
+        "TLS to another machine is verified, unless the URL has sslmode",
         "database_url",
         secret=True,
     ),

@@ -138,6 +138,12 @@ class SmpStore(Protocol):
         Raises StoreUnavailable if it takes too long; the changes may become durable later.
         """
 
+    async def until_durable(self) -> None:
+        """Return when every change made before this call is durable, however long that takes.
+
+        Raises StoreError if it will never be.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class NtfRouterRecord:

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from tests.unit.ntf_router.store.samples import token
+from tests.unit.smp_router.store.postgres.test_journal import without_database
 from tocsin.durable.postgres import schema_owner
 from tocsin.durable.postgres.schema_owner import SchemaInUse, SchemaOwner, process_name
 from tocsin.errors import StoreError, StoreUnavailable
@@ -133,3 +134,24 @@ def test_the_name_of_a_process_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.node", lambda: "h" * 200)
     assert process_name("ntf").endswith(f", process {os.getpid()}")
     assert len(process_name("ntf")) == 63
+
+
+async def test_a_restarted_database_is_used_again_with_the_lock(
+    server_url: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_owner, "PATIENCE", 0.0)
+    store = await open_ntf_postgres_store(url, pool_size=2, alone=True)
+    assert await store.add_token(token("a"))
+    assert store._owner is not None
+    async with without_database(server_url, url):
+        while store._owner._held.is_set():  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0)
+        for name in ("b", "c"):
+            with pytest.raises(StoreError):
+                await store.add_token(token(name))
+    await store._owner._held.wait()
+    assert await store.add_token(token("d"))
+    assert (await store.counts()).tokens == 2
+    with pytest.raises(SchemaInUse):
+        await open_ntf_postgres_store(url, pool_size=2, alone=True, lock_wait=0.0)
+    await store.close()

@@ -15,6 +15,7 @@ from tocsin.durable.log_fields import (
     decode_number,
     encode_field,
     exactly,
+    not_known,
 )
 from tocsin.ntf_router.store.logs.store_log import decode_flag, decode_router
 from tocsin.ntf_router.store.memory.subscription_table import ID_BYTES
@@ -233,7 +234,7 @@ def decode_state_line(line: bytes) -> StateLine:
     if tag == b"STATE":
         version, part = exactly(words, 2)
         if version != _VERSION:
-            raise BadLogLine("the state was written by another version of Tocsin")
+            raise not_known("a state of another version")
         return StateBegins(decode_number(part))
     if tag == b"TOTALS":
         return Totals(*map(decode_number, exactly(words, 3)))
@@ -248,7 +249,7 @@ def _decode_anywhere_line(tag: bytes, words: list[bytes]) -> AnywhereLine:
     if direct is not None:
         return direct.decode(words)
     if tag not in (b"R", b"C"):
-        raise BadLogLine("unknown kind of record")
+        raise not_known("unknown kind of record")
     token_id, at = exactly(words, 2)
     kind = TokenRegisteredAt if tag == b"R" else CronSentAt
     return kind(decode_field(token_id), decode_number(at))

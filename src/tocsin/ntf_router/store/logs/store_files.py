@@ -214,6 +214,11 @@ class NtfFolderStore(NtfMemoryStore):
             await asyncio.to_thread(self._write_state, snapshot, self._part)
             await asyncio.to_thread(self._remove_parts_before, self._part)
 
+    async def check(self) -> None:
+        if (trouble := self._journal.trouble) is not None:
+            raise type(trouble)(str(trouble)) from trouble
+        await super().check()
+
     async def lost(self) -> StoreError:
         return await self._journal.lost()
 

@@ -21,6 +21,7 @@ from tocsin.durable.log_fields import (
     encode_number,
     exactly,
     labelled,
+    not_known,
 )
 from tocsin.errors import DecodeError
 from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
@@ -305,7 +306,7 @@ def decode_ntf_store_line(line: bytes) -> NtfStoreChange:
     tag, _, rest = line.partition(b" ")
     kind = _CHANGES.get(tag)
     if kind is None:
-        raise BadLogLine("unknown kind of record")
+        raise not_known("unknown kind of record")
     return kind.decode(rest)
 
 
@@ -361,7 +362,7 @@ def decode_token_status(text: bytes) -> TokenStatus:
     try:
         return TokenStatus.parse(text.decode())
     except (DecodeError, UnicodeDecodeError):
-        raise BadLogLine("unknown token status") from None
+        raise not_known("unknown token status") from None
 
 
 def encode_subscription_status(status: SubscriptionStatus) -> bytes:
@@ -373,7 +374,7 @@ def decode_subscription_status(text: bytes) -> SubscriptionStatus:
     try:
         return parse_subscription_status(text.decode())
     except (DecodeError, UnicodeDecodeError):
-        raise BadLogLine("unknown subscription status") from None
+        raise not_known("unknown subscription status") from None
 
 
 @lru_cache(_KEPT_ADDRESSES)

@@ -16,6 +16,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from tocsin.durable.postgres.database_errors import translated
 from tocsin.durable.postgres.schema_owner import SchemaOwner
+from tocsin.durable.postgres.tls import tls_options
 from tocsin.ntf_router.store.postgres.schema import search_path
 
 CONNECT_TIMEOUT: Final = 10.0
@@ -67,6 +68,7 @@ class NtfPool:
                 server_settings=settings,
                 init=_prepare,
                 reset=_leave_as_it_is,
+                **tls_options(url),
             )
         return cls(pool, owner)
 

@@ -17,6 +17,7 @@ from tocsin.durable.log_fields import (
     encode_field,
     encode_number,
     exactly,
+    not_known,
 )
 from tocsin.durable.log_files import AppendOnlyFile, replace_lines, sync_folder
 from tocsin.errors import DecodeError
@@ -71,7 +72,7 @@ class MinimumPrioritySet:
         try:
             return cls(decode_field(notifier_id), MinimumPriority(decode_number(minimum)))
         except ValueError:
-            raise BadLogLine("unknown minimum priority") from None
+            raise not_known("unknown minimum priority") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def decode_direct_line(line: bytes) -> DirectChange:
     words = line.split(b" ")
     kind = _KINDS.get(words.pop(0))
     if kind is None:
-        raise BadLogLine("unknown kind of record")
+        raise not_known("unknown kind of record")
     return kind.decode(words)
 
 

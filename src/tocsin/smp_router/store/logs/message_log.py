@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self, TypeAlias
 
 from tocsin.durable.log_fields import (
-    BadLogLine,
     decode_field,
     decode_field_or_empty,
     decode_number,
@@ -19,6 +18,7 @@ from tocsin.durable.log_fields import (
     encode_number,
     exactly,
     labelled,
+    not_known,
 )
 from tocsin.smp_router.store.records import StoredMessage, StoredNotification
 
@@ -52,7 +52,7 @@ class MessageAdded:
     @classmethod
     def decode(cls, words: list[bytes]) -> Self:
         if len(words) < 5 or words[0] != b"v3":
-            raise BadLogLine("not a message of version 3")
+            raise not_known("not a message of version 3")
         recipient_id, message_id = decode_field(words[1]), decode_field(words[2])
         sent_at = decode_number(words[3])
         if words[4] == b"quota":
@@ -61,7 +61,7 @@ class MessageAdded:
         flags, body = exactly(words, 6)[4:]
         notify = _FLAGS.get(labelled(flags, b"flags="))
         if notify is None:
-            raise BadLogLine("unknown message flags")
+            raise not_known("unknown message flags")
         return cls(recipient_id, StoredMessage(message_id, sent_at, notify, decode_field_or_empty(body)))
 
 
@@ -89,9 +89,9 @@ class NotificationAdded:
 
     @classmethod
     def decode(cls, words: list[bytes]) -> Self:
-        version, notifier_id, message_id, sent_at, nonce, sealed_meta = exactly(words, 6)
-        if version != b"v1":
-            raise BadLogLine("not a notification of version 1")
+        if words[0] != b"v1":
+            raise not_known("not a notification of version 1")
+        _, notifier_id, message_id, sent_at, nonce, sealed_meta = exactly(words, 6)
         notification = StoredNotification(
             decode_field(message_id), decode_number(sent_at), decode_field(nonce), decode_field(sealed_meta)
         )
@@ -160,5 +160,5 @@ def decode_change_line(line: bytes) -> MessageChange:
     words = line.split(b" ")
     kind = _CHANGES.get(words.pop(0))
     if kind is None:
-        raise BadLogLine("unknown kind of change")
+        raise not_known("unknown kind of change")
     return kind.decode(words)

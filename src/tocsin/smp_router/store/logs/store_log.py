@@ -21,6 +21,7 @@ from tocsin.durable.log_fields import (
     encode_number,
     exactly,
     labelled,
+    not_known,
 )
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.store.logs.store_log_changes import (
@@ -181,7 +182,7 @@ def decode_store_log_line(line: bytes) -> StoreLogRecord:
     words = line.split(b" ")
     kind = _RECORDS.get(words.pop(0))
     if kind is None:
-        raise BadLogLine("unknown kind of record")
+        raise not_known("unknown kind of record")
     return kind.decode(words)
 
 

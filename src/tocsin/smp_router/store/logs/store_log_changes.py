@@ -20,6 +20,7 @@ from tocsin.durable.log_fields import (
     encode_fields,
     encode_number,
     exactly,
+    not_known,
 )
 from tocsin.errors import DecodeError
 from tocsin.protocol import error_codes
@@ -278,7 +279,7 @@ def decode_mode(rest: OptionalFields) -> QueueMode | None:
     else:
         return None
     if mode is None:
-        raise BadLogLine("unknown queue mode")
+        raise not_known("unknown queue mode")
     return mode
 
 
@@ -322,7 +323,7 @@ def decode_status(text: bytes) -> QueueStatus | Blocked:
     for status in QueueStatus:
         if text == status.value.encode():
             return status
-    raise BadLogLine("unknown status")
+    raise not_known("unknown status")
 
 
 def encode_block_info(blocked: Blocked) -> bytes:
@@ -334,7 +335,7 @@ def decode_block_info(text: bytes) -> Blocked:
     try:
         return error_codes.decode_block_info(text.decode())
     except (DecodeError, UnicodeDecodeError) as error:
-        raise BadLogLine("unknown reason for blocking") from error
+        raise not_known("unknown reason for blocking") from error
 
 
 def queue_changes(old: QueueRecord, new: QueueRecord) -> Iterator[QueueChange]:

@@ -50,6 +50,9 @@ class Journal(Protocol):
     async def commit(self) -> None:
         """Return when every change appended before is durable. Raises StoreError if that fails or takes too long."""
 
+    async def until_durable(self) -> None:
+        """The same, however long that takes."""
+
 
 class NoJournal:
     """Keeps nothing: for a router without a durable store, and while a store is read from its files."""
@@ -64,6 +67,9 @@ class NoJournal:
         pass
 
     async def commit(self) -> None:
+        pass
+
+    async def until_durable(self) -> None:
         pass
 
 
@@ -104,6 +110,9 @@ class SmpMemoryStore:
 
     async def commit(self) -> None:
         await self._journal.commit()
+
+    async def until_durable(self) -> None:
+        await self._journal.until_durable()
 
     # Queues
 

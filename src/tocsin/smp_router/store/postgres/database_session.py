@@ -18,6 +18,7 @@ from asyncpg import Connection, Record
 
 from tocsin.durable.postgres.database_errors import DatabaseUnavailable, translated
 from tocsin.durable.postgres.schema_owner import SchemaInUse, holder_of, process_name
+from tocsin.durable.postgres.tls import tls_options
 from tocsin.errors import StoreError
 from tocsin.smp_router.store.postgres.schema_migrations import has_current_schema, migrate
 
@@ -159,6 +160,7 @@ class DatabaseSession:
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=STATEMENT_TIMEOUT,
                 server_settings={"application_name": process_name("smp")},
+                **tls_options(self._url),
             )
         try:
             with translated():

@@ -70,6 +70,9 @@ class Recorder:
     async def commit(self) -> None:
         await self.journal.commit()
 
+    async def until_durable(self) -> None:
+        await self.journal.until_durable()
+
 
 def worker_of(recipient_id: bytes) -> int:
     return recipient_id[0] % WORKERS

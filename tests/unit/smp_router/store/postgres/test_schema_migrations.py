@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import asyncpg
 import pytest
 
 from tests.unit.smp_router.store.postgres.opened_stores import opened, stored
+from tests.unit.smp_router.store.samples import a_message, a_notification, a_notifier, a_queue
 from tocsin.errors import StoreError
 from tocsin.smp_router.store.postgres import schema_migrations
 from tocsin.smp_router.store.postgres.schema_migrations import Migration, migrate, migrations
@@ -50,3 +53,50 @@ async def test_a_schema_of_a_newer_tocsin_is_refused(url: str) -> None:
         StoreError, match=r"newer version of Tocsin changed the schema tocsin_smp.*: 9999_future"
     ):
         await opened(url)
+
+
+@pytest.mark.parametrize("old", range(1, len(migrations())))
+async def test_a_filled_store_of_an_older_tocsin_keeps_everything(
+    url: str, old: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables of each version are filled with what they can hold, and then brought up to date."""
+    known = migrations()
+    store, database = await opened(url)
+    queue = replace(a_queue(), notifier=a_notifier())
+    store.add_queue(queue)
+    store.write_message(queue.recipient_id, a_message(), 10)
+    assert queue.notifier is not None
+    store.add_notification(queue.notifier.notifier_id, a_notification())
+    await database.close()
+    everything = await stored(url)
+    connection = await asyncpg.connect(url)
+    tables = [
+        row["table_name"]
+        for row in await connection.fetch(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'tocsin_smp'"
+            " AND table_name NOT IN ('migrations', 'opening')"
+        )
+    ]
+    await connection.execute("ALTER SCHEMA tocsin_smp RENAME TO kept")
+    monkeypatch.setattr(schema_migrations, "migrations", lambda: known[:old])
+    await migrate(connection)
+    copied = []
+    for table in tables:
+        if await connection.fetchval("SELECT to_regclass($1)", f"tocsin_smp.{table}") is not None:
+            columns = await connection.fetch(
+                "SELECT column_name FROM information_schema.columns"
+                " WHERE table_schema = 'tocsin_smp' AND table_name = $1",
+                table,
+            )
+            names = ", ".join(row["column_name"] for row in columns)
+            await connection.execute(
+                f"INSERT INTO tocsin_smp.{table} ({names}) OVERRIDING SYSTEM VALUE"  # noqa: S608
+                f" SELECT {names} FROM kept.{table}"
+            )
+            copied.append(table)
+    await connection.close()
+    monkeypatch.setattr(schema_migrations, "migrations", lambda: known)
+    found = await stored(url)
+    assert found["queues"] == everything["queues"]
+    for table in ("messages", "notifications"):
+        assert found[table] == (everything[table] if table in copied else {})

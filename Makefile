@@ -8,7 +8,7 @@ WORKERS ?= 3
 DIR ?= tests/wire_vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-pipeline docs vectors fuzz clean
+.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-pipeline docs vectors fuzz chaos clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
@@ -77,6 +77,9 @@ vectors: venv ## Replay recorded traffic through our codecs and crypto (DIR=fold
 
 fuzz: venv ## Fuzz the decoders with coverage guidance (ARGS="--help" for options)
 	@$(PY) -m fuzz $(ARGS)
+
+chaos: venv ## Faults at random in a whole world: kills, outages, broken networks; then the accounts must add up (ARGS="--help")
+	@$(PY) -m chaos $(ARGS)
 
 clean: ## Remove .venv, caches and build output
 	@rm -rf $(VENV) .venv.setup build dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz

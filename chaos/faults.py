@@ -141,6 +141,7 @@ async def change_device_tokens(world: ChaosWorld, chance: random.Random) -> str:
 async def invalidate_tokens(world: ChaosWorld, chance: random.Random) -> str:
     """The provider refuses device tokens for good; the apps register others when they are opened."""
     phones = _some(world, chance)
+    world.tokens_lost = True
     now = int(time.time() * 1000)
     for phone in phones:
         behaviour = Respond(410, "Unregistered", timestamp=now)
@@ -155,6 +156,7 @@ async def invalidate_tokens(world: ChaosWorld, chance: random.Random) -> str:
 async def delete_tokens(world: ChaosWorld, chance: random.Random) -> str:
     """TDEL, then everything anew."""
     phones = _some(world, chance)
+    world.tokens_lost = True
     for phone in phones:
         async with phone.registering:
             await phone.agent.tokens.delete()

@@ -59,7 +59,8 @@ async def verdict(world: ChaosWorld, unsettled: list[str]) -> Verdict:
     await _stop_routers(world)
     ntf = _events(world.events("ntf"))
     smp = [event for place in world.smp for event in _events(world.events(place.name))]
-    problems += _recount(ntf, accounting) + _outcomes(smp, ntf)
+    problems += _recount(ntf, accounting, exactly=world.ntf.lives == 1)
+    problems += _outcomes(smp, ntf, without_token=world.tokens_lost)
     if world.apns.broken:
         problems.append(f"the provider saw {len(world.apns.broken)} violations of HTTP/2")
     sent = sum(len(chat.answered) for phone in world.phones for chat in phone.chats)
@@ -134,11 +135,12 @@ def _events(folder: Path) -> list[DeliveryEvent]:
     return [decode_event(line) for line in lines]
 
 
-def _recount(events: list[DeliveryEvent], accounting: dict[str, float]) -> list[str]:
+def _recount(events: list[DeliveryEvent], accounting: dict[str, float], *, exactly: bool) -> list[str]:
     """Recount from the events of the NTF router.
 
-    A kill may repeat an event, and a router that was killed may receive a notification again that it had settled. So
-    the store's totals lie between the number of different events and the number of all.
+    A kill may repeat an event, and a router that was started again may receive a notification again that it had
+    settled. So the store's totals lie between the number of different events and the number of all. In the first life
+    of a router these are the same.
     """
     problems = []
     for stage, name in (
@@ -147,7 +149,7 @@ def _recount(events: list[DeliveryEvent], accounting: dict[str, float]) -> list[
         (Stage.SUPERSEDED, "superseded"),
     ):
         found = [event.notification for event in events if event.stage == stage]
-        if not len(set(found)) <= accounting[name] <= len(found):
+        if not len(set(found)) <= accounting[name] <= (len(set(found)) if exactly else len(found)):
             problems.append(
                 f"{name}: {accounting[name]:.0f} in the store, {len(set(found))} different ones and {len(found)} "
                 "in all in the event log"
@@ -162,10 +164,11 @@ def _recount(events: list[DeliveryEvent], accounting: dict[str, float]) -> list[
     return problems
 
 
-def _outcomes(smp: list[DeliveryEvent], ntf: list[DeliveryEvent]) -> list[str]:
-    """Every notification that left an SMP router has an outcome."""
+def _outcomes(smp: list[DeliveryEvent], ntf: list[DeliveryEvent], *, without_token: bool) -> list[str]:
+    """Every notification that left an SMP router has an outcome. It may have come `without_token` if some were lost."""
+    outcomes = (*ENDS, Stage.UNKNOWN_QUEUE) if without_token else ENDS
     sent = {event.notification for event in smp if event.stage == Stage.SENT}
     gone = {event.notification for event in smp if event.stage in (Stage.DROPPED, Stage.EXPIRED)}
-    known = {event.notification for event in ntf if event.stage in (*ENDS, Stage.UNKNOWN_QUEUE)}
+    known = {event.notification for event in ntf if event.stage in outcomes}
     lost = sent - gone - known
     return [f"{len(lost)} of {len(sent)} notifications that were sent have no outcome"] if lost else []

@@ -38,13 +38,14 @@ class RouterPlace:
     proxy: FaultyProxy
     settings: dict[str, Any]
     process: SmpProcess | NtfProcess | None = None
-    kills: int = 0
+    lives: int = 0
 
     @property
     def location(self) -> RouterLocation:
         return RouterLocation((HOST,), str(self.proxy.port), self.folders.fingerprint)
 
     async def start(self) -> None:
+        self.lives += 1
         self.process = await self.folders.start(port=self.proxy.target, **self.settings)
         self.proxy.target = self.process.port
 
@@ -52,7 +53,6 @@ class RouterPlace:
         """kill -9"""
         if self.process is not None:
             process, self.process = self.process, None
-            self.kills += 1
             await process.kill()
 
     async def renew_certificate(self) -> None:
@@ -74,6 +74,8 @@ class ChaosWorld:
     database: Database
     apns: FakeApns
     phones: list[ChaosPhone] = field(default_factory=list)
+    tokens_lost: bool = False
+    """Tokens were deleted, or refused by the provider: notifications may have come without an active token."""
 
     @property
     def routers(self) -> list[RouterPlace]:

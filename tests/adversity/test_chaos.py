@@ -14,9 +14,16 @@ LIGHT = [
     "delay",
     "provider_trouble",
     "change_device_tokens",
-    "invalidate_tokens",
 ]
-HEAVY = ["kill_smp", "kill_ntf", "restart_database", "kill_ntf_while_the_database_is_frozen", "delete_tokens"]
+"""After these no notification may have come twice or without a token."""
+HEAVY = [
+    "invalidate_tokens",
+    "kill_smp",
+    "kill_ntf",
+    "restart_database",
+    "kill_ntf_while_the_database_is_frozen",
+    "delete_tokens",
+]
 
 
 @pytest.mark.timeout(120)

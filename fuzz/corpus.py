@@ -17,9 +17,11 @@ from fuzz.contract import attempt, chosen
 from fuzz.fixed_parties import NONCE
 from fuzz.handshake_targets import AWAITING, HELLOS, PARTIES
 from fuzz.message_targets import LAYOUTS
+from fuzz.push_targets import ANSWERS
 from fuzz.recordings import VECTORS, Recorded, recorded
 from fuzz.sealed_targets import DEVICE, ENVELOPES, EPHEMERAL, SEALED
 from fuzz.session_targets import SETTINGS, SHAPES, Setting
+from fuzz.settings_targets import FILES
 from fuzz.text_targets import ADDRESSES, PUSHES, STORED_TEXTS
 from tocsin.crypto.signed_keys import SignedKey
 from tocsin.crypto.web_push import seal_web_push
@@ -125,6 +127,12 @@ def _from_samples() -> Iterator[Seed]:
     yield from _session_seeds()
     yield from _handshakes()
     yield from _texts()
+    yield from (
+        Seed("push_answer", chosen(ANSWERS, ANSWERS[index], data)) for index, data in samples.PUSH_ANSWERS
+    )
+    yield from (
+        Seed("settings_file", chosen(FILES, FILES[index], data)) for index, data in samples.SETTINGS_FILES
+    )
     yield from _sealed()
     yield from _agent_messages()
     yield from _certificates()

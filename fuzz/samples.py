@@ -41,6 +41,18 @@ from tocsin.protocol.smp.delivered_messages import DeliveredMessage, Notificatio
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.proxying import RelayEnvelope
 from tocsin.protocol.smp.queue_uris import QueueUri
+from tocsin.push.http2.frames import (
+    END_HEADERS,
+    END_STREAM,
+    FrameType,
+    Http2ErrorCode,
+    Setting,
+    encode_frame,
+    encode_goaway,
+    encode_reset,
+    encode_settings,
+    encode_window_update,
+)
 from tocsin.wire.versions import VersionRange
 
 ID: Final = b"an id of twenty-four b.."
@@ -298,3 +310,40 @@ MESSAGES: Final[dict[str, tuple[tuple[Command, ...], tuple[Response, ...]]]] = {
     DIRECT_NTF.alpn: (DIRECT_NTF_COMMANDS, DIRECT_NTF_RESPONSES),
 }
 """By the ALPN of their dialect."""
+
+
+def _answer_frames(status: bytes, body: bytes, *more: bytes) -> bytes:
+    """SETTINGS, then HEADERS and DATA of an answer to the first request. One byte before says: in one piece."""
+    headers = encode_frame(FrameType.HEADERS, END_HEADERS, 1, b"\x08\x03" + status)  # :status as a literal
+    data = encode_frame(FrameType.DATA, END_STREAM, 1, body)
+    return b"\0" + encode_settings({}) + headers + data + b"".join(more)
+
+
+_UNREGISTERED: Final = b'{"reason":"Unregistered","timestamp":1700000000000}'
+PUSH_ANSWERS: Final[tuple[tuple[int, bytes], ...]] = (
+    (0, _answer_frames(b"200", b"")),
+    (0, _answer_frames(b"410", _UNREGISTERED)),
+    (0, _answer_frames(b"503", b"{}", encode_goaway(Http2ErrorCode.NO_ERROR))),
+    (
+        0,
+        _answer_frames(
+            b"200", b"", encode_reset(3, Http2ErrorCode.REFUSED_STREAM), encode_window_update(0, 100)
+        ),
+    ),
+    (0, _answer_frames(b"200", b"", encode_frame(FrameType.PING, 0, 0, bytes(8)))),
+    (0, b"\x02" + encode_settings(dict.fromkeys(Setting, 16_384))),
+    (1, b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok"),
+    (1, b"HTTP/1.1 429 Too Many\r\nRetry-After: 7\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"),
+    (1, b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 410 Gone\r\nConnection: close\r\n\r\n"),
+    (2, b"\x01\x36" + _UNREGISTERED),
+    (2, b"\x00\x64" + b"{}"),
+    (3, b"\x01\x4912"),
+)
+"""The place of the decoder in `push_targets.ANSWERS`, and its input."""
+
+SETTINGS_FILES: Final[tuple[tuple[int, bytes], ...]] = (
+    (0, b"[TRANSPORT]\nport: 443\n# comment\nhost = example.com\n\n[AUTH]\npassword: x:y=z\n"),
+    (1, b'[transport]\nport = 443\nhosts = ["a", "b"]\n\n[tocsin.apns]\nkey = """\nx\n"""\n'),
+    (1, b"a.b.c = 1\n[x]\ny = { z = 2 }\n[[list]]\nq = 1979-05-27\n"),
+)
+"""The place of the decoder in `settings_targets.FILES`, and its input."""

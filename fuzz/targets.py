@@ -10,8 +10,10 @@ from fuzz import (
     certificate_targets,
     handshake_targets,
     message_targets,
+    push_targets,
     sealed_targets,
     session_targets,
+    settings_targets,
     text_targets,
 )
 from fuzz.contract import Target
@@ -37,6 +39,8 @@ TARGETS: Final = {
         Target("direct_packet", sealed_targets.direct_packet, longest=512),
         Target("web_push", sealed_targets.web_push, longest=4200),
         Target("agent_message", agent_targets.agent_message, longest=1024),
+        Target("push_answer", push_targets.push_answer, longest=2048),
+        Target("settings_file", settings_targets.settings_file, longest=1024),
         Target("router_session", session_targets.router_session),
         Target("client_session", session_targets.client_session),
     )

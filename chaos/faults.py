@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
+from chaos.attackers import flood_registrations, name_silent_routers
 from chaos.phones import ChaosPhone
 from chaos.world import ChaosWorld, RouterPlace
 from tocsin.push.fake.behaviours import (
@@ -141,7 +142,7 @@ async def change_device_tokens(world: ChaosWorld, chance: random.Random) -> str:
 async def invalidate_tokens(world: ChaosWorld, chance: random.Random) -> str:
     """The provider refuses device tokens for good; the apps register others when they are opened."""
     phones = _some(world, chance)
-    world.tokens_lost = True
+    _lose_tokens(world, phones)
     now = int(time.time() * 1000)
     for phone in phones:
         behaviour = Respond(410, "Unregistered", timestamp=now)
@@ -156,7 +157,7 @@ async def invalidate_tokens(world: ChaosWorld, chance: random.Random) -> str:
 async def delete_tokens(world: ChaosWorld, chance: random.Random) -> str:
     """TDEL, then everything anew."""
     phones = _some(world, chance)
-    world.tokens_lost = True
+    _lose_tokens(world, phones)
     for phone in phones:
         async with phone.registering:
             await phone.agent.tokens.delete()
@@ -166,6 +167,12 @@ async def delete_tokens(world: ChaosWorld, chance: random.Random) -> str:
 
 def _some(world: ChaosWorld, chance: random.Random) -> list[ChaosPhone]:
     return chance.sample(world.phones, max(1, len(world.phones) // 20))
+
+
+def _lose_tokens(world: ChaosWorld, phones: list[ChaosPhone]) -> None:
+    world.tokens_lost = True
+    for phone in phones:
+        phone.had_no_token = True
 
 
 async def _register(phones: list[ChaosPhone]) -> None:
@@ -191,5 +198,7 @@ FAULTS: Final[dict[str, Fault]] = {
         change_device_tokens,
         invalidate_tokens,
         delete_tokens,
+        flood_registrations,
+        name_silent_routers,
     )
 }

@@ -74,6 +74,8 @@ class ChaosPhone:
     chats: list[Chat] = field(default_factory=list)
     registering: asyncio.Lock = field(default_factory=asyncio.Lock)
     pushes: int = 0
+    had_no_token: bool = False
+    """For a while messages came that no push could announce. In the end its user opens the app once."""
     _fetch: bool = False
     """A push came, and its messages are not fetched yet."""
 
@@ -82,6 +84,10 @@ class ChaosPhone:
 
     def change_device_token(self, generation: int) -> None:
         self.device_token = b"phone-%d-%d" % (self.number, generation)
+
+    def open_app(self) -> None:
+        """Fetch messages without a push."""
+        self._fetch = True
 
     async def live(self) -> None:
         """Sleep until a push comes. Fetch until it works."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import asyncpg
 
-from chaos.world import SCHEMA, ChaosWorld
+from chaos.world import SCHEMA, ChaosWorld, at_rest
 from tocsin.agent.store.records import NextAction
 from tocsin.errors import TocsinError
 from tocsin.events.delivery_events import ENDS, DeliveryEvent, Stage, decode_event
@@ -29,6 +29,10 @@ async def settle(world: ChaosWorld, patience: float) -> list[str]:
     problems: list[str] = []
     try:
         async with asyncio.timeout(patience):
+            for phone in world.phones:
+                await at_rest(phone)
+                if phone.had_no_token:
+                    phone.open_app()
             while problems := await _unsettled(world):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.2)
     except TimeoutError:
@@ -37,8 +41,9 @@ async def settle(world: ChaosWorld, patience: float) -> list[str]:
 
 
 async def _unsettled(world: ChaosWorld) -> list[str]:
-    missing = sum(len(chat.missing) for phone in world.phones for chat in phone.chats)
-    problems = [f"{missing} messages have not arrived"] if missing else []
+    missing = {phone.number: sum(len(chat.missing) for chat in phone.chats) for phone in world.phones}
+    waiting = {number: count for number, count in missing.items() if count}
+    problems = [f"messages have not arrived, by phone: {waiting}"] if waiting else []
     accounting = await world.accounting()
     if accounting["pending"]:
         problems.append(f"{accounting['pending']:.0f} notifications are pending")

@@ -8,7 +8,7 @@ WORKERS ?= 3
 DIR ?= tests/wire_vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-pipeline docs vectors fuzz soak pins sbom audit clean
+.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-pipeline docs vectors fuzz chaos soak pins sbom audit clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
@@ -77,6 +77,9 @@ vectors: venv ## Replay recorded traffic through our codecs and crypto (DIR=fold
 
 fuzz: venv ## Fuzz the decoders with coverage guidance (ARGS="--help" for options)
 	@$(PY) -m fuzz $(ARGS)
+
+chaos: venv ## Faults at random in a whole world: kills, outages, broken networks; then the accounts must add up (ARGS="--help")
+	@$(PY) -m chaos $(ARGS)
 
 soak: venv ## Flood both routers for ten minutes, watch memory and honest users, see them recover (ARGS="--seconds 20")
 	@$(PY) -m soak $(ARGS)

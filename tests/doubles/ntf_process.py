@@ -98,6 +98,7 @@ class NtfProcess:
         self._folders = folders
         self._process = process
         self.output: Final[list[str]] = []
+        self._reading: asyncio.Task[None] | None = None
         self.port = self.control_port = self.metrics_port = 0
 
     async def until_it_serves(self) -> None:
@@ -112,6 +113,13 @@ class NtfProcess:
                 self.control_port = int(found[1])
             elif found := _METRICS.search(line.rstrip()):
                 self.metrics_port = int(found[1])
+        self._reading = asyncio.create_task(self._read_on())
+
+    async def _read_on(self) -> None:
+        """A router that writes much must not wait because nobody reads it."""
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            self.output.append(line.decode())
 
     async def connect(self) -> NtfTestClient:
         location = RouterLocation((HOST,), str(self.port), self._folders.fingerprint)
@@ -130,8 +138,12 @@ class NtfProcess:
 
     async def _ended(self) -> int:
         async with asyncio.timeout(START_SECONDS):
-            rest, _ = await self._process.communicate()
-        self.output.append(rest.decode())
+            if self._reading is None:
+                rest, _ = await self._process.communicate()
+                self.output.append(rest.decode())
+            else:
+                await self._process.wait()
+                await self._reading
         assert self._process.returncode is not None
         return self._process.returncode
 

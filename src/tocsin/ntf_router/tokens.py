@@ -119,9 +119,9 @@ class TokenCommands:
         self._state.counters.tokens_verified += counts(token.device_token.provider)
         self._state.events.token_changed(token, token.status, _ACTIVE, "TVFY")
         self._state.pushes.notify(token.token_id, token.device_token.provider)  # what came before TRPL
-        if token.status != _ACTIVE:
-            for queue, notifier_key in await self._state.store.new_queues_of(token.token_id):
-                self._state.subscriber.subscribe(queue, notifier_key, token.token_id)
+        # Also when TVFY is repeated: the store may have failed here after it activated the token.
+        for queue, notifier_key in await self._state.store.new_queues_of(token.token_id):
+            self._state.subscriber.subscribe(queue, notifier_key, token.token_id)
         return Done()
 
     async def check(self, request: TokenRequest[CheckToken]) -> Response:

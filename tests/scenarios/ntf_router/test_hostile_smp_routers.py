@@ -433,7 +433,7 @@ async def test_routers_that_nobody_uses_any_more_are_left(monkeypatch: pytest.Mo
     monkeypatch.setattr(queue_subscriptions, "UNUSED_SECONDS", 0.05)
     async with ntf_router(subscriber=subscriber()) as ntf, hostile_smp() as up:
         device = await ntf.active_device()
-        for number in range(20):
+        for number in range(15):
             down = RouterLocation(("127.0.0.1",), str(1 + number), bytes(32))
             subscription_id = await device.subscribe(NotifierQueue(down, b"q" * 24), ed25519())
             assert await device.client.ask(DeleteSubscription(), subscription_id, device.key) == OK

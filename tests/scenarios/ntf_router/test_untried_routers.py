@@ -18,6 +18,7 @@ from tests.doubles.ntf_harness import Device, NtfHarness, ntf_router, ntf_settin
 from tests.doubles.ntf_world import SmpPlace, chat_at
 from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import OK, ed25519
+from tocsin.clients.settings import Backoff
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.error_codes import ErrorCode
@@ -215,3 +216,24 @@ async def test_a_token_names_a_limited_number_of_routers_that_never_answered() -
         known = await chat_at(smp, await smp.connect())
         await device.subscribe(known.address, known.notifier.key)
         await ntf.subscribed_queues(2)
+
+
+async def test_delays_grow_from_the_first_failure_on_until_a_router_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Found by `make chaos`: a token with 20 hosts that refuse at once caused 20 attempts in each first interval."""
+    delays: list[float] = []
+
+    def spread(_backoff: Backoff, delay: float, _chance: float) -> float:
+        delays.append(delay)
+        return 0.0
+
+    monkeypatch.setattr(Backoff, "spread", spread)
+    with socket.create_server((HOST, 0)) as refused:
+        port = refused.getsockname()[1]
+    async with ntf_router(subscriber=subscriber(untried_maximum=1.0)) as ntf:
+        device = await ntf.active_device()
+        queue = NotifierQueue(RouterLocation((HOST,), str(port), os.urandom(32)), os.urandom(24))
+        await device.subscribe(queue, ed25519())
+        await until(lambda: len(delays) >= 7)
+    assert delays[:7] == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0])

@@ -114,7 +114,10 @@ class SmpSubscriber:
             await asyncio.Event().wait()
         dialled = RouterLocation(self._hosts, self._router.location.port, self._router.location.key_hash)
         backoff = Backoff(settings.reconnect_initial, 10.0, settings.reconnect_maximum)
-        untried = Backoff(settings.reconnect_initial, 10.0, max(backoff.maximum, settings.untried_maximum))
+        # A device may name hosts that refuse at once, so these delays grow from the first failure on.
+        untried = Backoff(
+            settings.reconnect_initial, 0.0, max(backoff.maximum, settings.untried_maximum), factor=2.0
+        )
         delays = (untried if self.state.untried else backoff).delays()
         while True:
             try:

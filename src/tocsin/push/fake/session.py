@@ -272,5 +272,7 @@ class FakeSession(asyncio.Protocol):
             self._respond(stream_id, ACCEPT)
 
     def _flush(self) -> None:
-        if self._transport is not None and (data := self._h2.data_to_send()):
+        if self._transport is None or self._transport.is_closing():
+            return  # the client has left, and the transport may be without its TLS
+        if data := self._h2.data_to_send():
             self._transport.write(data)

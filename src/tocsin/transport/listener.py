@@ -41,6 +41,7 @@ from tocsin.transport.socket_options import keep_alive, send_without_delay
 from tocsin.transport.tls_handshake import TlsHandshake, wrap
 
 DEFAULT_HANDSHAKE_SECONDS: Final = 60.0
+DEFAULT_MAX_HANDSHAKES: Final = 512
 ACCEPT_PAUSE_SECONDS: Final = 0.1
 STALL_CHECK_SECONDS: Final = 0.5
 """Between checks for peers that do not read. A check looks at these only."""
@@ -78,7 +79,7 @@ class ListenerLimits:
     """Limits of a listener. The module's docstring says what happens beyond them."""
 
     handshake_seconds: float = DEFAULT_HANDSHAKE_SECONDS
-    max_handshakes: int = 512
+    max_handshakes: int = DEFAULT_MAX_HANDSHAKES
     max_connections: int = 15_000
     write_limit: int = DEFAULT_WRITE_LIMIT
     read_limit_bytes: int = DEFAULT_READ_LIMIT_BYTES

@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final, TypeAlias
 
-from tocsin.crypto.keys import (
-    AuthPublicKey,
-    auth_key_from_der,
-)
+from tocsin.crypto.keys import AuthPublicKey, Ed25519PrivateKey, auth_key_from_der
 from tocsin.protocol.direct.smp_commands import RegisterNtfRouter, SubscribeNtfRouter
 from tocsin.protocol.error_codes import Blocked, ErrorCode, RouterError
 from tocsin.protocol.messages import Command, ServiceSigning
@@ -20,6 +17,7 @@ from tocsin.protocol.ping import Ping
 from tocsin.protocol.sessions import ReceivedCommand, RouterSession
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.proxy_commands import ForwardToRelay, RelayForwarded, RequestProxySession
+from tocsin.protocol.smp.queue_modes import QueueMode
 from tocsin.protocol.smp.recipient_commands import CreateQueue, DeleteQueue, SuspendQueue
 from tocsin.protocol.smp.sender_commands import (
     GetLinkData,
@@ -32,6 +30,7 @@ from tocsin.smp_router.direct.keyless_notifiers import is_keyless
 from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.session.requests import SmpQueueRequest, SmpRequest
 from tocsin.smp_router.store.interface import SmpStore
+from tocsin.smp_router.store.memory.queue_index import pack_queue, unpack_queue
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
 
 _WITHOUT_QUEUE: Final = (
@@ -52,6 +51,20 @@ _BY_OTHER_KEYS: Final = (
 """Commands about a queue that the recipient's keys do not authorize."""
 _ALSO_WHEN_BLOCKED: Final = (SuspendQueue, DeleteQueue, SubscribeNotifications, SendMessage)
 """SEND checks the block itself, after the size of the message."""
+
+_DECOY_KEY: Final = Ed25519PrivateKey(b"\x01" * 32).public.der
+_DECOY: Final = QueueRecord(
+    b"r" * 24,
+    (_DECOY_KEY,),
+    b"d" * 32,
+    b"s" * 24,
+    _DECOY_KEY,
+    QueueMode.MESSAGING,
+    notifier=NotifierRecord(b"n" * 24, _DECOY_KEY, b"d" * 32),
+    updated_at=0,
+)
+_PACKED_DECOY: Final = pack_queue(_DECOY)
+"""Read in place of a queue that does not exist. It belongs to nobody."""
 
 
 Verified: TypeAlias = SmpRequest[Command] | RouterError
@@ -103,7 +116,11 @@ def verify_in_steps(
 
 
 def _pretend(session: RouterSession, received: ReceivedCommand) -> None:
-    """Do all the work of checking a wrong signature, including the service's."""
+    """Do all the work of checking a wrong signature, including reading the queue and the service's signature."""
+    queue = unpack_queue(_DECOY.recipient_id, _PACKED_DECOY)
+    _key(queue.recipient_keys[0])
+    if isinstance(received.command, SubscribeNotifications) and queue.notifier is not None:
+        is_keyless(queue.notifier)
     if service_fault(received, session.service) is None and received.auth:
         session.pretend_to_verify(received)
 

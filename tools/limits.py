@@ -20,7 +20,7 @@ from tocsin.smp_router import router as smp_router
 from tocsin.smp_router.direct import packet_outbox
 from tocsin.smp_router.session import peers, service_records
 from tocsin.smp_router.settings.settings import SmpSettings
-from tocsin.transport import block_connection, listener, resolver, turns
+from tocsin.transport import block_connection, listener, resolver, tls_handshake, turns
 from tocsin.wire.batches import MAX_ITEMS
 
 
@@ -86,6 +86,10 @@ def _common(settings: Any, prefix: str) -> tuple[Limit, ...]:
             *("TLS handshakes in progress", Scope.PORT, "the oldest is dropped for a new one"),
             "Listener._handshakes",
             metrics=(f"{metric}handshakes_dropped",),
+        ),
+        _fixed(
+            tls_handshake.STEPS_PER_ITERATION,
+            *("Steps of TLS handshakes before others get their turn", Scope.PORT, "the others wait"),
         ),
         _set(
             *(settings, "max_connections", "Connections and handshakes being served", Scope.PORT),

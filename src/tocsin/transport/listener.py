@@ -38,7 +38,7 @@ from tocsin.transport.block_connection import (
 )
 from tocsin.transport.dialer import resolve
 from tocsin.transport.socket_options import keep_alive, send_without_delay
-from tocsin.transport.tls_handshake import TlsHandshake, wrap
+from tocsin.transport.tls_handshake import HandshakeSteps, TlsHandshake, wrap
 
 DEFAULT_HANDSHAKE_SECONDS: Final = 60.0
 DEFAULT_MAX_HANDSHAKES: Final = 512
@@ -117,6 +117,7 @@ class Listener:
         self._tasks = asyncio.TaskGroup()
         self._serving: set[asyncio.Task[None]] = set()
         self._handshakes: dict[TlsHandshake, None] = {}  # oldest first
+        self._steps = HandshakeSteps()
         self._connections: set[BlockConnection] = set()
         self._stuck: set[BlockConnection] = set()
         """Connections whose peer does not read."""
@@ -324,7 +325,7 @@ class Listener:
         """Return the socket with TLS, or None if the handshake fails. A failure is counted, and the socket closed."""
         try:
             sock = tls = wrap(sock, self._context, server_side=True)
-            if await self._finish_handshake(TlsHandshake(tls)):
+            if await self._finish_handshake(TlsHandshake(tls, self._steps)):
                 return tls
         except ConnectFailed:
             self._totals["handshake_failed"] += 1

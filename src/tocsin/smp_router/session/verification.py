@@ -17,7 +17,6 @@ from tocsin.protocol.ping import Ping
 from tocsin.protocol.sessions import ReceivedCommand, RouterSession
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.proxy_commands import ForwardToRelay, RelayForwarded, RequestProxySession
-from tocsin.protocol.smp.queue_modes import QueueMode
 from tocsin.protocol.smp.recipient_commands import CreateQueue, DeleteQueue, SuspendQueue
 from tocsin.protocol.smp.sender_commands import (
     GetLinkData,
@@ -30,7 +29,6 @@ from tocsin.smp_router.direct.keyless_notifiers import is_keyless
 from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.session.requests import SmpQueueRequest, SmpRequest
 from tocsin.smp_router.store.interface import SmpStore
-from tocsin.smp_router.store.memory.queue_index import pack_queue, unpack_queue
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
 
 _WITHOUT_QUEUE: Final = (
@@ -52,20 +50,8 @@ _BY_OTHER_KEYS: Final = (
 _ALSO_WHEN_BLOCKED: Final = (SuspendQueue, DeleteQueue, SubscribeNotifications, SendMessage)
 """SEND checks the block itself, after the size of the message."""
 
-_DECOY_KEY: Final = Ed25519PrivateKey(b"\x01" * 32).public.der
-_DECOY: Final = QueueRecord(
-    b"r" * 24,
-    (_DECOY_KEY,),
-    b"d" * 32,
-    b"s" * 24,
-    _DECOY_KEY,
-    QueueMode.MESSAGING,
-    notifier=NotifierRecord(b"n" * 24, _DECOY_KEY, b"d" * 32),
-    updated_at=0,
-)
-_PACKED_DECOY: Final = pack_queue(_DECOY)
-"""Read in place of a queue that does not exist. It belongs to nobody."""
-
+_DECOY: Final = NotifierRecord(b"n" * 24, Ed25519PrivateKey(b"\x01" * 32).public.der, bytes(32))
+"""Checked in place of a notifier that does not exist. It belongs to nobody."""
 
 Verified: TypeAlias = SmpRequest[Command] | RouterError
 """A verified request, or the error to answer with."""
@@ -94,7 +80,7 @@ def verify_in_steps(
     if _names_queue(command):
         queue = _find_queue(store, received)
         if queue is None:
-            _pretend(session, received)
+            _pretend(store, session, received)
             return ErrorCode.AUTH
     if fault := service_fault(received, session.service):
         return fault
@@ -115,12 +101,12 @@ def verify_in_steps(
     return SmpQueueRequest(peer, session, received.corr_id, received.entity_id, command, queue=queue)
 
 
-def _pretend(session: RouterSession, received: ReceivedCommand) -> None:
+def _pretend(store: SmpStore, session: RouterSession, received: ReceivedCommand) -> None:
     """Do all the work of checking a wrong signature, including reading the queue and the service's signature."""
-    queue = unpack_queue(_DECOY.recipient_id, _PACKED_DECOY)
-    _key(queue.recipient_keys[0])
-    if isinstance(received.command, SubscribeNotifications) and queue.notifier is not None:
-        is_keyless(queue.notifier)
+    store.pretend_to_read_queue()
+    _key(_DECOY.key)
+    if isinstance(received.command, SubscribeNotifications):
+        is_keyless(_DECOY)
     if service_fault(received, session.service) is None and received.auth:
         session.pretend_to_verify(received)
 

@@ -8,7 +8,7 @@ WORKERS ?= 3
 DIR ?= tests/wire_vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help venv up test check bench bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-pipeline docs vectors fuzz chaos soak pins sbom audit clean
+.PHONY: help venv up test check bench bench-wire bench-smp bench-auth audit-timing bench-ntf bench-agent bench-direct bench-pipeline docs vectors fuzz chaos soak pins sbom audit clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
@@ -51,6 +51,9 @@ bench-wire: venv ## Commands per second over TLS next to the bare cost of crypto
 
 bench-smp: venv ## Cost of the SMP router: sending, delivering, holding queues, restarting
 	@$(PY) -m bench.smp $(ARGS)
+
+audit-timing: venv ## Is any difference in the time of ERR AUTH significant? Random order, stated level, both routers
+	@$(PY) -m bench.timing_audit $(ARGS)
 
 bench-auth: venv ## Does the time of ERR AUTH reveal whether a queue or token exists? Every kind of key, limit 0.30
 	@$(PY) -m bench.auth_timing $(ARGS)

@@ -29,7 +29,13 @@ from rich.progress import track
 
 from bench.results import Result, show
 from bench.wire import make_credentials
-from tocsin.crypto.keys import AuthPrivateKey, Ed448PrivateKey, Ed25519PrivateKey, X25519PrivateKey
+from tocsin.crypto.keys import (
+    AuthPrivateKey,
+    Ed448PrivateKey,
+    Ed25519PrivateKey,
+    X25519PrivateKey,
+    X25519PublicKey,
+)
 from tocsin.ntf_router.running_router import running_ntf_router
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
@@ -102,7 +108,7 @@ def main() -> None:
 
 async def measure(*, quick: bool) -> list[Result]:
     results = []
-    async with _router() as (running, address):
+    async with smp_router() as (running, address):
         for of_queue, used in track(PAIRS, "Refusing", transient=True):
             count = 3 if quick else 150 if used == "Ed448" else 200
             results += await _measure_pair(running, address, of_queue, used, count)
@@ -113,7 +119,7 @@ async def measure(*, quick: bool) -> list[Result]:
 
 
 @asynccontextmanager
-async def _router() -> AsyncIterator[tuple[RunningSmpRouter, RouterAddress]]:
+async def smp_router() -> AsyncIterator[tuple[RunningSmpRouter, RouterAddress]]:
     credentials = make_credentials()
     settings = SmpSettings(hosts=("127.0.0.1",), ports=(0,), store=None)
     async with running_smp_router(settings, credentials, SmpMemoryStore()) as running:
@@ -125,31 +131,40 @@ async def _measure_pair(
     running: RunningSmpRouter, address: RouterAddress, of_queue: str, used: str, count: int
 ) -> list[Result]:
     """On the connection of the owner, as upstream: its own keys have been used there and are known."""
-    connection = await dial_smp(address, DialSettings(versions=CLIENT_VERSIONS))
-    try:
+    async with own_queue(address, of_queue) as (connection, all_refusals):
         results = []
-        for refusals in await _own_queue(connection, KEYS[of_queue]()):
+        for refusals in all_refusals:
             name = f"{refusals.name}, queue {of_queue}, used {used}"
-            cases = _cases(connection, refusals, KEYS[used], count)
+            cases = refused_commands(connection, refusals, KEYS[used], count)
             over_tls = await _over_tls(connection, cases)
             results.append(_result(f"{name}: over TLS", over_tls))
             results.append(_result(f"{name}: in the router", _in_router(running, connection, cases)))
         return results
+
+
+@asynccontextmanager
+async def own_queue(
+    address: RouterAddress, of_queue: str
+) -> AsyncIterator[tuple[ClientConnection, list[Refusals]]]:
+    """The connection of the owner of a queue with keys of this algorithm, and what is refused there."""
+    connection = await dial_smp(address, DialSettings(versions=CLIENT_VERSIONS))
+    try:
+        yield connection, await _own_queue(connection, KEYS[of_queue]())
     finally:
         await connection.close(1.0)
 
 
 async def _own_queue(connection: ClientConnection, key: AuthPrivateKey) -> list[Refusals]:
     """A queue that is secured and has a notifier, all with this key, which is used once for each."""
-    dh_key = X25519PrivateKey(os.urandom(32)).public
-    ids = await _ask(connection, QueueCreated, CreateQueue(key.public, dh_key), b"", key)
+    dh_key = new_dh_key()
+    ids = await ask(connection, QueueCreated, CreateQueue(key.public, dh_key), b"", key)
     keys = NotifierKeys(key.public, dh_key)
-    await _ask(connection, Done, SecureQueue(key.public), ids.recipient_id, key)
-    enabled = await _ask(connection, NotificationsEnabled, EnableNotifications(keys), ids.recipient_id, key)
+    await ask(connection, Done, SecureQueue(key.public), ids.recipient_id, key)
+    enabled = await ask(connection, NotificationsEnabled, EnableNotifications(keys), ids.recipient_id, key)
     notifier: NotifierIds = enabled.notifier
     send = SendMessage(MessageFlags(notify=False), b"hello")
-    await _ask(connection, Done, Subscribe(), ids.recipient_id, key)  # OK is what SOK was before version 16
-    await _ask(connection, Done, SubscribeNotifications(), notifier.notifier_id, key)
+    await ask(connection, Done, Subscribe(), ids.recipient_id, key)  # OK is what SOK was before version 16
+    await ask(connection, Done, SubscribeNotifications(), notifier.notifier_id, key)
     await connection.send([connection.session.request(os.urandom(24), ids.sender_id, send, key)])
     for _ in range(2):  # OK, and the message
         await connection.receive()
@@ -161,6 +176,18 @@ async def _own_queue(connection: ClientConnection, key: AuthPrivateKey) -> list[
 
 
 async def _measure_ntf_pair(of_token: str, used: str, count: int) -> list[Result]:
+    async with own_token(of_token) as (connection, all_refusals):
+        results = []
+        for each in all_refusals:
+            cases = refused_commands(connection, each, KEYS[used], count)
+            name = f"{each.name}, token {of_token}, used {used}: over TLS"
+            results.append(_result(name, await _over_tls(connection, cases)))
+        return results
+
+
+@asynccontextmanager
+async def own_token(of_token: str) -> AsyncIterator[tuple[ClientConnection, list[Refusals]]]:
+    """The connection of a device whose token has a key of this algorithm, and what is refused there."""
     credentials, store = make_credentials(), NtfMemoryStore()
     settings = NtfSettings(hosts=("127.0.0.1",), ports=(0,), store=None)
     key = KEYS[of_token]()
@@ -169,13 +196,9 @@ async def _measure_ntf_pair(of_token: str, used: str, count: int) -> list[Result
         location = RouterLocation(("127.0.0.1",), str(running.ports[0]), credentials.fingerprint)
         connection = await dial_ntf(RouterAddress(Scheme.NTF, location), DialSettings())
         try:
-            results = []
             for each in refusals:
-                await _ask(connection, Response, each.command, each.existing, key)  # its key is known
-                cases = _cases(connection, each, KEYS[used], count)
-                name = f"{each.name}, token {of_token}, used {used}: over TLS"
-                results.append(_result(name, await _over_tls(connection, cases)))
-            return results
+                await ask(connection, Response, each.command, each.existing, key)  # its key is known
+            yield connection, refusals
         finally:
             await connection.close(1.0)
 
@@ -197,7 +220,11 @@ async def _own_token(store: NtfMemoryStore, key: AuthPrivateKey) -> list[Refusal
     ]
 
 
-async def _ask(
+def new_dh_key() -> X25519PublicKey:
+    return X25519PrivateKey(os.urandom(32)).public
+
+
+async def ask(
     connection: ClientConnection, kind: type[R], command: Command, entity_id: bytes, key: AuthPrivateKey
 ) -> R:
     await connection.send([connection.session.request(os.urandom(24), entity_id, command, key)])
@@ -207,7 +234,7 @@ async def _ask(
     return received.response
 
 
-def _cases(
+def refused_commands(
     connection: ClientConnection, refusals: Refusals, make_key: KeyMaker, count: int
 ) -> list[list[bytes]]:
     """Three lists of commands, all signed with one key that belongs to nothing."""

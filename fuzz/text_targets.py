@@ -59,7 +59,11 @@ def _binary(location: RouterLocation) -> None:
         location.encode(out)
     except LocalProtocolError:
         return  # more hosts, or a longer host, than the binary form can say
-    demand_equal(RouterLocation.decode(WireReader(out.done())), location, "the binary form is read back")
+    decoded = attempt(lambda: RouterLocation.decode(WireReader(out.done())), DecodeError)
+    if all(host.isprintable() for host in location.hosts):
+        demand_equal(decoded, location, "the binary form is read back")
+    else:  # old stores may have such a host
+        demand(decoded is None, "a host with control characters is not received")
 
 
 def binary_location(data: bytes) -> None:

@@ -34,6 +34,7 @@ from tocsin.smp_router.running_router import running_smp_router
 from tocsin.smp_router.settings.keys import SMP_KEYS
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+from tools.limits import NTF_LIMITS, SMP_LIMITS, Limit, Scope
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _MADE: Final = "Made by `python -m tools.reference_pages` from the code; a test keeps it current."
@@ -292,8 +293,33 @@ def _page(parts: Iterable[str]) -> str:
     return "\n".join(parts) + "\n"
 
 
+# Limits
+
+
+def limits_page() -> str:
+    parts = ["# Limits", "", _MADE, ""]
+    parts += [
+        "What a client, a queue, a device token, a host and everybody together can take from a router, and what",
+        "happens beyond it. A limit with a setting can be changed; the others are constants. A test floods both",
+        "routers and finds no collection that grew and is not here.",
+    ]
+    for router, limits in (("SMP router", SMP_LIMITS), ("NTF router", NTF_LIMITS)):
+        parts += ["", f"## {router}", ""]
+        heading = ("For each", "What", "Default", "Setting", "Beyond it", "Metrics")
+        rows = sorted(limits, key=lambda limit: list(Scope).index(limit.scope))
+        parts += _table(heading, map(_limit_row, rows))
+    return _page(parts)
+
+
+def _limit_row(limit: Limit) -> tuple[str, ...]:
+    setting = f"`{limit.setting}`" if limit.setting else ""
+    metrics = ", ".join(f"`{metric}`" for metric in limit.metrics)
+    return (limit.scope, limit.what, limit.default, setting, limit.beyond, metrics)
+
+
 PAGES: Final = {
     "settings.md": settings_page,
+    "limits.md": limits_page,
     "metrics.md": metrics_page,
     "events.md": events_page,
     "tables.md": tables_page,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from bench.auth_timing import PAIRS
+from bench.timing_audit import SEVERAL_KEYS, compare, rank_sum_p
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -148,3 +152,37 @@ def test_bench_web_push_http1_compares_both_clients() -> None:
     ours, h11 = json.loads(finished.stdout.splitlines()[-1])
     assert ours["name"] == "our HTTP/1.1 client"
     assert h11["ratio"] > 0
+
+
+@pytest.mark.timeout(120)
+def test_audit_timing_compares_every_pair_of_reasons_at_both_routers() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.timing_audit", "--quick", "--seed", "7"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = (3 * len(PAIRS) + len(SEVERAL_KEYS) + 2 * len(PAIRS)) * 3
+    assert f"{rows} comparisons, level 0.01 in all" in " ".join(finished.stdout.split())
+
+
+def test_a_difference_is_significant_only_if_there_is_one() -> None:
+    chance = random.Random(7)
+    same = [[chance.gauss(100, 10) for _ in range(400)] for _ in range(2)]
+    slower = [value + 10 for value in same[1]]
+    assert rank_sum_p(*same) > 0.01
+    assert rank_sum_p(same[0], slower) < 1e-20
+    assert rank_sum_p([1.0] * 30, [1.0] * 30) == 1.0
+
+
+def test_a_row_fails_if_a_difference_is_significant_and_not_negligible() -> None:
+    times = [100.0 + number / 100 for number in range(400)]
+    [wrong_and_unknown, wrong_and_other, _] = compare("SUB", [times, [each + 20 for each in times], times])
+    assert wrong_and_unknown.fails(3)
+    assert not wrong_and_other.fails(3)
+    [little, *_] = compare("SUB", [times, [each + 3 for each in times], times])
+    assert little.p < 1e-6
+    assert not little.fails(3)
+    [known, *_] = compare("SUB", [times, [each + 20 for each in times], times], is_known=True)
+    assert not known.fails(3)

@@ -10,6 +10,10 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from hashlib import blake2b
+from typing import Final
+
+MAX_COUNTED: Final = 5_000_000
+"""Queues that are counted. Further ones of a month are not, so that clients cannot fill the memory with new queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,8 @@ class UsedQueues:
         if day != self._today:
             self._today = day  # one object for all of today's entries
             self._forget_before(min(_first_days(date.fromordinal(day))))
-        self._last_used[number] = self._today
+        if len(self._last_used) < MAX_COUNTED or number in self._last_used:
+            self._last_used[number] = self._today
 
     def of(self, today: date) -> PeriodHashes:
         """The queues used on this day, and in its week and month so far."""

@@ -63,10 +63,20 @@ def parse_host(text: str) -> str:
         return _ipv6(text)
     if _ONION.fullmatch(text):
         return text
-    # Hosts reach logs, pushes and databases: control characters would forge lines there, or be refused.
-    if text.endswith(".onion") or not _DOMAIN.fullmatch(text) or not text.isprintable():
+    if text.endswith(".onion") or not _DOMAIN.fullmatch(text):
         raise DecodeError(f"host {text[:64]!r}: not an IP address, onion or domain name")
     return text
+
+
+def _received_host(text: str) -> str:
+    """Return a host that a stranger names. It reaches logs, pushes and databases, so it has no control characters.
+
+    Only this place refuses them: a store may have some from before, and must be readable.
+    """
+    host = parse_host(text)
+    if not host.isprintable():
+        raise DecodeError(f"host {host[:64]!r}: a character that does not print")
+    return host
 
 
 def is_onion(host: str) -> bool:
@@ -136,7 +146,7 @@ class RouterLocation:
 
     @classmethod
     def decode(cls, body: WireReader) -> Self:
-        hosts = bounded_hosts(body.non_empty_list(lambda: parse_host(body.short_text())))
+        hosts = bounded_hosts(body.non_empty_list(lambda: _received_host(body.short_text())))
         port = body.short_text()
         # The text of a location goes into pushes, stores and logs, so it must be readable again.
         if port:

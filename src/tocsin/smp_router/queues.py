@@ -102,6 +102,9 @@ class QueueCommands:
             return CommandFault.PROHIBITED
         if request.session.service is not None and command.subscription is not SubscriptionMode.SUBSCRIBE:
             return CommandFault.PROHIBITED
+        if self._state.store.queue_count() >= settings.max_queues:
+            self._state.counters.queues_refused += 1
+            return ErrorCode.QUOTA
         if direct is not None and not self._outbox.has_room([direct.ntf_router]):
             self._state.counters.packets_over_limit += 1
             return ErrorCode.QUOTA

@@ -38,9 +38,10 @@ from tocsin.transport.block_connection import (
 )
 from tocsin.transport.dialer import resolve
 from tocsin.transport.socket_options import keep_alive, send_without_delay
-from tocsin.transport.tls_handshake import TlsHandshake, wrap
+from tocsin.transport.tls_handshake import HandshakeSteps, TlsHandshake, wrap
 
 DEFAULT_HANDSHAKE_SECONDS: Final = 60.0
+DEFAULT_MAX_HANDSHAKES: Final = 512
 ACCEPT_PAUSE_SECONDS: Final = 0.1
 STALL_CHECK_SECONDS: Final = 0.5
 """Between checks for peers that do not read. A check looks at these only."""
@@ -78,7 +79,7 @@ class ListenerLimits:
     """Limits of a listener. The module's docstring says what happens beyond them."""
 
     handshake_seconds: float = DEFAULT_HANDSHAKE_SECONDS
-    max_handshakes: int = 512
+    max_handshakes: int = DEFAULT_MAX_HANDSHAKES
     max_connections: int = 15_000
     write_limit: int = DEFAULT_WRITE_LIMIT
     read_limit_bytes: int = DEFAULT_READ_LIMIT_BYTES
@@ -116,6 +117,7 @@ class Listener:
         self._tasks = asyncio.TaskGroup()
         self._serving: set[asyncio.Task[None]] = set()
         self._handshakes: dict[TlsHandshake, None] = {}  # oldest first
+        self._steps = HandshakeSteps()
         self._connections: set[BlockConnection] = set()
         self._stuck: set[BlockConnection] = set()
         """Connections whose peer does not read."""
@@ -323,7 +325,7 @@ class Listener:
         """Return the socket with TLS, or None if the handshake fails. A failure is counted, and the socket closed."""
         try:
             sock = tls = wrap(sock, self._context, server_side=True)
-            if await self._finish_handshake(TlsHandshake(tls)):
+            if await self._finish_handshake(TlsHandshake(tls, self._steps)):
                 return tls
         except ConnectFailed:
             self._totals["handshake_failed"] += 1

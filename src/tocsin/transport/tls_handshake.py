@@ -7,18 +7,46 @@ import os
 import socket
 import ssl
 import sys
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from tocsin.errors import ConnectFailed, TlsUnsupported
+
+STEPS_PER_ITERATION: Final = 2
+"""Steps of handshakes in one iteration of the event loop."""
+
+
+class HandshakeSteps:
+    """The steps of all handshakes of a listener: only a few in each iteration of the event loop.
+
+    A step may cost half a millisecond of cryptography. Hundreds of clients that connect at the same time would
+    otherwise keep established connections waiting for all of them.
+    """
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    def take(self) -> bool:
+        """Take a step of this iteration. Returns False if there is none left."""
+        if self._taken == 0:
+            asyncio.get_running_loop().call_soon(self._begin_iteration)
+        if self._taken >= STEPS_PER_ITERATION:
+            return False
+        self._taken += 1
+        return True
+
+    def _begin_iteration(self) -> None:
+        self._taken = 0
 
 
 class TlsHandshake:
     """One handshake in progress. It never closes the socket: the caller does."""
 
-    __slots__ = ("_done", "_loop", "_sock")
+    __slots__ = ("_done", "_loop", "_sock", "_steps")
 
-    def __init__(self, sock: ssl.SSLSocket) -> None:
+    def __init__(self, sock: ssl.SSLSocket, steps: HandshakeSteps | None = None) -> None:
+        """`steps` limits how many handshakes go on at a time."""
         self._sock = sock
+        self._steps = steps
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[ConnectFailed | None] = self._loop.create_future()
 
@@ -42,6 +70,9 @@ class TlsHandshake:
         if self._done.done():
             return
         descriptor = self._sock.fileno()
+        if self._steps is not None and not self._steps.take():
+            self._loop.add_reader(descriptor, self._step)  # which calls again in the next iteration
+            return
         try:
             self._sock.do_handshake()
         except ssl.SSLWantReadError:

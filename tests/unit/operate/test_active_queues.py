@@ -6,6 +6,7 @@ from datetime import date, datetime
 
 import pytest
 
+from tocsin.operate import active_queues
 from tocsin.operate.active_queues import ActiveQueues, PeriodHashes, UsedQueues, id_number
 
 
@@ -63,3 +64,11 @@ def test_a_week_that_began_in_the_month_before_is_restored() -> None:
 def test_ids_are_not_kept() -> None:
     assert id_number(b"\0" * 24) not in (0, int.from_bytes(b"\0" * 8))
     assert -(1 << 63) <= id_number(b"x") < 1 << 63
+
+
+def test_a_bounded_number_of_queues_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(active_queues, "MAX_COUNTED", 3)
+    used, today = UsedQueues(), date(2026, 11, 16)
+    for number in (*range(10), 0):
+        used.used(number, today.toordinal())
+    assert used.of(today).counts == (3, 3, 3)

@@ -41,6 +41,7 @@ from tocsin.protocol.smp.recipient_commands import (
 )
 from tocsin.protocol.smp.responses import QueueDeleted, Subscribed, SubscriptionEnded
 from tocsin.protocol.smp.sender_commands import MessageFlags
+from tocsin.smp_router.session import peers
 
 CREATE_ONLY = SubscriptionMode.CREATE_ONLY
 LONGEST_DELIVERED = 16122
@@ -440,3 +441,17 @@ async def test_the_quota_marker_makes_no_room_until_it_is_acknowledged() -> None
         assert await client.acknowledge(queue, marker) == OK
         assert await client.send_message(queue, b"2") == OK
         assert queue.body(await client.got(queue)) == b"2"
+
+
+async def test_a_connection_that_is_too_far_behind_with_late_events_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peers, "MAX_LATE_EVENTS", 2)
+    async with smp_router(end_interval=3600.0) as router:
+        first, second = await router.connect(), await router.connect()
+        queues = [await first.new_queue() for _ in range(3)]
+        peer = router.peer_of(first)
+        for queue in queues:
+            await second.subscribe(queue)
+        await until(lambda: peer not in router.running.router.peers)
+        assert router.running.state.counters.connections_behind == 1

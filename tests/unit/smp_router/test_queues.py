@@ -409,3 +409,14 @@ async def test_notifier_ids_that_are_taken_are_drawn_again_three_times() -> None
         randomness.ids = [taken] * 3
         command = EnableNotifications(NotifierKeys(ed25519().public, x25519().public))
         assert await client.ask(command, second.recipient_id, second.key) == INTERNAL
+
+
+async def test_a_router_that_is_full_refuses_new_queues() -> None:
+    async with smp_router(max_queues=1) as router:
+        client = await router.connect()
+        queue = await client.new_queue()
+        key = ed25519()
+        assert await client.ask(create_command(key, x25519()), key=key) == QUOTA
+        assert router.running.state.counters.queues_refused == 1
+        assert await client.ask(DeleteQueue(), queue.recipient_id, queue.key) == OK
+        await client.new_queue()

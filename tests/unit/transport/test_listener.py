@@ -32,6 +32,7 @@ from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.connection_loss import BlockConnectionLost, LossReason
 from tocsin.transport.listener import Listener, ListenerCounts, ListenerLimits
 from tocsin.transport.socket_options import KEEP_ALIVE_IDLE_SECONDS, KEEP_ALIVE_PROBES
+from tocsin.transport.tls_handshake import STEPS_PER_ITERATION
 
 
 @asynccontextmanager
@@ -130,6 +131,32 @@ async def test_client_that_vanishes_during_the_handshake_is_counted_as_failed() 
         async with silent_client(listener.port):
             await until(listener, pending_handshakes=1)
         await until(listener, handshake_failed=1, pending_handshakes=0)
+
+
+async def test_handshakes_that_come_together_leave_time_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step is half a millisecond of cryptography; hundreds of them in a row would stall everybody."""
+    steps, most = 0, 0
+    do_handshake = ssl.SSLSocket.do_handshake
+
+    def count(sock: ssl.SSLSocket, block: bool = False) -> None:
+        nonlocal steps
+        steps += sock.server_side
+        do_handshake(sock, block)
+
+    def begin_iteration() -> None:
+        nonlocal steps, most
+        most, steps = max(most, steps), 0
+        watching[0] = asyncio.get_running_loop().call_soon(begin_iteration)
+
+    monkeypatch.setattr(ssl.SSLSocket, "do_handshake", count)
+    async with listening() as listener:
+        watching = [asyncio.get_running_loop().call_soon(begin_iteration)]
+        connections = await asyncio.gather(*(dialed(listener) for _ in range(40)))
+        watching[0].cancel()
+        assert all([await echoes(connection) for connection in connections])
+        for connection in connections:
+            connection.abort()
+    assert most <= STEPS_PER_ITERATION
 
 
 # Limits

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
 from tocsin.errors import ConnectionLost
 from tocsin.protocol.messages import Response
@@ -26,6 +27,9 @@ from tocsin.smp_router.store.records import QueueRecord
 from tocsin.transport.router_sessions import RouterConnection
 from tocsin.transport.turns import Pace, in_slices
 from tocsin.wire.batches import MAX_ITEMS
+
+MAX_LATE_EVENTS: Final = 1_000_000
+"""Events that wait for the next flush to one connection."""
 
 
 class PeerSubscriptions:
@@ -174,7 +178,12 @@ class PeerSubscriptions:
         self.with_undelivered.discard(peer)
 
     def send_later(self, peer: Peer, event: Event) -> None:
-        """Send the event with the next flush."""
+        """Send the event with the next flush. A connection that is too far behind is closed: it must subscribe anew."""
+        if len(peer.late_events) >= MAX_LATE_EVENTS:
+            self._counters.connections_behind += 1
+            peer.late_events.clear()
+            peer.connection.connection.abort()
+            return
         peer.late_events.append(event)
         self.with_late_events.add(peer)
 
@@ -263,7 +272,7 @@ class Peer:
         self.relay_places: asyncio.Semaphore | None = None
         """Limits the relays that the proxy connects to for this client at a time. None until it names one."""
         self.late_events: deque[Event] = deque()
-        """END, ENDS and DELD that wait for the next flush. Bounded by what the connection had subscribed to."""
+        """END, ENDS and DELD that wait for the next flush, at most `MAX_LATE_EVENTS`."""
         self.undelivered: set[bytes] = set()
         """Queues whose message could not be sent because the write queue was full."""
 

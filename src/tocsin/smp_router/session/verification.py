@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final, TypeAlias
 
-from tocsin.crypto.keys import (
-    AuthPublicKey,
-    auth_key_from_der,
-)
+from tocsin.crypto.keys import AuthPublicKey, Ed25519PrivateKey, auth_key_from_der
 from tocsin.protocol.direct.smp_commands import RegisterNtfRouter, SubscribeNtfRouter
 from tocsin.protocol.error_codes import Blocked, ErrorCode, RouterError
 from tocsin.protocol.messages import Command, ServiceSigning
@@ -53,6 +50,8 @@ _BY_OTHER_KEYS: Final = (
 _ALSO_WHEN_BLOCKED: Final = (SuspendQueue, DeleteQueue, SubscribeNotifications, SendMessage)
 """SEND checks the block itself, after the size of the message."""
 
+_DECOY: Final = NotifierRecord(b"n" * 24, Ed25519PrivateKey(b"\x01" * 32).public.der, bytes(32))
+"""Checked in place of a notifier that does not exist. It belongs to nobody."""
 
 Verified: TypeAlias = SmpRequest[Command] | RouterError
 """A verified request, or the error to answer with."""
@@ -81,7 +80,7 @@ def verify_in_steps(
     if _names_queue(command):
         queue = _find_queue(store, received)
         if queue is None:
-            _pretend(session, received)
+            _pretend(store, session, received)
             return ErrorCode.AUTH
     if fault := service_fault(received, session.service):
         return fault
@@ -102,8 +101,12 @@ def verify_in_steps(
     return SmpQueueRequest(peer, session, received.corr_id, received.entity_id, command, queue=queue)
 
 
-def _pretend(session: RouterSession, received: ReceivedCommand) -> None:
-    """Do all the work of checking a wrong signature, including the service's."""
+def _pretend(store: SmpStore, session: RouterSession, received: ReceivedCommand) -> None:
+    """Do all the work of checking a wrong signature, including reading the queue and the service's signature."""
+    store.pretend_to_read_queue()
+    _key(_DECOY.key)
+    if isinstance(received.command, SubscribeNotifications):
+        is_keyless(_DECOY)
     if service_fault(received, session.service) is None and received.auth:
         session.pretend_to_verify(received)
 

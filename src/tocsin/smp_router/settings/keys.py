@@ -217,6 +217,11 @@ _TOCSIN: Final = (
     _own("lowest_version", _VERSION, "Oldest SMP version offered."),
     _own("highest_version", _VERSION, "Newest SMP version offered."),
     _own("accept_without_alpn", ON_OFF, "Serve clients that offer no ALPN, with version 6."),
+    _own(
+        "max_queues",
+        whole_number(1, 1_000_000_000),
+        "Most queues that may exist; further ones are refused. A million take about 1 GiB.",
+    ),
     _own("message_quota", whole_number(1, 1_000_000), "Messages a queue holds."),
     _own(
         "message_ttl",

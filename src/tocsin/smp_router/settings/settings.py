@@ -93,6 +93,8 @@ class SmpSettings(OperationSettings):
     highest_version: int = HIGHEST_VERSION
 
     # Queues and messages
+    max_queues: int = 10_000_000
+    """Queues that may exist; then NEW is refused."""
     message_quota: int = 128
     message_ttl: float | None = 21 * DAY
     message_expiry_interval: float = 7200.0

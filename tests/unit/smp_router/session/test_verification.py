@@ -41,6 +41,7 @@ from tocsin.protocol.smp.sender_commands import (
 from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.session.requests import SmpRequest
 from tocsin.smp_router.session.verification import verify
+from tocsin.smp_router.store.memory import queue_index
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord
 
@@ -204,3 +205,22 @@ def test_the_queues_own_key_is_accepted(tag: str, of_queue: str) -> None:
 def test_every_authorized_command_about_a_queue_is_measured() -> None:
     elsewhere = {"NEW", "LGET", "PING", "PRXY", "PFWD", "RFWD", "SUBS", "NSUBS"}
     assert {kind.tag.decode() for kind in SMP.commands.kinds} - elsewhere == set(COMMANDS)
+
+
+@pytest.mark.parametrize("tag", COMMANDS)
+def test_a_queue_is_read_whether_or_not_it_exists(tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unpacking a record takes 10 µs, which `make audit-timing` can see."""
+    read: list[bytes] = []
+    unpack = queue_index.unpack_queue
+
+    def note(recipient_id: bytes, packed: bytes) -> QueueRecord:
+        read.append(recipient_id)
+        return unpack(recipient_id, packed)
+
+    monkeypatch.setattr(queue_index, "unpack_queue", note)
+    verifier, key = Verifier(ed25519()), ed25519()
+    entity_id, make = COMMANDS[tag]
+    for each in (entity_id, b"missing".ljust(24)):
+        read.clear()
+        verify(verifier.store, NO_PEER, verifier.router, verifier.received(make(key.public), each, key))
+        assert len(read) == 1

@@ -86,6 +86,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "lowest_version", "7", "lowest_version", 7, "5"),
     ("TOCSIN", "highest_version", "7", "highest_version", 7, "20"),
     ("TOCSIN", "accept_without_alpn", "off", "accept_without_alpn", False, "none"),
+    ("TOCSIN", "max_queues", "5", "max_queues", 5, "0"),
     ("TOCSIN", "message_quota", "4", "message_quota", 4, "four"),
     ("TOCSIN", "message_ttl", "1", "message_ttl", 1.0, "-1"),
     ("TOCSIN", "message_expiry_interval", "10000", "message_expiry_interval", 10_000.0, "0"),

@@ -24,7 +24,7 @@ from tocsin.smp_router.store.logs.store_log import (
 )
 from tocsin.smp_router.store.logs.store_log_changes import queue_changes
 from tocsin.smp_router.store.memory.direct_table import SmpDirectTable
-from tocsin.smp_router.store.memory.queue_index import QueueIndex
+from tocsin.smp_router.store.memory.queue_index import QueueIndex, read_decoy
 from tocsin.smp_router.store.records import QueueRecord, ServiceRecord, StoredMessage, StoredNotification
 
 StoreChange: TypeAlias = StoreLogRecord | MessageChange | DirectChange
@@ -127,6 +127,9 @@ class SmpMemoryStore:
 
     def queue_by_link(self, link_id: bytes) -> QueueRecord | None:
         return self._queues.by_link(link_id)
+
+    def pretend_to_read_queue(self) -> None:
+        read_decoy()
 
     def queue_count(self) -> int:
         return len(self._queues)

@@ -208,3 +208,21 @@ def _unpack_status(packed: Any) -> QueueStatus | Blocked:
         return QueueStatus(packed)
     reason, notice = packed
     return Blocked(BlockReason(reason), notice and BlockNotice(*notice))
+
+
+_DECOY: Final = QueueRecord(
+    recipient_id=b"r" * 24,
+    recipient_keys=(bytes(44),),
+    dh_secret=bytes(32),
+    sender_id=b"s" * 24,
+    sender_key=bytes(44),
+    mode=QueueMode.MESSAGING,
+    notifier=NotifierRecord(b"n" * 24, bytes(44), bytes(32)),
+    updated_at=0,
+)
+_PACKED_DECOY: Final = pack_queue(_DECOY)
+
+
+def read_decoy() -> QueueRecord:
+    """Return a queue that belongs to nobody. Reading it takes as long as reading any other."""
+    return unpack_queue(_DECOY.recipient_id, _PACKED_DECOY)

@@ -1,0 +1,145 @@
+"""Everything has a bound: after a flood no collection of a router is larger than its limit, or without one."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import pytest
+
+from tests.doubles.collections import growth, sizes_of
+from tests.doubles.ntf_harness import ntf_router, queue_at
+from tests.doubles.routers import HOST
+from tests.doubles.smp_direct import NtfIdentity, Wish, connect_direct, direct_settings, ntf_credentials
+from tests.doubles.smp_harness import OK, SmpHarness, smp_router
+from tocsin.ntf_router.settings.keys import NTF_KEYS
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.protocol.router_answers import Refused
+from tocsin.protocol.smp.proxy_commands import RequestProxySession
+from tocsin.smp_router.session import service_records
+from tocsin.smp_router.settings.keys import SMP_KEYS
+from tocsin.smp_router.settings.settings import SmpProxySettings
+from tocsin.transport.resolver import shared_resolver
+from tools import reference_pages
+from tools.limits import NTF_LIMITS, SMP_LIMITS, Limit, limit_of
+
+QUEUES: Final = 60
+RELAYS: Final = 10
+PACKETS: Final = 12
+SERVICES: Final = 10
+PROXY: Final = SmpProxySettings(connect_timeout=1.0, public_relays_only=False, max_relays=RELAYS)
+
+
+async def flood_smp(router: SmpHarness) -> None:
+    """More of everything than the settings allow."""
+    clients = [await router.connect() for _ in range(12)]
+    queues = []
+    for client in clients[:5]:
+        for _ in range(12):
+            queue = await client.new_queue()
+            notifier = await client.enable_notifications(queue)
+            for _ in range(7):
+                await client.send_message(queue, b"hello", notify=True)
+            queues.append((queue, notifier))
+    with pytest.raises(AssertionError, match="QUOTA"):
+        await clients[0].new_queue()
+    for subscriber in (clients[6], clients[7]):
+        for queue, notifier in queues:
+            await subscriber.subscribe_notifier(notifier)
+            await subscriber.subscribe(queue)
+    for number in range(3 * RELAYS):
+        nowhere = RouterLocation((f"127.0.3.{number + 1}",), "1", bytes(32))
+        await clients[8].ask(RequestProxySession(nowhere))
+        unknown = RouterLocation((f"host{number}.invalid",), "1", bytes(32))
+        await clients[8].ask(RequestProxySession(unknown))
+    for number in range(2 * SERVICES):
+        await router.connect_service(str(number))
+
+
+async def flood_with_packets(router: SmpHarness) -> None:
+    """Packets for NTF routers that do not answer, and NTF routers that register."""
+    device = await connect_direct(router)
+    refused = 0
+    for number in range(2 * PACKETS):
+        wish = Wish(RouterLocation((HOST,), "1", bytes([number]) * 32))
+        queue = await device.new_queue()
+        answer = await wish.ask(device, queue)
+        refused += isinstance(answer, Refused)
+    assert refused == PACKETS
+    for number in range(12):
+        await NtfIdentity(ntf_credentials(str(number))).subscribed(router)
+
+
+def beyond(limits: tuple[Limit, ...], settings: Any, grown: dict[str, int]) -> dict[str, str]:
+    """What has no row in the table, or more than its row allows."""
+    found = {}
+    for name, size in grown.items():
+        limit = limit_of(limits, name)
+        if limit is None:
+            found[name] = f"{size}, and no limit is known"
+        elif limit.bound is not None and size > limit.bound(settings):
+            found[name] = f"{size} instead of {limit.bound(settings)}"
+    return found
+
+
+@pytest.mark.timeout(60)
+async def test_no_collection_of_an_smp_router_grows_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_records, "MAX_UNSTORED", SERVICES)
+    async with smp_router(proxy=PROXY, max_queues=QUEUES, end_interval=3600.0) as router:
+        before = sizes_of(router.running, shared_resolver())
+        await flood_smp(router)
+        after = sizes_of(router.running, shared_resolver())
+        assert len(growth(before, after)) > 10
+        assert beyond(SMP_LIMITS, router.running.state.settings, growth(before, after)) == {}
+        assert len(router.running.state.unstored_services) == SERVICES
+        assert router.running.router.proxy.relays.remembered_failures <= RELAYS
+
+
+@pytest.mark.timeout(60)
+async def test_no_collection_for_direct_notifications_grows_beyond_its_limit() -> None:
+    direct = direct_settings(max_packets=PACKETS, answer_wait=0.0, retry_initial=60.0, retry_maximum=60.0)
+    async with smp_router(direct=direct) as router:
+        before = sizes_of(router.running, shared_resolver())
+        await flood_with_packets(router)
+        grown = growth(before, sizes_of(router.running, shared_resolver()))
+        assert "SmpDirectTable._packets" in grown
+        assert beyond(SMP_LIMITS, router.running.state.settings, grown) == {}
+
+
+@pytest.mark.timeout(60)
+async def test_no_collection_of_an_ntf_router_grows_beyond_its_limit() -> None:
+    async with ntf_router() as ntf, smp_router() as smp:
+        before = sizes_of(ntf.running, shared_resolver())
+        client = await smp.connect()
+        for number in range(12):
+            device = await ntf.active_device()
+            queue = await client.new_queue()
+            notifier = await client.enable_notifications(queue)
+            await device.subscribe(queue_at(smp, notifier), notifier.key)
+            assert await client.send_message(queue, b"hello", notify=True) == OK
+            await (await ntf.device()).register()
+            for host in range(3):
+                nowhere = RouterLocation((f"127.0.{number}.{host + 1}",), "1", bytes([number]) * 32)
+                await device.subscribe(NotifierQueue(nowhere, os.urandom(24)), notifier.key)
+        grown = growth(before, sizes_of(ntf.running, shared_resolver()))
+        assert "NtfRouter.connections" in grown
+        assert beyond(NTF_LIMITS, ntf.running.state.settings, grown) == {}
+
+
+def test_settings_and_metrics_of_the_table_exist() -> None:
+    metrics = {line.name for lines in reference_pages.metrics().values() for line in lines}
+    for limits, keys in ((SMP_LIMITS, SMP_KEYS), (NTF_LIMITS, NTF_KEYS)):
+        names = {key.name for key in keys}
+        assert {limit.setting for limit in limits if limit.setting} - names == set()
+        assert {metric for limit in limits for metric in limit.metrics} - metrics == set()
+
+
+def test_a_collection_is_in_one_row_only() -> None:
+    for limits in (SMP_LIMITS, NTF_LIMITS):
+        named = [name for limit in limits for name in limit.collections]
+        assert len(named) == len(set(named))
+
+
+def test_a_collection_without_a_limit_is_found() -> None:
+    assert beyond(SMP_LIMITS, None, {"Peer.forgotten": 9}) == {"Peer.forgotten": "9, and no limit is known"}

@@ -59,6 +59,7 @@ class MemoryTokens:
         return True
 
     async def unverified_registrations(self, device_token: DeviceToken, since: int) -> int:
+        await self._tables.journal.ready()
         found = [
             token
             for token in self._tables.tokens.registrations(device_token)

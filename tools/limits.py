@@ -52,7 +52,8 @@ class Limit:
 
 def _shown(value: object) -> str:
     if isinstance(value, float):
-        return f"{value:g} s"
+        days, rest = divmod(value, 86_400)
+        return f"{days:g} days" if days > 1 and not rest else f"{value:,g} s"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

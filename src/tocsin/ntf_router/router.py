@@ -161,10 +161,8 @@ class NtfRouter:
             answers = []
             for request in block:
                 executed += 1
-                if (
-                    executed % COMMANDS_AT_ONCE == 0
-                ):  # a store that waits for nothing would keep others waiting
-                    await asyncio.sleep(0)
+                if executed % COMMANDS_AT_ONCE == 0:
+                    await asyncio.sleep(0)  # a store that waits for nothing would keep others waiting
                 received = request.received
                 response = await self._execute(request)
                 if self._direct is not None and is_direct(connection.session.dialect):

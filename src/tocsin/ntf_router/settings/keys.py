@@ -10,7 +10,13 @@ from dataclasses import replace
 from typing import Final
 
 from tocsin.ntf_router.settings.settings import HIGHEST_VERSION, LOWEST_VERSION, DeliveryEngine, StoreKind
-from tocsin.operate.settings.router_keys import event_log_keys, host_keys, password_keys, transport_keys
+from tocsin.operate.settings.router_keys import (
+    event_log_keys,
+    host_keys,
+    password_keys,
+    slow_client_keys,
+    transport_keys,
+)
 from tocsin.operate.settings.setting_keys import SettingKey
 from tocsin.operate.settings.setting_values import (
     HOST,
@@ -181,17 +187,7 @@ _PLACES: Final = (
         _COUNT,
         "Registrations of one device token in a day that were not verified; further ones get QUOTA.",
     ),
-    _own("write_queue_blocks", whole_number(1, 100_000), "Blocks that may wait for a slow client."),
-    _own(
-        "write_stall_seconds",
-        duration(),
-        "Close a connection whose client has read nothing for this many seconds while blocks wait for it.",
-    ),
-    _own(
-        "max_waiting_bytes",
-        whole_number(1_000_000),
-        "Bytes that may wait for clients that do not read, for each port; beyond it the slowest are closed.",
-    ),
+    *slow_client_keys(_own),
     _own("max_connections", _COUNT, "Most connections at a time; others are closed at once."),
     _own(
         "drain_seconds",

@@ -120,3 +120,19 @@ def event_log_keys(key: Callable[[str, ValueKind, str], K]) -> tuple[K, ...]:
         ),
         key("event_log_segment_seconds", duration(), "Most seconds until readers see an event."),
     )
+
+
+def slow_client_keys(key: Callable[[str, ValueKind, str], K]) -> tuple[K, ...]:
+    return (
+        key("write_queue_blocks", whole_number(1, 100_000), "Blocks that may wait for a slow client."),
+        key(
+            "write_stall_seconds",
+            duration(),
+            "Close a connection whose client has read nothing for this many seconds while blocks wait for it.",
+        ),
+        key(
+            "max_waiting_bytes",
+            whole_number(1_000_000),
+            "Bytes that may wait for clients that do not read, for each port; beyond it the slowest are closed.",
+        ),
+    )

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tocsin.operate.settings.router_keys import event_log_keys, host_keys, password_keys, transport_keys
+from tocsin.operate.settings.router_keys import (
+    event_log_keys,
+    host_keys,
+    password_keys,
+    slow_client_keys,
+    transport_keys,
+)
 from tocsin.operate.settings.setting_keys import SettingKey
 from tocsin.operate.settings.setting_values import (
     CREATE_PASSWORD,
@@ -253,17 +259,7 @@ _TOCSIN: Final = (
     ),
     _own("tls_handshake_seconds", duration(), "Time limit of a TLS handshake, in seconds."),
     _own("hello_seconds", duration(), "Time limit of the SMP handshake, in seconds."),
-    _own("write_queue_blocks", whole_number(1, 100_000), "Blocks that may wait for a slow client."),
-    _own(
-        "write_stall_seconds",
-        duration(),
-        "Close a connection whose client has read nothing for this many seconds while blocks wait for it.",
-    ),
-    _own(
-        "max_waiting_bytes",
-        whole_number(1_000_000),
-        "Bytes that may wait for clients that do not read, for each port; beyond it the slowest are closed.",
-    ),
+    *slow_client_keys(_own),
     _own(
         "max_connections",
         whole_number(1, 1_000_000),

@@ -22,9 +22,9 @@ from tocsin.ntf_router.running_router import RunningNtfRouter
 from tocsin.ntf_router.snapshots import ServerCounts, SubscriptionCounts, snapshot_of
 from tocsin.ntf_router.statistics.statistics import COUNTERS, NtfStatistics
 from tocsin.ntf_router.store.interface import NtfStore
-from tocsin.operate.listener_metrics import listener_metrics
 from tocsin.operate.metrics import Metric, exposition
 from tocsin.operate.process_figures import process_figures
+from tocsin.operate.router_listeners import listener_metrics
 from tocsin.operate.router_process import STORE_SECONDS
 
 _NOT_IN_STATS: Final = "ntfReceivedAuth"

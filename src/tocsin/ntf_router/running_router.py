@@ -28,6 +28,7 @@ from tocsin.ntf_router.subscriber.smp_network import SmpNetwork
 from tocsin.ntf_router.subscriber.smp_subscribers import SmpSubscribers
 from tocsin.operate.clock import FineClock, SystemClock
 from tocsin.operate.randomness import SystemRandomness, TokenRandomness
+from tocsin.operate.router_listeners import router_listeners
 from tocsin.operate.timers import Timers
 from tocsin.protocol.addresses import DEFAULT_PORTS, RouterLocation, Scheme
 from tocsin.protocol.ntf.device_tokens import PushProvider
@@ -35,7 +36,7 @@ from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.push.provider import Provider
 from tocsin.transport.client_sessions import DialSettings, ServiceIdentity
-from tocsin.transport.listener import Listener, ListenerLimits
+from tocsin.transport.listener import Listener
 from tocsin.transport.router_sessions import RouterIdentity
 from tocsin.transport.socks5 import SocksProxy
 from tocsin.transport.tls_contexts import server_context
@@ -118,12 +119,13 @@ async def running_ntf_router(
         await keys.rotate()
         direct = DirectCommands(keys, DirectPackets(state, keys, credentials.fingerprint))
     router = NtfRouter(state, identity, direct)
+    context = server_context(credentials, alpn=identity.alpn, request_client_certificates=False)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(delivery)
         await stack.enter_async_context(subscribers)
         listeners = [
             await stack.enter_async_context(listener)
-            for listener in _listeners(settings, credentials, identity, router)
+            for listener in router_listeners(settings, router.handle, context, NTF.block_size)
         ]
         if keys is not None and registration is not None:
             location = _location(settings, credentials, listeners[0].port)
@@ -157,31 +159,6 @@ def client_settings(settings: NtfSettings) -> ClientSettings:
     return ClientSettings(
         dial=dial, response_timeout=subscriber.response_timeout, ping_after=subscriber.ping_after
     )
-
-
-def _listeners(
-    settings: NtfSettings, credentials: Credentials, identity: RouterIdentity, router: NtfRouter
-) -> list[Listener]:
-    context = server_context(credentials, alpn=identity.alpn, request_client_certificates=False)
-    limits = ListenerLimits(
-        handshake_seconds=settings.tls_handshake_seconds,
-        max_connections=settings.max_connections,
-        write_limit=settings.write_queue_blocks,
-        stall_seconds=settings.write_stall_seconds,
-        max_waiting_bytes=settings.max_waiting_bytes,
-        drain_seconds=settings.drain_seconds,
-    )
-    return [
-        Listener(
-            router.handle,
-            context=context,
-            block_size=NTF.block_size,
-            hosts=settings.hosts,
-            port=port,
-            limits=limits,
-        )
-        for port in settings.ports
-    ]
 
 
 class _TimedActions:

@@ -10,6 +10,7 @@ from tocsin.crypto.credentials import Credentials
 from tocsin.events.event_losses import EventLosses
 from tocsin.operate.clock import Clock, SystemClock
 from tocsin.operate.randomness import Randomness, SystemRandomness
+from tocsin.operate.router_listeners import router_listeners
 from tocsin.operate.timers import Timers
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
@@ -20,7 +21,7 @@ from tocsin.smp_router.session.requests import NoSmpEvents, SmpEvents, SmpState
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.interface import SmpStore
-from tocsin.transport.listener import Listener, ListenerLimits
+from tocsin.transport.listener import Listener
 from tocsin.transport.router_sessions import RouterIdentity
 from tocsin.transport.tls_contexts import server_context
 from tocsin.transport.turns import in_slices
@@ -77,27 +78,12 @@ async def running_smp_router(
     context = server_context(
         credentials, alpn=identity.alpn, request_client_certificates=settings.accept_service_credentials
     )
-    limits = ListenerLimits(
-        handshake_seconds=settings.tls_handshake_seconds,
-        max_connections=settings.max_connections,
-        write_limit=settings.write_queue_blocks,
-        stall_seconds=settings.write_stall_seconds,
-        max_waiting_bytes=settings.max_waiting_bytes,
-        drain_seconds=settings.drain_seconds,
-    )
     async with AsyncExitStack() as stack:
         timers = await stack.enter_async_context(Timers("SMP router"))
-        listeners = []
-        for port in settings.ports:
-            listener = Listener(
-                router.handle,
-                context=context,
-                block_size=SMP.block_size,
-                hosts=settings.hosts,
-                port=port,
-                limits=limits,
-            )
-            listeners.append(await stack.enter_async_context(listener))
+        listeners = [
+            await stack.enter_async_context(listener)
+            for listener in router_listeners(settings, router.handle, context, SMP.block_size)
+        ]
         _TimedActions(state, router).add_to(timers)
         router.outbox.start()
         try:

@@ -1,12 +1,14 @@
-"""Metrics of a router's listeners: connections that came, were refused or were given up, and turns."""
+"""The listeners of a router, one for each port, and their metrics: connections that came or were ended, and turns."""
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tocsin.operate.metrics import Metric, counter, gauge
-from tocsin.transport.listener import Listener
+from tocsin.operate.settings.operation_settings import OperationSettings
+from tocsin.transport.listener import Handler, Listener, ListenerLimits
 from tocsin.transport.turns import Turns
 
 _ABOUT: Final = {
@@ -20,6 +22,26 @@ _ABOUT: Final = {
     "over_budget": "Connections closed because max_waiting_bytes waited for peers that did not read.",
     "handler_failed": "Connections that ended because of a defect in the router.",
 }
+
+
+def router_listeners(
+    settings: OperationSettings, handler: Handler, context: ssl.SSLContext, block_size: int
+) -> list[Listener]:
+    """Return the listeners, which are not open yet."""
+    limits = ListenerLimits(
+        handshake_seconds=settings.tls_handshake_seconds,
+        max_connections=settings.max_connections,
+        write_limit=settings.write_queue_blocks,
+        stall_seconds=settings.write_stall_seconds,
+        max_waiting_bytes=settings.max_waiting_bytes,
+        drain_seconds=settings.drain_seconds,
+    )
+    return [
+        Listener(
+            handler, context=context, block_size=block_size, hosts=settings.hosts, port=port, limits=limits
+        )
+        for port in settings.ports
+    ]
 
 
 def listener_metrics(prefix: str, listeners: Iterable[Listener], turns: Turns) -> Iterator[Metric]:

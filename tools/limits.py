@@ -13,7 +13,9 @@ from operator import attrgetter
 from typing import Any, Final
 
 from tocsin.ntf_router import router as ntf_router
+from tocsin.ntf_router.session import rates
 from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.ntf_router.subscriber import recent_notifications
 from tocsin.operate import active_queues
 from tocsin.protocol import addresses, authorization
 from tocsin.smp_router import router as smp_router
@@ -308,6 +310,33 @@ NTF_LIMITS: Final = (
         "the oldest is shed",
         setting="other_pushes",
     ),
+    _set(
+        *(_NTF, "registrations_per_connection", "`TNEW` and `TRPL` at once", Scope.CONNECTION),
+        "`ERR QUOTA`, until the next `registration_interval`",
+        metrics=("simplex_ntf_registrations_refused",),
+    ),
+    _set(
+        *(_NTF, "registrations_per_device", "Unverified registrations in a day", Scope.TOKEN, "`ERR QUOTA`"),
+        metrics=("simplex_ntf_registrations_refused",),
+    ),
+    _fixed(
+        rates.MOST_PARTIES,
+        *("Device tokens whose rate is remembered", Scope.ROUTER, "the one used longest ago is forgotten"),
+        "RateTable._rates",
+    ),
+    _set(
+        *(_NTF, "subscriber.untried_per_token", "SMP routers that never answered", Scope.TOKEN),
+        "`SNEW` is refused with `QUOTA`",
+        setting="untried_routers_per_token",
+        bound=None,
+        metrics=("simplex_ntf_subscriptions_refused",),
+    ),
+    _fixed(
+        recent_notifications.MOST,
+        *("Notifications that are recognised when they come again", Scope.HOST),
+        *("the older half is forgotten", "RecentNotifications._newer", "RecentNotifications._older"),
+        bound=lambda _settings: recent_notifications.MOST + MAX_ITEMS,
+    ),
     Limit(
         "Device tokens and their subscriptions",
         Scope.ROUTER,
@@ -316,7 +345,7 @@ NTF_LIMITS: Final = (
         collections=(
             *("TokenTable._numbers", "TokenTable._registrations", "TokenTable._tokens", "ActiveTokens._seen"),
             *("RowBlocks._routers", "SubscribedRouters._numbers", "SubscribedRouters._routers"),
-            *("SmpSubscribers._tasks", "SmpSubscribers.routers"),
+            *("SmpSubscribers._tasks", "SmpSubscribers.routers", "SmpSubscribers._untried"),
         ),
     ),
 )

@@ -40,7 +40,6 @@ def log() -> Iterator[tuple[logging.Logger, io.StringIO]]:
         ("\x1b[2J", "\\x1b[2J"),
         ("a\x00b\x7f", "a\\x00b\\x7f"),
         ("\u202e", "\\u202e"),
-        ("\ud800", "\\ud800"),
     ],
 )
 def test_what_does_not_print_is_escaped(
@@ -49,6 +48,11 @@ def test_what_does_not_print_is_escaped(
     logger, written = log
     logger.error("the name %s cannot be resolved", text)
     assert written.getvalue() == f"ERROR: the name {line} cannot be resolved\n"
+
+
+def test_half_a_character_is_escaped() -> None:
+    """Not logged here: pytest's workers cannot report what is not UTF-8."""
+    assert escape("\ud800") == "\\ud800"
 
 
 def test_no_control_character_passes() -> None:

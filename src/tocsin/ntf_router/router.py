@@ -33,7 +33,7 @@ from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, a
 from tocsin.transport.turns import Turn, Turns, in_slices
 
 BLOCKS_WAITING: Final = 64
-COMMANDS_AT_ONCE: Final = 16
+COMMANDS_AT_ONCE: Final = 4
 """Commands of one connection to execute before other tasks get their turn."""
 _REGISTERS: Final = (RegisterToken, ReplaceToken)
 """Commands that make the router push to a device token that nobody has proven to own."""

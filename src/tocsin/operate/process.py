@@ -20,10 +20,14 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
-    """Yields an event that any of `STOP_SIGNALS` sets, except those that are ignored, as SIGHUP is under `nohup`."""
+    """Yields an event that any of `STOP_SIGNALS` sets, except for SIGHUP if it is ignored, as under `nohup`.
+
+    Shells ignore SIGINT for programs in the background; we still obey it, because then somebody sends it on purpose.
+    """
     requested = asyncio.Event()
     loop = asyncio.get_running_loop()
-    handled = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    handled = [number for number in STOP_SIGNALS if number is not signal.SIGHUP or not ignored]
     for number in handled:
         loop.add_signal_handler(number, requested.set)
     try:

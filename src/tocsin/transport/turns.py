@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final, TypeVar
 
-SLICE_SECONDS: Final = 0.002
+SLICE_SECONDS: Final = 0.001
 """CPU time that one connection may use before the others get their turn. A single step may exceed it."""
 SHORT_SLICE_SECONDS: Final = SLICE_SECONDS / 4
 """The first slice of a connection while others wait in line."""

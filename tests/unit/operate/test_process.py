@@ -11,6 +11,7 @@ import pytest
 from tocsin.operate.process import STOP_SIGNALS, stop_signals
 
 
+@pytest.mark.usefixtures("without_nohup")
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 async def test_a_signal_is_a_request(number: signal.Signals) -> None:
     with stop_signals() as requested:

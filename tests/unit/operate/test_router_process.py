@@ -129,6 +129,7 @@ async def test_upkeep_goes_on_until_the_process_ends(tmp_path: Path) -> None:
     assert asyncio.all_tasks() == before
 
 
+@pytest.mark.usefixtures("without_nohup")
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 async def test_a_router_serves_until_a_signal_and_then_its_store_is_closed(number: signal.Signals) -> None:
     noted: list[str] = []

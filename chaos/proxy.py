@@ -34,7 +34,7 @@ class FaultyProxy:
         return len(connections)
 
     def half_close(self) -> int:
-        """End one direction of every connection, as a peer that will not write any more. Returns how many."""
+        """End one direction of every connection, as a peer that has finished writing. Returns how many."""
         count = 0
         for _, to_router in list(self._connections):
             with suppress(OSError, RuntimeError, NotImplementedError):

@@ -50,7 +50,7 @@ KNOWN_TO: Final[dict[str, frozenset[str]]] = {
     "secret of pushes": frozenset({NTF}),
     "nonce of a notification": frozenset({SMP, NTF}),
 }
-"""Who may have a secret. All others must not have it in any form."""
+"""The parties that may have a secret. All others must not have it in any form."""
 MUST_FIND: Final = {
     ("recipient id", SMP),
     ("sender id", SMP),

@@ -107,7 +107,7 @@ class Resolver:
             return known.addresses
 
     def _start(self, host: str) -> asyncio.Future[HostAddresses]:
-        """Return the lookup of the name, which goes on even if nobody waits for it any more."""
+        """Return the lookup of the name, which goes on even if nobody waits for it."""
         under_way = self._under_way.get(host)
         if under_way is not None:
             return under_way
@@ -179,7 +179,7 @@ def _now() -> float:
 
 
 def _look_at_failure(future: asyncio.Future[HostAddresses]) -> None:
-    """Keep asyncio from reporting a failure that nobody waits for any more."""
+    """Keep asyncio from reporting a failure that nobody waits for."""
     if not future.cancelled():
         future.exception()
 

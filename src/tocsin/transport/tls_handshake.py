@@ -26,7 +26,7 @@ class HandshakeSteps:
         self._taken = 0
 
     def take(self) -> bool:
-        """Take a step of this iteration. Returns False if there is none left."""
+        """Take a step of this iteration. Returns False if no step is left."""
         if self._taken == 0:
             asyncio.get_running_loop().call_soon(self._begin_iteration)
         if self._taken >= STEPS_PER_ITERATION:

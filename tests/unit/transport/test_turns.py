@@ -59,7 +59,7 @@ async def test_while_others_wait_in_line_the_first_slice_is_short() -> None:
     clock.time += SHORT_SLICE_SECONDS
     assert second.is_over()
     await waiting
-    assert not second.is_over()  # nobody waits any more
+    assert not second.is_over()  # nobody waits now
 
 
 async def test_one_task_goes_on_at_a_time_and_others_run_in_between() -> None:

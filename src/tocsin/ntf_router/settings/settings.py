@@ -92,7 +92,7 @@ class SubscriberSettings:
     routers_per_token: int = 100
     """Different SMP routers that one device token may name."""
     untried_per_token: int = 20
-    """Of these, routers that never answered."""
+    """The number of them that never answered."""
     untried_dials: int = 32
     """Connection attempts at a time to SMP routers that never answered."""
     untried_dials_per_token: int = 2

@@ -100,7 +100,7 @@ class DialPlaces:
         while self._free and self._line:
             wish = heapq.heappop(self._line)
             owner = wish.owner
-            if wish.turn.done():  # another token's wish was granted, or the router is not wanted any more
+            if wish.turn.done():  # another token's wish was granted, or the router is no longer wanted
                 _count_down(self._waiting, owner)
                 self._unblock(owner)
                 continue

@@ -19,7 +19,7 @@ from tocsin.transport.public_hosts import is_public_host
 STARTS_PER_SECOND: Final = 50
 """New connections at the start, so that a router with thousands of SMP routers does not dial them at once."""
 KNOWN_ROUTERS: Final = 10_000
-"""Routers that have answered and are remembered, though no queue there may be wanted any more."""
+"""Routers that have answered and are remembered, even if no queue there is wanted now."""
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class SmpSubscribers:
         del self.routers[location]  # the next queue there makes a new one
 
     def _answered(self, location: RouterLocation, owner: bytes | None) -> None:
-        """Stop counting a router against its token: it answered, or is not tried any more."""
+        """Stop counting a router against its token: it answered, or is no longer tried."""
         if location in self.routers and not self.routers[location].state.untried:
             self._known.pop(location, None)
             self._known[location] = None

@@ -1,4 +1,4 @@
-"""Which control pushes are sent, and which are not any more."""
+"""The control pushes that are sent, and those that are dropped."""
 
 from __future__ import annotations
 

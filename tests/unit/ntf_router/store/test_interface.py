@@ -131,7 +131,7 @@ async def test_S01_several_keys_register_one_device_token_side_by_side(store: Nt
 
 
 async def test_registrations_that_nobody_verified_are_counted_and_old_ones_removed(store: NtfStore) -> None:
-    """Of one device token only. Those with subscriptions were verified once, and stay."""
+    """Only one device token is concerned. Tokens with subscriptions were verified once, and stay."""
     shared = device_token("same")
     states = {"new": REGISTERED, "confirmed": CONFIRMED, "active": ACTIVE, "invalid": INVALID}
     for name, status in states.items():

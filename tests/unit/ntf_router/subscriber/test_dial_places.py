@@ -1,4 +1,4 @@
-"""Who gets the next place for an attempt to reach an SMP router that never answered."""
+"""The order of attempts to reach SMP routers that never answered."""
 
 from __future__ import annotations
 

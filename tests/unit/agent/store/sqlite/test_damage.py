@@ -70,7 +70,7 @@ READS: list[Callable[[AgentSqliteStore], Awaitable[object]]] = [
 
 
 async def fails_as_it_should(path: Path, passphrase: str | None = None) -> str | None:
-    """Return the text of the error, or None if there is none."""
+    """Return the text of the error, or None without an error."""
     failure: StoreError | None = None
     try:
         await used(path, passphrase)

@@ -17,7 +17,8 @@ TocsinError
 │   ├── HandshakeTimeout           TLS or hello took too long
 │   └── ConnectionLost             an open connection ended
 ├── StoreError                     records cannot be written or read
-│   └── StoreUnavailable           … at the moment
+│   ├── StoreUnavailable           … at the moment
+│   └── StoreFull                  … because there are as many as the operator allows
 ├── ConfigError                    a setting is wrong, unknown or missing
 ├── AgentError                     an agent cannot do what was asked now
 └── ClientError                    a command did not get its answer
@@ -118,6 +119,14 @@ class StoreError(TocsinError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be used at the moment: the disk is full, the database is away. A later attempt may succeed."""
+
+
+class StoreFull(StoreError):
+    """A record cannot be added: the store has as many as the operator allows. `limit` is the name of the setting."""
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(f"the store has as many records as {limit} allows: remove some, or raise it")
+        self.limit = limit
 
 
 class ConfigError(TocsinError):

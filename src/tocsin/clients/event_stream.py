@@ -37,18 +37,19 @@ class EventStream:
 
     async def read(self) -> AsyncIterator[Event]:
         """Iterate over events, for one reader. Raises ConnectionLost after the last event."""
-        async for events in self.read_all():
-            for event in events:
-                yield event
+        async for blocks in self.read_blocks():
+            for block in blocks:
+                for event in block:
+                    yield event
 
-    async def read_all(self) -> AsyncIterator[list[Event]]:
-        """Yield all events that have arrived, at least one each time. For one reader. Raises ConnectionLost."""
+    async def read_blocks(self) -> AsyncIterator[list[Sequence[Event]]]:
+        """Yield the events of all blocks that have arrived, block by block. For one reader. Raises ConnectionLost."""
         while True:
             if self._blocks:
-                events = [event for block in self._blocks for event in block]
+                blocks = list(self._blocks)
                 self._blocks.clear()
                 _wake(self._room)
-                yield events
+                yield blocks
                 continue
             if self._error is not None:
                 raise self._error

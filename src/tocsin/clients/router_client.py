@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple, Self, TypeVar
 
@@ -151,18 +151,21 @@ class RouterClient:
         """Yield the router's events, for one reader. Raises ConnectionLost when the session ends."""
         return self._events.read()
 
-    def event_batches(self) -> AsyncIterator[list[Event]]:
-        """Like `events`, but yields everything that has arrived, for readers that work in batches."""
-        return self._events.read_all()
+    def event_blocks(self) -> AsyncIterator[list[Sequence[Event]]]:
+        """Like `events`, but yields the blocks that have arrived, for readers that work in batches."""
+        return self._events.read_blocks()
 
     def probe_when_silent(self) -> None:
         """Start to PING the router when it is silent for long, for connections that wait for events."""
         self._probes = True
 
-    def abort(self, reason: str) -> None:
-        """End the session now. Events that have arrived can still be read."""
+    def abort(self, reason: str, *, reset: bool = False) -> None:
+        """End the session now. Events that have arrived can still be read.
+
+        With `reset` the router learns that its last events may be lost.
+        """
         self._end(ConnectionLost(reason), None)
-        self._connection.abort()
+        self._connection.abort(reset=reset)
 
     async def _outcome(self, request: Request, timeout: float | None) -> Outcome:
         limit = self._settings.response_timeout if timeout is None else timeout

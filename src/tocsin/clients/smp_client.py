@@ -27,12 +27,13 @@ from tocsin.protocol.direct.smp_commands import (
     SubscribeNtfRouter,
 )
 from tocsin.protocol.direct.smp_responses import (
+    NotificationsAcknowledged,
     NtfRouterRegistered,
     NtfRouterSubscribed,
     PacketStatus,
 )
 from tocsin.protocol.router_answers import Done
-from tocsin.protocol.smp.notifier_commands import SubscribeServiceNotifications
+from tocsin.protocol.smp.notifier_commands import AcknowledgeNotifications, SubscribeServiceNotifications
 from tocsin.protocol.smp.queue_modes import NotifierIds, NotifierKeys
 from tocsin.protocol.smp.recipient_commands import (
     AcknowledgeMessage,
@@ -178,6 +179,10 @@ class SmpClient(RouterClient):
         """NSSUB: all queues of this NTF router. The parameters are the caller's own count and hash."""
         self.probe_when_silent()
         return await self.ask(NtfRouterSubscribed, SubscribeNtfRouter(count, ids_hash), ntf_router_id, key)
+
+    async def acknowledge_notifications(self, count: int) -> None:
+        """NRCV: the first `count` notifications of this session are stored. Only in a direct session."""
+        await self.ask(NotificationsAcknowledged, AcknowledgeNotifications(count))
 
     def subscribe_notifications(
         self, notifiers: Iterable[tuple[bytes, AuthPrivateKey]], ntf_router_id: bytes | None = None

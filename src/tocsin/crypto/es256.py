@@ -34,10 +34,15 @@ def signed_token(
     key: ec.EllipticCurvePrivateKey, header: Mapping[str, object], claims: Mapping[str, object]
 ) -> bytes:
     """A JWT: header, claims and signature."""
-    signing_input = b".".join(unpadded_base64url(_json(part)) for part in (header, claims))
-    r, s = decode_dss_signature(key.sign(signing_input, ec.ECDSA(hashes.SHA256())))
+    signed = signing_input(header, claims)
+    r, s = decode_dss_signature(key.sign(signed, ec.ECDSA(hashes.SHA256())))
     signature = r.to_bytes(_NUMBER_BYTES, "big") + s.to_bytes(_NUMBER_BYTES, "big")
-    return signing_input + b"." + unpadded_base64url(signature)
+    return signed + b"." + unpadded_base64url(signature)
+
+
+def signing_input(header: Mapping[str, object], claims: Mapping[str, object]) -> bytes:
+    """The part of a JWT that is signed (RFC 7515, 5.1)."""
+    return b".".join(unpadded_base64url(_json(part)) for part in (header, claims))
 
 
 def unpadded_base64url(data: bytes) -> bytes:

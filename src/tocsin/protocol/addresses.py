@@ -71,9 +71,12 @@ def parse_host(text: str) -> str:
 def _received_host(text: str) -> str:
     """Return a host that a stranger names. It reaches logs, pushes and databases, so it has no control characters.
 
-    Only this place refuses them: a store may have some from before, and must be readable.
+    A domain name has no brackets either (v7.md 4). Only this place refuses them: a store may have some from before, and
+    must be readable.
     """
     host = parse_host(text)
+    if "[" in host or "]" in host:
+        raise DecodeError(f"host {host[:64]!r}: brackets are for IPv6 addresses")
     if not host.isprintable():
         raise DecodeError(f"host {host[:64]!r}: a character that does not print")
     return host

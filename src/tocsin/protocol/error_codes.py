@@ -2,6 +2,7 @@
 
 error = "BLOCK" | "SESSION" | "CMD " cmdErr | "PROXY " proxyErr | "AUTH" | "BLOCKED " blockInfo | "SERVICE" | "CRYPTO"
       | "QUOTA" | "STORE " text | "NO_MSG" | "LARGE_MSG" | "EXPIRED" | "INTERNAL" | "DUPLICATE_"
+      | "NAME " ("NO_RESOLVER" | "NOT_FOUND" | "RESOLVER " text)
 """
 
 from __future__ import annotations
@@ -102,6 +103,22 @@ class StoreFault:
     text: str
 
 
+class NameFault(Enum):
+    """`NAME …` without further detail (SMP v20)."""
+
+    NO_RESOLVER = "NO_RESOLVER"
+    """This router resolves no names."""
+    NOT_FOUND = "NOT_FOUND"
+    """There is no such name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverFault:
+    """`NAME RESOLVER text`: the router's resolver failed."""
+
+    text: str
+
+
 class ProxyFault(Enum):
     """`PROXY …` without further detail."""
 
@@ -197,7 +214,8 @@ class ProxyProtocol:
 
 
 RouterError: TypeAlias = (
-    "ErrorCode | CommandFault | Blocked | StoreFault | ProxyFault | ProxyBroker | ProxyProtocol"
+    "ErrorCode | CommandFault | Blocked | StoreFault | NameFault | ResolverFault"
+    " | ProxyFault | ProxyBroker | ProxyProtocol"
 )
 
 HANDSHAKE_FAULTS: Final = {
@@ -221,6 +239,10 @@ def encode_error(error: RouterError, version: int) -> bytes:
             return _encode_blocked(error, version)
         case StoreFault(text):
             return b"STORE " + text.encode()
+        case NameFault():
+            return b"NAME " + error.value.encode()
+        case ResolverFault(text):
+            return b"NAME RESOLVER " + text.encode()
         case ProxyFault():
             return b"PROXY " + error.value.encode()
         case ProxyBroker(fault):
@@ -246,6 +268,8 @@ def decode_error(body: WireReader, depth: int = 0) -> RouterError:
         case "STORE":
             body.expect(b" ")
             return StoreFault(as_text(body.rest()))
+        case "NAME":
+            return _decode_name_error(body)
         case _:
             return _member(ErrorCode, word)
 
@@ -290,6 +314,14 @@ def _decode_notice(text: str) -> BlockNotice:
     if ttl is not None and (not isinstance(ttl, int) or isinstance(ttl, bool)):
         raise DecodeError("a BLOCKED notice whose ttl is not a number of seconds")
     return BlockNotice(ttl)
+
+
+def _decode_name_error(body: WireReader) -> RouterError:
+    word = _argument_word(body)
+    if word != "RESOLVER":
+        return _member(NameFault, word)
+    body.expect(b" ")
+    return ResolverFault(as_text(body.rest()))
 
 
 def _decode_proxy_error(body: WireReader, depth: int) -> RouterError:

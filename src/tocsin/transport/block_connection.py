@@ -15,10 +15,10 @@ import ssl
 from typing import Final
 
 from tocsin.errors import LocalProtocolError
-from tocsin.transport.connection_loss import BlockConnectionLost, LossReason, loss_reason
+from tocsin.transport.connection_loss import CLOSED_BY_PEER, BlockConnectionLost, LossReason, loss_reason
 from tocsin.transport.outgoing_blocks import OutgoingBlocks
-from tocsin.transport.socket_options import has_arrived, unacknowledged_bytes, was_reset
-from tocsin.transport.tls_handshake import describe_failure, peer_chain, session_id
+from tocsin.transport.socket_options import has_arrived, reset_when_closed, unacknowledged_bytes, was_reset
+from tocsin.transport.tls_handshake import asked_for_certificate, describe_failure, peer_chain, session_id
 from tocsin.transport.tls_shutdown import discard_arrived, say_goodbye
 
 DEFAULT_WRITE_LIMIT: Final = 128
@@ -49,6 +49,8 @@ class BlockConnection:
         "alpn",
         "block_size",
         "blocks_received",
+        "certificate_asked",
+        "ended_in_order",
         "peer_chain",
         "peer_host",
         "received_at",
@@ -88,6 +90,8 @@ class BlockConnection:
         self.alpn = sock.selected_alpn_protocol()
         self.tls_version = sock.version() or ""
         self.peer_chain = peer_chain(sock)
+        self.certificate_asked = asked_for_certificate(sock)
+        """Whether the server asked this client for its certificate."""
         self.received_at = self._loop.time()
         self.blocks_received = 0
         self._inbox: list[bytes] = []
@@ -99,6 +103,8 @@ class BlockConnection:
         self._closed: asyncio.Future[None] | None = None
         self._loss: tuple[LossReason, str] | None = None
         self._acknowledged_at_end: int | None = 0
+        self.ended_in_order = False
+        """Whether the peer closed the connection, and did not reset it: it had then read all that its system had."""
         self._start_reading()
 
     @property
@@ -135,8 +141,8 @@ class BlockConnection:
     def blocks_acknowledged(self) -> int | None:
         """Blocks that the peer's system has received for certain. None if our system does not report it (Linux does).
 
-        After the end, the count at its last moment. None if the connection was reset: a system resets a connection
-        when it throws away bytes that its program had not read.
+        After the end, the count at its last moment. It does not say whether the peer's program has read them: a system
+        resets a connection when it throws away bytes that its program had not read (`ended_in_order`).
         """
         if self._loss is not None:
             return self._acknowledged_at_end
@@ -144,7 +150,7 @@ class BlockConnection:
         if missing is None:
             return None
         # A block is longer on the wire than in memory, so this may count too many as missing.
-        return self._out.blocks_sent - -(-missing // self.block_size)
+        return max(0, self._out.blocks_sent - -(-missing // self.block_size))
 
     async def read_block(self) -> bytes:
         """Return the next block. Raises ConnectionLost after the last block that arrived before the end.
@@ -246,8 +252,13 @@ class BlockConnection:
         finally:
             self._end(LossReason.CLOSED_LOCALLY)
 
-    def abort(self) -> None:
-        """Close the socket now. Queued blocks are lost, and pending calls raise ConnectionLost."""
+    def abort(self, *, reset: bool = False) -> None:
+        """Close the socket now. Queued blocks are lost, and pending calls raise ConnectionLost.
+
+        With `reset` the peer learns that what it sent last may be lost.
+        """
+        if reset and self._loss is None:
+            reset_when_closed(self._sock)
         self._end(LossReason.CLOSED_LOCALLY)
 
     def _read_ready(self) -> None:
@@ -352,8 +363,9 @@ class BlockConnection:
             return
         if self._closed is not None:
             reason, detail = LossReason.CLOSED_LOCALLY, ""
+        self._acknowledged_at_end = self.blocks_acknowledged
         if reason is not LossReason.RESET and not was_reset(self._sock):
-            self._acknowledged_at_end = self.blocks_acknowledged
+            self.ended_in_order = reason in CLOSED_BY_PEER
         self._loss = reason, detail
         if self._reading:
             self._stop_reading()

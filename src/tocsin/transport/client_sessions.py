@@ -49,6 +49,8 @@ class ServiceIdentity:
     role: ServiceRole
     from_version: int | None = None
     """The oldest version in which they are shown, instead of the role's own: v19 for messaging, else v16."""
+    also_direct: bool = False
+    """Whether they are shown in direct sessions too. An NTF router that registers there (NSRV) does not need them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,8 @@ class ClientConnection:
     async def close(self, drain_for: float) -> None:
         await self._connection.close(drain_for)
 
-    def abort(self) -> None:
-        self._connection.abort()
+    def abort(self, *, reset: bool = False) -> None:
+        self._connection.abort(reset=reset)
 
 
 async def dial_smp(
@@ -124,7 +126,10 @@ async def dial_smp(
     async def shake_hands(connection: BlockConnection, leaf_key: bytes) -> ClientSession:
         dialect = spoken(SMP, connection.alpn)
         offer = None
-        if service is not None and dialect is SMP:  # otherwise the router's own key authorizes it
+        # A router that did not ask for a certificate would refuse the service (smp.md 4.4). An NTF router that
+        # registers in a direct session has its own key there.
+        is_shown = service is not None and (dialect is SMP or service.also_direct)
+        if service is not None and is_shown and connection.certificate_asked:
             offer = ServiceOffer(
                 service.role,
                 service.credentials,

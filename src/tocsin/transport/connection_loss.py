@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from enum import StrEnum
+from typing import Final
 
 from tocsin.errors import ConnectionLost
 
@@ -16,6 +17,9 @@ class LossReason(StrEnum):
     RESET = "reset"
     TLS_ERROR = "TLS error"
     CLOSED_LOCALLY = "closed by this side"
+
+
+CLOSED_BY_PEER: Final = (LossReason.CLOSED_BY_PEER, LossReason.CLOSED_INSIDE_BLOCK)
 
 
 class BlockConnectionLost(ConnectionLost):

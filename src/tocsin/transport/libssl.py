@@ -10,6 +10,7 @@ import ctypes
 import functools
 import ssl
 import sys
+import threading
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_long, c_ubyte, c_uint, c_uint64, c_ulong, c_void_p
 from typing import Any, Final
@@ -24,6 +25,7 @@ _ALPN_OK: Final = 0
 _ALPN_FATAL: Final = 2
 
 _VerifyCallback: Final = CFUNCTYPE(c_int, c_void_p, c_void_p)
+_CertificateCallback: Final = CFUNCTYPE(c_int, c_void_p, c_void_p)
 _AlpnCallback: Final = CFUNCTYPE(
     c_int, c_void_p, POINTER(c_void_p), POINTER(c_ubyte), c_void_p, c_uint, c_void_p
 )
@@ -54,6 +56,20 @@ def accept_any_client_certificate(context: ssl.SSLContext) -> None:
     _library().SSL_CTX_set_cert_verify_callback(_pointer(context), _ACCEPT, None)
 
 
+def count_certificate_requests(context: ssl.SSLContext) -> None:
+    """Count in `certificate_requests` how often a server asks a client of this context for a certificate.
+
+    Raises TlsUnsupported.
+    """
+    _library().SSL_CTX_set_cert_cb(_pointer(context), _COUNT_REQUEST, None)
+
+
+def certificate_requests() -> int:
+    """Return how often servers asked clients of this thread for a certificate. A handshake's step may add one."""
+    count: int = getattr(_requests, "count", 0)
+    return count
+
+
 def select_first_offered(context: ssl.SSLContext, accepted: tuple[bytes, ...]) -> None:
     """Make a server choose the first protocol of the client's ALPN list that is among `accepted`.
 
@@ -77,6 +93,16 @@ def first_offered(offer: bytes, accepted: tuple[bytes, ...]) -> tuple[int, int] 
 # Callbacks live forever: OpenSSL calls them for as long as any socket of any context lives, and there are no
 # more of them than lists of protocols.
 _ACCEPT: Final = _VerifyCallback(lambda _store, _argument: 1)
+_requests: Final = threading.local()
+
+
+def _count_request(_ssl: Any, _argument: Any) -> int:
+    """OpenSSL calls this when it chooses a client's certificate, which it does only if the server asked for one."""
+    _requests.count = certificate_requests() + 1
+    return 1
+
+
+_COUNT_REQUEST: Final = _CertificateCallback(_count_request)
 
 
 @functools.cache
@@ -110,6 +136,8 @@ def _library() -> Any:
         library.SSL_CTX_ctrl.restype = c_long
         library.SSL_CTX_set_cert_verify_callback.argtypes = [c_void_p, _VerifyCallback, c_void_p]
         library.SSL_CTX_set_cert_verify_callback.restype = None
+        library.SSL_CTX_set_cert_cb.argtypes = [c_void_p, _CertificateCallback, c_void_p]
+        library.SSL_CTX_set_cert_cb.restype = None
         library.SSL_CTX_set_alpn_select_cb.argtypes = [c_void_p, _AlpnCallback, c_void_p]
         library.SSL_CTX_set_alpn_select_cb.restype = None
     except AttributeError as error:

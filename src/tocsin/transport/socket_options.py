@@ -40,6 +40,12 @@ def keep_alive(sock: socket.socket) -> None:
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
+def reset_when_closed(sock: socket.socket) -> None:
+    """Make the kernel break the connection when the socket is closed, instead of closing it in order."""
+    with suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 def has_arrived(sock: socket.socket, size: int) -> bool:
     """Return whether the kernel has this many bytes to read; False if the system does not report it."""
     try:

@@ -64,6 +64,9 @@ def client_context(*, alpn: Sequence[str], credentials: Credentials | None) -> s
     _configure(context)
     if credentials is not None:
         _load(context, credentials)
+        _attempt(
+            "whether routers ask for our certificate", lambda: libssl.count_certificate_requests(context)
+        )
     if alpn:
         context.set_alpn_protocols(list(alpn))
     return context

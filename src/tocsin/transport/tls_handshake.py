@@ -8,11 +8,17 @@ import socket
 import ssl
 import sys
 from typing import Any, Final, cast
+from weakref import WeakSet
 
 from tocsin.errors import ConnectFailed, TlsUnsupported
+from tocsin.transport import libssl
 
 STEPS_PER_ITERATION: Final = 2
 """Steps of handshakes in one iteration of the event loop."""
+
+
+_asked: Final[WeakSet[ssl.SSLSocket]] = WeakSet()
+"""Clients' sockets whose server asked for a certificate."""
 
 
 class HandshakeSteps:
@@ -73,6 +79,7 @@ class TlsHandshake:
         if self._steps is not None and not self._steps.take():
             self._loop.add_reader(descriptor, self._step)  # which calls again in the next iteration
             return
+        requests = libssl.certificate_requests()
         try:
             self._sock.do_handshake()
         except ssl.SSLWantReadError:
@@ -85,6 +92,8 @@ class TlsHandshake:
             self._finish(ConnectFailed(f"TLS handshake failed: {describe_failure(error)}"))
         else:
             self._finish(None)
+        if libssl.certificate_requests() != requests:
+            _asked.add(self._sock)
 
     def _finish(self, failure: ConnectFailed | None) -> None:
         if not self._done.done():
@@ -134,6 +143,11 @@ def session_id(sock: ssl.SSLSocket) -> bytes:
     if binding is None:
         raise TlsUnsupported("OpenSSL gives no tls-unique channel binding for this connection")
     return binding
+
+
+def asked_for_certificate(sock: ssl.SSLSocket) -> bool:
+    """Whether the server asked this client for its certificate, and so got it."""
+    return sock in _asked
 
 
 def peer_chain(sock: ssl.SSLSocket) -> tuple[bytes, ...]:

@@ -2,9 +2,10 @@
 
 Theory of operation. A task that serves a connection has a `Turn`. It asks between two small steps (a signature, a
 command) whether its slice is used up. If so, it waits in the line of all such tasks. The line lets one task go on,
-then none for some iterations of the event loop, so that everybody else, whose steps are short, runs between two slices,
-however many tasks wait. While the line is not empty, a task that has not waited yet gets a short slice, so that many
-connections which start at the same time do not get a full slice each.
+then none for some iterations of the event loop, so that everybody else, whose steps are short, runs between two
+slices, however many tasks wait. If nobody else has anything to do, the next task goes on sooner. While the line is
+not empty, a task that has not waited yet gets a short slice, so that many connections which start at the same time do
+not get a full slice each.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ SHORT_SLICE_SECONDS: Final = SLICE_SECONDS / 4
 """The first slice of a connection while others wait in line."""
 ITERATIONS_BETWEEN: Final = 8
 """Iterations of the event loop from one slice to the next: a short command is read, executed and answered in them."""
+IDLE_ITERATIONS: Final = 2
+"""Iterations in a row without work of others after which the next slice begins at once."""
+IDLE_SECONDS: Final = 0.00005
+"""An iteration that is shorter did nothing: to read a block takes longer."""
 
 T = TypeVar("T")
 
@@ -28,12 +33,17 @@ T = TypeVar("T")
 class Turns:
     """The line in front of one event loop. It is bounded by the number of tasks, which connections limit."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
         self.clock = clock
         self.waited = 0
         """How often a task has waited in line since the start."""
         self._line: deque[asyncio.Future[None]] = deque()
         self._releasing = False
+        self._iterations = 0
+        """Iterations that have passed since the last slice."""
+        self._idle = 0
+        """How many of the last ones were idle."""
+        self._seen_at = 0.0
 
     def __len__(self) -> int:
         """The number of tasks in line."""
@@ -51,13 +61,22 @@ class Turns:
         self.waited += 1
         if not self._releasing:
             self._releasing = True
-            loop.call_soon(self._release, ITERATIONS_BETWEEN - 1)
+            self._watch(1)
         await waiter
 
-    def _release(self, iterations: int) -> None:
+    def _watch(self, iterations: int) -> None:
+        """Begin to count iterations."""
+        self._iterations, self._idle, self._seen_at = iterations, 0, self.clock()
+        asyncio.get_running_loop().call_soon(self._release)
+
+    def _release(self) -> None:
         """Let the first task in line go on after some iterations of the loop, then the next one."""
-        if iterations > 1:
-            asyncio.get_running_loop().call_soon(self._release, iterations - 1)
+        now = self.clock()
+        self._idle = self._idle + 1 if now - self._seen_at < IDLE_SECONDS else 0
+        self._iterations += 1
+        if self._iterations < ITERATIONS_BETWEEN and self._idle < IDLE_ITERATIONS:
+            self._seen_at = now
+            asyncio.get_running_loop().call_soon(self._release)
             return
         while self._line:
             waiter = self._line.popleft()
@@ -66,7 +85,7 @@ class Turns:
                 break
         self._releasing = bool(self._line)
         if self._releasing:
-            asyncio.get_running_loop().call_soon(self._release, ITERATIONS_BETWEEN)
+            self._watch(0)
 
 
 class Turn:
@@ -132,4 +151,4 @@ async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 def _clock() -> float:
-    return time.perf_counter()
+    return time.thread_time()

@@ -9,6 +9,7 @@ from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.direct import ntf_messages, smp_commands, smp_responses
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.smp.dialect import SMP
+from tocsin.protocol.smp.notifier_commands import AcknowledgeNotifications
 from tocsin.protocol.smp.versions import SERVICE_CERTS_VERSION
 from tocsin.protocol.smp.versions import SUPPORTED as SMP_VERSIONS
 from tocsin.wire.versions import VersionRange
@@ -25,6 +26,7 @@ DIRECT_SMP: Final = replace(
         smp_commands.DeleteQueueProven,
         smp_commands.RegisterNtfRouter,
         smp_commands.SubscribeNtfRouter,
+        AcknowledgeNotifications,
         smp_commands.AssociateQueue,
         smp_commands.SendPacketAgain,
         smp_commands.SetMinimumPriority,
@@ -32,6 +34,7 @@ DIRECT_SMP: Final = replace(
     responses=SMP.responses.extended(
         smp_responses.NtfRouterRegistered,
         smp_responses.NtfRouterSubscribed,
+        smp_responses.NotificationsAcknowledged,
         smp_responses.QueueAssociated,
         smp_responses.PacketStatus,
     ),

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, Self
 
 from tocsin.crypto.keys import X25519PublicKey, dh_key_from_der
-from tocsin.errors import DecodeError
+from tocsin.errors import DecodeError, LocalProtocolError
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.packets import PACKET_BYTES
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.direct.queue_ids import QUEUE_ID_BYTES
 from tocsin.protocol.direct.registration import NtfRouterCredentials
-from tocsin.protocol.messages import CommandWithBody, Needs
+from tocsin.protocol.messages import CommandWithBody, MessageWithBody, Needs
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.recipient_commands import CreateQueue, DeleteQueue, DisableNotifications
 from tocsin.protocol.smp.service_subscriptions import NO_IDS_HASH, UNKNOWN_COUNT, decode_ids_hash
+from tocsin.protocol.smp.versions import NEW_NOTIFIER_CREDS_VERSION
 from tocsin.wire.reader import WireReader
 from tocsin.wire.writer import WireWriter
 
@@ -79,10 +80,8 @@ class RegisterNtfRouter(CommandWithBody):
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribeNtfRouter(CommandWithBody):
-    """NSSUB: receive the notifications of all queues of this NTF router, which expects `i64(count) bs(hash)`."""
-
-    tag: ClassVar[bytes] = b"NSSUB"
+class CountsDirectQueues(MessageWithBody):
+    """Base of NSSUB and NSOKS: `i64(count) bs(hash)` of the queues that an NTF router has."""
 
     count: int = UNKNOWN_COUNT
     ids_hash: bytes = NO_IDS_HASH
@@ -93,6 +92,13 @@ class SubscribeNtfRouter(CommandWithBody):
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
         return cls(body.i64(), decode_ids_hash(body))
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeNtfRouter(CountsDirectQueues, CommandWithBody):
+    """NSSUB: receive the notifications of all queues of this NTF router, which expects this count and hash."""
+
+    tag: ClassVar[bytes] = b"NSSUB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +157,22 @@ class SetMinimumPriority(CommandWithBody):
 
 @dataclass(frozen=True, slots=True)
 class CreateNotifyingQueue(CreateQueue):
-    """NEW, with `ntfSubscription` at its end."""
+    """NEW, with `ntfSubscription` at its end, from the version in which IDS can answer it."""
 
     direct: NtfSubscription | None = None
 
     def encode_body(self, out: WireWriter, version: int) -> None:
         CreateQueue.encode_body(self, out, version)
         if self.direct is not None:
+            if version < NEW_NOTIFIER_CREDS_VERSION:
+                raise LocalProtocolError(f"NEW has no notifier in v{version}")
             self.direct.encode(out)
 
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
         plain = CreateQueue.decode_body(body, version)
-        direct = NtfSubscription.decode(body) if body.remaining else None
+        has_notifier = body.remaining and version >= NEW_NOTIFIER_CREDS_VERSION
+        direct = NtfSubscription.decode(body) if has_notifier else None
         if direct is not None and plain.notifier is not None:
             raise DecodeError("NEW with two ways to notify")
         return cls(

@@ -7,9 +7,10 @@ from typing import ClassVar, Self
 
 from tocsin.crypto.keys import X25519PublicKey, dh_key_from_der
 from tocsin.protocol.direct.packets import PacketFate
+from tocsin.protocol.direct.smp_commands import CountsDirectQueues
 from tocsin.protocol.messages import EntityRule, ResponseWithBody
+from tocsin.protocol.smp.notifier_commands import CountsNotifications
 from tocsin.protocol.smp.queue_modes import decode_letter
-from tocsin.protocol.smp.service_subscriptions import NO_IDS_HASH, decode_ids_hash
 from tocsin.wire.reader import WireReader
 from tocsin.wire.writer import WireWriter
 
@@ -32,20 +33,17 @@ class NtfRouterRegistered(ResponseWithBody):
 
 
 @dataclass(frozen=True, slots=True)
-class NtfRouterSubscribed(ResponseWithBody):
+class NtfRouterSubscribed(CountsDirectQueues, ResponseWithBody):
     """NSOKS: the answer to NSSUB; how many queues the NTF router has, and the hash of their notifier ids."""
 
     tag: ClassVar[bytes] = b"NSOKS"
 
-    count: int
-    ids_hash: bytes = NO_IDS_HASH
 
-    def encode_body(self, out: WireWriter, version: int) -> None:
-        out.i64(self.count).short_bytes(self.ids_hash)
+@dataclass(frozen=True, slots=True)
+class NotificationsAcknowledged(CountsNotifications, ResponseWithBody):
+    """NRCV: the answer to the command; the router does not keep these notifications any longer."""
 
-    @classmethod
-    def decode_body(cls, body: WireReader, version: int) -> Self:
-        return cls(body.i64(), decode_ids_hash(body))
+    entity: ClassVar[EntityRule] = EntityRule.EMPTY
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ class PushProvider(Enum):
     APNS_TEST = b"AT"
     APNS_NULL = b"AN"
     WEBPUSH = b"WP"
+    FCM = b"FC"
 
     @property
     def text(self) -> str:
@@ -29,6 +30,7 @@ class PushProvider(Enum):
 
 _BY_TEXT: Final = {provider.text: provider for provider in PushProvider}
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})+")
+_REGISTRATION: Final = re.compile(rb"[A-Za-z0-9_:-]{20,255}")
 NULL_TOKEN_TEXT: Final = "apns_null test_ntf_token"  # noqa: S105 - everybody knows it
 
 
@@ -65,10 +67,21 @@ class DeviceToken:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse more strictly than the wire: hex as providers issue it, the null token, or a Web Push address."""
+        """Parse more strictly than the wire: tokens as their providers issue them, or the null token."""
         name, _, token = text.partition(" ")
         if name == PushProvider.WEBPUSH.text:
             return cls(PushProvider.WEBPUSH, WebPushAddress.parse(token.encode()).token())
+        if name == PushProvider.FCM.text:
+            if not is_registration_token(token.encode()):
+                raise DecodeError(
+                    "not a registration token of Firebase: 20 to 255 letters, digits, _, : and - are expected"
+                )
+            return cls(PushProvider.FCM, token.encode("ascii"))
         if text != NULL_TOKEN_TEXT and (name not in _BY_TEXT or not _HEX.fullmatch(token)):
             raise DecodeError("not a device token: a provider and a token in hex are expected")
         return cls(_BY_TEXT[name], token.encode("ascii"))
+
+
+def is_registration_token(token: bytes) -> bool:
+    """Whether it looks like a registration token of Firebase, which is opaque: 142 to 163 characters today."""
+    return _REGISTRATION.fullmatch(token) is not None

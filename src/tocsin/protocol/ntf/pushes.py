@@ -21,10 +21,14 @@ from tocsin.wire.padding import LENGTH_BYTES, pad, unpad
 from tocsin.wire.reader import as_text
 
 PADDED_PUSH_BYTES: Final = 3072
+PADDED_FCM_PUSH_BYTES: Final = 3000
+"""A data message of Firebase has at most 4,096 bytes of names and values. A
+verification of this size has 4,073, sealed and in base64, and a list 4,068."""
 ALIGNED_BYTES: Final = 24
 ALIGNED_CHARACTERS: Final = 32
 """24 bytes of base64, without padding."""
 MAX_LIST_BYTES: Final = PADDED_PUSH_BYTES - LENGTH_BYTES
+MAX_FCM_LIST_BYTES: Final = PADDED_FCM_PUSH_BYTES - LENGTH_BYTES
 
 _VERIFICATION: Final = (
     b'{"aps":{"content-available":1},"notificationData":{"nonce":"%b","verification":"%b"}}'
@@ -129,8 +133,8 @@ class CheckMessagesPush:
 Push: TypeAlias = VerificationPush | MessagePush | CheckMessagesPush
 
 
-def seal_code(key: BoxKey, nonce: bytes, code: bytes) -> VerificationPush:
-    return VerificationPush(nonce, seal(key, nonce, pad(code, PADDED_PUSH_BYTES)))
+def seal_code(key: BoxKey, nonce: bytes, code: bytes, padded_to: int = PADDED_PUSH_BYTES) -> VerificationPush:
+    return VerificationPush(nonce, seal(key, nonce, pad(code, padded_to)))
 
 
 def seal_notifications(key: BoxKey, nonce: bytes, notifications: Sequence[PushedNotification]) -> MessagePush:
@@ -168,10 +172,11 @@ def message_push_json(nonce: bytes, sealed: bytes) -> bytes:
 
 
 def parse_push_json(payload: bytes) -> Push:
-    """Decode a payload on the device. Raises `DecodeError`."""
+    """Decode a payload on the device: JSON from Apple, or the data of a message from Firebase. Raises `DecodeError`."""
     try:
-        data = json.loads(payload)["notificationData"]
-        if data.get("checkMessages") is True:
+        said = json.loads(payload)
+        data = said.get("notificationData", said)
+        if data.get("checkMessages") in (True, "true"):
             return CheckMessagesPush()
         kind: type[VerificationPush] | type[MessagePush] = (
             VerificationPush if "verification" in data else MessagePush

@@ -10,6 +10,7 @@ from tocsin.protocol.messages import Command, MessageTable, Response
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.smp import (
+    names,
     notifier_commands,
     proxy_commands,
     recipient_commands,
@@ -50,6 +51,7 @@ SMP_COMMANDS: Final = MessageTable[Command](
     proxy_commands.RequestProxySession,
     proxy_commands.ForwardToRelay,
     proxy_commands.RelayForwarded,
+    names.ResolveName,
     Ping,
 )
 
@@ -69,6 +71,7 @@ SMP_RESPONSES: Final = MessageTable[Response](
     responses.AllDelivered,
     responses.QueueDeleted,
     responses.QueueInspected,
+    names.NameResolved,
     Done,
     Refused,
     Pong,

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from tocsin.crypto.keys import X25519PublicKey, dh_key_from_der
 from tocsin.protocol.addresses import RouterLocation
-from tocsin.protocol.messages import CommandWithBody, Needs
+from tocsin.protocol.messages import CommandWithBody, MessageWithBody, Needs
 from tocsin.wire.reader import WireReader
 from tocsin.wire.writer import WireWriter
 
@@ -52,11 +52,8 @@ class ForwardToRelay(CommandWithBody):
 
 
 @dataclass(frozen=True, slots=True)
-class RelayForwarded(CommandWithBody):
-    """RFWD: what the proxy sends to the relay."""
-
-    tag: ClassVar[bytes] = b"RFWD"
-    needs: ClassVar[Needs] = Needs.NOTHING
+class CarriesEnvelope(MessageWithBody):
+    """Base of what proxy and relay send each other: nothing but an envelope."""
 
     envelope: bytes = field(repr=False)
 
@@ -66,3 +63,11 @@ class RelayForwarded(CommandWithBody):
     @classmethod
     def decode_body(cls, body: WireReader, version: int) -> Self:
         return cls(body.rest())
+
+
+@dataclass(frozen=True, slots=True)
+class RelayForwarded(CarriesEnvelope, CommandWithBody):
+    """RFWD: what the proxy sends to the relay."""
+
+    tag: ClassVar[bytes] = b"RFWD"
+    needs: ClassVar[Needs] = Needs.NOTHING

@@ -91,7 +91,7 @@ class Subscribe(Command):
 
 @dataclass(frozen=True, slots=True)
 class SubscribeService(SubscribesService):
-    """SUBS: receive the messages of all queues of this service (v19; refused by 6.5)."""
+    """SUBS: receive the messages of all queues of this service (refused by 6.5)."""
 
     tag: ClassVar[bytes] = b"SUBS"
     service_signing: ClassVar[ServiceSigning] = ServiceSigning.ALONE

@@ -9,6 +9,7 @@ from tocsin.crypto.boxes import NONCE_BYTES
 from tocsin.crypto.keys import X25519PublicKey, dh_key_from_der
 from tocsin.protocol.certificate_keys import CertificateChainKey
 from tocsin.protocol.messages import EntityRule, Response, ResponseWithBody
+from tocsin.protocol.smp.proxy_commands import CarriesEnvelope
 from tocsin.protocol.smp.queue_modes import LinkData, NotifierIds, QueueMode, decode_letter
 from tocsin.protocol.smp.service_subscriptions import CountsQueues
 from tocsin.protocol.smp.versions import (
@@ -188,20 +189,11 @@ class ProxySession(ResponseWithBody):
 
 
 @dataclass(frozen=True, slots=True)
-class RelayAnswer(ResponseWithBody):
+class RelayAnswer(CarriesEnvelope, ResponseWithBody):
     """RRES: the relay's answer to RFWD."""
 
     tag: ClassVar[bytes] = b"RRES"
     entity: ClassVar[EntityRule] = EntityRule.EMPTY
-
-    envelope: bytes = field(repr=False)
-
-    def encode_body(self, out: WireWriter, version: int) -> None:
-        out.raw(self.envelope)
-
-    @classmethod
-    def decode_body(cls, body: WireReader, version: int) -> Self:
-        return cls(body.rest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +228,7 @@ class ServiceSubscriptionEnded(CountsQueues):
 
 @dataclass(frozen=True, slots=True)
 class AllDelivered(Response):
-    """ALLS: every message that waited when SUBS came was sent (v19; an older client could not read it)."""
+    """ALLS: every message that waited when SUBS came was sent."""
 
     tag: ClassVar[bytes] = b"ALLS"
     entity: ClassVar[EntityRule] = EntityRule.EMPTY

@@ -1,4 +1,4 @@
-"""Number and hash of a service's queues, which NSUBS, SUBS, SOKS and ENDS compare (smp.md 8.6, Appendix C)."""
+"""Number and hash of a service's queues, which NSUBS, SUBS, SOKS and ENDS compare (smp.md 8.6, v7.md 2)."""
 
 from __future__ import annotations
 

@@ -8,11 +8,20 @@ from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError
 from tocsin.protocol.messages import Command, ServiceSigning
 from tocsin.protocol.ping import Ping
 from tocsin.protocol.sessions import ReceivedCommand, ServicePeer, ServiceRole
-from tocsin.protocol.smp.notifier_commands import SubscribeNotifications, SubscribeServiceNotifications
+from tocsin.protocol.smp.notifier_commands import (
+    AcknowledgeNotifications,
+    SubscribeNotifications,
+    SubscribeServiceNotifications,
+)
 from tocsin.protocol.smp.proxy_commands import RelayForwarded
 
-_NOT_FOR_MESSAGING: Final = (SubscribeNotifications, SubscribeServiceNotifications, RelayForwarded)
-_FOR_NOTIFIER: Final = (SubscribeNotifications, SubscribeServiceNotifications, Ping)
+_NOT_FOR_MESSAGING: Final = (
+    SubscribeNotifications,
+    SubscribeServiceNotifications,
+    AcknowledgeNotifications,
+    RelayForwarded,
+)
+_FOR_NOTIFIER: Final = (SubscribeNotifications, SubscribeServiceNotifications, AcknowledgeNotifications, Ping)
 _FOR_PROXY: Final = (RelayForwarded, Ping)
 
 

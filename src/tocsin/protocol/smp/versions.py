@@ -1,4 +1,4 @@
-"""SMP versions by what each added (smp.md 4.1)."""
+"""SMP versions by what each added (smp.md 4.1, v7.md 1)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,21 @@ SHORT_LINKS_VERSION: Final = 15
 SERVICE_CERTS_VERSION: Final = 16
 NEW_NOTIFIER_CREDS_VERSION: Final = 17
 SERVICE_HASH_VERSION: Final = 19
-"""Not released (smp.md Appendix C): counts and hashes of service subscriptions. Offered only if it is switched on."""
+"""Counts and hashes of service subscriptions; services that receive messages (v7.md 2)."""
+NAMES_VERSION: Final = 20
+"""RSLV (v7.md 3)."""
 
-SUPPORTED: Final = VersionRange(6, 18)
+SUPPORTED: Final = VersionRange(6, 20)
 WITHOUT_ALPN: Final = VersionRange(6, 6)
-PROXIED: Final = VersionRange(8, 17)
-"""The versions that a proxy offers to its clients, limited to those of the relay."""
+_PROXIED: Final = {NAMES_VERSION: 20, SERVICE_HASH_VERSION: 18}
+_PROXIED_BEFORE: Final = 17
 PROXY_TO_OLD_RELAY: Final = 10
 """The newest version that a proxy uses with a relay without the proxy flag."""
+
+
+def proxied(highest: int) -> VersionRange:
+    """Return the versions that a proxy of this version offers to its clients, if the relay has them (v7.md 1).
+
+    Names must be resolvable through proxies, so v20 is offered with v20. Before, it was one version less.
+    """
+    return VersionRange(SENDING_PROXY_VERSION, _PROXIED.get(min(highest, NAMES_VERSION), _PROXIED_BEFORE))

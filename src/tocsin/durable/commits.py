@@ -56,6 +56,16 @@ class Commits(ABC):
         self._was_lost = False
 
     @property
+    def appended(self) -> int:
+        """The number of changes so far."""
+        return self._appended
+
+    @property
+    def durable(self) -> int:
+        """How many of them, counted from the first, are durable."""
+        return self._durable
+
+    @property
     def uncommitted(self) -> bool:
         """Whether a change is not durable yet. Always true once a write has failed for good."""
         return self._durable < self._appended or self._failure is not None

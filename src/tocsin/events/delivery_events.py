@@ -12,6 +12,13 @@ from typing import Final
 import msgspec
 
 SCHEMA_VERSION: Final = 1
+FIRST_VERSION: Final = 1
+"""Lines without a version have this one. Lines of later versions name theirs."""
+
+
+def readable_versions(version: int = SCHEMA_VERSION) -> range:
+    """The versions that a reader of this version accepts: its own and the one before, since routers may be behind."""
+    return range(max(version - 1, FIRST_VERSION), version + 1)
 
 
 class Stage(StrEnum):
@@ -23,9 +30,9 @@ class Stage(StrEnum):
     SENT = "sent"
     """Confirmed by the NTF router."""
     EXPIRED = "expired"
-    """Not fetched in time."""
+    """Removed before it was sent: no NTF router subscribed in time."""
     DROPPED = "dropped"
-    """Its queue or notifier was deleted."""
+    """Removed before it was sent: its queue or notifier was deleted, or too many were waiting."""
     # NTF router
     RECEIVED = "received"
     """Stored at the NTF router, pending."""
@@ -74,7 +81,7 @@ class DeliveryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """Instance that wrote it."""
     period: str
     """The period of the pseudonyms' key. Pseudonyms compare only within a period."""
-    version: int = SCHEMA_VERSION
+    version: int = FIRST_VERSION
     """The version of this schema."""
     notification: str = ""
     """Pseudonym of the notification."""
@@ -112,9 +119,9 @@ def decode_event(line: bytes) -> DeliveryEvent:
         event = _DECODER.decode(line)
     except msgspec.MsgspecError as error:
         raise ValueError(f"not a delivery event: {error}") from error
-    if event.version != SCHEMA_VERSION:
+    if event.version not in readable_versions():
         raise ValueError(
-            f"the delivery event has version {event.version}; only {SCHEMA_VERSION} is supported"
+            f"the delivery event has version {event.version}; this program reads up to {SCHEMA_VERSION}"
         )
     return event
 

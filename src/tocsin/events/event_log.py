@@ -115,7 +115,8 @@ class EventLog:
             return  # the open segment grows meanwhile, and no further files are open
         if segments.is_open and (
             segments.size >= settings.segment_bytes
-            or self._now() - segments.began_at >= settings.segment_seconds
+            # A clock that was set back must not keep it open until the time has come again.
+            or not 0 <= self._now() - segments.began_at < settings.segment_seconds
         ):
             self._hand_over()
 

@@ -121,7 +121,8 @@ class PseudonymKeys:
         After a failure the disk is left alone for a moment, because this is called for every event.
         """
         now = self._now()
-        if self._current is None or now >= self._current.ends_at:
+        # A clock that jumped ahead and back returns to the key of the day, which the other routers use.
+        if self._current is None or not 0 < self._current.ends_at - now <= PERIOD_SECONDS:
             if self._failure is not None and 0 <= now - self._failed_at < RETRY_SECONDS:
                 raise self._failure
             try:

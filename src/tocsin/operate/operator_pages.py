@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from tocsin.operate.http_messages import MAX_HEAD_BYTES, PLAIN_TEXT, HttpAnswer, parse_head
 from tocsin.operate.metrics import CONTENT_TYPE
@@ -101,3 +101,19 @@ def health_pages(why_not_ready: Callable[[], Awaitable[str | None]]) -> Pages:
         return Page("ok\n") if reason is None else Page(f"{reason}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
     return {LIVE_PATH: live, READY_PATH: ready}
+
+
+class PagedOperator(Protocol):
+    async def metrics(self) -> str: ...
+    async def why_not_ready(self) -> str | None: ...
+
+
+def router_pages(operator: PagedOperator, host: str, port: int) -> OperatorPages:
+    """The metrics and the health of a router."""
+
+    async def metrics() -> Page:
+        return metrics_page(await operator.metrics())
+
+    return OperatorPages(
+        {METRICS_PATH: metrics, **health_pages(operator.why_not_ready)}, host=host, port=port
+    )

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from tocsin.protocol.ntf.statuses import InvalidReason
 
@@ -41,6 +41,9 @@ class PushRequest(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """The provider accepted the push."""
+
+
+ACCEPTED: Final = Accepted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,22 @@ class Provider(Protocol):
 
     async def close(self) -> None:
         """Wait for answers in flight for at most a few seconds, and close."""
+
+
+@dataclass(slots=True)
+class CredentialCounts:
+    """How often a provider got new credentials, and how often not."""
+
+    renewed: int = 0
+    failed: int = 0
+
+
+@runtime_checkable
+class RenewsCredentials(Protocol):
+    """A provider whose credentials come from another service and expire."""
+
+    @property
+    def credentials(self) -> CredentialCounts: ...
 
 
 class NullProvider:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-APNS_PORT: Final = 443
+HTTPS_PORT: Final = 443
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class ApnsEndpoint:
     """The address of one environment of Apple's push service, and its CA."""
 
     host: str
-    port: int = APNS_PORT
+    port: int = HTTPS_PORT
     ca_file: Path | None = None
     """CA certificates; by default the system's."""
 
@@ -62,3 +62,19 @@ class WebPushSettings:
     """Seconds until a due push must be answered."""
     rate: int = 100
     """The limit of pushes per second to one host."""
+
+
+@dataclass(frozen=True, slots=True)
+class FcmSettings:
+    """Settings of Firebase Cloud Messaging, for the devices of one project."""
+
+    key_file: Path | None = None
+    """JSON key file of the project's service account. Without it, `fcm` device tokens are refused."""
+    host: str = "fcm.googleapis.com"
+    port: int = HTTPS_PORT
+    ca_file: Path | None = None
+    """CA certificates of this host and of the one that gives access tokens; by default the system's."""
+    connections: int = 4
+    """The limit of HTTP/2 connections, opened on demand."""
+    timeout: float = 25.0
+    """Seconds to connect, and for an answer."""

@@ -13,7 +13,7 @@ from typing import Final, TypeGuard
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.push.http2.exchange import Http2Answer
 from tocsin.push.provider import (
-    Accepted,
+    ACCEPTED,
     PushOutcome,
     PushRefused,
     RetryLater,
@@ -25,7 +25,6 @@ from tocsin.push.provider import (
 EXPIRED_PROVIDER_TOKEN: Final = "ExpiredProviderToken"  # noqa: S105
 PROVIDER_TOKEN_RETRY_SECONDS: Final = 60.0
 MAX_MILLISECONDS: Final = 1e14
-ACCEPTED: Final = Accepted()
 _WORD: Final = re.compile("[A-Za-z0-9_]{1,64}")
 
 # https://developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns

@@ -17,6 +17,8 @@ class Respond:
     """Unix time in milliseconds, as Apple sends it with 410."""
     retry_after: str | None = None
     delivered: bool = True
+    body: bytes | None = None
+    """The body, in place of one that is made of reason and timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class GoAway:
 
 @dataclass(frozen=True, slots=True)
 class CloseMidAnswer:
-    """Close the connection after the status, before the end of the answer."""
+    """Close the connection after the status, before the end of the answer. With status 200 the push is delivered."""
 
     status: int = 200
 

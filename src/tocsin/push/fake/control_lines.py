@@ -7,6 +7,7 @@ from typing import Final
 
 from tocsin.errors import TocsinError
 from tocsin.push.fake import behaviours
+from tocsin.push.fake.fcm import FakeFcm
 from tocsin.push.fake.server import FakeApns
 
 HELP: Final = """\
@@ -27,6 +28,15 @@ what happens at once
   settings [streams=N] [window=N]
   close-all               all connections
   refuse, listen          connections"""
+
+FCM_HELP: Final = (
+    HELP
+    + """
+access tokens
+  tokens …                what becomes of the next request for one: accept, answer, delay, hold, reset, close, raw
+  revoke                  refuse all that were given out
+  life SECONDS            of later ones"""
+)
 
 _STREAMS, _WINDOW = 3, 4
 
@@ -60,6 +70,26 @@ async def obey(apns: FakeApns, line: str) -> None:
                 behaviour = _BEHAVIOURS[verb](words, named)
                 apns.behave(behaviour, device_token=token, times=_times(named.get("times", "1")))
     except (ValueError, KeyError, IndexError, TypeError, OSError) as error:
+        raise BadLine(f"unknown command {line.strip()!r}; `help` lists the commands") from error
+
+
+async def obey_fcm(fcm: FakeFcm, line: str) -> None:
+    """Raises BadLine."""
+    verb, *rest = line.split() or ["help"]
+    words = [word for word in rest if "=" not in word]
+    named = dict(word.split("=", 1) for word in rest if "=" in word)
+    try:
+        match verb:
+            case "tokens":
+                behaviour = _BEHAVIOURS[words[0]](words[1:], named)
+                fcm.behave_tokens(behaviour, times=_times(named.get("times", "1")))
+            case "revoke":
+                fcm.revoke_tokens()
+            case "life":
+                fcm.token_life = int(words[0])
+            case _:
+                await obey(fcm, line)
+    except (ValueError, KeyError, IndexError, TypeError) as error:
         raise BadLine(f"unknown command {line.strip()!r}; `help` lists the commands") from error
 
 

@@ -63,7 +63,7 @@ class FakeApns:
         self,
         context: ssl.SSLContext,
         ca_file: Path,
-        rules: Rules,
+        rules: Rules | None,
         options: SessionOptions,
         now: Callable[[], float],
         keep: int | None = None,
@@ -87,7 +87,7 @@ class FakeApns:
         self.options = options
         """Options of later connections."""
         self._context = context
-        self._rules = rules
+        self._rules = rules or Rules()
         self._now = now
         self._keep = keep
         self._listening: asyncio.Server | None = None
@@ -205,11 +205,17 @@ class FakeApns:
 
     def request_received(self, session: FakeSession, stream_id: int, request: FakeRequest) -> Behaviour:
         now = self._now()
-        token = device_token_of(request.headers)
+        token = self._device_token(request)
         push = RecordedPush(token, request.headers, request.body, now, session.number, stream_id)
         self.requests.append(push)
         self._forget(self.requests, self._shown)
         self._open[session.number, stream_id] = push
+        return self._behaviour(token, request, now)
+
+    def _device_token(self, request: FakeRequest) -> bytes:
+        return device_token_of(request.headers)
+
+    def _behaviour(self, token: bytes, request: FakeRequest, now: float) -> Behaviour:
         wrong = refusal(request.headers, request.body, self._rules, now)
         return self.script.take(token) if wrong is None else wrong
 
@@ -279,17 +285,23 @@ async def running_fake_apns(
     The certificate is its own CA file and has the `names`. With `keep`, only about that many of the newest pushes are
     kept. Raises OSError.
     """
-    certificate, key = _credential_files(folder, names)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    if alpn:
-        context.set_alpn_protocols(["h2"])
-    apns = FakeApns(context, certificate, rules or Rules(), options or SessionOptions(), now, keep)
+    context, certificate = server_context(folder, names, alpn=alpn)
+    apns = FakeApns(context, certificate, rules, options or SessionOptions(), now, keep)
     await apns.listen(host, port)
     try:
         yield apns
     finally:
         await apns.stop()
+
+
+def server_context(folder: Path, names: Sequence[str], *, alpn: bool = True) -> tuple[ssl.SSLContext, Path]:
+    """Return a context with the certificate in the folder, and the certificate's file. Raises OSError."""
+    certificate, key = _credential_files(folder, names)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    if alpn:
+        context.set_alpn_protocols(["h2"])
+    return context, certificate
 
 
 def _credential_files(folder: Path, names: Sequence[str]) -> tuple[Path, Path]:

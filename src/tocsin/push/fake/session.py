@@ -166,6 +166,7 @@ class FakeSession(asyncio.Protocol):
             case CloseMidAnswer(status):
                 self._h2.send_headers(stream_id, [(b":status", b"%d" % status)])
                 self._flush()
+                self._receiver.answered(self, stream_id, Respond(status))
                 self.close()
             case CloseConnection():
                 self.abort()
@@ -251,17 +252,28 @@ class FakeSession(asyncio.Protocol):
         headers = [(b":status", b"%d" % respond.status)]
         if respond.retry_after is not None:
             headers.append((b"retry-after", respond.retry_after.encode()))
-        said = {"reason": respond.reason, "timestamp": respond.timestamp}
-        body = json.dumps({name: value for name, value in said.items() if value is not None}).encode()
+        body = respond.body
+        if body is None and respond.reason is not None:
+            said = {"reason": respond.reason, "timestamp": respond.timestamp}
+            body = json.dumps({name: value for name, value in said.items() if value is not None}).encode()
         self.streams.discard(stream_id)
         with suppress(jh2.exceptions.H2Error):  # the client may have left
-            if respond.reason is None:
+            if body is None:
                 self._h2.send_headers(stream_id, headers, end_stream=True)
             else:
                 self._h2.send_headers(stream_id, headers)
-                self._h2.send_data(stream_id, body, end_stream=True)
+                self._send_body(stream_id, body)
             self._receiver.answered(self, stream_id, respond)
         self._flush()
+
+    def _send_body(self, stream_id: int, body: bytes) -> None:
+        """Send as much as the client's windows allow."""
+        while True:
+            room = min(self._h2.local_flow_control_window(stream_id), self._h2.max_outbound_frame_size)
+            part, body = body[:room], body[room:]
+            self._h2.send_data(stream_id, part, end_stream=not body)
+            if not body or room <= 0:
+                return
 
     def _go_away_at(self, stream_id: int, behaviour: GoAway) -> None:
         last = stream_id - 2 if behaviour.last_stream_id is None else behaviour.last_stream_id

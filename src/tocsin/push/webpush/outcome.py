@@ -12,7 +12,6 @@ from tocsin.push import provider
 
 REDIRECT: Final = "redirect"
 OTHER_STATUS: Final = "other_status"
-ACCEPTED: Final = provider.Accepted()
 _ACCEPTED: Final = frozenset({200, 201, 202, 204})
 _GONE: Final = frozenset({404, 410})
 _NAMED: Final = frozenset({400, 401, 403, 413, 429, 500, 502, 503, 504, 507})
@@ -26,7 +25,7 @@ def web_push_outcome(status: int, retry_after: bytes | None) -> provider.PushOut
     Redirects are not followed, because the device registers its new endpoint.
     """
     if status in _ACCEPTED:
-        return ACCEPTED
+        return provider.ACCEPTED
     if status in _GONE:
         return provider.TokenInvalid(InvalidReason.UNREGISTERED)
     name = str(status) if status in _NAMED else OTHER_STATUS

@@ -1,0 +1,1 @@
+"""Firebase Cloud Messaging: the service account, its access tokens, requests, answers and the client."""

@@ -1,0 +1,112 @@
+"""Answers of Firebase Cloud Messaging as outcomes: pure.
+
+https://firebase.google.com/docs/reference/fcm/rest/v1/ErrorCode
+
+The body of an error has a status of google.rpc, and details: FCM's own error code, fields that are wrong, and the quota
+that was exceeded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tocsin.protocol.ntf.statuses import InvalidReason
+from tocsin.push.http2.exchange import Http2Answer
+from tocsin.push.provider import (
+    ACCEPTED,
+    PushOutcome,
+    PushRefused,
+    RetryLater,
+    RetryScope,
+    TokenInvalid,
+    retry_after_seconds,
+)
+
+UNAUTHENTICATED: Final = "UNAUTHENTICATED"
+"""Our access token was refused: it is renewed, once for each push."""
+REDIRECT: Final = "redirect"
+OTHER: Final = "other_status"
+PROJECT_RETRY_SECONDS: Final = 60.0
+"""The pause after errors that concern the whole project. Google asks for a minute after QUOTA_EXCEEDED."""
+TOKEN_FIELD: Final = "message.token"  # noqa: S105 - the name of a field
+
+_INVALID: Final = {
+    "UNREGISTERED": InvalidReason.UNREGISTERED,
+    "SENDER_ID_MISMATCH": InvalidReason.TOPIC,
+}
+_BY_STATUS: Final = {
+    400: "INVALID_ARGUMENT",
+    401: UNAUTHENTICATED,
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "QUOTA_EXCEEDED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+}
+"""Errors by status, where the body names none that we know."""
+_KNOWN: Final = frozenset({*_INVALID, *_BY_STATUS.values(), "THIRD_PARTY_AUTH_ERROR", "UNSPECIFIED_ERROR"})
+"""Words that may appear in metrics."""
+
+
+def fcm_outcome(answer: Http2Answer) -> PushOutcome:
+    """Return the outcome of an answer."""
+    if answer.status == 200:
+        return ACCEPTED
+    if 300 <= answer.status < 400:
+        return PushRefused(REDIRECT)
+    error = _error(answer.body)
+    name = _name(error, answer.status)
+    after = retry_after_seconds(answer.headers.get(b"retry-after"))
+    if invalid := _INVALID.get(name):
+        return TokenInvalid(invalid)
+    match name:
+        case "INVALID_ARGUMENT":
+            fields = {each.get("field") for each in _entries(error, "fieldViolations")}
+            return TokenInvalid(InvalidReason.BAD) if TOKEN_FIELD in fields else PushRefused(name)
+        case "QUOTA_EXCEEDED":
+            subjects = [str(each.get("subject")) for each in _entries(error, "violations")]
+            is_device = bool(subjects) and all(each.startswith("device:") for each in subjects)
+            scope = RetryScope.TOKEN if is_device else RetryScope.PROVIDER
+            return RetryLater(name, scope, after or PROJECT_RETRY_SECONDS)
+        case "UNAVAILABLE" | "INTERNAL":
+            return RetryLater(name, RetryScope.PROVIDER, after)
+        case "THIRD_PARTY_AUTH_ERROR" | "UNSPECIFIED_ERROR":  # of this device's platform; unknown
+            return RetryLater(name, RetryScope.TOKEN, after)
+        case "UNAUTHENTICATED" | "PERMISSION_DENIED" | "NOT_FOUND":  # the account, its rights, the project
+            return RetryLater(name, RetryScope.PROVIDER, after or PROJECT_RETRY_SECONDS)
+    if answer.status >= 500:
+        return RetryLater(name, RetryScope.PROVIDER, after)
+    return PushRefused(name)
+
+
+def _name(error: Mapping[str, object], status: int) -> str:
+    """Return FCM's error code if there is one, or else what the status says."""
+    for detail in _details(error):
+        code = detail.get("errorCode")
+        if isinstance(code, str) and code in _KNOWN:
+            return code
+    return _BY_STATUS.get(status, OTHER)
+
+
+def _error(body: bytes) -> Mapping[str, object]:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    error = said.get("error") if isinstance(said, dict) else None
+    return error if isinstance(error, dict) else {}
+
+
+def _details(error: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    details = error.get("details")
+    if isinstance(details, list):
+        yield from (each for each in details if isinstance(each, dict))
+
+
+def _entries(error: Mapping[str, object], name: str) -> Iterator[Mapping[str, object]]:
+    for detail in _details(error):
+        entries = detail.get(name)
+        if isinstance(entries, list):
+            yield from (each for each in entries if isinstance(each, dict))

@@ -58,11 +58,13 @@ class MessageCommands:
         queue, peer = request.queue, request.peer
         before = peer.deliveries.get(queue.recipient_id)
         if before is not None and before.by_get:
+            self._state.counters.subscriptions_prohibited += 1
             return Refused(CommandFault.PROHIBITED)
         if self._state.subscriptions.receive_services and not store_service_of(self._state, request):
             return Refused(ErrorCode.SERVICE)
         delivery = subscribe_recipient(self._state, request, queue)
-        self._state.counters.subscriptions += 1
+        self._state.counters.subscriptions += before is None
+        self._state.counters.subscriptions_repeated += before is not None
         if message := self._deliver(queue, delivery):
             request.effects.append(SendEvent(queue.recipient_id, message))
         service = request.session.service
@@ -70,14 +72,22 @@ class MessageCommands:
 
     def get(self, request: SmpQueueRequest[GetMessage]) -> Response:
         """GET: the same message until it is acknowledged. Subscriptions of other connections do not change."""
-        queue, peer = request.queue, request.peer
+        queue, peer, counters = request.queue, request.peer, self._state.counters
         delivery = peer.deliveries.get(queue.recipient_id)
         subscribed = self._state.subscriptions.recipient_of(queue) is peer
         if subscribed if delivery is None else not delivery.by_get:
+            counters.gets_prohibited += 1
             return Refused(CommandFault.PROHIBITED)
         if delivery is None:
             delivery = peer.deliveries[queue.recipient_id] = Delivery(by_get=True)
-        return self._deliver(queue, delivery) or Done()
+        before = delivery.delivered
+        message = self._deliver(queue, delivery)
+        if message is None:
+            counters.gets_without_message += 1
+            return Done()
+        counters.gets_repeated += message.message_id == before
+        counters.messages_fetched += message.message_id != before
+        return message
 
     def acknowledge(self, request: SmpQueueRequest[AcknowledgeMessage]) -> Response:
         """ACK: only for the message that this connection received last."""
@@ -91,6 +101,7 @@ class MessageCommands:
         removed = self._state.store.remove_message(queue.recipient_id, command.message_id)
         if removed is not None and not removed.is_quota_marker:
             self._state.counters.messages_received += 1
+            self._state.counters.messages_received_by_get += delivery.by_get
             self._state.counters.messages_received_with_notification += removed.notify
             self._state.counters.active.used(
                 queue.recipient_id, self._state.clock.now(), notify=removed.notify
@@ -106,8 +117,10 @@ class MessageCommands:
             state.counters.messages_too_large += 1
             return Refused(ErrorCode.LARGE_MSG)
         if queue.status is QueueStatus.OFF:
+            state.counters.messages_refused += 1
             return Refused(ErrorCode.AUTH)
         if isinstance(queue.status, Blocked):
+            state.counters.messages_to_blocked_queues += 1
             return Refused(queue.status)
         now = state.clock.now()
         if state.settings.expire_messages_on_send and state.settings.message_ttl is not None:
@@ -139,7 +152,9 @@ class MessageCommands:
         sealed = seal_meta(box_key(notifier.dh_secret), nonce, meta)
         stored = StoredNotification(message.message_id, message.sent_at, nonce, sealed)
         self._state.store.add_notification(notifier.notifier_id, stored)
-        self._state.counters.notifications_enqueued += 1
+        counters, subscriptions = self._state.counters, self._state.subscriptions
+        counters.notifications_enqueued += 1
+        counters.notifications_without_subscriber += not subscriptions.receives_notifications(notifier)
         named = NamedNotification(notifier.notifier_id, nonce, message.sent_at)
         self._state.events.record(Stage.ENQUEUED, [named])
         self._keep_notification_quota(notifier.notifier_id)
@@ -164,8 +179,7 @@ class MessageCommands:
     def push_head(self, recipient_id: bytes) -> None:
         """Send the head message to the subscriber, unless it has a message to acknowledge first."""
         subscriptions = self._state.subscriptions
-        peer = subscriptions.recipient(recipient_id)
-        if peer is None and not subscriptions.receive_services:
+        if not subscriptions.may_have_recipient(recipient_id):
             return  # The recipient is offline: the common case does not read the queue.
         queue = self._state.store.queue_by_recipient(recipient_id)
         if queue is None:

@@ -4,58 +4,32 @@ Theory of operation. A notification is stored with its message. A pass looks at 
 notification or a new receiver, and sends the notifications of each connection together. It works in slices of time, and
 notifiers whose receiver is offline cost it nothing, however many there are.
 
-NMSG has no acknowledgement, so a sent notification stays in the store until it is confirmed. It is confirmed when the
-peer's system has acknowledged its bytes and the peer has had some seconds to store it, because a peer that is killed
-earlier loses it. Where our system does not report acknowledged bytes, anything that the peer sends later counts
-instead. Commands that the peer sent meanwhile prove nothing: they may have crossed the notification on the way.
-
-A connection that breaks leaves its unconfirmed notifications to the next subscriber. They may arrive twice, with the
-same nonce, but they are never lost. A notification that was sent before is confirmed sooner, so that a connection that
-keeps breaking does not repeat everything each time, but never before a peer whose store hangs has broken off.
+A sent notification stays in the store until it is confirmed (`unconfirmed`). A connection that ends leaves what is
+unconfirmed to the next subscriber. A direct session leaves it already when another connection takes the notifier over.
+So a notification may arrive twice, with the same nonce, but it is never lost. The notifications of a queue arrive in
+order, and those that wait share a block if they fit. A receiver that knows one of them knows that it has had the ones
+before, and the last one is the newest.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import takewhile
+from collections.abc import Iterable, Sequence
+from itertools import chain, takewhile
 from typing import Final
 
 from tocsin.events.delivery_events import Stage
+from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.smp.responses import NotificationReceived
 from tocsin.smp_router.session.peers import Event, Peer
 from tocsin.smp_router.session.requests import NamedNotification, SmpState
 from tocsin.smp_router.store.records import StoredNotification
+from tocsin.smp_router.unconfirmed import Unconfirmed, unconfirmed_of
 from tocsin.transport.turns import Pace, in_slices
 
 NOTIFICATIONS_PER_BLOCK: Final = 80
 BLOCKS_AT_ONCE: Final = 4
 """Blocks that one new notification may cause. More wait for a connection that had no room before."""
-SHARES_OF_TIME: Final = (1.0, 0.5, 0.2)
-"""Share of the confirmation time for a notification that was sent before never, once, or more often."""
-OUTLASTS_PEER: Final = 3.0
-"""Seconds for which every notification is kept, unless the setting is less: our NTF router breaks off after two."""
-
-
-@dataclass(slots=True)
-class _SentBatch:
-    """Notifications that were sent together to one connection."""
-
-    sent: list[NamedNotification]
-    upto: int
-    """Blocks that the connection had written, including the last of these notifications."""
-    received_at: float
-    """The time of the peer's last block before these were sent."""
-    times: int
-    """The number of times they reached a peer before."""
-    reached_at: float | None = None
-    """Loop time at which they were first known to have reached the peer."""
-
-    def kept_for(self, patience: float) -> float:
-        """Return the seconds for which they are kept after they reached the peer."""
-        share = SHARES_OF_TIME[min(self.times, len(SHARES_OF_TIME) - 1)]
-        return max(patience * share, min(patience, OUTLASTS_PEER))
 
 
 class NotificationDelivery:
@@ -63,10 +37,12 @@ class NotificationDelivery:
 
     def __init__(self, state: SmpState) -> None:
         self._state = state
-        self._unconfirmed: dict[Peer, list[_SentBatch]] = {}
+        self._unconfirmed: dict[Peer, Unconfirmed] = {}
         self._nonces = state.sent_nonces
-        self._times: dict[tuple[bytes, bytes], int] = {}
-        """The number of times that repeated notifications reached a peer, by notifier id and nonce."""
+        self._sent_to: dict[bytes, Peer] = {}
+        """The direct session to which a notifier's notifications were sent, while some are unconfirmed."""
+        self._once_more: set[tuple[bytes, bytes]] = set()
+        """Notifications that may have reached a peer, by notifier id and nonce: they are sent again only once."""
         self._due: dict[bytes, None] = {}
         """Notifiers that the next pass looks at, oldest first: they have a new notification or a new receiver."""
         self._by_peer: dict[Peer, dict[bytes, int]] = {}
@@ -143,7 +119,10 @@ class NotificationDelivery:
     def _send_some(self, peer: Peer) -> bool:
         """Send one block. Returns False if nothing is left to send, or if the connection takes no more now."""
         notifiers = self._by_peer.get(peer)
+        unconfirmed = self._unconfirmed.get(peer)
         if notifiers is None or not peer.connection.connection.write_room:
+            return False
+        if unconfirmed is not None and not unconfirmed.has_room:
             return False
         part: list[tuple[bytes, StoredNotification]] = []
         finished: list[bytes] = []
@@ -153,7 +132,9 @@ class NotificationDelivery:
                 finished.append(notifier_id)
                 continue
             room = NOTIFICATIONS_PER_BLOCK - len(part)
-            waiting = self._waiting(notifier_id)
+            waiting = self._waiting(notifier_id, peer)
+            if room < len(waiting) <= NOTIFICATIONS_PER_BLOCK:
+                break  # they share the next block
             part += ((notifier_id, each) for each in waiting[:room])
             if len(waiting) > room:
                 break
@@ -168,70 +149,67 @@ class NotificationDelivery:
             del self._by_peer[peer]
         return bool(part) or bool(notifiers)
 
-    def _waiting(self, notifier_id: bytes) -> list[StoredNotification]:
-        """Return the unsent notifications, oldest first. Sent ones, which may be many, are not looked at."""
+    def _waiting(self, notifier_id: bytes, peer: Peer) -> list[StoredNotification]:
+        """Return the unsent notifications, oldest first. Sent ones, which may be many, are not looked at.
+
+        Those that are not durable are left out, and are due again when they are. A kill could take the message, and its
+        notification would have replaced an older one at the NTF router.
+        """
+        if self._sent_to.get(notifier_id, peer) is not peer:
+            self._take_back(notifier_id)
         sent = self._nonces.get(notifier_id, ())
+        store = self._state.store
         if notifier_id in self._out_of_order:
-            stored = self._state.store.notifications(notifier_id)
-            waiting = [each for each in stored if each.nonce not in sent]
+            waiting = [each for each in store.notifications(notifier_id) if each.nonce not in sent]
             if not waiting:
                 self._out_of_order.discard(notifier_id)
-            return waiting
-        newest = self._state.store.newest_notifications(notifier_id)
-        waiting = list(takewhile(lambda each: each.nonce not in sent, newest))
-        waiting.reverse()
+        else:
+            waiting = list(
+                takewhile(lambda each: each.nonce not in sent, store.newest_notifications(notifier_id))
+            )
+            waiting.reverse()
+        undurable = store.undurable_notifications
+        while waiting and waiting[-1].nonce in undurable:
+            waiting.pop()
         return waiting
 
-    async def confirm(self, *, patience: float | None = None) -> None:
-        """Forget what reached its peer at least `patience` seconds ago (default: the setting)."""
-        pace = Pace()
-        for peer in list(self._unconfirmed):
-            await self._confirm(peer, pace, patience)
+    def _take_back(self, notifier_id: bytes) -> None:
+        """Send again what another session has not acknowledged, so that nothing newer arrives before it."""
+        self._state.counters.notifications_repeated += len(self._nonces.pop(notifier_id))
+        del self._sent_to[notifier_id]
+        self._out_of_order.discard(notifier_id)
 
-    async def _confirm(self, peer: Peer, pace: Pace, patience: float | None = None) -> None:
+    async def confirm(self, *, patience: float | None = None) -> None:
+        """Forget what has arrived; if that is not certain, `patience` seconds later (default: the setting)."""
+        pace = Pace()
         if patience is None:
             patience = self._state.settings.notification_confirm_after
-        batches, now = self._unconfirmed.pop(peer, []), _now()
-        self._note_reached(peer, batches, now)
-        kept: list[_SentBatch] = []
-        confirmed: list[_SentBatch] = []
-        for batch in batches:
-            is_early = batch.reached_at is None or now < batch.reached_at + batch.kept_for(patience)
-            (kept if is_early else confirmed).append(batch)
-        if kept:
-            self._unconfirmed[peer] = kept
-        for batch in confirmed:
-            self._forget(batch)
-            if pace.is_over():
-                await pace.pause()
-
-    @staticmethod
-    def _note_reached(peer: Peer, batches: Sequence[_SentBatch], now: float) -> None:
-        connection = peer.connection.connection
-        acknowledged, received_at = connection.blocks_acknowledged, connection.received_at
-        for batch in reversed(batches):
-            if batch.reached_at is not None:
-                break  # earlier batches arrived before
-            if received_at > batch.received_at if acknowledged is None else acknowledged >= batch.upto:
-                batch.reached_at = now
+        for peer in list(self._unconfirmed):
+            unconfirmed = self._unconfirmed.get(peer)
+            if unconfirmed is not None:  # else it left in a pause
+                await self._forget_all(peer, unconfirmed.take_confirmed(_now(), patience), pace)
 
     async def drop(self, peer: Peer) -> None:
-        """Prepare unconfirmed notifications to be sent again, because their connection is gone."""
+        """Prepare what is unconfirmed to be sent again, because its connection is gone."""
         pace = Pace()
         self._due |= dict.fromkeys(self._by_peer.pop(peer, ()))
-        await self._confirm(peer, pace)
-        for batch in self._unconfirmed.pop(peer, []):
-            times = batch.times + (batch.reached_at is not None)
-            for notifier_id, nonce, _ in batch.sent:
-                if times:
-                    self._times[notifier_id, nonce] = times
-                self._discard_nonce(notifier_id, nonce)
-                self._due[notifier_id] = None
-                if notifier_id in self._nonces:
-                    self._out_of_order.add(notifier_id)
-            self._state.counters.notifications_repeated += len(batch.sent)
+        unconfirmed = self._unconfirmed.pop(peer, None)
+        if unconfirmed is None:
+            return
+        received, again, once_more = unconfirmed.at_end(_now())
+        self._once_more.update((notifier_id, nonce) for notifier_id, nonce, _ in once_more)
+        direct = is_direct(peer.session.dialect)
+        for notifier_id, nonce, _ in chain(once_more, again):
+            if direct and self._sent_to.get(notifier_id) is not peer:
+                continue  # another connection has it
+            self._discard_nonce(notifier_id, nonce)
+            self._due[notifier_id] = None
+            if notifier_id in self._nonces:
+                self._out_of_order.add(notifier_id)
+            self._state.counters.notifications_repeated += 1
             if pace.is_over():
                 await pace.pause()
+        await self._forget_all(peer, received, pace)
 
     async def expire(self) -> int:
         """Remove old notifications. Returns how many were removed."""
@@ -239,7 +217,7 @@ class NotificationDelivery:
         removed = 0
         async for notifier_id in in_slices(self._state.store.notifiers_with_notifications()):
             removed += self._expire(notifier_id, before)
-        await self._forget_times()
+        await self._forget_repeats()
         return removed
 
     def _expire(self, notifier_id: bytes, before: int) -> int:
@@ -255,15 +233,14 @@ class NotificationDelivery:
             self._state.events.record(Stage.EXPIRED, expired)
         return len(expired)
 
-    async def _forget_times(self) -> None:
-        """Forget how often notifications were sent that are no longer stored."""
-        notifiers = dict.fromkeys(notifier_id for notifier_id, _ in self._times)
+    async def _forget_repeats(self) -> None:
+        """Forget repeated notifications that are no longer stored."""
         stored: dict[bytes, set[bytes]] = {}
-        async for notifier_id in in_slices(notifiers):
+        async for notifier_id in in_slices({notifier_id: None for notifier_id, _ in self._once_more}):
             stored[notifier_id] = {each.nonce for each in self._state.store.notifications(notifier_id)}
-        for key in list(self._times):
-            if key[0] in stored and key[1] not in stored[key[0]]:
-                del self._times[key]
+        self._once_more = {
+            each for each in self._once_more if each[0] not in stored or each[1] in stored[each[0]]
+        }
 
     def _recipient_of(self, notifier_id: bytes) -> Peer | None:
         subscriptions = self._state.subscriptions
@@ -279,31 +256,37 @@ class NotificationDelivery:
 
     def _send(self, peer: Peer, part: Sequence[tuple[bytes, StoredNotification]]) -> bool:
         """Send one block. Returns False, and sends nothing, if the connection does not take it."""
-        connection = peer.connection.connection
-        received_at = connection.received_at
         events: list[Event] = [
             (notifier_id, NotificationReceived(each.nonce, each.sealed_meta)) for notifier_id, each in part
         ]
         if not peer.try_send(events):
             return False
-        groups: dict[int, list[NamedNotification]] = {}
-        for notifier_id, each in part:
-            times = self._times.get((notifier_id, each.nonce), 0) if self._times else 0
-            groups.setdefault(times, []).append(NamedNotification(notifier_id, each.nonce, each.sent_at))
-            self._nonces.setdefault(notifier_id, set()).add(each.nonce)
-        self._unconfirmed.setdefault(peer, []).extend(
-            _SentBatch(sent, connection.blocks_written, received_at, times) for times, sent in groups.items()
-        )
-        self._state.events.record(Stage.SENT, groups.get(0, []))
+        peer.notifications_sent += len(part)
+        sent = [NamedNotification(notifier_id, each.nonce, each.sent_at) for notifier_id, each in part]
+        for notifier_id, nonce, _ in sent:
+            self._nonces.setdefault(notifier_id, set()).add(nonce)
+        if is_direct(peer.session.dialect):
+            self._sent_to.update((notifier_id, peer) for notifier_id, _ in part)
+        unconfirmed = self._unconfirmed.get(peer)
+        if unconfirmed is None:
+            unconfirmed = self._unconfirmed[peer] = unconfirmed_of(peer)
+        unconfirmed.add(sent, self._once_more)
+        self._state.events.record(Stage.SENT, [each for each in sent if each[:2] not in self._once_more])
         self._state.counters.notifications_sent += len(part)
+        self._state.counters.notification_blocks += 1
         return True
 
-    def _forget(self, batch: _SentBatch) -> None:
-        for notifier_id, nonce, _ in batch.sent:
+    async def _forget_all(self, peer: Peer, confirmed: Iterable[NamedNotification], pace: Pace) -> None:
+        direct = is_direct(peer.session.dialect)
+        for notifier_id, nonce, _ in confirmed:
+            if direct and self._sent_to.get(notifier_id) is not peer:
+                continue  # another connection has it, and confirms it
             removed = self._state.store.remove_notification(notifier_id, nonce)
             self._state.counters.notifications_confirmed += removed
-            self._times.pop((notifier_id, nonce), None)
+            self._once_more.discard((notifier_id, nonce))
             self._discard_nonce(notifier_id, nonce)
+            if pace.is_over():
+                await pace.pause()
 
     def _discard_nonce(self, notifier_id: bytes, nonce: bytes) -> None:
         nonces = self._nonces.get(notifier_id)
@@ -311,6 +294,7 @@ class NotificationDelivery:
             nonces.discard(nonce)
             if not nonces:
                 del self._nonces[notifier_id]
+                self._sent_to.pop(notifier_id, None)
                 self._out_of_order.discard(notifier_id)
 
 

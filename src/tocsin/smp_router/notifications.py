@@ -16,6 +16,7 @@ from tocsin.protocol.smp.queue_modes import NotifierIds
 from tocsin.protocol.smp.recipient_commands import DisableNotifications, EnableNotifications
 from tocsin.protocol.smp.responses import NotificationsEnabled, ServiceSubscribed, Subscribed
 from tocsin.smp_router.queues import ATTEMPTS, make_notifier
+from tocsin.smp_router.services import count_association, count_expectation
 from tocsin.smp_router.session.peers import Peer, ServiceQueues
 from tocsin.smp_router.session.requests import (
     SmpCommandTable,
@@ -84,7 +85,7 @@ class NotifierCommands:
                 return Refused(ErrorCode.SERVICE)
         if not store_service_of(self._state, request):
             return Refused(ErrorCode.SERVICE)
-        self._state.counters.notifier_subscriptions += 1
+        self._count(peer, notifier, service_id)
         if service_id is None:
             if notifier.service_id is not None:
                 self._associate(queue, notifier, None)
@@ -108,11 +109,23 @@ class NotifierCommands:
         """NSUBS: subscribe to everything that is associated with the service."""
         service, peer = request.session.service, request.peer
         assert service is not None
-        self._state.counters.notifier_service_subscriptions += 1
-        self._state.subscriptions.subscribe_service(peer, service.service_id)
+        counters = self._state.counters
+        again = self._state.subscriptions.subscribe_service(peer, service.service_id).is_whole
+        counters.notifier_service_subscriptions += not again
         associated = self._state.store.associated(service.service_id, ServiceRole.NOTIFIER)
+        count_expectation(counters.ntf_services, request.command, associated, again=again)
         peer.service_queues = ServiceQueues.of(associated)
         return ServiceSubscribed(associated.count, associated.ids_hash)
+
+    def _count(self, peer: Peer, notifier: NotifierRecord, service_id: bytes | None) -> None:
+        counters, subscriptions = self._state.counters, self._state.subscriptions
+        if service_id is None:
+            is_subscribed = notifier.service_id is None and notifier.notifier_id in peer.notifiers
+        else:
+            is_subscribed = notifier.service_id == service_id and subscriptions.service(service_id) is peer
+        counters.notifier_subscriptions += not is_subscribed
+        counters.notifier_subscriptions_repeated += is_subscribed
+        count_association(counters.ntf_services, notifier.service_id, service_id)
 
     def _associate(self, queue: QueueRecord, notifier: NotifierRecord, service_id: bytes | None) -> None:
         self._state.store.update_queue(replace(queue, notifier=replace(notifier, service_id=service_id)))

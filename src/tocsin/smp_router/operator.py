@@ -25,6 +25,7 @@ from tocsin.smp_router.queues import delete_queue
 from tocsin.smp_router.running_router import RunningSmpRouter
 from tocsin.smp_router.session.requests import SmpState
 from tocsin.smp_router.settings.files import SMP_FILE
+from tocsin.smp_router.statistics.reference_metrics import reference_metrics
 from tocsin.smp_router.statistics.statistics import StatisticsFiles
 from tocsin.smp_router.store.interface import SmpStore
 from tocsin.smp_router.store.records import QueueRecord, QueueStatus
@@ -97,6 +98,7 @@ class SmpOperator:
         return exposition(
             [
                 *counters_of(self._router.state.counters, "smp"),
+                *reference_metrics(self._router.state.counters, self._router.state.subscriptions),
                 *listener_metrics("smp", self._router.listeners, router.turns),
                 gauge("smp_queues", "Queues that exist now.", store.queue_count()),
                 gauge("smp_open_connections", "Connections that are open now.", len(router.peers)),
@@ -138,7 +140,16 @@ class SmpOperator:
         return None
 
     def stats(self) -> str:
-        return "\n".join(f"{each.name}: {each.value}" for each in totals(self._router.state.counters))
+        counters = self._router.state.counters
+        parts = {
+            "": counters,
+            "rcv_services_": counters.rcv_services,
+            "ntf_services_": counters.ntf_services,
+            "names_": counters.names,
+        }
+        return "\n".join(
+            f"{prefix}{each.name}: {each.value}" for prefix, part in parts.items() for each in totals(part)
+        )
 
     def clients(self) -> Iterable[str]:
         yield "version,subscriptions,notifiers,service,idle_seconds"

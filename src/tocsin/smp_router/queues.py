@@ -136,6 +136,7 @@ class QueueCommands:
         state.counters.queues_created += 1
         state.counters.links_set += link is not None
         state.counters.notifiers_created += notifier is not None
+        state.counters.notifiers_created_by_new += notifier is not None
         if direct is not None:
             state.store.direct.set_minimum_priority(direct.notifier_id, direct.minimum)
             self._outbox.associate(direct.ntf_router, direct.notifier_id, direct.packet)
@@ -231,6 +232,7 @@ def delete_queue(state: SmpState, queue: QueueRecord, *, by: Peer | None) -> Non
     state.store.delete_queue(queue.recipient_id)
     state.counters.queues_deleted += 1
     state.counters.queues_deleted_secured += queue.sender_key is not None
+    state.counters.queues_deleted_new += queue.sender_key is None
     state.subscriptions.delete_queue(queue, unless=by)
     if queue.notifier is not None:
         notifier = queue.notifier

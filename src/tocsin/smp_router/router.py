@@ -28,6 +28,7 @@ from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ReceivedCommand, RefusedCommand, ServiceRole
+from tocsin.protocol.smp.names import ResolveName
 from tocsin.protocol.smp.proxy_commands import ForwardToRelay, RelayForwarded, RequestProxySession
 from tocsin.protocol.smp.recipient_commands import SubscribeService
 from tocsin.protocol.smp.sender_commands import SendMessage
@@ -36,6 +37,7 @@ from tocsin.smp_router.direct.ntf_routers import NtfRouterCommands
 from tocsin.smp_router.direct.packet_outbox import PacketOutbox
 from tocsin.smp_router.links import LinkCommands
 from tocsin.smp_router.messages import MessageCommands
+from tocsin.smp_router.names.name_commands import NameCommands
 from tocsin.smp_router.notification_delivery import NotificationDelivery
 from tocsin.smp_router.notifications import NotifierCommands
 from tocsin.smp_router.proxy.proxy import Proxy, RelayCommands
@@ -44,6 +46,7 @@ from tocsin.smp_router.services import ServiceCommands
 from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.session.requests import (
     AnswerWithFate,
+    AnswerWithName,
     Effect,
     PushMessage,
     PushNotifications,
@@ -56,6 +59,7 @@ from tocsin.smp_router.session.requests import (
 )
 from tocsin.smp_router.session.service_records import find_service
 from tocsin.smp_router.session.verification import Verified, verify_in_steps
+from tocsin.smp_router.statistics.command_counts import count_block, count_refusal
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_smp
 from tocsin.transport.turns import Turn, Turns
@@ -72,7 +76,12 @@ FEW_ANSWERS: Final = 4
 class _SlowRequest(NamedTuple):
     request: SmpRequest[Any]
     pending: Response | None
-    """The answer that only lacks the fate of a packet; None if a slow handler gives the answer."""
+    """The answer that lacks the fate of a packet or a name; None if a slow handler gives the answer."""
+
+    @property
+    def takes_place(self) -> bool:
+        """Whether it is among those that a connection has a few of at a time. Names have a limit of their own."""
+        return not any(type(effect) is AnswerWithName for effect in self.request.effects)
 
 
 @dataclass(slots=True)
@@ -115,6 +124,7 @@ class SmpRouter:
         self.messages = MessageCommands(state)
         self.outbox = PacketOutbox(state, self.notifications.push)
         self.proxy = Proxy(state)
+        self.names = NameCommands(state)
         self._services = ServiceCommands(state)
         self._table = self._command_table()
         self._slow: dict[type[Command], Callable[[Any], Awaitable[Response]]] = {
@@ -135,7 +145,8 @@ class SmpRouter:
         direct = DirectNotifierCommands(state, self.outbox)
         direct.add_to(table, disable=notifiers.disable, delete=queues.delete)
         NtfRouterCommands(state, self._identity.credentials.fingerprint).add_to(table)
-        table.add(RelayForwarded, RelayCommands(state, self.execute).relay)
+        table.add(RelayForwarded, RelayCommands(state, self.execute, self.names).relay)
+        table.add(ResolveName, self.names.answer)
         table.add(Ping, lambda _request: Pong())
         return table
 
@@ -195,7 +206,8 @@ class SmpRouter:
                         if answering is None or answering.done():
                             answering = tasks.create_task(self._answer_all(peer, waiting))
                     for each in blocks[-1].slow:
-                        await places.acquire()
+                        if each.takes_place:
+                            await places.acquire()
                         running = tasks.create_task(self._run_slow(peer, each, places, turn))
                         slow.add(running)
                         running.add_done_callback(slow.discard)
@@ -276,6 +288,8 @@ class SmpRouter:
             response = self.execute(request) if fresh else self._execute_later(request)
             self._add_answer(block, request, response)
         block.only_sends = not block.errors and all(type(each.command) is SendMessage for each in requests)
+        if not block.only_sends:
+            count_block(self._state.counters, (each.command for each in requests))
         return block
 
     async def _verify(self, peer: Peer, received: ReceivedCommand, turn: Turn) -> Verified:
@@ -294,7 +308,7 @@ class SmpRouter:
     def _add_answer(block: _BlockAnswers, request: SmpRequest[Any], response: Response) -> None:
         session = request.session
         for effect in request.effects:
-            if type(effect) is AnswerWithFate:
+            if type(effect) is AnswerWithFate or type(effect) is AnswerWithName:
                 block.slow.append(_SlowRequest(request, response))
                 return
             if type(effect) is SendEvent:
@@ -323,6 +337,7 @@ class SmpRouter:
         if isinstance(request, SmpQueueRequest):
             queue = self._state.store.queue_by_recipient(request.queue.recipient_id)
             if queue is None:
+                count_refusal(self._state.counters, request.command, ErrorCode.AUTH)
                 return Refused(ErrorCode.AUTH)
             request.queue = queue
         return self.execute(request)
@@ -333,7 +348,7 @@ class SmpRouter:
             if slow.pending is None:
                 response = await self._slow[type(request.command)](request)
             else:
-                response = await self._with_fate(request, slow.pending)
+                response = await self._completed(request, slow.pending)
             if turn.is_over():  # many may end at the same time
                 await turn.give_way()
             answer = peer.session.response(request.corr_id, request.entity_id, response)
@@ -343,17 +358,23 @@ class SmpRouter:
                     if isinstance(effect, SendBacklog):
                         await self._services.send_backlog(peer, effect.service_id)
         finally:
-            places.release()
+            if slow.takes_place:
+                places.release()
+            else:
+                peer.names_waiting -= 1
 
-    async def _with_fate(self, request: SmpRequest[Any], pending: Response) -> Response:
-        assert isinstance(pending, QueueAssociated | PacketStatus)
+    async def _completed(self, request: SmpRequest[Any], pending: Response) -> Response:
+        """Return the answer with the name or the fate that it waited for."""
         for effect in request.effects:
+            if isinstance(effect, AnswerWithName):
+                return effect.complete(await self.names.resolve(effect.name))
             if isinstance(effect, AnswerWithFate):
+                assert isinstance(pending, QueueAssociated | PacketStatus)
                 return replace(pending, fate=await self.outbox.outcome(effect.notifier_id, effect.packet_id))
         return pending
 
     def _refusal(self, peer: Peer, received: ReceivedCommand, error: RouterError) -> bytes:
-        self._state.counters.auth_failures += error is ErrorCode.AUTH
+        count_refusal(self._state.counters, received.command, error)
         return peer.session.response(received.corr_id, received.entity_id, Refused(error))
 
     async def _answer_all(self, peer: Peer, waiting: deque[_BlockAnswers]) -> None:

@@ -18,6 +18,7 @@ from tocsin.smp_router.event_recorder import GuardedSmpEvents
 from tocsin.smp_router.router import SmpRouter
 from tocsin.smp_router.session.peers import PeerSubscriptions
 from tocsin.smp_router.session.requests import NoSmpEvents, SmpEvents, SmpState
+from tocsin.smp_router.session.service_records import EmptyServices
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.interface import SmpStore
@@ -29,6 +30,9 @@ from tocsin.wire.versions import VersionRange
 
 SLOW_PEERS_INTERVAL = 0.25
 """The interval of checks of connections whose write queue was full."""
+
+SERVICES_INTERVAL = 3600.0
+"""The interval of passes that remove services without queues. It takes two of them."""
 
 RELAYS_INTERVAL = 30.0
 """The longest interval of checks for unused connections to other routers."""
@@ -86,11 +90,13 @@ async def running_smp_router(
         ]
         _TimedActions(state, router).add_to(timers)
         router.outbox.start()
+        router.names.start()
         try:
             yield RunningSmpRouter(state, router, listeners)
         finally:
             # Confirm while connections can still report what arrived; the rest is sent again.
             await router.notifications.confirm(patience=0.0)
+            await router.names.close()
             await router.outbox.close()
             await router.proxy.relays.close()
 
@@ -101,6 +107,7 @@ class _TimedActions:
     def __init__(self, state: SmpState, router: SmpRouter) -> None:
         self._state = state
         self._router = router
+        self._empty_services = EmptyServices(state)
 
     def add_to(self, timers: Timers) -> None:
         settings = self._state.settings
@@ -111,6 +118,7 @@ class _TimedActions:
             settings.end_interval or SLOW_PEERS_INTERVAL, self._state.subscriptions.flush_late_events
         )
         timers.every(SLOW_PEERS_INTERVAL, self._router.messages.push_undelivered)
+        timers.every(SERVICES_INTERVAL, self._remove_empty_services)
         if settings.proxy.enabled:
             timers.every(min(settings.proxy.relay_idle / 4, RELAYS_INTERVAL), self._close_idle_relays)
         if settings.inactive_ttl is not None:
@@ -128,6 +136,10 @@ class _TimedActions:
         """Commit first: a notification must not leave before its message is on disk."""
         await self._state.store.commit()
         await self._router.notifications.deliver()
+
+    async def _remove_empty_services(self) -> None:
+        await self._empty_services.remove(self._router.peers)
+        await self._state.store.commit()
 
     async def _close_idle_relays(self) -> None:
         self._router.proxy.relays.close_idle()

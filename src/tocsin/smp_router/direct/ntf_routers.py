@@ -1,4 +1,4 @@
-"""NSRV and NSSUB: NTF routers identify themselves, and get the notifications of all their queues.
+"""NSRV, NSSUB and NRCV: NTF routers identify themselves, get the notifications of their queues, and acknowledge them.
 
 An NTF router is a notifier service whose certificate is that of its address. So the queues that it subscribed to as a
 service are its queues here, and the other way round.
@@ -11,12 +11,20 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tocsin.protocol.direct.registration import NtfRouterCredentials
-from tocsin.protocol.direct.smp_commands import RegisterNtfRouter, SubscribeNtfRouter
-from tocsin.protocol.direct.smp_responses import NtfRouterRegistered, NtfRouterSubscribed
+from tocsin.protocol.direct.smp_commands import (
+    RegisterNtfRouter,
+    SubscribeNtfRouter,
+)
+from tocsin.protocol.direct.smp_responses import (
+    NotificationsAcknowledged,
+    NtfRouterRegistered,
+    NtfRouterSubscribed,
+)
 from tocsin.protocol.error_codes import CommandFault, ErrorCode
 from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ServiceRole
+from tocsin.protocol.smp.notifier_commands import AcknowledgeNotifications
 from tocsin.smp_router.session.peers import Peer, ServiceQueues
 from tocsin.smp_router.session.requests import SmpCommandTable, SmpRequest, SmpState
 from tocsin.smp_router.session.service_records import find_or_store_service
@@ -27,7 +35,7 @@ CLOCK_DIFFERENCE: Final = 86_400
 
 
 class NtfRouterCommands:
-    """NSRV and NSSUB."""
+    """NSRV, NSSUB and NRCV."""
 
     def __init__(self, state: SmpState, own_identity: bytes) -> None:
         """`own_identity` is the fingerprint of this SMP router's certificate."""
@@ -37,6 +45,7 @@ class NtfRouterCommands:
     def add_to(self, table: SmpCommandTable) -> None:
         table.add(RegisterNtfRouter, self.register)
         table.add(SubscribeNtfRouter, self.subscribe)
+        table.add(AcknowledgeNotifications, self.acknowledge)
 
     def register(self, request: SmpRequest[RegisterNtfRouter]) -> Response:
         """NSRV: one identity always gets the same id, whatever key it registers."""
@@ -76,6 +85,15 @@ class NtfRouterCommands:
         associated = state.store.associated(service_id, ServiceRole.NOTIFIER)
         peer.service_queues = ServiceQueues.of(associated)
         return NtfRouterSubscribed(associated.count, associated.ids_hash)
+
+    @staticmethod
+    def acknowledge(request: SmpRequest[AcknowledgeNotifications]) -> Response:
+        """NRCV: the next pass forgets what the peer has stored. The count never goes back."""
+        peer, count = request.peer, request.command.count
+        if not peer.notifications_acknowledged <= count <= peer.notifications_sent:
+            return Refused(CommandFault.PROHIBITED)
+        peer.notifications_acknowledged = count
+        return NotificationsAcknowledged(count)
 
 
 def _may_speak_for(peer: Peer, service_id: bytes | None) -> bool:

@@ -23,6 +23,7 @@ from tocsin.smp_router.session.requests import SmpState
 from tocsin.smp_router.session.service_records import find_or_store_service
 from tocsin.smp_router.store.interface import NtfRouterRecord, WaitingPacket
 from tocsin.smp_router.store.records import NotifierRecord
+from tocsin.transport.public_hosts import is_public_host
 
 REMEMBERED_REFUSALS: Final = 10_000
 """The limit of remembered refusals; the oldest are forgotten."""
@@ -42,7 +43,9 @@ class PacketOutbox:
         self._store = state.store.direct
         self._settings = state.settings.direct
         self._associated = associated
-        self._allowed = AllowedNtfRouters(self._settings.ntf_routers)
+        self._allowed = AllowedNtfRouters(
+            self._settings.ntf_routers, public_only=self._settings.public_ntf_routers_only
+        )
         self._refusals: dict[bytes, _Refusal] = {}
         """Refusals by notifier id."""
         self._waiters: dict[bytes, asyncio.Future[PacketFate]] = {}
@@ -207,17 +210,24 @@ class PacketOutbox:
 
 
 class AllowedNtfRouters:
-    """The NTF routers that clients may name: all, if none are listed."""
+    """The NTF routers that clients may name: all, if none are listed.
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    A host that is not public by its name is not allowed. A name that leads to such an address is not tried, which looks
+    like any other router that cannot be reached, because clients must not explore our network.
+    """
+
+    def __init__(self, addresses: Sequence[str], *, public_only: bool) -> None:
         """Raises ConfigError for an invalid address."""
+        self._public_only = public_only
         try:
             self._locations = [RouterAddress.of(address, Scheme.NTF).location for address in addresses]
         except DecodeError as error:
             raise ConfigError(f"[TOCSIN] direct_ntf_routers: {error}") from error
 
     def allow(self, location: RouterLocation) -> bool:
-        """Whether both locations have the same identity and port, and share a host."""
+        """Whether it is listed: with the same identity and port, and no other host."""
+        if self._public_only and not any(map(is_public_host, location.hosts)):
+            return False
         return not self._locations or any(_is_at(location, listed) for listed in self._locations)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from tocsin.errors import (
 )
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.error_codes import (
+    AnyBrokerFault,
     BrokerFault,
     CommandFault,
     ErrorCode,
@@ -37,6 +39,7 @@ from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import BlockCoder, ReceivedCommand, RefusedCommand, RouterSession
 from tocsin.protocol.smp.dialect import SMP
+from tocsin.protocol.smp.names import ResolveName
 from tocsin.protocol.smp.proxy_commands import ForwardToRelay, RelayForwarded, RequestProxySession
 from tocsin.protocol.smp.proxying import (
     RelayAnswerEnvelope,
@@ -51,11 +54,22 @@ from tocsin.protocol.smp.sender_commands import (
     SecureQueueBySender,
     SendMessage,
 )
-from tocsin.protocol.smp.versions import PROXIED
+from tocsin.protocol.smp.versions import proxied
+from tocsin.smp_router.names.name_commands import NameCommands
 from tocsin.smp_router.proxy.relays import Relay, RelayFailure, Relays
 from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.session.requests import SmpRequest, SmpState
 from tocsin.smp_router.session.verification import verify
+from tocsin.smp_router.statistics.command_counts import count_refusal
+from tocsin.smp_router.statistics.counters import RelayCount
+
+logger = logging.getLogger(__name__)
+
+_SESSION_ERRORS: Final[dict[AnyBrokerFault, RelayCount]] = {
+    NetworkFault(): "proxy_connect_errors",
+    TransportFault.VERSION: "proxy_version_errors",
+}
+"""Counters of failed PRXY; all others are counted together."""
 
 
 class Proxy:
@@ -64,6 +78,7 @@ class Proxy:
     def __init__(self, state: SmpState) -> None:
         self._state = state
         self._settings = state.settings.proxy
+        self._versions = proxied(state.settings.highest_version)
         self.relays = Relays(self._settings, state.counters)
 
     async def request_session(self, request: SmpRequest[RequestProxySession]) -> Response:
@@ -71,15 +86,15 @@ class Proxy:
         command = request.command
         if not self._settings.enabled or not self._password_fits(command.password):
             return Refused(ProxyFault.BASIC_AUTH)
-        self._state.counters.proxy_requests += 1
+        counters, own = self._state.counters, self.relays.is_own(command.relay)
+        counters.count_relay("proxy_requests", own=own)
         found = await self._find(request.peer, command.relay)
-        if isinstance(found, RelayFailure):
-            self._state.counters.proxy_connect_errors += 1
-            return Refused(ProxyBroker(found.fault))
-        self._state.counters.proxy_requests_own += found.own
-        versions = PROXIED.common(found.proof.versions)
-        if versions is None:
-            return Refused(ProxyBroker(TransportFault.VERSION))
+        versions = None if isinstance(found, RelayFailure) else self._versions.common(found.proof.versions)
+        if isinstance(found, RelayFailure) or versions is None:
+            fault = found.fault if isinstance(found, RelayFailure) else TransportFault.VERSION
+            counters.count_relay(_SESSION_ERRORS.get(fault, "proxy_other_errors"), own=own)
+            return Refused(ProxyBroker(fault))
+        counters.count_relay("proxy_sessions", own=own)
         return ProxySession(found.client.session.session_id, versions, found.proof.certificate_key)
 
     async def _find(self, peer: Peer, location: RouterLocation) -> Relay | RelayFailure:
@@ -97,8 +112,8 @@ class Proxy:
         relay = self.relays.with_session(request.entity_id)
         if relay is None:
             return Refused(ProxyFault.NO_SESSION)
-        self._state.counters.proxy_forwards += 1
-        self._state.counters.proxy_forwards_own += relay.own
+        counters = self._state.counters
+        counters.count_relay("proxy_forwards", own=relay.own)
         nonce = self._state.randomness.new_id()
         envelope = RelayEnvelope(request.corr_id, command.version, command.client_key, command.transmission)
         sealed = RelayForwarded(envelope.seal(relay.proof.forwarding_key, nonce))
@@ -106,19 +121,25 @@ class Proxy:
             with relay.in_use() as client:
                 answer = await client.request(sealed, corr_id=nonce, timeout=self._settings.response_timeout)
         except RouterRefused as refusal:
-            return self._failed(ProxyProtocol(refusal.error))
+            error: RouterError = ProxyProtocol(refusal.error)
         except ResponseTimeout:
-            return self._failed(ProxyBroker(BrokerFault.TIMEOUT))
+            error = ProxyBroker(BrokerFault.TIMEOUT)
         except LocalProtocolError:  # our envelope makes it longer than the received block
-            return self._failed(ProxyBroker(TransportFault.LARGE_MSG))
+            error = ProxyBroker(TransportFault.LARGE_MSG)
         except RemoteProtocolError:
-            return self._failed(ProxyBroker(TransportFault.BLOCK))
+            error = ProxyBroker(TransportFault.BLOCK)
         except (TransportError, ClientError):
-            return self._failed(ProxyBroker(NetworkFault()))
-        return _opened(answer, relay, nonce, request.corr_id)
-
-    def _failed(self, error: RouterError) -> Refused:
-        self._state.counters.proxy_forward_errors += 1
+            error = ProxyBroker(NetworkFault())
+        except Exception as failure:
+            logger.warning("forwarding to a relay failed: %s", type(failure).__name__, exc_info=True)
+            error = ProxyBroker(NetworkFault())
+        else:
+            opened = _opened(answer, relay, nonce, request.corr_id)
+            if isinstance(opened, ForwardedAnswer):
+                counters.count_relay("proxy_forwards_answered", own=relay.own)
+                return opened
+            error = opened
+        counters.count_relay(_forward_error(error, command.version, relay), own=relay.own)
         return Refused(error)
 
     def _password_fits(self, given: bytes | None) -> bool:
@@ -126,27 +147,40 @@ class Proxy:
         return needed is None or (given is not None and hmac.compare_digest(needed.encode(), given))
 
 
-def _opened(answer: Response, relay: Relay, nonce: bytes, corr_id: bytes) -> Response:
+def _forward_error(error: RouterError, version: int, relay: Relay) -> RelayCount:
+    """Return the counter of a failed PFWD."""
+    if error == ProxyBroker(NetworkFault()):
+        return "proxy_forward_connect_errors"
+    if isinstance(error, ProxyProtocol) and version not in relay.proof.versions:
+        return "proxy_forward_version_errors"
+    return "proxy_forward_errors"
+
+
+def _opened(answer: Response, relay: Relay, nonce: bytes, corr_id: bytes) -> ForwardedAnswer | ProxyBroker:
     if not isinstance(answer, RelayAnswer):
-        return Refused(ProxyBroker(NetworkFault()))
+        return ProxyBroker(NetworkFault())
     try:
         opened = RelayAnswerEnvelope.unseal(relay.proof.forwarding_key, nonce, answer.envelope)
     except (BadBox, DecodeError):
-        return Refused(ProxyBroker(TransportFault.BLOCK))
+        return ProxyBroker(TransportFault.BLOCK)
     if opened.corr_id != corr_id:  # an answer to another command; it might not even fit our block
-        return Refused(ProxyBroker(TransportFault.BLOCK))
+        return ProxyBroker(TransportFault.BLOCK)
     return ForwardedAnswer(opened.transmission)
 
 
 FORWARDED: Final = (SendMessage, SecureQueueBySender, SecureLinkedQueue, GetLinkData)
+"""Commands that clients may send through a proxy, besides RSLV."""
 
 
 class RelayCommands:
     """Executes RFWD, the relay side of forwarding."""
 
-    def __init__(self, state: SmpState, execute: Callable[[SmpRequest[Any]], Response]) -> None:
+    def __init__(
+        self, state: SmpState, execute: Callable[[SmpRequest[Any]], Response], names: NameCommands
+    ) -> None:
         self._state = state
         self._execute = execute
+        self._names = names
 
     def relay(self, request: SmpRequest[RelayForwarded]) -> Response:
         """RFWD: open both envelopes, execute the command, seal its answer twice."""
@@ -159,7 +193,7 @@ class RelayCommands:
             return Refused(ErrorCode.CRYPTO)
         except DecodeError:
             return Refused(CommandFault.SYNTAX)
-        if envelope.version not in SMP.supported:
+        if not SMP.supported.lowest <= envelope.version <= self._state.settings.highest_version:
             return Refused(CommandFault.SYNTAX)
         key = box_key(session.session_key.agree(envelope.client_key))
         try:
@@ -171,15 +205,18 @@ class RelayCommands:
         inner = RouterSession(
             SMP, envelope.version, session.session_id, BlockCoder(SMP.block_size), session.session_key
         )
-        answer = seal_forwarded_answer(key, envelope.corr_id, self._run(request, inner, transmission))
-        sealed = RelayAnswerEnvelope(envelope.corr_id, answer).seal(session.forwarding_key, request.corr_id)
         self._state.counters.relayed_commands += 1
-        return RelayAnswer(sealed)
+        received, forwarding_key = inner.read_transmission(transmission), session.forwarding_key
 
-    def _run(self, outer: SmpRequest[RelayForwarded], session: RouterSession, transmission: bytes) -> bytes:
-        received = session.read_transmission(transmission)
-        response = self._respond(outer, session, received)
-        return session.response(received.corr_id, received.entity_id, response)
+        def sealed(response: Response) -> RelayAnswer:
+            answer = inner.response(received.corr_id, received.entity_id, response)
+            sealed_answer = seal_forwarded_answer(key, envelope.corr_id, answer)
+            twice = RelayAnswerEnvelope(envelope.corr_id, sealed_answer).seal(forwarding_key, request.corr_id)
+            return RelayAnswer(twice)
+
+        if isinstance(received, ReceivedCommand) and isinstance(received.command, ResolveName):
+            return self._names.begin(request, received.command.name, sealed)
+        return sealed(self._respond(request, inner, received))
 
     def _respond(
         self,
@@ -193,6 +230,7 @@ class RelayCommands:
             return Refused(CommandFault.PROHIBITED)
         verified = verify(self._state.store, outer.peer, session, received)
         if not isinstance(verified, SmpRequest):
+            count_refusal(self._state.counters, received.command, verified)
             return Refused(verified)
         response = self._execute(verified)
         outer.effects += verified.effects

@@ -9,6 +9,7 @@ and ask for another, as they do when a relay restarts.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.transport.client_sessions import DialSettings
 from tocsin.transport.dialer import is_onion
 from tocsin.transport.socks5 import SocksProxy
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -137,6 +140,11 @@ class Relays:
         except TocsinError as error:
             del self._relays[location]
             return self._remember(location, RelayFailure(_fault(error)))
+        except Exception as error:
+            # Every request gets an answer, whatever a hostile relay has provoked (v7.md 4).
+            logger.warning("connecting to a relay failed: %s", type(error).__name__, exc_info=True)
+            del self._relays[location]
+            return self._remember(location, RelayFailure(NetworkFault()))
         except BaseException:
             del self._relays[location]
             raise
@@ -182,9 +190,10 @@ class Relays:
             await context.__aexit__(None, None, None)
             return RelayFailure(TransportFault.VERSION)
         now = asyncio.get_running_loop().time()
-        return Relay(location, client, proof, context, self._is_own(location), now)
+        return Relay(location, client, proof, context, self.is_own(location), now)
 
-    def _is_own(self, location: RouterLocation) -> bool:
+    def is_own(self, location: RouterLocation) -> bool:
+        """Whether the operator counts it as one of their own."""
         domains = self._settings.own_server_domains
         return any(
             host == domain or host.endswith("." + domain.removeprefix("."))

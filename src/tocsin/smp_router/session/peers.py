@@ -18,12 +18,12 @@ from typing import Final
 
 from tocsin.errors import ConnectionLost
 from tocsin.protocol.messages import Response
-from tocsin.protocol.sessions import RouterSession
+from tocsin.protocol.sessions import RouterSession, ServiceRole
 from tocsin.protocol.smp.responses import QueueDeleted, ServiceSubscriptionEnded, SubscriptionEnded
 from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.interface import Association
-from tocsin.smp_router.store.records import QueueRecord
+from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
 from tocsin.transport.router_sessions import RouterConnection
 from tocsin.transport.turns import Pace, in_slices
 from tocsin.wire.batches import MAX_ITEMS
@@ -40,6 +40,8 @@ class PeerSubscriptions:
         self._recipients: dict[bytes, Peer] = {}
         self._notifiers: dict[bytes, Peer] = {}
         self._services: dict[bytes, Peer] = {}
+        self._messaging_services: set[bytes] = set()
+        """Those of the connected services that receive messages."""
         self.with_late_events: set[Peer] = set()
         """Connections with late events."""
         self.with_undelivered: set[Peer] = set()
@@ -48,9 +50,6 @@ class PeerSubscriptions:
         """Notifiers with a new receiver. The next delivery pass looks at them, and empties this."""
         self.services_received_anew: set[bytes] = set()
         """Services with a new receiver of notifications, likewise."""
-
-    def recipient(self, recipient_id: bytes) -> Peer | None:
-        return self._recipients.get(recipient_id)
 
     def recipient_of(self, queue: QueueRecord) -> Peer | None:
         """Return the receiver of its messages: the connection of its service, or else its own subscriber."""
@@ -64,6 +63,21 @@ class PeerSubscriptions:
 
     def notifier(self, notifier_id: bytes) -> Peer | None:
         return self._notifiers.get(notifier_id)
+
+    def receives_notifications(self, notifier: NotifierRecord) -> bool:
+        """Whether somebody is subscribed to this notifier, or to its service."""
+        if notifier.service_id is not None:
+            return notifier.service_id in self._services
+        return notifier.notifier_id in self._notifiers
+
+    def service_queue_count(self, role: ServiceRole) -> int:
+        """Return how many queues the connected services of this role are subscribed to."""
+        peers = (each for each in self._services.values() if each.service_role is role)
+        return sum(each.service_queues.count for each in peers if each.service_queues is not None)
+
+    def may_have_recipient(self, recipient_id: bytes) -> bool:
+        """Whether somebody may receive its messages. False is certain, and needs no look at the queue."""
+        return recipient_id in self._recipients or bool(self._messaging_services)
 
     @property
     def has_services(self) -> bool:
@@ -114,6 +128,7 @@ class PeerSubscriptions:
         before = self._services.get(service_id)
         if before is not None and before is not peer:
             lost = before.service_queues or ServiceQueues()
+            self._counters.services(before.service_role).ended += 1
             self._send_later(before, service_id, ServiceSubscriptionEnded(lost.count, lost.ids_hash))
             before.service_queues = None
             for recipient_id in list(before.deliveries):
@@ -121,6 +136,8 @@ class PeerSubscriptions:
         if before is not peer:
             self.services_received_anew.add(service_id)
         self._services[service_id] = peer
+        if peer.service_role is ServiceRole.MESSAGING and self.receive_services:
+            self._messaging_services.add(service_id)
         if peer.service_queues is None:
             peer.service_queues = ServiceQueues()
         return peer.service_queues
@@ -174,6 +191,7 @@ class PeerSubscriptions:
         for service_id in (None if service is None else service.service_id, peer.ntf_router_id):
             if service_id is not None and self._services.get(service_id) is peer:
                 del self._services[service_id]
+                self._messaging_services.discard(service_id)
         self.with_late_events.discard(peer)
         self.with_undelivered.discard(peer)
 
@@ -192,6 +210,7 @@ class PeerSubscriptions:
         for peer in list(self.with_late_events):
             while sent := peer.flush_late_events():
                 self._counters.ends_sent += sent
+                self._counters.end_blocks += 1
                 if pace.is_over():
                     await pace.pause()
             if not peer.late_events:
@@ -226,10 +245,12 @@ class ServiceQueues:
 
     count: int = 0
     combined: int = 0
+    is_whole: bool = False
+    """Whether SUBS or NSUBS subscribed to all queues of the service."""
 
     @classmethod
     def of(cls, associated: Association) -> ServiceQueues:
-        return cls(associated.count, int.from_bytes(associated.ids_hash, "big"))
+        return cls(associated.count, int.from_bytes(associated.ids_hash, "big"), is_whole=True)
 
     @property
     def ids_hash(self) -> bytes:
@@ -252,6 +273,9 @@ class Peer:
         "connection",
         "deliveries",
         "late_events",
+        "names_waiting",
+        "notifications_acknowledged",
+        "notifications_sent",
         "notifiers",
         "ntf_router_id",
         "relay_places",
@@ -265,12 +289,18 @@ class Peer:
         """Deliveries by recipient id."""
         self.notifiers: set[bytes] = set()
         """Notifier ids that were subscribed individually."""
+        self.notifications_sent = 0
+        """Notifications that were written to this connection."""
+        self.notifications_acknowledged = 0
+        """How many of them, counted from the first, the peer has stored. Only in direct sessions."""
         self.service_queues: ServiceQueues | None = None
         """The queues that this connection serves as a service, or None."""
         self.ntf_router_id: bytes | None = None
         """The NTF router at the other end, once it has proved its identity in a direct session."""
         self.relay_places: asyncio.Semaphore | None = None
         """Limits the relays that the proxy connects to for this client at a time. None until it names one."""
+        self.names_waiting = 0
+        """Names that are being resolved for this connection."""
         self.late_events: deque[Event] = deque()
         """END, ENDS and DELD that wait for the next flush, at most `MAX_LATE_EVENTS`."""
         self.undelivered: set[bytes] = set()
@@ -279,6 +309,12 @@ class Peer:
     @property
     def session(self) -> RouterSession:
         return self.connection.session
+
+    @property
+    def service_role(self) -> ServiceRole:
+        """The role of the service at the other end. NTF routers in direct sessions receive notifications, too."""
+        service = self.session.service
+        return ServiceRole.NOTIFIER if service is None else service.role
 
     @property
     def has_subscriptions(self) -> bool:

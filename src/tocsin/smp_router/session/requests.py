@@ -68,13 +68,23 @@ class AnswerWithFate(NamedTuple):
     packet_id: bytes
 
 
+class AnswerWithName(NamedTuple):
+    """Answer when the name is resolved."""
+
+    name: str
+    complete: Callable[[Response], Response]
+    """Makes the answer to the request from the answer to RSLV; a proxy gets it sealed."""
+
+
 class SendBacklog(NamedTuple):
     """Send the waiting messages of all queues of a service, after the answer."""
 
     service_id: bytes
 
 
-Effect: TypeAlias = SendEvent | PushMessage | PushNotifications | AnswerWithFate | SendBacklog
+Effect: TypeAlias = (
+    SendEvent | PushMessage | PushNotifications | AnswerWithFate | AnswerWithName | SendBacklog
+)
 """An action of the router once the changes of a command are on disk. Effects are plain values that tests compare."""
 
 
@@ -116,7 +126,6 @@ def deliver_head(state: SmpState, queue: QueueRecord, delivery: Delivery) -> Mes
         return None
     delivery.delivered = message.message_id
     state.counters.messages_delivered += 1
-    state.counters.messages_fetched += delivery.by_get
     return seal_message(queue, message)
 
 

@@ -4,15 +4,22 @@ Anybody can shake hands as a service, with a new certificate each time. So the r
 until the first queue or notifier is associated with it, and only then stored for good. In memory there are at most
 `MAX_UNSTORED`. The oldest is forgotten first; its certificate then gets another id, which is harmless, because nothing
 is associated with the old one. When `MAX_STORED` are stored, no further certificate becomes a service.
+
+A service whose certificate changes leaves an old record without queues, so that stored records would only grow. A
+record without queues is removed when two passes of the timer in a row found it so, while nobody was connected as that
+service. It keeps its id in memory as long as there is room: no log has two ids of one certificate for long.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from tocsin.protocol.sessions import ServiceRole
+from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.session.requests import SmpRequest, SmpState
 from tocsin.smp_router.store.records import ServiceRecord
+from tocsin.transport.turns import in_slices
 
 MAX_UNSTORED: Final = 4096
 MAX_STORED: Final = 100_000
@@ -63,6 +70,42 @@ def store_service_of(state: SmpState, request: SmpRequest[Any]) -> bool:
         service.service_id, service.role, certificates, service.fingerprint, state.clock.now()
     )
     return _store(state, record)
+
+
+class EmptyServices:
+    """Removes stored services that have lost all their queues."""
+
+    def __init__(self, state: SmpState) -> None:
+        self._state = state
+        self._found: frozenset[bytes] = frozenset()
+        """Services that the last pass found without queues."""
+
+    async def remove(self, connected: Collection[Peer]) -> None:
+        """Make one pass, in slices."""
+        store, found = self._state.store, set[bytes]()
+        present = {peer.session.service.service_id for peer in connected if peer.session.service is not None}
+        async for service in in_slices(store.services()):
+            service_id = service.service_id
+            if service_id in present or not self._is_empty(service_id):
+                continue
+            if service_id in self._found:
+                store.remove_service(service_id)
+                self._state.counters.services_removed += 1
+                self._keep_id(service)
+            else:
+                found.add(service_id)
+        self._found = frozenset(found)
+
+    def _is_empty(self, service_id: bytes) -> bool:
+        store = self._state.store
+        return store.direct.ntf_router(service_id) is None and not any(
+            store.associated(service_id, role).count for role in (ServiceRole.MESSAGING, ServiceRole.NOTIFIER)
+        )
+
+    def _keep_id(self, service: ServiceRecord) -> None:
+        unstored = self._state.unstored_services
+        if len(unstored) < MAX_UNSTORED:
+            unstored.setdefault(service.fingerprint, service)
 
 
 def _store(state: SmpState, record: ServiceRecord) -> bool:

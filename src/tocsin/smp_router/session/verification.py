@@ -10,12 +10,16 @@ from collections.abc import Generator
 from typing import Final, TypeAlias
 
 from tocsin.crypto.keys import AuthPublicKey, Ed25519PrivateKey, auth_key_from_der
-from tocsin.protocol.direct.smp_commands import RegisterNtfRouter, SubscribeNtfRouter
+from tocsin.protocol.direct.smp_commands import (
+    RegisterNtfRouter,
+    SubscribeNtfRouter,
+)
 from tocsin.protocol.error_codes import Blocked, ErrorCode, RouterError
 from tocsin.protocol.messages import Command, ServiceSigning
 from tocsin.protocol.ping import Ping
 from tocsin.protocol.sessions import ReceivedCommand, RouterSession
-from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
+from tocsin.protocol.smp.names import ResolveName
+from tocsin.protocol.smp.notifier_commands import AcknowledgeNotifications, SubscribeNotifications
 from tocsin.protocol.smp.proxy_commands import ForwardToRelay, RelayForwarded, RequestProxySession
 from tocsin.protocol.smp.recipient_commands import CreateQueue, DeleteQueue, SuspendQueue
 from tocsin.protocol.smp.sender_commands import (
@@ -33,11 +37,13 @@ from tocsin.smp_router.store.records import NotifierRecord, QueueRecord
 
 _WITHOUT_QUEUE: Final = (
     Ping,
+    ResolveName,
     RequestProxySession,
     ForwardToRelay,
     RelayForwarded,
     RegisterNtfRouter,
     SubscribeNtfRouter,
+    AcknowledgeNotifications,
 )
 _BY_OTHER_KEYS: Final = (
     SendMessage,

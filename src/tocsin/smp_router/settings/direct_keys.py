@@ -39,7 +39,8 @@ def direct_keys(key: Callable[[str, ValueKind, str, str], K]) -> tuple[K, ...]:
         key(
             "direct_notifications",
             ON_OFF,
-            "Offer direct notifications: one subscription for each NTF router instead of one for each queue.",
+            "Offer direct notifications: one subscription for each NTF router instead of one for each queue, and "
+            "acknowledgements of what it has stored.",
             "direct.enabled",
         ),
         own("connect_timeout", duration(), "Seconds to reach an NTF router."),

@@ -13,6 +13,7 @@ from tocsin.operate.settings.operation_checks import operation_problems
 from tocsin.operate.settings.router_settings import RouterSettings
 from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.smp_router.settings.keys import SMP_KEYS
+from tocsin.smp_router.settings.name_keys import name_problems
 from tocsin.smp_router.settings.settings import SmpSettings
 
 _KEYED: Final = KeyedSettings[SmpSettings](SMP_KEYS)
@@ -46,6 +47,7 @@ SMP_FILE: Final = RouterSettings(
 def _contradictions(settings: SmpSettings) -> Iterator[str]:
     """Values that are valid alone and wrong together."""
     yield from operation_problems(settings)
+    yield from name_problems(settings.names)
     if settings.direct.retry_initial > settings.direct.retry_maximum:
         yield "[TOCSIN] direct_retry_initial is above direct_retry_maximum: lower it, or raise the maximum"
     for key, is_on in (

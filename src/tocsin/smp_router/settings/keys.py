@@ -30,17 +30,18 @@ from tocsin.operate.settings.setting_values import (
     whole_number,
 )
 from tocsin.smp_router.settings.direct_keys import direct_keys
-from tocsin.smp_router.settings.settings import DAY, LOWEST_VERSION, UNRELEASED_VERSION
+from tocsin.smp_router.settings.name_keys import name_keys
+from tocsin.smp_router.settings.settings import DAY, HIGHEST_VERSION, LOWEST_VERSION
 
 
 class SmpKey(SettingKey):
-    """Its setting is a field of SmpSettings, or a field of `proxy` or `direct` in it."""
+    """Its setting is a field of SmpSettings, or a field of `proxy`, `direct` or `names` in it."""
 
     __slots__ = ()
     environment_prefix = "TOCSIN_SMP_"
 
 
-_VERSION: Final = whole_number(LOWEST_VERSION, UNRELEASED_VERSION)
+_VERSION: Final = whole_number(LOWEST_VERSION, HIGHEST_VERSION)
 _ONLY_MEMORY: Final = "the reference's tables are not read; for PostgreSQL set `database_url` in [TOCSIN]"
 _NO_WEB: Final = "Tocsin serves no web pages"
 
@@ -329,6 +330,7 @@ SMP_KEYS: Final = (
     *_AUTH,
     *_TRANSPORT,
     *_PROXY,
+    *name_keys(SmpKey),
     *_INACTIVE_CLIENTS,
     *_WEB,
     *_TOCSIN,

@@ -10,9 +10,7 @@ from tocsin.operate.settings.operation_settings import OperationSettings
 
 DAY: Final = 86_400.0
 LOWEST_VERSION: Final = 6
-HIGHEST_VERSION: Final = 18
-UNRELEASED_VERSION: Final = 19
-"""Can be asked for: counts and hashes of service subscriptions."""
+HIGHEST_VERSION: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class SmpProxySettings:
 class SmpDirectSettings:
     """Direct notifications. NTF routers are reached through the proxy's SOCKS proxy, if there is one."""
 
-    enabled: bool = False
+    enabled: bool = True
     connect_timeout: float = 15.0
     response_timeout: float = 15.0
     answer_wait: float = 5.0
@@ -70,6 +68,21 @@ class SmpDirectSettings:
     """NTF routers whose addresses are not public (loopback, private networks) are not tried."""
     ntf_routers: tuple[str, ...] = ()
     """Addresses that clients may name. Empty means any."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmpNameSettings:
+    """Names that clients ask to resolve (v7.md 3, 5.4)."""
+
+    enabled: bool = False
+    endpoint: str | None = None
+    """http or https; a name is asked for at `endpoint/resolve/name`."""
+    auth: str | None = field(default=None, repr=False)
+    """`bearer token` or `basic user:password`"""
+    timeout: float = 3.0
+    max_response_bytes: int = 16_000
+    concurrency: int = 1000
+    """Names of one connection that are resolved at the same time; beyond it the connection is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +133,7 @@ class SmpSettings(OperationSettings):
 
     proxy: SmpProxySettings = field(default_factory=SmpProxySettings)
     direct: SmpDirectSettings = field(default_factory=SmpDirectSettings)
+    names: SmpNameSettings = field(default_factory=SmpNameSettings)
 
     # Operation
     daily_block_queue_quota: int = 20

@@ -3,9 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from tocsin.operate.active_queues import ActiveQueues
 from tocsin.operate.metrics import counted
+from tocsin.protocol.sessions import ServiceRole
+
+RelayCount: TypeAlias = Literal[
+    "proxy_requests",
+    "proxy_sessions",
+    "proxy_connect_errors",
+    "proxy_version_errors",
+    "proxy_other_errors",
+    "proxy_forwards",
+    "proxy_forwards_answered",
+    "proxy_forward_connect_errors",
+    "proxy_forward_version_errors",
+    "proxy_forward_errors",
+]
+"""Counters with a second one for the routers of own_server_domains."""
+
+
+@dataclass(slots=True)
+class ServiceCounters:
+    """Totals of the services of one role. The first part is in the statistics file (v7.md 5.3, Appendix B)."""
+
+    associations: int = counted("Queues associated with a service for the first time.")
+    associations_repeated: int = counted("Queues subscribed to by the service they are associated with.")
+    associations_moved: int = counted("Queues that moved from one service to another.")
+    associations_removed: int = counted("Queues that an ordinary connection took from a service.")
+    repeated: int = counted("Subscriptions of a whole service repeated on its connection.")
+    queues: int = counted("Queues of all services at the moment they subscribed.")
+    ended: int = counted("Services that lost their subscription to another connection.")
+
+    as_expected: int = counted("Subscriptions whose client expected what is stored, or said nothing.")
+    more: int = counted("Subscriptions with more queues stored than the client expected.")
+    fewer: int = counted("Subscriptions with fewer queues stored than the client expected.")
+    different: int = counted("Subscriptions with the expected number of queues, but others.")
+    more_queues: int = counted("Queues stored beyond those that clients expected.")
+    fewer_queues: int = counted("Queues that clients expected and that are not stored.")
+    queues_with_messages: int = counted("Queues with a message when their service subscribed.")
+    messages_already_delivered: int = counted(
+        "Queues whose message the service's connection had already when the service subscribed."
+    )
+
+
+@dataclass(slots=True)
+class NameCounters:
+    """Totals of RSLV (v7.md 5.3)."""
+
+    requests: int = counted("Names that clients asked to resolve.")
+    resolved: int = counted("Names that were resolved.")
+    not_found: int = counted("Names that the resolver does not know.")
+    resolver_errors: int = counted("Names that could not be resolved because of the resolver.")
+    disabled: int = counted("Requests refused because no resolver is configured.")
 
 
 @dataclass(slots=True)
@@ -28,18 +79,26 @@ class SmpCounters:
     queues_suspended: int = counted("Queues switched off by OFF.")
     queues_deleted: int = counted("Queues deleted by DEL or by the operator.")
     queues_deleted_secured: int = counted("Those of the deleted queues that were secured.")
+    queues_deleted_new: int = counted("Those of the deleted queues that were not secured.")
+    deletion_blocks: int = counted("Blocks of commands with a DEL.")
     queues_blocked: int = counted("Queues blocked by the operator.")
     links_set: int = counted("Short link data set by NEW or LSET.")
     links_read: int = counted("Short link data read by LKEY or LGET.")
 
     subscriptions: int = counted("Queues subscribed to by SUB.")
+    subscriptions_repeated: int = counted("SUB of queues to which the connection was subscribed.")
+    subscriptions_refused: int = counted("SUB answered with AUTH.")
+    subscriptions_prohibited: int = counted("SUB refused because the connection had used GET.")
+    subscription_blocks: int = counted("Blocks of commands with a SUB.")
     service_subscriptions: int = counted("Services subscribed to their queues by SUBS.")
     subscriptions_taken_over: int = counted("Subscriptions that moved to another connection.")
     ends_sent: int = counted("END, ENDS and DELD events sent.")
+    end_blocks: int = counted("Blocks of END, ENDS and DELD events sent.")
     services_registered: int = counted("Services stored because a queue was associated with them.")
     services_forgotten: int = counted(
         "Services without queues that were forgotten because there were too many."
     )
+    services_removed: int = counted("Stored services that were removed because they had lost all queues.")
     services_refused: int = counted(
         "Handshakes of new services that were refused because too many are stored."
     )
@@ -47,9 +106,16 @@ class SmpCounters:
     messages_sent: int = counted("Messages accepted by SEND.")
     messages_over_quota: int = counted("Messages refused because the queue was full.")
     messages_too_large: int = counted("Messages refused because of their size.")
+    messages_refused: int = counted("Messages answered with AUTH.")
+    messages_to_blocked_queues: int = counted("Messages refused because the operator blocked the queue.")
     messages_delivered: int = counted("MSG sent, repetitions included.")
     messages_received: int = counted("Messages acknowledged by ACK.")
+    messages_received_by_get: int = counted("Those of the acknowledged messages that GET had fetched.")
     messages_fetched: int = counted("Messages delivered as answer to GET.")
+    gets_repeated: int = counted("GET answered with a message that the connection had got already.")
+    gets_without_message: int = counted("GET of queues without a message.")
+    gets_refused: int = counted("GET answered with AUTH.")
+    gets_prohibited: int = counted("GET refused because the connection was subscribed to the queue.")
     messages_expired: int = counted("Messages removed because nobody fetched them in time.")
     messages_with_notification: int = counted("Messages accepted by SEND with the notification flag.")
     messages_received_with_notification: int = counted(
@@ -57,11 +123,22 @@ class SmpCounters:
     )
 
     notifiers_created: int = counted("Notifier credentials set by NEW or NKEY.")
+    notifiers_created_by_new: int = counted("Notifier credentials set by NEW.")
     notifiers_deleted: int = counted("Notifier credentials removed by NDEL or replaced by NKEY.")
+    notifier_deletion_blocks: int = counted("Blocks of commands with an NDEL.")
     notifier_subscriptions: int = counted("Notifiers subscribed to by NSUB.")
+    notifier_subscriptions_repeated: int = counted(
+        "NSUB of notifiers to which the connection was subscribed."
+    )
+    notifier_subscriptions_refused: int = counted("NSUB answered with AUTH.")
+    notifier_subscription_blocks: int = counted("Blocks of commands with an NSUB.")
     notifier_service_subscriptions: int = counted("Subscriptions of a whole service by NSUBS.")
     notifications_enqueued: int = counted("Notifications put into the store.")
+    notifications_without_subscriber: int = counted(
+        "Notifications stored while nobody was subscribed to their notifier."
+    )
     notifications_sent: int = counted("NMSG written to a connection, repetitions included.")
+    notification_blocks: int = counted("Blocks of NMSG written to a connection.")
     notifications_confirmed: int = counted("Notifications removed because the subscriber has them.")
     notifications_repeated: int = counted(
         "NMSG sent again because a connection broke before they were confirmed."
@@ -90,20 +167,52 @@ class SmpCounters:
     packet_attempts_failed: int = counted("Attempts to forward packets that are repeated later.")
 
     proxy_requests: int = counted("PRXY commands: sessions with other routers asked for.")
-    proxy_requests_own: int = counted("PRXY commands for routers of own_server_domains that were reached.")
+    proxy_requests_own: int = counted("PRXY commands for routers of own_server_domains.")
+    proxy_sessions: int = counted("PRXY commands answered with a session.")
+    proxy_sessions_own: int = counted("PRXY commands for own routers answered with a session.")
     proxy_relays_connected: int = counted("Connections made to other routers.")
     proxy_relays_closed_idle: int = counted("Connections to other routers closed because nobody used them.")
     proxy_relays_evicted: int = counted("Connections to other routers closed to make room for another.")
     proxy_relays_refused: int = counted("PRXY commands refused because all connections were in use.")
     proxy_connect_errors: int = counted("PRXY commands that failed to reach the other router.")
+    proxy_connect_errors_own: int = counted("PRXY commands that failed to reach an own router.")
+    proxy_version_errors: int = counted("PRXY commands for routers without a version in common.")
+    proxy_version_errors_own: int = counted("PRXY commands for own routers without a version in common.")
+    proxy_other_errors: int = counted("PRXY commands that failed for another reason.")
+    proxy_other_errors_own: int = counted("PRXY commands for own routers that failed for another reason.")
     proxy_forwards: int = counted("PFWD commands forwarded to other routers.")
     proxy_forwards_own: int = counted("PFWD commands forwarded to routers of own_server_domains.")
-    proxy_forward_errors: int = counted("PFWD commands that failed on the way.")
+    proxy_forwards_answered: int = counted("PFWD commands that the other router answered.")
+    proxy_forwards_answered_own: int = counted("PFWD commands that an own router answered.")
+    proxy_forward_connect_errors: int = counted("PFWD commands whose connection was lost.")
+    proxy_forward_connect_errors_own: int = counted(
+        "PFWD commands whose connection to an own router was lost."
+    )
+    proxy_forward_version_errors: int = counted("PFWD commands that failed because of the version.")
+    proxy_forward_version_errors_own: int = counted(
+        "PFWD commands to own routers that failed because of the version."
+    )
+    proxy_forward_errors: int = counted("PFWD commands that failed for another reason.")
+    proxy_forward_errors_own: int = counted("PFWD commands to own routers that failed for another reason.")
     relayed_commands: int = counted("RFWD commands: commands that came through another router.")
 
     events_lost: int = counted("Delivery events that could not be recorded.")
 
+    rcv_services: ServiceCounters = field(default_factory=ServiceCounters)
+    """Services that receive messages."""
+    ntf_services: ServiceCounters = field(default_factory=ServiceCounters)
+    """Services that receive notifications."""
+    names: NameCounters = field(default_factory=NameCounters)
     active: ActiveQueues = field(default_factory=ActiveQueues)
+
+    def services(self, role: ServiceRole) -> ServiceCounters:
+        return self.rcv_services if role is ServiceRole.MESSAGING else self.ntf_services
+
+    def count_relay(self, name: RelayCount, *, own: bool) -> None:
+        """Count something about another router; own ones have a counter of their own as well."""
+        setattr(self, name, getattr(self, name) + 1)
+        if own:
+            setattr(self, f"{name}_own", getattr(self, f"{name}_own") + 1)
 
     def lose_events(self, count: int) -> None:
         self.events_lost += count

@@ -1,11 +1,11 @@
-"""The statistics file of an SMP router, `smp-server-stats.log`, as the reference has it (Stats.hs, `ServerStatsData`).
+"""The statistics file of an SMP router, `smp-server-stats.log`, as the reference has it (v7.md 5.3, Appendix B).
 
 file    = "fromTime=" time, then lines of `key=number`, then sections, and one more `key=number` among them
 section = name ":", then lines of `key=value`; the values of the active queues are numbers separated by commas
 
-The reference reads its keys in a fixed order. Names and places of `qBlocked`, `msgSentBlock`, `ntfCount` and the two
-sections of services are not certain (docs/differences.md). Our reading does not depend on the order, and unknown keys
-are left out.
+The reference reads by position: 95 lines, and 7.0 one more section, `rslvStats:`, which it does not need. So the file
+has that section only where 6.5.5 is not expected to read it (`names` of the record). Our own reading does not depend
+on the order, and unknown keys are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEYS: Final = (
     *("qCreated", "qSecured", "qDeletedAll", "qDeletedNew", "qDeletedSecured", "qDeletedAllB"),
     *("qBlocked", "qCount"),
     *("qSub", "qSubAllB", "qSubAuth", "qSubDuplicate", "qSubProhibited", "qSubEnd", "qSubEndB"),
-    *("ntfCreated", "ntfDeleted", "ntfDeletedB", "ntfCount"),
+    *("ntfCreated", "ntfNewCreated", "ntfDeleted", "ntfDeletedB"),
     *("ntfSub", "ntfSubB", "ntfSubAuth", "ntfSubDuplicate"),
     *("msgSent", "msgSentAuth", "msgSentQuota", "msgSentLarge", "msgSentBlock", "msgRecv", "msgRecvGet"),
     *("msgGet", "msgGetNoMsg", "msgGetAuth", "msgGetDuplicate", "msgGetProhibited", "msgExpired"),
@@ -45,6 +45,8 @@ SERVICE_KEYS: Final = (
     *("assocNew", "assocDuplicate", "assocUpdatedt", "assocRemoved"),  # the t is the reference's
     *("subCount", "subDuplicate", "subQueues", "subEnd"),
 )
+NAMES_SECTION: Final = "rslvStats"
+NAMES_KEYS: Final = ("reqs", "succ", "notFound", "resolverErrs", "disabled")
 _ACTIVE: Final = ("activeQueues", "activeQueuesNtf")
 _OLD_KEYS: Final = {"qDeleted": "qDeletedAll"}
 
@@ -57,6 +59,8 @@ class StatisticsRecord:
     values: Mapping[str, int]
     active: PeriodHashes = field(default_factory=PeriodHashes)
     active_notifications: PeriodHashes = field(default_factory=PeriodHashes)
+    names: bool = False
+    """Whether there is a section of names, which 6.5.5 cannot read."""
 
     def lines(self) -> Iterator[str]:
         yield f"fromTime={time_text(self.since)}"
@@ -66,6 +70,8 @@ class StatisticsRecord:
         yield from self._sections(PROXY_SECTIONS, PROXY_KEYS)
         yield f"{LAST_KEY}={self.values.get(LAST_KEY, 0)}"
         yield from self._sections(SERVICE_SECTIONS, SERVICE_KEYS)
+        if self.names:
+            yield from self._sections((NAMES_SECTION,), NAMES_KEYS)
 
     def _sections(self, sections: tuple[str, ...], keys: tuple[str, ...]) -> Iterator[str]:
         for section in sections:
@@ -76,11 +82,12 @@ class StatisticsRecord:
 def parse_statistics(text: str) -> StatisticsRecord:
     """Parse a statistics file. Raises ValueError that names the bad line."""
     entries: dict[str, str] = {}
-    section = ""
+    section, names = "", False
     for number, line in enumerate(text.splitlines(), start=1):
         key, sign, value = line.partition("=")
         if not sign and line.endswith(":"):
             section = line[:-1]
+            names |= section == NAMES_SECTION
         elif not sign:
             raise ValueError(f"line {number} is neither `key=value` nor a section")
         else:
@@ -90,10 +97,11 @@ def parse_statistics(text: str) -> StatisticsRecord:
         raise ValueError("fromTime is missing")
     values = {key: parse_number(key, entries[key]) for key in _all_keys() if key in entries}
     active, notifications = (parse_hashes(entries, section) for section in _ACTIVE)
-    return StatisticsRecord(parse_time(entries["fromTime"]), values, active, notifications)
+    return StatisticsRecord(parse_time(entries["fromTime"]), values, active, notifications, names)
 
 
 def _all_keys() -> Iterator[str]:
     yield from (*KEYS, LAST_KEY)
     yield from (f"{section}.{key}" for section in PROXY_SECTIONS for key in PROXY_KEYS)
     yield from (f"{section}.{key}" for section in SERVICE_SECTIONS for key in SERVICE_KEYS)
+    yield from (f"{NAMES_SECTION}.{key}" for key in NAMES_KEYS)

@@ -7,7 +7,7 @@ same time share one write.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -79,9 +79,19 @@ class SmpStore(Protocol):
     def service_by_fingerprint(self, fingerprint: bytes) -> ServiceRecord | None: ...
     def add_service(self, service: ServiceRecord) -> None: ...
     def service_count(self) -> int: ...
+    def services(self) -> Sequence[ServiceRecord]: ...
+
+    def remove_service(self, service_id: bytes) -> None:
+        """Remove a service that has neither queues nor the record of an NTF router.
+
+        The reference's log has no line for this, so a log has the service until it is compacted.
+        """
 
     def associated(self, service_id: bytes, role: ServiceRole) -> Association:
         """Return the queues (role M) or notifiers (role N) that are associated with the service."""
+
+    def queues_of_service(self, service_id: bytes) -> Iterator[bytes]:
+        """Yield the recipient ids of the queues of a messaging service. Queues may change meanwhile."""
 
     def write_message(self, recipient_id: bytes, message: StoredMessage, quota: int) -> Written | None:
         """Store a message. Returns None if the quota is hit.
@@ -115,6 +125,10 @@ class SmpStore(Protocol):
 
     def newest_notifications(self, notifier_id: bytes) -> Iterator[StoredNotification]:
         """Yield notifications, newest first. They must not change meanwhile."""
+
+    @property
+    def undurable_notifications(self) -> Set[bytes]:
+        """The nonces of notifications that are not durable yet. A router that is killed now forgets them."""
 
     def notifiers_with_notifications(self) -> Sequence[bytes]: ...
 

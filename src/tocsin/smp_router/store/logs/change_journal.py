@@ -20,7 +20,7 @@ from tocsin.smp_router.store.logs.message_log import (
     NotificationRemoved,
     encode_change_line,
 )
-from tocsin.smp_router.store.memory.memory_store import StoreChange
+from tocsin.smp_router.store.memory.memory_store import ServiceRemoved, StoreChange
 
 _MESSAGE_CHANGES: Final = (MessageAdded, MessageRemoved, NotificationAdded, NotificationRemoved)
 
@@ -62,7 +62,7 @@ class ChangeJournal(GroupCommit):
             self._add_direct_line(change.encode())
         elif isinstance(change, _MESSAGE_CHANGES):
             self.add_change_line(encode_change_line(change))
-        else:
+        elif not isinstance(change, ServiceRemoved):
             self.add_store_line(change.encode())
 
     def replace_direct_log(self, everything: Sequence[DirectChange]) -> None:

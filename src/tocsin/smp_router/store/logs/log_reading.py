@@ -82,6 +82,10 @@ class LogReader:
         changes = sum(self._restore(part, decode_change_line) for part in change_logs(folder))
         return changes > 0 or self._report.broken > broken
 
+    def read_notifications(self, folder: Path) -> None:
+        """Read the notifications alone, as they are beside tables of the reference."""
+        self._restore(folder / NOTIFICATION_LOG, decode_notification_line)
+
     def read_direct_log(self, folder: Path) -> bool:
         """Read the log of direct notifications. Returns whether all its lines are current."""
         broken, direct = self._report.broken, self._store.direct

@@ -22,12 +22,20 @@ from tocsin.durable.log_fields import (
 )
 from tocsin.smp_router.store.records import StoredMessage, StoredNotification
 
+_TIME: Final = 3
+"""The place of the time among the words."""
+_NO_BODY: Final = b"AA=="
+_NO_BODY_TIME: Final = b"0"
 _FLAGS: Final = {b"T": True, b"F": False}
 
 
 @dataclass(frozen=True, slots=True)
 class MessageAdded:
-    """v3 rid msgId ts flags=T|F body | v3 rid msgId ts quota; in the changes log after `M `"""
+    """v3 rid msgId ts flags=T|F body | v3 rid msgId ts quota; in the changes log after `M `
+
+    The reference cannot read an empty body (v7.md Appendix B). So one is written as a zero byte, which it can read, and
+    a zero before the time, which changes no number, tells us that the body is empty.
+    """
 
     tag: ClassVar[bytes] = b"M"
 
@@ -46,7 +54,9 @@ class MessageAdded:
             words.append(b"quota")
         else:
             words.append(b"flags=T" if message.notify else b"flags=F")
-            words.append(encode_field(message.body))
+            words.append(encode_field(message.body) or _NO_BODY)
+            if not message.body:
+                words[_TIME] = _NO_BODY_TIME + words[_TIME]
         return b" ".join(words)
 
     @classmethod
@@ -62,7 +72,9 @@ class MessageAdded:
         notify = _FLAGS.get(labelled(flags, b"flags="))
         if notify is None:
             raise not_known("unknown message flags")
-        return cls(recipient_id, StoredMessage(message_id, sent_at, notify, decode_field_or_empty(body)))
+        is_empty = body == _NO_BODY and len(words[_TIME]) > 1 and words[_TIME].startswith(_NO_BODY_TIME)
+        content = b"" if is_empty else decode_field_or_empty(body)
+        return cls(recipient_id, StoredMessage(message_id, sent_at, notify, content))
 
 
 @dataclass(frozen=True, slots=True)

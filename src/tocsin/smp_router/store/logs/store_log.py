@@ -48,7 +48,6 @@ from tocsin.smp_router.store.logs.store_log_changes import (
 )
 from tocsin.smp_router.store.records import QueueRecord, QueueStatus, ServiceRecord
 
-_DER_SEQUENCE: Final = b"\x30"
 _ROLES: Final = {role.value: role for role in ServiceRole}
 
 
@@ -120,10 +119,7 @@ class DeleteQueueLine(NamesQueueLine):
 
 @dataclass(frozen=True, slots=True)
 class AddServiceLine:
-    """NEW_SERVICE service_id= role=M|N|P cert=der,der cert_hash= created_at= (reference: `ServiceRec`)
-
-    The reference's text of a chain is uncertain, so a list in one field, as in hellos, is accepted too.
-    """
+    """NEW_SERVICE service_id= role=M|N|P cert=der,der cert_hash= created_at="""
 
     tag: ClassVar[bytes] = b"NEW_SERVICE"
 
@@ -151,27 +147,11 @@ class AddServiceLine:
             ServiceRecord(
                 decode_field(labelled(service_id, b"service_id=")),
                 known,
-                _decode_certificates(labelled(certificates, b"cert=")),
+                decode_fields(labelled(certificates, b"cert=")),
                 decode_field(labelled(fingerprint, b"cert_hash=")),
                 decode_number(labelled(created_at, b"created_at=")),
             )
         )
-
-
-def _decode_certificates(text: bytes) -> tuple[bytes, ...]:
-    fields = decode_fields(text)
-    return (_unpack_certificates(fields[0]) if len(fields) == 1 else None) or fields
-
-
-def _unpack_certificates(packed: bytes) -> tuple[bytes, ...] | None:
-    """Split a list of certificates (smp.md 1.1). Returns None if it is a single certificate instead."""
-    certificates, at = [], 1
-    while at + 2 <= len(packed):
-        begin = at + 2
-        at = begin + int.from_bytes(packed[at:begin], "big")
-        certificates.append(packed[begin:at])
-    whole = at == len(packed) and len(certificates) == packed[0]
-    return tuple(certificates) if whole and all(each[:1] == _DER_SEQUENCE for each in certificates) else None
 
 
 StoreLogRecord: TypeAlias = CreateQueueLine | DeleteQueueLine | AddServiceLine | QueueChange

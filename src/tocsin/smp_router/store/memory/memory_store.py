@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, Protocol, TypeAlias
+from collections import deque
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol, TypeAlias
 
 from tocsin.errors import StoreError
 from tocsin.protocol.sessions import ServiceRole
@@ -27,7 +29,17 @@ from tocsin.smp_router.store.memory.direct_table import SmpDirectTable
 from tocsin.smp_router.store.memory.queue_index import QueueIndex, read_decoy
 from tocsin.smp_router.store.records import QueueRecord, ServiceRecord, StoredMessage, StoredNotification
 
-StoreChange: TypeAlias = StoreLogRecord | MessageChange | DirectChange
+
+@dataclass(frozen=True, slots=True)
+class ServiceRemoved:
+    """A service without queues was removed. Logs have no line for it: their next compaction leaves it out."""
+
+    tag: ClassVar[bytes] = b"SERVICE_REMOVED"
+
+    service_id: bytes
+
+
+StoreChange: TypeAlias = StoreLogRecord | MessageChange | DirectChange | ServiceRemoved
 
 
 class Journal(Protocol):
@@ -35,6 +47,14 @@ class Journal(Protocol):
 
     def append(self, change: StoreChange) -> None:
         """Add a change that was made in memory. Never fails; `commit` reports failures."""
+
+    @property
+    def appended(self) -> int:
+        """The number of changes so far."""
+
+    @property
+    def durable(self) -> int:
+        """How many of them, counted from the first, are durable."""
 
     @property
     def uncommitted(self) -> bool:
@@ -57,6 +77,7 @@ class Journal(Protocol):
 class NoJournal:
     """Keeps nothing: for a router without a durable store, and while a store is read from its files."""
 
+    appended = durable = 0
     uncommitted = False
     trouble: StoreError | None = None
 
@@ -87,6 +108,9 @@ class SmpMemoryStore:
         # At most quota + 1 messages each, so a list serves as well as a deque and takes a tenth of the memory.
         self._messages: Final[dict[bytes, list[StoredMessage]]] = {}
         self._notifications: Final[dict[bytes, dict[bytes, StoredNotification]]] = {}
+        self._undurable: Final[deque[tuple[int, bytes]]] = deque()
+        """Notifications that may not be durable yet, oldest first: the number of their change, and their nonce."""
+        self._undurable_nonces: Final[set[bytes]] = set()
         self.direct: Final = SmpDirectTable(
             has_service=self._services.__contains__,
             has_notifier=self._queues.has_notifier,
@@ -198,8 +222,19 @@ class SmpMemoryStore:
         self._services_by_fingerprint[service.fingerprint] = service
         self._journal.append(AddServiceLine(service))
 
+    def remove_service(self, service_id: bytes) -> None:
+        service = self._services.pop(service_id, None)
+        if service is None:
+            return
+        if self._services_by_fingerprint.get(service.fingerprint) is service:
+            del self._services_by_fingerprint[service.fingerprint]
+        self._journal.append(ServiceRemoved(service_id))
+
     def associated(self, service_id: bytes, role: ServiceRole) -> Association:
         return self._queues.associated(service_id, role)
+
+    def queues_of_service(self, service_id: bytes) -> Iterator[bytes]:
+        return self._queues.of_service(service_id)
 
     # Messages
 
@@ -272,6 +307,19 @@ class SmpMemoryStore:
         if self._queues.has_notifier(notifier_id):
             self._notifications.setdefault(notifier_id, {})[notification.nonce] = notification
             self._journal.append(NotificationAdded(notifier_id, notification))
+            self._forget_durable()
+            self._undurable.append((self._journal.appended, notification.nonce))
+            self._undurable_nonces.add(notification.nonce)
+
+    @property
+    def undurable_notifications(self) -> Set[bytes]:
+        self._forget_durable()
+        return self._undurable_nonces
+
+    def _forget_durable(self) -> None:
+        durable = self._journal.durable
+        while self._undurable and self._undurable[0][0] <= durable:
+            self._undurable_nonces.discard(self._undurable.popleft()[1])
 
     def notifications(self, notifier_id: bytes) -> Sequence[StoredNotification]:
         return tuple(self._notifications.get(notifier_id, {}).values())
@@ -327,6 +375,9 @@ class SmpMemoryStore:
                 return self.add_queue(queue)
             case AddServiceLine(service):
                 self.add_service(service)
+                return True
+            case ServiceRemoved(service_id):
+                self.remove_service(service_id)
                 return True
             case DeleteQueueLine(recipient_id):
                 known = recipient_id in self._queues

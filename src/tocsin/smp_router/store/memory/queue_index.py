@@ -29,6 +29,8 @@ class QueueIndex:
         self._by_link: Final[dict[bytes, bytes]] = {}
         self._associated: Final[dict[tuple[bytes, ServiceRole], tuple[int, int]]] = {}
         """The number of ids and their combined hash, by service."""
+        self._of_service: Final[dict[bytes, dict[bytes, None]]] = {}
+        """Recipient ids of the queues of each messaging service, in the order of their association."""
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -65,6 +67,10 @@ class QueueIndex:
         count, combined = self._associated.get((service_id, role), (0, 0))
         return Association(count, ids_hash_bytes(combined))
 
+    def of_service(self, service_id: bytes) -> Iterator[bytes]:
+        """Yield the recipient ids of a messaging service's queues. Queues may change meanwhile."""
+        return iter(list(self._of_service.get(service_id, ())))
+
     def add(self, queue: QueueRecord) -> bool:
         """Add a queue. Returns False, and changes nothing, if any of its ids is taken."""
         recipient_id, link, notifier = queue.recipient_id, queue.link, queue.notifier
@@ -82,6 +88,7 @@ class QueueIndex:
         if notifier is not None:
             self._by_notifier[notifier.notifier_id] = recipient_id
         self._count_associations(queue, 1)
+        self._join_service(recipient_id, queue)
         return True
 
     def replace(self, old: QueueRecord, new: QueueRecord) -> bool:
@@ -93,6 +100,9 @@ class QueueIndex:
         self._move_ids(recipient_id, old, new)
         self._count_associations(old, -1)
         self._count_associations(new, 1)
+        if old.service_id != new.service_id:
+            self._leave_service(old)
+            self._join_service(recipient_id, new)
         return True
 
     def remove(self, queue: QueueRecord) -> None:
@@ -104,6 +114,18 @@ class QueueIndex:
         if queue.notifier is not None:
             del self._by_notifier[queue.notifier.notifier_id]
         self._count_associations(queue, -1)
+        self._leave_service(queue)
+
+    def _join_service(self, recipient_id: bytes, queue: QueueRecord) -> None:
+        if queue.service_id is not None:
+            self._of_service.setdefault(queue.service_id, {})[recipient_id] = None
+
+    def _leave_service(self, queue: QueueRecord) -> None:
+        if queue.service_id is not None:
+            queues = self._of_service[queue.service_id]
+            del queues[queue.recipient_id]
+            if not queues:
+                del self._of_service[queue.service_id]
 
     def check(self) -> None:
         """Raise AssertionError unless all indices and counters agree with the queues. Tests call this."""
@@ -120,6 +142,9 @@ class QueueIndex:
             if queue.notifier is not None and queue.notifier.service_id is not None:
                 counted[queue.notifier.service_id, ServiceRole.NOTIFIER] += 1
         assert {key: count for key, (count, _) in self._associated.items()} == dict(counted)
+        of_service = {(service, queue) for service, ids in self._of_service.items() for queue in ids}
+        assert of_service == {(queue.service_id, queue.recipient_id) for queue in queues if queue.service_id}
+        assert all(self._of_service.values())
 
     def _at(self, recipient_id: bytes | None) -> QueueRecord | None:
         return unpack_queue(recipient_id, self._queues[recipient_id]) if recipient_id is not None else None

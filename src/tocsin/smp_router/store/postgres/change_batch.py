@@ -50,6 +50,9 @@ _DELETE_MESSAGES: Final = """
     DELETE FROM tocsin_smp.messages AS m USING unnest($1::bytea[], $2::bytea[]) AS gone(recipient_id, message_id)
     WHERE m.recipient_id = gone.recipient_id AND m.message_id = gone.message_id
 """
+_DELETE_SERVICES: Final = """
+    DELETE FROM tocsin_smp.services AS s USING unnest($1::bytea[]) AS gone(id) WHERE s.service_id = gone.id
+"""
 _DELETE_NOTIFICATIONS: Final = """
     DELETE FROM tocsin_smp.notifications AS n USING unnest($1::bytea[], $2::bytea[]) AS gone(notifier_id, nonce)
     WHERE n.notifier_id = gone.notifier_id AND n.nonce = gone.nonce
@@ -71,6 +74,7 @@ class ChangeBatch:
     deleted_queues: Sequence[Row]
     queues: Sequence[Row]
     services: Sequence[Row]
+    removed_services: Sequence[Row]
     removed_messages: Sequence[Row]
     removed_notifications: Sequence[Row]
     messages: Sequence[Row]
@@ -86,6 +90,7 @@ class ChangeBatch:
             (_DELETE_QUEUES, self.deleted_queues),
             (UPSERT_QUEUES, self.queues),
             (UPSERT_SERVICES, self.services),
+            (_DELETE_SERVICES, self.removed_services),
             (_DELETE_MESSAGES, self.removed_messages),
             (_DELETE_NOTIFICATIONS, self.removed_notifications),
             (INSERT_MESSAGES, self.messages),
@@ -115,6 +120,7 @@ class PendingChanges:
         self._changed_queues: dict[bytes, None] = {}
         self._renotified: dict[bytes, None] = {}
         self._services: dict[bytes, ServiceRecord] = {}
+        self._removed_services: dict[bytes, None] = {}
         self._messages: dict[bytes, dict[bytes, tuple[int, StoredMessage]]] = {}
         self._removed_messages: dict[bytes, dict[bytes, None]] = {}
         self._notifications: dict[bytes, dict[bytes, int]] = {}
@@ -146,6 +152,11 @@ class PendingChanges:
     def service_added(self, change: Any) -> None:
         service: ServiceRecord = change.service
         self._services[service.service_id] = service
+        self._removed_services.pop(service.service_id, None)
+
+    def service_removed(self, change: Any) -> None:
+        self._services.pop(change.service_id, None)
+        self._removed_services[change.service_id] = None
 
     def message_added(self, change: Any) -> None:
         message: StoredMessage = change.message
@@ -177,6 +188,7 @@ class PendingChanges:
             [(recipient_id,) for recipient_id in self._deleted_queues],
             [queue_row(queue) for queue in queues],
             [service_row(service) for service in self._services.values()],
+            [(service_id,) for service_id in self._removed_services],
             [(rid, message_id) for rid, removed in self._removed_messages.items() for message_id in removed],
             list(self._removed_notifications),
             [
@@ -225,6 +237,7 @@ _TAKERS: Final[dict[bytes, Callable[[PendingChanges, Any], None]]] = {
     b"TIME": PendingChanges.queue_changed,
     b"QUEUE_SERVICE": PendingChanges.queue_changed,
     b"NEW_SERVICE": PendingChanges.service_added,
+    b"SERVICE_REMOVED": PendingChanges.service_removed,
     b"M": PendingChanges.message_added,
     b"R": PendingChanges.message_removed,
     b"N": PendingChanges.notification_added,

@@ -60,7 +60,7 @@ class NtfEventRecorder:
         unknown = self._unknown.allowed(router.location, results.count(NotRecorded.UNKNOWN_QUEUE))
         made: list[bytes] = []
         count = 0
-        for (notifier_id, nonce, meta, at), result in zip(notifications, results, strict=True):
+        for (notifier_id, nonce, meta, at, _), result in zip(notifications, results, strict=True):
             if isinstance(result, Recorded):
                 token_id, provider, superseded, superseded_at = result
                 if provider is not route_to:

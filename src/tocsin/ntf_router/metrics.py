@@ -102,6 +102,19 @@ def snapshot_metrics(snapshot: NtfRouterSnapshot) -> Iterator[Metric]:
         "provider",
         snapshot.pushes_under_way,
     )
+    for name, about, counts in (
+        (
+            "renewed",
+            "Access tokens received from a provider.",
+            {provider: each.renewed for provider, each in snapshot.credentials.items()},
+        ),
+        (
+            "failed",
+            "Requests for an access token that failed: growing, the provider refuses our key.",
+            {provider: each.failed for provider, each in snapshot.credentials.items()},
+        ),
+    ):
+        yield by_label(MetricKind.COUNTER, f"{PREFIX}_access_tokens_{name}", about, "provider", counts)
     if snapshot.handed_over is not None:
         about = "Due pushes that the deliver job has not answered yet."
         yield gauge(f"{PREFIX}_handed_over", about, snapshot.handed_over)

@@ -2,7 +2,7 @@
 
 Each connection has two tasks. One reads blocks, refuses at once what is malformed or not authorized, and gives the rest
 to the other, which executes block after block in order. When `BLOCKS_WAITING` blocks wait in between, the router stops
-reading the connection. Signatures are checked in slices of time (`transport.turns`).
+reading the connection. Signatures are checked, and packets opened, in slices of time (`transport.turns`).
 """
 
 from __future__ import annotations
@@ -160,22 +160,25 @@ class NtfRouter:
         while (block := await waiting.get()) is not None:
             answers = []
             for request in block:
+                received = request.received
                 executed += 1
                 if executed % COMMANDS_AT_ONCE == 0:
-                    await asyncio.sleep(0)  # a store that waits for nothing would keep others waiting
-                received = request.received
-                response = await self._execute(request)
-                if self._direct is not None and is_direct(connection.session.dialect):
-                    response = self._direct.with_key(response)
+                    if isinstance(received.command, ForwardPacket):  # a box to open, and a signature to check
+                        await self.turns.wait()
+                    else:
+                        await asyncio.sleep(0)  # a store that waits for nothing would keep others waiting
+                direct = self._direct if is_direct(connection.session.dialect) else None
+                response = await self._execute(request, direct)
                 answers.append(connection.session.response(received.corr_id, received.entity_id, response))
             with suppress(ConnectionLost):
                 await connection.send(answers)
 
-    async def _execute(self, request: NtfRequest[Command]) -> Response:
+    async def _execute(self, request: NtfRequest[Command], direct: DirectCommands | None) -> Response:
         try:
             if isinstance(request, TokenRequest):
                 await self._note_use(request.token)
-            return await self._table.execute(request)
+            response = await self._table.execute(request)
+            return response if direct is None else await direct.with_key(response)
         except StoreError as failure:
             return Refused(self._store_failed(failure))
 

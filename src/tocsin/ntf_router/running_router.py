@@ -22,10 +22,13 @@ from tocsin.ntf_router.session.requests import NoEvents, NtfEvents, NtfState
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.records import RowLimits
 from tocsin.ntf_router.subscriber.notifications import NotificationReceiver
 from tocsin.ntf_router.subscriber.own_services import DirectRegistration
+from tocsin.ntf_router.subscriber.service_certificates import ServiceCertificates
 from tocsin.ntf_router.subscriber.smp_network import SmpNetwork
 from tocsin.ntf_router.subscriber.smp_subscribers import SmpSubscribers
+from tocsin.ntf_router.tokens import VERIFIED_WITHIN
 from tocsin.operate.clock import FineClock, SystemClock
 from tocsin.operate.randomness import SystemRandomness, TokenRandomness
 from tocsin.operate.router_listeners import router_listeners
@@ -43,6 +46,8 @@ from tocsin.transport.tls_contexts import server_context
 from tocsin.wire.versions import VersionRange
 
 EXPIRY_INTERVAL: Final = 600.0
+NEARLY_FULL: Final = 0.75
+"""The share of `max_tokens` from which on registrations that nobody verified are removed."""
 PERIODIC_AT_ONCE: Final = 1000
 """Periodic pushes are queued in portions of this size. The next portion waits until most of the last one is sent."""
 
@@ -94,20 +99,32 @@ async def running_ntf_router(
     events = GuardedNtfEvents(events or NoEvents(), EventLosses(counters.lose_events))
     counters.own.domains = settings.subscriber.own_server_domains
     store.report_settled_to(events.settled)
+    await store.limit_to(
+        RowLimits(settings.max_tokens, settings.max_subscriptions, settings.max_subscriptions_per_token)
+    )
     delivery = PushDelivery(store, providers, settings.delivery, counters, clock, randomness, events, job)
     notifications = NotificationReceiver(store, counters, clock, events, delivery.notify, delivery.recover)
-    certified = ServiceIdentity(credentials, ServiceRole.NOTIFIER)
+    # Without an address we cannot register at SMP routers. Direct sessions are still better: they acknowledge.
+    registers = settings.direct.enabled and bool(settings.public_hosts)
+    if settings.direct.enabled and not registers:
+        logger.info("direct notifications need this router's host name: set [TRANSPORT] host to offer them")
     versions = VersionRange(settings.lowest_version, settings.highest_version)
-    identity = RouterIdentity.create(NTF, credentials, versions, direct=settings.direct.enabled)
-    keys = DirectKeys(store, settings.direct, clock, randomness) if settings.direct.enabled else None
+    identity = RouterIdentity.create(NTF, credentials, versions, direct=registers)
+    keys = DirectKeys(store, settings.direct, clock, randomness) if registers else None
     registration = None if keys is None else DirectRegistration(keys, identity)
     network = SmpNetwork(
         store,
         events,
         registration,
         client_metrics or NoMetrics(),
-        certificate=certified if settings.subscriber.use_service_credentials else None,
-        fallback=certified if settings.direct.enabled else None,
+        certificates=ServiceCertificates(
+            store,
+            ServiceIdentity(credentials, ServiceRole.NOTIFIER, also_direct=not registers),
+            clock,
+            always=settings.subscriber.use_service_credentials,
+            separate=settings.subscriber.separate_services,
+            direct=registers,
+        ),
         client=client_settings(settings),
         settings=settings.subscriber,
         counters=counters,
@@ -153,6 +170,7 @@ def client_settings(settings: NtfSettings) -> ClientSettings:
         connect_timeout=subscriber.connect_timeout,
         socks=socks,
         onion_first=subscriber.prefer_onion,
+        versions=VersionRange(subscriber.lowest_version, subscriber.highest_version),
         public_only=not subscriber.allow_private_hosts,
         direct=settings.direct.enabled,
     )
@@ -177,6 +195,7 @@ class _TimedActions:
         timers.every(settings.periodic_interval, self._push_periodically)
         timers.every(EXPIRY_INTERVAL, self._expire)
         timers.every(EXPIRY_INTERVAL, self._remove_deleted)
+        timers.every(EXPIRY_INTERVAL, self._remove_unverified)
         if self._keys is not None:
             timers.every(EXPIRY_INTERVAL, self._keys.rotate)
         if settings.inactive_ttl is not None:
@@ -198,6 +217,13 @@ class _TimedActions:
             self._state.events.subscriptions_changed(
                 queue.router, [(queue.notifier_id, None)], "the SMP router"
             )
+
+    async def _remove_unverified(self) -> None:
+        """Remove registrations that nobody verified, when tokens are many: else a flood of them would stay."""
+        state = self._state
+        if (await state.store.counts()).tokens > NEARLY_FULL * state.settings.max_tokens:
+            before = state.clock.now() - VERIFIED_WITHIN
+            state.counters.tokens_never_verified += await state.store.remove_unverified(before)
 
     async def _push_periodically(self) -> None:
         async for tokens in self._state.store.cron_due(self._state.clock.now(), PERIODIC_AT_ONCE):

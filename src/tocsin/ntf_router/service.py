@@ -95,7 +95,7 @@ async def running(
         recorder = NtfEventRecorder(log and log.log, log and log.keys, instance, counters.latencies)
         public_only = not settings.subscriber.allow_private_hosts
         providers = await process.enter(
-            opened_providers(settings.apns, settings.webpush, public_only=public_only)
+            opened_providers(settings.apns, settings.webpush, settings.fcm, public_only=public_only)
         )
         router = await process.enter(
             running_ntf_router(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from tocsin.ntf_router.running_router import RunningNtfRouter
 from tocsin.ntf_router.subscriber.smp_network import SubscriberState
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.push.provider import CredentialCounts, RenewsCredentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class NtfRouterSnapshot:
     waiting_pushes: int
     pushes_under_way: dict[str, int]
     """By provider."""
+    credentials: dict[str, CredentialCounts]
+    """By provider, of those whose credentials expire."""
     handed_over: int | None
     """Due pushes that the `deliver` job has not answered; None if there is no such job."""
     handed_over_seconds: float
@@ -87,6 +90,11 @@ def snapshot_of(running: RunningNtfRouter) -> NtfRouterSnapshot:
         pending_queues=subscriptions(lambda state: state.pending),
         waiting_pushes=running.delivery.waiting,
         pushes_under_way={name.text: lane.in_flight for name, lane in running.delivery.lanes.items()},
+        credentials={
+            name.text: lane.provider.credentials
+            for name, lane in running.delivery.lanes.items()
+            if isinstance(lane.provider, RenewsCredentials)
+        },
         handed_over=None if job is None else job.waiting,
         handed_over_seconds=0.0 if job is None else job.oldest_seconds,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from typing import Final
 
+from tocsin.errors import StoreFull
 from tocsin.ntf_router.session.requests import (
     NewSubscriptionRequest,
     NtfCommandTable,
@@ -13,11 +14,16 @@ from tocsin.ntf_router.session.requests import (
     counts,
 )
 from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
-from tocsin.protocol.error_codes import ErrorCode, StoreFault
+from tocsin.protocol.error_codes import CommandFault, ErrorCode, StoreFault
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ntf.responses import QueueSubscribed, SubscriptionChecked
 from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus, TokenState
-from tocsin.protocol.ntf.subscription_commands import CheckSubscription, DeleteSubscription, SubscribeToQueue
+from tocsin.protocol.ntf.subscription_commands import (
+    CheckSubscription,
+    DeleteSubscription,
+    NotifierQueue,
+    SubscribeToQueue,
+)
 from tocsin.protocol.router_answers import Done, Refused
 
 _AUTH: Final = Refused(ErrorCode.AUTH)
@@ -42,10 +48,10 @@ class SubscriptionCommands:
                 return _AUTH
             if existing.status is SubscriptionState.NEW:
                 # The store may have failed after it added the row, before we subscribed. Subscribing twice is harmless.
-                self._connect(existing, token)
+                await self._connect(command.queue, existing.notifier_key, token)
             return QueueSubscribed(existing.subscription_id)
         if not self._state.subscriber.may_dial(command.queue):
-            return Refused(StoreFault("this SMP router's address is not served"))
+            return Refused(CommandFault.PROHIBITED)
         limit = self._state.settings.subscriber.routers_per_token
         others = await self._state.store.other_routers_of(token.token_id, command.queue.router)
         if others >= limit or not self._state.subscriber.may_try(command.queue.router, token.token_id):
@@ -58,21 +64,31 @@ class SubscriptionCommands:
             command.notifier_key.der,
             SubscriptionState.NEW,
         )
-        if not await self._state.store.add_subscription(record):
+        try:
+            added = await self._state.store.add_subscription(record)
+        except StoreFull as full:
+            self._state.counters.count_full(full.limit)
+            return Refused(ErrorCode.QUOTA)
+        if not added:
             # Another connection was faster, or the token is gone. The client's next try shows which.
             return Refused(StoreFault("the subscription could not be added, try again"))
         self._state.counters.subscriptions_created += counts(token.device_token.provider)
         self._report(record, SubscriptionState.NEW, "SNEW")
-        self._connect(record, token)
+        await self._connect(command.queue, record.notifier_key, token)
         return QueueSubscribed(record.subscription_id)
 
-    def _connect(self, subscription: SubscriptionRecord, token: TokenRecord) -> None:
-        """Subscribe at the SMP router. A token that is not active can have queues, but TVFY connects to their routers:
+    async def _connect(self, queue: NotifierQueue, notifier_key: bytes, token: TokenRecord) -> None:
+        """Subscribe at the SMP router as it is named now. TVFY does that for queues of a token that is not active.
 
         Anyone can register a device token that no device has, and name routers in its name.
         """
-        if token.status.state is TokenState.ACTIVE:
-            self._state.subscriber.subscribe(subscription.queue, subscription.notifier_key, token.token_id)
+        now: TokenRecord | None = token
+        if token.status.state is not TokenState.ACTIVE:
+            # TVFY may have come while the row was added, and may have missed it.
+            now = await self._state.store.token(token.token_id)
+        subscriber = self._state.subscriber
+        if now is not None and now.status.state is TokenState.ACTIVE and subscriber.may_dial(queue):
+            subscriber.subscribe(queue, notifier_key, token.token_id)
 
     async def check(self, request: SubscriptionRequest[CheckSubscription]) -> Response:
         """SCHK"""

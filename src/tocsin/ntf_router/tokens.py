@@ -7,13 +7,13 @@ import re
 from typing import Final
 
 from tocsin.crypto.keys import X25519PrivateKey
-from tocsin.errors import BadKey, DecodeError
+from tocsin.errors import BadKey, DecodeError, StoreFull
 from tocsin.ntf_router.session.requests import NtfCommandTable, NtfRequest, NtfState, TokenRequest, counts
 from tocsin.ntf_router.store.interface import Replaced
 from tocsin.ntf_router.store.records import TokenRecord
-from tocsin.protocol.error_codes import CommandFault, ErrorCode, StoreFault
+from tocsin.protocol.error_codes import CommandFault, ErrorCode
 from tocsin.protocol.messages import Response
-from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider, is_registration_token
 from tocsin.protocol.ntf.lifecycles import VERIFIABLE
 from tocsin.protocol.ntf.responses import TokenChecked, TokenRegistered
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
@@ -86,7 +86,12 @@ class TokenCommands:
             registered_at=now,
             updated_at=now - now % 86_400,
         )
-        if not await self._state.store.add_token(token):
+        try:
+            added = await self._state.store.add_token(token)
+        except StoreFull as full:
+            self._state.counters.count_full(full.limit)
+            return _QUOTA
+        if not added:
             return _AUTH  # another connection registered it meanwhile
         self._state.counters.tokens_created += counts(command.token.provider)
         self._state.events.token_changed(token, None, _REGISTERED, "TNEW")
@@ -140,8 +145,8 @@ class TokenCommands:
         match await self._state.store.replace_token(token.token_id, command.token, code, now):
             case Replaced.MISSING:
                 return _AUTH
-            case Replaced.TAKEN:
-                return Refused(StoreFault("the device token is already registered with this key"))
+            case Replaced.TAKEN:  # it stays so, and agents repeat what is answered with STORE (v7.md 11)
+                return _AUTH
             case Replaced.DONE:
                 pass
         self._state.counters.tokens_replaced += counts(token.device_token.provider)
@@ -165,7 +170,7 @@ class TokenCommands:
         minutes = request.command.minutes
         if 0 < minutes < SHORTEST_CRON_MINUTES:
             return Refused(ErrorCode.QUOTA)
-        if not await self._state.store.set_cron(request.token.token_id, minutes):
+        if not await self._state.store.set_cron(request.token.token_id, minutes, self._state.clock.now()):
             return _AUTH
         return Done()
 
@@ -190,6 +195,8 @@ class TokenCommands:
         provider = token.provider
         if provider is PushProvider.WEBPUSH:
             return self._web_push_fault(token.token)
+        if provider is PushProvider.FCM:
+            return self._fcm_fault(token.token)
         if provider is PushProvider.APNS_NULL:
             return None if token.token == NULL_TOKEN else CommandFault.SYNTAX
         if provider.text not in self._state.settings.apns.endpoints:
@@ -197,6 +204,11 @@ class TokenCommands:
         allowed = _WORD if provider is PushProvider.APNS_TEST else _HEX
         fine = len(token.token) <= MAX_DEVICE_TOKEN_BYTES and allowed.fullmatch(token.token)
         return None if fine else CommandFault.SYNTAX
+
+    def _fcm_fault(self, token: bytes) -> CommandFault | None:
+        if self._state.settings.fcm.key_file is None:
+            return CommandFault.PROHIBITED
+        return None if is_registration_token(token) else CommandFault.SYNTAX
 
     def _web_push_fault(self, token: bytes) -> CommandFault | None:
         """Check a Web Push address. We dial its host, so the rule for SMP routers that devices name applies."""

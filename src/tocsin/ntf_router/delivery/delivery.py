@@ -38,8 +38,11 @@ from tocsin.push.provider import Provider, PushRequest
 RECOVERY_PAGE = 10_000
 RESTART_SECONDS = 1.0
 """Pause after an unexpected failure."""
-_PUSHED_HERE = frozenset({PushProvider.WEBPUSH})
-"""Providers whose messages never go to a job: they have many hosts, so a job would gain nothing."""
+_PUSHED_HERE = frozenset({PushProvider.WEBPUSH, PushProvider.FCM})
+"""Providers whose messages never go to a job.
+
+A job would gain nothing with the many hosts of Web Push, and would need access tokens of Firebase in every process.
+"""
 
 logger = logging.getLogger(__name__)
 

@@ -13,11 +13,14 @@ from tocsin.errors import StoreError
 from tocsin.ntf_router.delivery.pushes import NotificationPush
 from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.store.interface import NtfStore
-from tocsin.ntf_router.store.records import SettledNotification, TokenRecord
+from tocsin.ntf_router.store.records import ACCEPTED, SettledNotification, TokenRecord
 from tocsin.ntf_router.store.retry import pause_after
 from tocsin.operate.clock import Clock
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 
+LATE: Final = 60
+"""Seconds after which a message's push, and no longer its arrival, begins the period of periodic pushes. It costs a
+write, so it is for pushes after an outage only."""
 _CONFIRMED: Final = TokenStatus(TokenState.CONFIRMED)
 
 
@@ -43,6 +46,10 @@ class OutcomeRecorder:
         """Call `then` when the outcomes are in the store."""
         self._settled += settled
         self._then.append(then)
+        now = self._clock.now()
+        for each in settled:
+            if each.outcome == ACCEPTED and now - each.received_at > LATE:
+                self.periodic_sent(each.token_id)
         self._awake.set()
 
     def invalidate(self, token: TokenRecord, status: TokenStatus, then: Callable[[], None]) -> None:

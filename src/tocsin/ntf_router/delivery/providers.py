@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tocsin.crypto.web_push import SCALAR_BYTES, VapidKey
 from tocsin.errors import BadKey, ConfigError
@@ -19,14 +19,23 @@ from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.apns.request import ProviderToken
 from tocsin.push.provider import NullProvider, Provider
-from tocsin.push.settings import ApnsEndpoint, ApnsSettings, WebPushSettings
-from tocsin.push.webpush.client import WebPushProvider
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings, FcmSettings, WebPushSettings
 from tocsin.transport.dialer import find_addresses
 
+if TYPE_CHECKING:
+    from tocsin.push.fcm.client import FcmProvider
+    from tocsin.push.fcm.service_account import ServiceAccount
+    from tocsin.push.webpush.client import WebPushProvider
+
+# Providers that are off are not imported: a router starts faster without them.
 TEST: Final = PushProvider.APNS_TEST.text
 _HOW_TO_GET_A_KEY: Final = (
     "set [TOCSIN] apns_key_file and apns_key_id (or APNS_KEY_FILE and APNS_KEY_ID) "
     "to the key that Apple gave you"
+)
+_HOW_TO_GET_AN_ACCOUNT: Final = (
+    "create a key of a service account in the settings of your Firebase project, and set [TOCSIN] fcm_key_file "
+    "to it"
 )
 
 
@@ -61,7 +70,24 @@ def served_settings(settings: NtfSettings) -> tuple[NtfSettings, str | None]:
 def served_names(settings: NtfSettings) -> list[str]:
     """Return the names of the providers whose device tokens are accepted, without the null provider."""
     web_push = [PushProvider.WEBPUSH.text] if settings.webpush.enabled else []
-    return [*settings.apns.endpoints, *web_push]
+    fcm = [PushProvider.FCM.text] if settings.fcm.key_file is not None else []
+    return [*settings.apns.endpoints, *web_push, *fcm]
+
+
+def service_account(fcm: FcmSettings) -> ServiceAccount | None:
+    """Read the key file of Firebase, if there is one. Raises ConfigError that names the file."""
+    if fcm.key_file is None:
+        return None
+    from tocsin.push.fcm.service_account import ServiceAccount
+
+    try:
+        return ServiceAccount.from_json(fcm.key_file.read_bytes())
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read fcm_key_file {fcm.key_file} ({error.strerror}): {_HOW_TO_GET_AN_ACCOUNT}"
+        ) from error
+    except BadKey as error:
+        raise ConfigError(f"fcm_key_file {fcm.key_file}: {error}: {_HOW_TO_GET_AN_ACCOUNT}") from error
 
 
 def vapid_key(webpush: WebPushSettings) -> VapidKey | None:
@@ -77,6 +103,11 @@ def vapid_key(webpush: WebPushSettings) -> VapidKey | None:
         raise ConfigError(f"cannot read webpush_key_file {path}: {error.strerror}") from error
     except BadKey as error:
         raise ConfigError(f"webpush_key_file {path}: {error}") from error
+
+
+def required_vapid_key(webpush: WebPushSettings) -> VapidKey:
+    """Return the VAPID key of Web Push, which is on, and create it if it does not exist. Raises ConfigError."""
+    return vapid_key(webpush) or _new_vapid_key(webpush)
 
 
 def _new_vapid_key(webpush: WebPushSettings) -> VapidKey:
@@ -108,11 +139,16 @@ def _provider_token(apns: ApnsSettings) -> ProviderToken | None:
 
 @asynccontextmanager
 async def opened_providers(
-    apns: ApnsSettings, webpush: WebPushSettings | None = None, *, public_only: bool = True
+    apns: ApnsSettings,
+    webpush: WebPushSettings | None = None,
+    fcm: FcmSettings | None = None,
+    *,
+    public_only: bool = True,
 ) -> AsyncIterator[dict[PushProvider, Provider]]:
-    """Open a provider for each endpoint, one for Web Push if it is on, and the null provider; close them at the end.
+    """Open a provider for each endpoint, those of Web Push and Firebase if they are on, and the null provider.
 
-    With `public_only`, Web Push services at private addresses are not dialled. Raises ConfigError.
+    Closes them at the end. With `public_only`, Web Push services at private addresses are not dialled. Raises
+    ConfigError.
     """
     token = _provider_token(apns)
     async with AsyncExitStack() as stack:
@@ -125,6 +161,10 @@ async def opened_providers(
             web_push = _web_push_provider(webpush, public_only=public_only)
             stack.push_async_callback(web_push.close)
             providers[PushProvider.WEBPUSH] = web_push
+        if fcm is not None and (account := service_account(fcm)) is not None:
+            firebase = _fcm_provider(fcm, account)
+            stack.push_async_callback(firebase.close)
+            providers[PushProvider.FCM] = firebase
         yield providers
 
 
@@ -140,10 +180,21 @@ def _apns_provider(
 
 
 def _web_push_provider(webpush: WebPushSettings, *, public_only: bool) -> WebPushProvider:
-    key = vapid_key(webpush) or _new_vapid_key(webpush)
+    from tocsin.push.webpush.client import WebPushProvider
+
+    key = required_vapid_key(webpush)
     try:
         return WebPushProvider(webpush, key, partial(find_addresses, public_only=public_only))
     except OSError as error:
         raise ConfigError(
             f"webpush_ca_file {webpush.ca_file} is unusable: {error.strerror or error}"
         ) from error
+
+
+def _fcm_provider(fcm: FcmSettings, account: ServiceAccount) -> FcmProvider:
+    from tocsin.push.fcm.client import FcmProvider
+
+    try:
+        return FcmProvider(fcm, account, time.time)
+    except OSError as error:
+        raise ConfigError(f"fcm_ca_file {fcm.ca_file} is unusable: {error.strerror or error}") from error

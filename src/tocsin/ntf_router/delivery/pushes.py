@@ -1,8 +1,9 @@
 """Message pushes: pure decisions about which of a token's last notifications one push carries (ntf.md 2.8, 3.1).
 
-A push carries at most six notifications, newest last, in at most 3,070 bytes. The reference takes the six newest and
-never pushes a list that is too long. Here every pending notification gets its turn, oldest first. Notifications that
-were pushed before fill the remaining room, so that a device that missed a push learns of them from the next one.
+A push carries at most six notifications, newest last, in at most 3,070 bytes, or 2,998 for Firebase, whose
+messages are shorter. The reference takes the six newest and never pushes a list that is too long. Here every pending
+notification gets its turn, oldest first. Notifications that were pushed before fill the remaining room, so that a
+device that missed a push learns of them from the next one.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import msgspec
 
 from tocsin.crypto.boxes import box_key, seal
 from tocsin.ntf_router.store.records import LastNotification, PendingNotification, TokenRecord
+from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import (
+    MAX_FCM_LIST_BYTES,
     MAX_LIST_BYTES,
+    PADDED_FCM_PUSH_BYTES,
     PADDED_PUSH_BYTES,
     CheckMessagesPush,
     Push,
@@ -28,6 +32,7 @@ from tocsin.push.provider import PushRequest, Urgency
 from tocsin.wire.padding import pad
 
 MOST_NOTIFICATIONS: Final = 6
+_FCM: Final = PushProvider.FCM
 
 
 class NotificationPush(msgspec.Struct, frozen=True, gc=False):
@@ -53,21 +58,22 @@ def choose_notifications(
     pending = [each for each in last if isinstance(each, PendingNotification)]
     if not pending:
         return None
+    limit = MAX_FCM_LIST_BYTES if token.device_token.provider is _FCM else MAX_LIST_BYTES
     if len(last) <= MOST_NOTIFICATIONS:
         text = b";".join([each.text for each in last])
-        if len(text) <= MAX_LIST_BYTES:  # nearly always: nothing has to be chosen
+        if len(text) <= limit:  # nearly always: nothing has to be chosen
             return NotificationPush(token, last, pending, text, False, attempt)
-    chosen, taken = _choose(last, pending)
+    chosen, taken = _choose(last, pending, limit)
     text = b";".join([each.text for each in chosen])
     return NotificationPush(token, chosen, taken, text, len(taken) < len(pending), attempt)
 
 
 def _choose(
-    last: Sequence[LastNotification], pending: Sequence[PendingNotification]
+    last: Sequence[LastNotification], pending: Sequence[PendingNotification], limit: int
 ) -> tuple[list[LastNotification], Sequence[PendingNotification]]:
     """Return the chosen notifications, and the pending ones among them."""
     chosen: list[LastNotification] = []
-    room = MAX_LIST_BYTES + 1  # each needs its text and a separator, except the last
+    room = limit + 1  # each needs its text and a separator, except the last
     for waiting in pending[:MOST_NOTIFICATIONS]:
         room -= len(waiting.text) + 1
         if room < 0:
@@ -89,10 +95,15 @@ def _choose(
 _ALERT = Urgency.ALERT
 
 
+def padded_bytes(token: TokenRecord) -> int:
+    """Return the size of all sealed contents for this token's provider."""
+    return PADDED_FCM_PUSH_BYTES if token.device_token.provider is _FCM else PADDED_PUSH_BYTES
+
+
 def message_request(push: NotificationPush, nonce: bytes, ttl: float) -> PushRequest:
     """Make the request of a push. The provider may drop it `ttl` seconds after its newest notification arrived."""
     device_token, chosen = push.token.device_token.token, push.chosen
-    sealed = seal(box_key(push.token.dh_secret), nonce, pad(push.text, PADDED_PUSH_BYTES))
+    sealed = seal(box_key(push.token.dh_secret), nonce, pad(push.text, padded_bytes(push.token)))
     return PushRequest(
         device_token,
         message_push_json(nonce, sealed),
@@ -105,7 +116,8 @@ def message_request(push: NotificationPush, nonce: bytes, ttl: float) -> PushReq
 def code_request(token: TokenRecord, nonce: bytes, expires_at: int) -> PushRequest:
     """Make the push that carries the code for TVFY."""
     push_id = code_push_id(token.device_token.token, token.code)
-    return _background(token, seal_code(box_key(token.dh_secret), nonce, token.code), push_id, expires_at)
+    sealed = seal_code(box_key(token.dh_secret), nonce, token.code, padded_bytes(token))
+    return _background(token, sealed, push_id, expires_at)
 
 
 def periodic_request(token: TokenRecord, due_at: int, expires_at: int) -> PushRequest:

@@ -1,11 +1,13 @@
 """Keys of an NTF router for direct notifications: devices seal packets to some, and one authorizes its commands.
 
 All are in the store, so that they survive a restart and routers that share a database share them too. `rotate`
-creates new keys when they are due, and erases expired ones.
+creates new keys when they are due, and erases expired ones. It runs every few minutes and before a key is given out;
+between its runs the times of the keys decide, so that an expired key opens nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from typing import Final
@@ -63,20 +65,32 @@ class DirectKeys:
         self._clock = clock
         self._randomness = randomness
         self._keys: tuple[NtfKey, ...] = ()
-        self.packet_keys: dict[bytes, X25519PrivateKey] = {}
-        """Keys by id that had not expired at the last rotation."""
+        self._due_at = 0
+        """The time at which a key expires or the next one must be made."""
+        self._rotating = asyncio.Lock()
         self.auth: AuthKey
         self._address = ""
 
     @property
-    def newest(self) -> NtfKeyOffer:
-        """The newest packet key, which devices use."""
+    def packet_keys(self) -> dict[bytes, X25519PrivateKey]:
+        """Keys by id that have not expired."""
+        now = self._clock.now()
+        return {key.offer.key_id: key.private_key for key in self._keys if key.expires_at > now}
+
+    async def newest(self) -> NtfKeyOffer:
+        """Return the newest packet key, which devices use. Raises StoreError if it expired and has no successor."""
+        try:
+            if self._clock.now() >= self._due_at:
+                await self.rotate()
+        except StoreError:
+            if self._keys[0].expires_at <= self._clock.now():
+                raise
         return self._keys[0].offer
 
     @property
     def last_end(self) -> int:
-        """The time from which no packet of today can be opened."""
-        return max(key.expires_at for key in self._keys)
+        """The time from which no packet of today can be opened, also none to a key that another process made."""
+        return max(self._clock.now() + self._schedule.lifetime, *(key.expires_at for key in self._keys))
 
     async def listening_at(self, location: RouterLocation) -> None:
         """Set our address.
@@ -88,6 +102,10 @@ class DirectKeys:
 
     async def rotate(self) -> None:
         """Create due keys and erase expired ones. Raises StoreError, which leaves the keys as they were."""
+        async with self._rotating:
+            await self._rotate()
+
+    async def _rotate(self) -> None:
         stored = await self._store.direct_keys()
         known = None if stored is None else _read(stored)
         now = self._clock.now()
@@ -116,7 +134,8 @@ class DirectKeys:
             await self._store.set_direct_keys(msgspec.msgpack.encode(new))
             logger.info("rotated the keys for direct notifications: %d are in use", len(keys))
         self._keys, self.auth = keys, auth
-        self.packet_keys = {key.offer.key_id: key.private_key for key in keys}
+        expiries = (key.expires_at for key in keys)
+        self._due_at = min(keys[0].created_at + self._schedule.rotation, *expiries)
 
 
 def _read(stored: bytes) -> _StoredKeys:

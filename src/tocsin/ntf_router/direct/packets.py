@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.crypto.keys import Ed25519PrivateKey, Ed25519PublicKey, auth_key_from_der
-from tocsin.errors import DecodeError
+from tocsin.errors import DecodeError, StoreFull
 from tocsin.ntf_router.direct.keys import DirectKeys
 from tocsin.ntf_router.session.rates import RateLimit, RateTable
 from tocsin.ntf_router.session.requests import NtfRequest, NtfState, counts
@@ -93,7 +93,11 @@ class DirectPackets:
         others = await state.store.other_routers_of(token.token_id, queue.router)
         if others >= limit or not state.subscriber.may_try(queue.router, token.token_id):
             return PacketFate.BAD_QUEUE
-        result = await state.store.associate(token.token_id, queue, state.clock.now())
+        try:
+            result = await state.store.associate(token.token_id, queue, state.clock.now())
+        except StoreFull as full:
+            state.counters.count_full(full.limit)
+            return PacketFate.BAD_QUEUE
         if result is Associated.ADDED:
             state.counters.direct_queues_added += counts(token.device_token.provider)
             self._report(statement, SubscriptionState.ACTIVE)
@@ -134,11 +138,11 @@ class DirectCommands:
         """SFWD"""
         return PacketHandled(await self.packets.handle(request.command.packet))
 
-    def with_key(self, response: Response) -> Response:
-        """Add our newest packet key to answers to TNEW and TCHK."""
+    async def with_key(self, response: Response) -> Response:
+        """Add our newest packet key to answers to TNEW and TCHK. Raises StoreError without a key."""
         match response:
             case TokenRegistered(token_id, dh_key):
-                return TokenRegisteredWithKey(token_id, dh_key, self.keys.newest)
+                return TokenRegisteredWithKey(token_id, dh_key, await self.keys.newest())
             case TokenChecked(status):
-                return TokenCheckedWithKey(status, self.keys.newest)
+                return TokenCheckedWithKey(status, await self.keys.newest())
         return response

@@ -90,6 +90,7 @@ def _with_paths_from(folder: Path, settings: NtfSettings) -> NtfSettings:
             key_file=folder / settings.webpush.key_file,
             ca_file=here(settings.webpush.ca_file),
         ),
+        fcm=replace(settings.fcm, key_file=here(settings.fcm.key_file), ca_file=here(settings.fcm.ca_file)),
         delivery=replace(
             settings.delivery,
             handover=here(settings.delivery.handover),
@@ -122,8 +123,9 @@ def _contradictions(settings: NtfSettings) -> Iterator[str]:
             "[TOCSIN] webpush is on, but [TOCSIN] webpush_subject is not set: "
             "set it to a mailto: or https: address at which push services can reach you"
         )
-    if settings.direct.enabled and not settings.public_hosts:
-        yield "[TOCSIN] direct_notifications is on, but [TRANSPORT] host is not set: set it to this router's host name"
     if not settings.direct.key_rotation < settings.direct.key_lifetime:
         yield "[TOCSIN] direct_key_rotation must be shorter than [TOCSIN] direct_key_lifetime"
+    lowest, highest = settings.subscriber.lowest_version, settings.subscriber.highest_version
+    if lowest > highest:
+        yield f"[TOCSIN] smp_lowest_version {lowest} is above [TOCSIN] smp_highest_version {highest}"
     yield from operation_problems(settings)

@@ -9,7 +9,14 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from tocsin.ntf_router.settings.settings import HIGHEST_VERSION, LOWEST_VERSION, DeliveryEngine, StoreKind
+from tocsin.ntf_router.settings.settings import (
+    HIGHEST_SMP_VERSION,
+    HIGHEST_VERSION,
+    LOWEST_SMP_VERSION,
+    LOWEST_VERSION,
+    DeliveryEngine,
+    StoreKind,
+)
 from tocsin.operate.settings.router_keys import (
     event_log_keys,
     host_keys,
@@ -187,6 +194,21 @@ _PLACES: Final = (
         _COUNT,
         "Registrations of one device token in a day that were not verified; further ones get QUOTA.",
     ),
+    _own(
+        "max_tokens",
+        whole_number(1, 1_000_000_000),
+        "Most device tokens that may exist; further ones get QUOTA. A million take about 1 GiB.",
+    ),
+    _own(
+        "max_subscriptions",
+        whole_number(1, 1_000_000_000),
+        "Most subscriptions that may exist; further ones are refused. A million take about 110 MB.",
+    ),
+    _own(
+        "max_subscriptions_per_token",
+        _COUNT,
+        "Most subscriptions of one device token; further ones are refused.",
+    ),
     *slow_client_keys(_own),
     _own("max_connections", _COUNT, "Most connections at a time; others are closed at once."),
     _own(
@@ -337,7 +359,47 @@ _WEB_PUSH: Final = (
     _own("webpush_rate", whole_number(1, 100_000), "Most pushes a second to one host.", "webpush.rate"),
 )
 
+_FCM: Final = (
+    _own(
+        "fcm_key_file",
+        or_off(PATH),
+        f"Key file of the service account of your Firebase project (.json); {_RELATIVE}. Off: device tokens of fcm are "
+        "refused.",
+        "fcm.key_file",
+    ),
+    _own("fcm_host", NAME, "Host that takes pushes.", "fcm.host"),
+    _own("fcm_port", PORT, "Its port.", "fcm.port"),
+    _own(
+        "fcm_ca_file",
+        or_off(PATH),
+        "Certificates that vouch for it and for the host of access tokens (PEM); off: the system's.",
+        "fcm.ca_file",
+    ),
+    _own("fcm_connections", whole_number(1, 1000), "Connections to it.", "fcm.connections"),
+    _own("fcm_timeout", duration(), "Seconds to connect, and for an answer.", "fcm.timeout"),
+)
+
+_SMP_VERSION: Final = whole_number(LOWEST_SMP_VERSION, HIGHEST_SMP_VERSION)
 _SMP_ROUTERS: Final = (
+    _own(
+        "separate_services",
+        ON_OFF,
+        "With use_service_credentials: show another certificate to each SMP router, so that they cannot tell that it "
+        "is the same NTF router. `init` turns it on; `tocsin ntf separate-services` moves an older installation.",
+        "subscriber.separate_services",
+    ),
+    _own(
+        "smp_lowest_version",
+        _SMP_VERSION,
+        "Oldest SMP version that the router speaks with SMP routers.",
+        "subscriber.lowest_version",
+    ),
+    _own(
+        "smp_highest_version",
+        _SMP_VERSION,
+        "Newest SMP version that the router speaks with SMP routers.",
+        "subscriber.highest_version",
+    ),
     _own("smp_connect_timeout", duration(), "Seconds to reach an SMP router.", "subscriber.connect_timeout"),
     _own("smp_response_timeout", duration(), "Seconds for its answers.", "subscriber.response_timeout"),
     _own(
@@ -416,7 +478,8 @@ _DIRECT: Final = (
     _own(
         "direct_notifications",
         ON_OFF,
-        "Offer direct notifications, which need no subscription for each queue. Needs a host in [TRANSPORT].",
+        "Direct notifications: one subscription for each SMP router that has them, and acknowledgements. "
+        "Devices can use them if [TRANSPORT] host is set.",
         "direct.enabled",
     ),
     _own("direct_key_lifetime", duration(), "Seconds for which such a key is kept.", "direct.key_lifetime"),
@@ -444,6 +507,7 @@ NTF_KEYS: Final = (
     *_PLACES,
     *_PUSHES,
     *_WEB_PUSH,
+    *_FCM,
     *_SMP_ROUTERS,
     *_DIRECT,
     *_OPERATION,

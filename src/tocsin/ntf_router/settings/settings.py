@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.operate.settings.operation_settings import OperationSettings
-from tocsin.push.settings import ApnsSettings, WebPushSettings
+from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION, SUPPORTED
+from tocsin.push.settings import ApnsSettings, FcmSettings, WebPushSettings
 
 DAY: Final = 86_400.0
 LOWEST_VERSION: Final = 1
 HIGHEST_VERSION: Final = 3
+LOWEST_SMP_VERSION: Final = SUPPORTED.lowest
+HIGHEST_SMP_VERSION: Final = max(SUPPORTED.highest, SERVICE_HASH_VERSION)
 
 
 class StoreKind(Enum):
@@ -67,6 +70,9 @@ class DeliverySettings:
 class SubscriberSettings:
     """Connections to SMP routers."""
 
+    lowest_version: int = SUPPORTED.lowest
+    highest_version: int = SUPPORTED.highest
+    """SMP versions that this router speaks as a client."""
     connect_timeout: float = 45.0
     response_timeout: float = 30.0
     reconnect_initial: float = 1.0
@@ -79,6 +85,8 @@ class SubscriberSettings:
     concurrent_resubscriptions: int = 64
     """SMP routers that are resubscribed at a time."""
     use_service_credentials: bool = False
+    separate_services: bool = False
+    """Show a certificate of its own to each SMP router, instead of this router's own one to all."""
     own_server_domains: tuple[str, ...] = ()
     socks_proxy: str | None = None
     """host:port"""
@@ -104,7 +112,7 @@ class SubscriberSettings:
 class NtfDirectSettings:
     """Direct notifications (docs/direct-notifications.md)."""
 
-    enabled: bool = False
+    enabled: bool = True
     key_lifetime: float = 30 * DAY
     """A key to which devices seal their packets is erased after so long."""
     key_rotation: float = 7 * DAY
@@ -146,6 +154,11 @@ class NtfSettings(OperationSettings):
     registration_interval: float = 1.0
     registrations_per_device: int = 5
     """Registrations of one device token in a day that nobody has verified; beyond it TNEW and TRPL get QUOTA."""
+    max_tokens: int = 5_000_000
+    """Device tokens that may exist; beyond it TNEW of a new one gets QUOTA. A million take about 1 GiB of memory."""
+    max_subscriptions: int = 50_000_000
+    """Subscriptions that may exist; beyond it SNEW gets QUOTA, and packets the fate Q. A million take 110 MB."""
+    max_subscriptions_per_token: int = 20_000
     hello_seconds: float = 60.0
     disconnect_inactive: bool = False
     """The key of the file. The router only reads `inactive_ttl`, which is None if this is off."""
@@ -156,6 +169,7 @@ class NtfSettings(OperationSettings):
     """Between looks for tokens whose periodic push is due."""
     apns: ApnsSettings = field(default_factory=ApnsSettings)
     webpush: WebPushSettings = field(default_factory=WebPushSettings)
+    fcm: FcmSettings = field(default_factory=FcmSettings)
     delivery: DeliverySettings = field(default_factory=DeliverySettings)
     subscriber: SubscriberSettings = field(default_factory=SubscriberSettings)
     direct: NtfDirectSettings = field(default_factory=NtfDirectSettings)

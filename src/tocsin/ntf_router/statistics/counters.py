@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Final
 
+from tocsin.ntf_router.store.records import RowLimit
 from tocsin.operate.active_queues import UsedQueues, id_number
 from tocsin.operate.metrics import counted
 
@@ -141,10 +142,20 @@ class NtfCounters:
     registrations_refused: int = counted(
         "TNEW and TRPL refused with QUOTA: too many of one connection, or of one device token."
     )
+    tokens_over_limit: int = counted("TNEW refused with QUOTA because of max_tokens.")
+    tokens_never_verified: int = counted(
+        "Device tokens removed because nobody verified them for a day, and max_tokens was near."
+    )
     tokens_invalid: int = counted("Device tokens that their provider declared invalid.")
     subscriptions_created: int = counted("Subscriptions made by SNEW.")
     subscriptions_refused: int = counted(
         "SNEW refused with QUOTA: the token named too many SMP routers, or too many that never answered."
+    )
+    subscriptions_over_limit: int = counted(
+        "SNEW and packets of direct notifications refused because of max_subscriptions."
+    )
+    subscriptions_over_token_limit: int = counted(
+        "SNEW and packets of direct notifications refused because of max_subscriptions_per_token."
     )
     subscriptions_deleted: int = counted("Subscriptions deleted by SDEL.")
 
@@ -194,6 +205,16 @@ class NtfCounters:
     own: OwnServerCounters = field(default_factory=OwnServerCounters)
     active: ActiveTokens = field(default_factory=ActiveTokens)
     latencies: NtfLatencies = field(default_factory=NtfLatencies)
+
+    def count_full(self, limit: str) -> None:
+        """Count what was refused at a limit of the store."""
+        match RowLimit(limit):
+            case RowLimit.TOKENS:
+                self.tokens_over_limit += 1
+            case RowLimit.SUBSCRIPTIONS:
+                self.subscriptions_over_limit += 1
+            case RowLimit.SUBSCRIPTIONS_OF_TOKEN:
+                self.subscriptions_over_token_limit += 1
 
     def count_store_error(self) -> None:
         self.store_errors += 1

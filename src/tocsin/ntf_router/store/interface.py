@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from tocsin.crypto.credentials import Credentials
 from tocsin.errors import StoreError
 from tocsin.ntf_router.store.records import (
     Accounting,
@@ -20,6 +21,7 @@ from tocsin.ntf_router.store.records import (
     ReceivedNotification,
     Recorded,
     Results,
+    RowLimits,
     SettledNotification,
     SubscriptionPage,
     SubscriptionRecord,
@@ -57,7 +59,16 @@ class TokenStore(Protocol):
     async def registration(self, device_token: DeviceToken, verify_key: bytes) -> TokenRecord | None: ...
 
     async def add_token(self, token: TokenRecord) -> bool:
-        """Add a token. Returns False if this key registered the device token before, or the id is taken."""
+        """Add a token. Returns False if this key registered the device token before, or the id is taken.
+
+        Raises StoreFull at a limit.
+        """
+
+    async def remove_unverified(self, before: int) -> int:
+        """Remove REGISTERED and CONFIRMED tokens without subscriptions that were registered before a time.
+
+        Returns how many. This need not be atomic.
+        """
 
     async def unverified_registrations(self, device_token: DeviceToken, since: int) -> int:
         """Count the REGISTERED and CONFIRMED registrations of the device token that were made since a time.
@@ -93,7 +104,8 @@ class TokenStore(Protocol):
     ) -> Replaced:
         """Set device token, code and status REGISTERED. Everything else of the token stays."""
 
-    async def set_cron(self, token_id: bytes, minutes: int) -> bool: ...
+    async def set_cron(self, token_id: bytes, minutes: int, at: int) -> bool:
+        """Set the period of periodic pushes, which begins now (`at`). Returns False if the token is gone."""
 
     async def delete_token(self, token_id: bytes) -> list[NotifierQueue] | None:
         """Delete the token and its subscriptions. Returns their queues, or None if the token does not exist.
@@ -102,26 +114,39 @@ class TokenStore(Protocol):
         """
 
     def cron_due(self, now: int, page: int = 1000) -> AsyncIterator[Sequence[TokenRecord]]:
-        """Yield ACTIVE tokens whose periodic push is due. The first push of a token is always due."""
+        """Yield ACTIVE tokens whose periodic push is due.
 
-    async def cron_sent(self, token_ids: Sequence[bytes], at: int) -> None: ...
+        It is due one period after the latest of these: the period was set, a periodic push was sent, a message was
+        received. While a message waits to be pushed, it is not due. If the reference set the period, the time of
+        that is not known, and counts as long ago.
+        """
+
+    async def cron_sent(self, token_ids: Sequence[bytes], at: int) -> None:
+        """Let the tokens' periods begin now, because a push was sent."""
 
 
 class SubscriptionStore(Protocol):
-    """Subscriptions to queues, and SMP routers with our service ids."""
+    """Subscriptions to queues, and SMP routers with our service ids.
+
+    An SMP router is its key hash. Clients may name different hosts and ports of it; a subscription keeps the address
+    that its owner named, for pushes. Everywhere else a given router means all its addresses.
+    """
 
     async def subscription(self, subscription_id: bytes) -> tuple[SubscriptionRecord, TokenRecord] | None: ...
 
     async def subscription_of(self, queue: NotifierQueue) -> SubscriptionRecord | None: ...
 
     async def add_subscription(self, subscription: SubscriptionRecord) -> bool:
-        """Add a subscription. Returns False if the queue or the id is taken, or the token is gone."""
+        """Add a subscription. Returns False if the queue or the id is taken, or the token is gone.
+
+        Raises StoreFull at a limit.
+        """
 
     async def delete_subscription(self, subscription_id: bytes) -> bool:
         """Delete it. Returns whether it existed. Its pending notification fails as `subscription_removed`."""
 
     async def other_routers_of(self, token_id: bytes, router: RouterLocation) -> int:
-        """Count the other SMP routers that have queues of the token."""
+        """Count the other addresses of SMP routers where the token has queues."""
 
     async def new_queues_of(self, token_id: bytes) -> list[tuple[NotifierQueue, bytes]]:
         """Return the token's queues with status NEW, and the DER of their keys."""
@@ -148,6 +173,12 @@ class SubscriptionStore(Protocol):
         Queues in a final state (END, DELETED, AUTH, ERR) stay so. This need not be atomic, as `disconnected`.
         """
 
+    async def service_credentials(self, router: RouterLocation) -> Credentials | None:
+        """Return the certificate of our service at this router, if it has one of its own."""
+
+    async def set_service_credentials(self, router: RouterLocation, credentials: Credentials | None) -> None:
+        """Set it, if the router has queues. It is kept when the service is forgotten: the next one shows it again."""
+
     async def used_routers(self) -> list[UsedRouter]: ...
 
     async def used_router(self, router: RouterLocation) -> UsedRouter | None: ...
@@ -167,10 +198,11 @@ class DirectStore(Protocol):
     They are subscriptions without a key, always associated with our service.
     """
 
-    async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated: ...
+    async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated:
+        """Associate a queue with a token. Raises StoreFull at a limit, unless the queue need not be added."""
 
     async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int | None) -> bool:
-        """Remove a queue as its owner asked. It cannot be associated again before `until`, when today's packets
+        """Remove a queue as its owner asked. This token cannot associate it again before `until`, when today's packets
         expired. None: it can be, because its owner has ended so many queues that the store marks no more.
 
         Returns False, and changes nothing, if the queue belongs to another token. The queue need not exist, because
@@ -250,6 +282,9 @@ class NtfStore(TokenStore, SubscriptionStore, DirectStore, NotificationStore, Pr
 
     async def counts(self) -> StoreCounts: ...
 
+    async def limit_to(self, limits: RowLimits) -> None:
+        """Take no more rows than these from now on. What is there stays, also if it is more."""
+
     async def check(self) -> None:
         """Raises `StoreError` if the store cannot be used now."""
 
@@ -293,12 +328,14 @@ class WholeNtfStore(Protocol):
     def all_tokens(self) -> Iterator[TokenRecord]: ...
     def all_subscriptions(self) -> Iterator[SubscriptionRecord]: ...
     def all_services(self) -> Iterator[tuple[RouterLocation, bytes]]: ...
+    def all_service_credentials(self) -> Iterator[tuple[RouterLocation, Credentials]]: ...
     def all_notifications(self) -> Iterator[KeptLast]: ...
     def all_totals(self) -> Accounting: ...
 
     def put_token(self, token: TokenRecord) -> bool: ...
     def put_subscription(self, subscription: SubscriptionRecord) -> bool: ...
     def put_service(self, router: RouterLocation, service_id: bytes) -> None: ...
+    def put_service_credentials(self, router: RouterLocation, credentials: Credentials) -> None: ...
     def put_notification(self, last: KeptLast) -> bool: ...
 
     def put_totals(self, totals: Accounting) -> None:

@@ -5,7 +5,8 @@ Records are immutable: a change makes a new one. Keys are DER, ids and secrets a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Final, NamedTuple, TypeAlias
@@ -20,12 +21,32 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 KEPT_NOTIFICATIONS: Final = 6
 """The number of a token's notifications that are kept, not counting pending ones: as many as a push carries."""
 
+USED_ADDRESSES: Final = 16
+"""Addresses of one SMP router that are worth trying: those with the most subscriptions."""
+
 # Outcomes that the store gives to notifications. The delivery has further ones for pushes.
 ACCEPTED: Final = "accepted"
 TOKEN_REMOVED: Final = "token_removed"  # noqa: S105
 TOKEN_INVALID: Final = "token_invalid"  # noqa: S105
 SUBSCRIPTION_REMOVED: Final = "subscription_removed"
 EXPIRED: Final = "expired"
+
+
+class RowLimit(StrEnum):
+    """Limits of a store, by the names of their settings."""
+
+    TOKENS = "max_tokens"
+    SUBSCRIPTIONS = "max_subscriptions"
+    SUBSCRIPTIONS_OF_TOKEN = "max_subscriptions_per_token"  # noqa: S105
+
+
+@dataclass(frozen=True, slots=True)
+class RowLimits:
+    """The most tokens and subscriptions that a store takes."""
+
+    tokens: int
+    subscriptions: int
+    subscriptions_of_token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +66,7 @@ class TokenRecord:
     """Unix time at which TNEW or TRPL last made it REGISTERED. Older refusals of a provider are void."""
     cron_minutes: int = 0
     cron_sent_at: int | None = None
+    """The beginning of the current period: TCRN set it, or a periodic push was sent."""
     updated_at: int | None = None
     """Day of last use, as Unix time."""
 
@@ -70,6 +92,42 @@ class ReceivedNotification(NamedTuple):
     sealed_meta: bytes
     received_at: float
     """Unix time with a fraction, which orders a token's notifications."""
+    block: int = 0
+    """A number of the block that brought it. In a block the notifications of a queue are in order, oldest first."""
+
+
+def end_mark(token_id: bytes, notifier_id: bytes) -> bytes:
+    """Return the name of the fact that a token has ended a queue. Nobody else's packet can make or find it."""
+    return hashlib.sha256(b"ended" + token_id + notifier_id).digest()[: len(notifier_id)]
+
+
+def repeated_in_order(
+    received: Sequence[ReceivedNotification], last_nonce: Callable[[bytes], bytes | None]
+) -> set[int]:
+    """Return the places of notifications that came before the last stored one of their queue, and of that one.
+
+    After a kill, an SMP router repeats what was not acknowledged, also several of one queue. Only the last one of a
+    queue is stored. If it is in a block, those before it were received before too. If it is in a later block than
+    others of its queue, those are stored again, and so must be the ones that follow: the last one has to be the newest.
+    """
+    repeated: set[int] = set()
+    if len({each.notifier_id for each in received}) == len(received):
+        return repeated
+    runs: dict[tuple[bytes, int], list[int]] = {}
+    for place, each in enumerate(received):
+        runs.setdefault((each.notifier_id, each.block), []).append(place)
+    followed: set[bytes] = set()
+    """Queues whose last stored notification will be another one when the next block is stored."""
+    for (notifier_id, _), places in runs.items():
+        if notifier_id in followed:
+            continue
+        nonce = last_nonce(notifier_id)
+        known = [place for place in places if received[place].nonce == nonce]
+        if known:
+            repeated.update(place for place in places if place <= known[-1])
+        if not known or known[-1] != places[-1]:
+            followed.add(notifier_id)
+    return repeated
 
 
 class Recorded(NamedTuple):
@@ -87,7 +145,7 @@ class NotRecorded(StrEnum):
     UNKNOWN_QUEUE = "unknown_queue"
     """No subscription, or its token is invalid. This is expected, because deletions race with messages."""
     DUPLICATE = "duplicate"
-    """The queue's last notification has this nonce: SMP routers repeat notifications that may be lost."""
+    """The queue's last notification has this nonce, or is newer: SMP routers repeat what may be lost."""
 
 
 Results: TypeAlias = Sequence[Recorded | NotRecorded]
@@ -174,9 +232,10 @@ class SubscriptionPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UsedRouter:
-    """An SMP router with wanted subscriptions."""
+    """An SMP router with wanted subscriptions. It is known by its key hash, whichever hosts and ports clients name."""
 
     location: RouterLocation
+    """The address with the most subscriptions."""
     service_id: bytes | None = field(repr=False)
     """Our service id at this router, if there was one."""
     associated_count: int
@@ -187,6 +246,10 @@ class UsedRouter:
     """It never answered us: all its queues are NEW, and we have no service there."""
     needed: bool = True
     """It is not untried, or an ACTIVE token has a queue there. Others are not worth a connection."""
+    other_addresses: tuple[RouterLocation, ...] = ()
+    """Other addresses under which clients named it, at most `USED_ADDRESSES` with the first."""
+    direct_count: int = 0
+    """The associated queues that are of direct notifications."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,14 +44,14 @@ class NotificationReceiver:
         self._recent = RecentNotifications()
 
     async def receive(
-        self, router: RouterAddress, notifications: Sequence[tuple[bytes, NotificationReceived]]
+        self, router: RouterAddress, notifications: Sequence[tuple[bytes, NotificationReceived, int]]
     ) -> None:
         """Return when they are stored. While the store fails they wait here, and the SMP router waits too."""
         now = self._clock.exactly()
         recent = self._recent
         batch = [
-            ReceivedNotification(notifier_id, event.nonce, event.sealed_meta, now)
-            for notifier_id, event in notifications
+            ReceivedNotification(notifier_id, event.nonce, event.sealed_meta, now, block)
+            for notifier_id, event, block in notifications
             if len(event.sealed_meta) <= MAX_META_BYTES
         ]
         self._counters.notifications_malformed += len(notifications) - len(batch)

@@ -24,6 +24,7 @@ from tocsin.errors import (
     TocsinError,
     UnexpectedResponse,
 )
+from tocsin.ntf_router.subscriber.own_services import CertifiedService, OwnService
 from tocsin.ntf_router.subscriber.service_subscription import ServiceSubscription
 from tocsin.ntf_router.subscriber.smp_network import SmpRouterInUse
 from tocsin.protocol.error_codes import (
@@ -52,6 +53,7 @@ UNUSED_SECONDS: Final = 600.0
 """The interval in which an idle connection is checked for being needed at all."""
 
 _NO_KEY: Final = SubscriptionFailed("CryptoError")
+_NO_SERVICE: Final = SubscriptionFailed("SMP error SERVICE")
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +66,8 @@ class QueueSubscriptions:
         self._state = router.state
         self._new: dict[bytes, bytes] = {}
         self._round_wanted = False
+        self._service_refused: set[bytes] = set()
+        """Queues that were answered with SERVICE in their last round. If it happens again, that is final."""
         self._awake = asyncio.Event()
         self.service = ServiceSubscription(router, self._awake.set, self._later_again)
 
@@ -195,6 +199,8 @@ class QueueSubscriptions:
                 case _:
                     failed.append((notifier_id, _status(outcome)))
         self._state.pending = max(0, self._state.pending - len(queues))
+        if self._service_refused:
+            self._service_refused.difference_update(alone, ours)
         self._router.network.counters.queues_subscribed += len(alone) + len(ours)
         self._router.network.counters.queues_refused += len(failed)
         # The store does not change for a queue that this session subscribed before, so it is not counted twice.
@@ -210,10 +216,28 @@ class QueueSubscriptions:
             )
             self._router.report([(each, SubscriptionState.ACTIVE) for each in ours], "NSUB by the service")
         if failed:
+            refused = {each for each, status in failed if status is SubscriptionState.SERVICE}
+            again = refused & self._service_refused
+            failed = [(each, _NO_SERVICE if each in again else status) for each, status in failed]
             await self._router.until_stored(
                 lambda: self._router.store.set_statuses(self._router.location, failed)
             )
             self._router.report(failed, "NSUB")
+            self._service_refused = (self._service_refused | refused) - again
+            if len(self._service_refused) > NEW_QUEUES:
+                self._service_refused.clear()
+            if refused - again:
+                self._without_service(service, len(refused - again))
+
+    def _without_service(self, service: OwnService | None, count: int) -> None:
+        """Ask once more for queues that were answered with SERVICE, without our certificate if this session shows it.
+
+        Agents of 7.0 give such a subscription up, so it must not stay so (v7.md 7.1).
+        """
+        if isinstance(service, CertifiedService):
+            self._router.service_refused = True
+            raise ConnectionLost(f"our service was refused for {count} queues: connecting without it")
+        self._later_again()
 
     def _later_again(self) -> None:
         """Start another round in a while, because some queues got no answer."""

@@ -110,6 +110,7 @@ class ServiceSubscription:
         """Send NSSUB, and before it NSRV if the router does not know us."""
         self.current, answer = await registration.service(client, self._router.location, used)
         service_id = self.current.service_id
+        await self._router.network.registered(self._router)
         if service_id != used.service_id:
             if used.service_id is not None:
                 await self._forget("the SMP router knows us by another id now")
@@ -134,7 +135,14 @@ class ServiceSubscription:
             self._want_later()
             return
         self._differed = False
-        if differs:
+        if not differs:
+            logger.info(
+                "%s: our service is subscribed to %d queues; %s with ours",
+                self._router.address.name,
+                answer.count,
+                "count and hash agree" if any(answer.ids_hash) or not answer.count else "the count agrees",
+            )
+        else:
             self._router.network.counters.service_drifts += 1
             logger.warning(
                 "%s has %d queues for our service, we have %d%s",

@@ -18,6 +18,7 @@ from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.retry import until_stored
 from tocsin.ntf_router.subscriber.dial_places import DialPlaces
 from tocsin.ntf_router.subscriber.own_services import DirectRegistration
+from tocsin.ntf_router.subscriber.service_certificates import ServiceCertificates
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.statuses import SubscriptionStatus
 from tocsin.protocol.smp.responses import NotificationReceived
@@ -30,9 +31,9 @@ class NotificationSink(Protocol):
     """Stores received notifications."""
 
     async def receive(
-        self, router: RouterAddress, notifications: Sequence[tuple[bytes, NotificationReceived]]
+        self, router: RouterAddress, notifications: Sequence[tuple[bytes, NotificationReceived, int]]
     ) -> None:
-        """Return when they are stored. Does not raise."""
+        """Return when they are stored: notifier ids, their events, and numbers of their blocks. Does not raise."""
 
 
 @dataclass(slots=True)
@@ -66,21 +67,18 @@ class SmpNetwork:
         direct: DirectRegistration | None,
         metrics: ClientMetrics,
         *,
-        certificate: ServiceIdentity | None,
-        fallback: ServiceIdentity | None,
+        certificates: ServiceCertificates,
         client: ClientSettings,
         settings: SubscriberSettings,
         counters: NtfCounters,
     ) -> None:
-        """`fallback` is the certificate for SMP routers that once offered direct notifications and do not now."""
         self.store = store
         self.settings = settings
         self.counters = counters
         self.direct = direct
         self._events = events
         self._metrics = metrics
-        self._certificate = certificate
-        self._fallback = fallback
+        self._certificates = certificates
         self._client = client
         self.places = asyncio.Semaphore(settings.concurrent_resubscriptions)
         """Limits the number of SMP routers that are resubscribed at a time."""
@@ -93,10 +91,14 @@ class SmpNetwork:
 
     async def certificate_for(self, router: SmpRouterInUse) -> ServiceIdentity | None:
         """Choose the certificate to show to an SMP router."""
-        if self._certificate is not None or self._fallback is None:
-            return self._certificate
-        used = await router.until_stored(lambda: self.store.used_router(router.location))
-        return self._fallback if used is not None and used.associated_count else None
+        return await router.until_stored(lambda: self._certificates.choose(router.location))
+
+    async def certificate_accepted(self, router: SmpRouterInUse, shown: ServiceIdentity) -> None:
+        await router.until_stored(lambda: self._certificates.accepted(router.location, shown))
+
+    async def registered(self, router: SmpRouterInUse) -> None:
+        """Note that we are registered there for direct notifications."""
+        await router.until_stored(lambda: self._certificates.registered(router.location))
 
     def report(
         self, router: RouterLocation, changed: Sequence[tuple[bytes, SubscriptionStatus]], cause: str
@@ -108,11 +110,17 @@ class SmpRouterInUse:
     """One SMP router, for everything that deals with it."""
 
     def __init__(self, location: RouterLocation, network: SmpNetwork) -> None:
-        self.location = location
-        self.address = RouterAddress(Scheme.SMP, location)
+        self.known_at(location)
         self.network = network
         self.store = network.store
         self.state = SubscriberState()
+        self.service_refused = False
+        """The router refused our certificate, or a queue of our service: the next session does without."""
+
+    def known_at(self, location: RouterLocation) -> None:
+        """Use this address of the router in logs, metrics and events. The router is known by its key hash."""
+        self.location = location
+        self.address = RouterAddress(Scheme.SMP, location)
 
     def report(self, changed: Sequence[tuple[bytes, SubscriptionStatus]], cause: str) -> None:
         self.network.report(self.location, changed, cause)

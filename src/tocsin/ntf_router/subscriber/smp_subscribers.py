@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from functools import partial
 from typing import Final
 
+from tocsin.ntf_router.store.records import UsedRouter
 from tocsin.ntf_router.store.retry import until_stored
 from tocsin.ntf_router.subscriber.smp_network import NotificationSink, SmpNetwork
 from tocsin.ntf_router.subscriber.smp_subscriber import SmpSubscriber
@@ -21,6 +21,9 @@ STARTS_PER_SECOND: Final = 50
 KNOWN_ROUTERS: Final = 10_000
 """Routers that have answered and are remembered, even if no queue there is wanted now."""
 
+LIKELY_ADDRESSES: Final = 4
+"""Addresses of a router in the store that are dialled without a place: those with the most queues."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -31,14 +34,22 @@ class SmpSubscribers:
         self._network = network
         self._sink = sink
         self._clock = clock
-        self.routers: dict[RouterLocation, SmpSubscriber] = {}
+        self._by_identity: dict[bytes, SmpSubscriber] = {}
+        """By key hash: a router is its identity, whichever hosts devices name."""
         self._known: dict[RouterLocation, None] = {}
-        """Routers that have answered since the start, the latest last."""
+        """Addresses at which routers have answered since the start, the latest last."""
         self._untried: dict[bytes, set[RouterLocation]] = {}
-        """Routers that never answered, by the token that named them since the start."""
+        """Addresses that never answered, by the token that named them since the start."""
+        self._named_by: dict[bytes, set[bytes]] = {}
+        """Tokens in `_untried`, by the key hash of the router."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.started = asyncio.Event()
         """Set when all SMP routers with queues in the store are known."""
+
+    @property
+    def routers(self) -> dict[RouterLocation, SmpSubscriber]:
+        """All routers, by an address of each."""
+        return {each.location: each for each in self._by_identity.values()}
 
     async def __aenter__(self) -> SmpSubscribers:
         self._spawn(self._start())
@@ -59,11 +70,11 @@ class SmpSubscribers:
         return all(is_public_host(host) for host in queue.router.hosts)
 
     def may_try(self, router: RouterLocation, token_id: bytes) -> bool:
-        """Whether the router is known, or the token has named few that never answered."""
-        return (
-            router in self.routers
-            or len(self._untried.get(token_id, ())) < self._network.settings.untried_per_token
-        )
+        """Whether the router need not be dialled there, or the token has named few addresses that never answered."""
+        subscriber = self._by_identity.get(router.key_hash)
+        if subscriber is not None and (subscriber.state.connected or router in subscriber.addresses):
+            return True
+        return len(self._untried.get(token_id, ())) < self._network.settings.untried_per_token
 
     def subscribe(self, queue: NotifierQueue, notifier_key: bytes, token_id: bytes) -> None:
         """Subscribe to a queue, which is in the store already."""
@@ -80,47 +91,58 @@ class SmpSubscribers:
         """
         used = [router for router in await self._network.store.used_routers() if router.needed]
         for router in used:
-            self._router(router.location, None, untried=router.untried).subscribe_again()
+            self._used(router).subscribe_again()
         return len(used)
 
     def _named_router(self, location: RouterLocation, token_id: bytes) -> SmpSubscriber:
         """Return the subscriber of a router that a token named now."""
-        subscriber = self._router(location, token_id, untried=location not in self._known)
-        subscriber.named_by(token_id)
+        proven = location in self._known
+        subscriber = self._router(location, proven=proven)
+        if not proven and not subscriber.state.connected and location not in subscriber.addresses:
+            self._untried.setdefault(token_id, set()).add(location)
+            self._named_by.setdefault(location.key_hash, set()).add(token_id)
+        subscriber.addresses.add(location, token_id, proven=proven)
         return subscriber
 
-    def _router(self, location: RouterLocation, owner: bytes | None, *, untried: bool) -> SmpSubscriber:
-        """Return the subscriber of a router. A new one starts as told, if nothing is known about the router."""
-        subscriber = self.routers.get(location)
+    def _used(self, used: UsedRouter) -> SmpSubscriber:
+        """Return the subscriber of a router that has queues in the store."""
+        subscriber = self._router(used.location, proven=not used.untried)
+        for place, location in enumerate((used.location, *used.other_addresses)):
+            # The store does not say at which address the router answered: it was one of those with the most queues.
+            proven = location in self._known or (not used.untried and place < LIKELY_ADDRESSES)
+            subscriber.addresses.add(location, None, proven=proven)
+        return subscriber
+
+    def _router(self, location: RouterLocation, *, proven: bool) -> SmpSubscriber:
+        """Return the subscriber of a router. A new one begins as untried, unless the router is known."""
+        subscriber = self._by_identity.get(location.key_hash)
         if subscriber is None:
-            subscriber = self.routers[location] = SmpSubscriber(
-                location, self._network, self._sink, self._clock, owner if untried else None
-            )
-            subscriber.state.untried = untried
-            if untried and owner is not None:
-                self._untried.setdefault(owner, set()).add(location)
-            self._spawn(self._run(location, subscriber, owner))
+            subscriber = SmpSubscriber(location, self._network, self._sink, self._clock)
+            subscriber.state.untried = not proven
+            self._by_identity[location.key_hash] = subscriber
+            self._spawn(self._run(location.key_hash, subscriber))
         return subscriber
 
-    async def _run(self, location: RouterLocation, subscriber: SmpSubscriber, owner: bytes | None) -> None:
+    async def _run(self, key_hash: bytes, subscriber: SmpSubscriber) -> None:
         try:
-            await subscriber.run(partial(self._answered, location, owner))
+            await subscriber.run(self._answered)
         finally:
-            self._answered(location, owner)
-        del self.routers[location]  # the next queue there makes a new one
+            self._count_no_more(key_hash)
+        del self._by_identity[key_hash]  # the next queue there makes a new one
 
-    def _answered(self, location: RouterLocation, owner: bytes | None) -> None:
-        """Stop counting a router against its token: it answered, or is no longer tried."""
-        if location in self.routers and not self.routers[location].state.untried:
-            self._known.pop(location, None)
-            self._known[location] = None
-            if len(self._known) > max(KNOWN_ROUTERS, len(self.routers)):
-                del self._known[next(iter(self._known))]
-        untried = None if owner is None else self._untried.get(owner)
-        if owner is not None and untried is not None:
-            untried.discard(location)
-            if not untried:
-                del self._untried[owner]
+    def _answered(self, location: RouterLocation) -> None:
+        self._known.pop(location, None)
+        self._known[location] = None
+        if len(self._known) > max(KNOWN_ROUTERS, len(self._by_identity)):
+            del self._known[next(iter(self._known))]
+        self._count_no_more(location.key_hash)
+
+    def _count_no_more(self, key_hash: bytes) -> None:
+        """Stop counting a router's addresses against tokens: it answered at one of them, or is no longer tried."""
+        for token_id in self._named_by.pop(key_hash, ()):
+            left = {each for each in self._untried.pop(token_id) if each.key_hash != key_hash}
+            if left:
+                self._untried[token_id] = left
 
     async def _start(self) -> None:
         """Connect to every SMP router with queues in the store."""
@@ -130,9 +152,8 @@ class SmpSubscribers:
             self._network.counters.count_store_error,
         )
         used = [router for router in used if router.needed]
-        self._known.update({router.location: None for router in used if not router.untried})
         for number, router in enumerate(used, 1):
-            self._router(router.location, None, untried=router.untried)
+            self._used(router)
             if number % STARTS_PER_SECOND == 0:
                 await asyncio.sleep(1.0)
         self.started.set()

@@ -60,6 +60,8 @@ class _AtTime:
 
 @dataclass(frozen=True, slots=True)
 class QueuesEnded(_AtTime):
+    """The ids are marks (`end_mark`), which keep packets of that time from bringing a queue back."""
+
     tag: ClassVar[bytes] = b"D"
 
 

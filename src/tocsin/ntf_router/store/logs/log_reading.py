@@ -84,9 +84,7 @@ class NtfRestorer:
             case SubscriptionAdded(subscription):
                 return self._tables.add_subscription(subscription)
             case ServiceSet(router, service_id):
-                self._tables.routers.router(
-                    self._tables.routers.number_or_new(router)
-                ).service_id = service_id
+                self._tables.routers.set_service(router, service_id)
                 return True
             case SubscriptionStatusSet(subscription_id, status, associated):
                 row = self._tables.routers.table.find(subscription_id)
@@ -158,10 +156,11 @@ class NtfRestorer:
             case QueuesAssociated(token_id, router, notifier_ids):
                 queues = [NotifierQueue(router, each) for each in notifier_ids]
                 return sum(tables.add_direct(token_id, queue) for queue in queues) > 0
-            case QueuesEnded(notifier_ids, until):
-                for notifier_id in notifier_ids:
-                    tables.direct.end(notifier_id, until)
-                return sum(tables.remove_direct(each) is not None for each in notifier_ids) > 0
+            case QueuesEnded(marks, until):
+                for mark in marks:
+                    tables.direct.end(mark, until)
+                    tables.remove_direct(mark)  # before marks, these lines had the ids of queues
+                return True
             case QueuesGone(notifier_ids, at):
                 return sum(tables.set_gone(each, at) for each in notifier_ids) > 0
             case QueuesRemoved(notifier_ids):
@@ -347,6 +346,7 @@ LAST_NOTIFICATIONS: Final = "ntf-server-last-notifications.log"
 STATE: Final = "ntf-server-state.log"
 CHANGE_LOG: Final = "ntf-server-changes.log"
 DIRECT_KEYS: Final = "ntf-server-direct.keys"
+SERVICE_KEYS: Final = "ntf-server-services.keys"
 LOCK: Final = "ntf-server.lock"
 
 

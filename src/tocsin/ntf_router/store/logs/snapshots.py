@@ -41,18 +41,19 @@ def compact_lines(tables: NtfTables) -> Iterator[bytes]:
             yield SubscriptionAdded(tables.subscription_record(row)).encode()
     for router in tables.routers:
         if router.service_id is not None:
-            yield ServiceSet(router.location, router.service_id).encode()
+            location = tables.routers.address(router.addresses[0]).location
+            yield ServiceSet(location, router.service_id).encode()
 
 
 def _associations(tables: NtfTables, token: KeptToken) -> Iterator[QueuesAssociated]:
-    """Return one record for each SMP router of the token."""
+    """Return one record for each address of SMP routers of the token."""
     table = tables.routers.table
     queues: dict[int, list[bytes]] = {}
     for row in token.rows:
         if table.is_direct(row):
-            queues.setdefault(table.router(row), []).append(table.notifier_id(row))
+            queues.setdefault(table.address(row), []).append(table.notifier_id(row))
     for number, notifier_ids in queues.items():
-        location = tables.routers.router(number).location
+        location = tables.routers.address(number).location
         yield QueuesAssociated(token.record.token_id, location, tuple(notifier_ids))
 
 
@@ -124,7 +125,7 @@ class NtfStoreSnapshot:
                 _Notification(
                     token.record.token_id,
                     table.subscription_id(row),
-                    tables.routers.router(table.router(row)).location,
+                    tables.routers.address(table.address(row)).location,
                     table.notifier_id(row),
                     last.received_at,
                     last.nonce,

@@ -8,6 +8,7 @@ ntf-server-state.log                 ours: notifications, pending ones marked, a
                                      field for (`change_log`)
 ntf-server-changes.log.N             ours: changes of notifications since the state
 ntf-server-direct.keys               ours: private keys for direct notifications, replaced as a whole
+ntf-server-services.keys             ours: certificates and keys of our services at SMP routers, replaced as a whole
 ntf-server.lock                      ours: locked while a router runs
 *.broken                             lines that could not be read, if the operator asked to skip them
 *.<time>Z                            the store log before it was made compact
@@ -29,6 +30,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from tocsin.crypto.credentials import Credentials
 from tocsin.durable.group_commit import GroupCommit
 from tocsin.durable.log_compaction import write_compact_draft
 from tocsin.durable.log_fields import decode_field, encode_field
@@ -59,6 +61,7 @@ from tocsin.ntf_router.store.logs.log_reading import (
     DIRECT_KEYS,
     LAST_NOTIFICATIONS,
     LOCK,
+    SERVICE_KEYS,
     STATE,
     STORE_LOG,
     NtfLogReader,
@@ -66,10 +69,12 @@ from tocsin.ntf_router.store.logs.log_reading import (
     change_log,
     change_logs,
 )
+from tocsin.ntf_router.store.logs.service_keys import read_service_keys, service_key_lines
 from tocsin.ntf_router.store.logs.snapshots import NtfStoreSnapshot, compact_lines
 from tocsin.ntf_router.store.logs.store_log import NtfStoreChange
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.memory.tables import NtfTables
+from tocsin.protocol.addresses import RouterLocation
 
 CHANGE_LOG_LIMIT: Final = 256 << 20
 """The size of the changes log from which on a new state replaces it (`NtfFolderStore.maintain`)."""
@@ -137,6 +142,7 @@ def read_ntf_store(
         )
         reader.read_store_log(current_store_log(folder / STORE_LOG))
         reader.read_notifications(folder)
+        read_service_keys(folder, store)
         reader.count()
         return store, report
 
@@ -154,6 +160,8 @@ class NtfFolderStore(NtfMemoryStore):
         self._state_bytes = 0
         self._saving: Final = asyncio.Lock()
         self._compacting: Final = asyncio.Lock()
+        self._writing_keys: Final = asyncio.Lock()
+        self._keys_changed = False
         self._closed = False
         self._journal: NtfFileJournal
 
@@ -175,6 +183,7 @@ class NtfFolderStore(NtfMemoryStore):
         )
         sync_folder(folder)
         self.tables.journal = self._journal
+        read_service_keys(folder, self)
         reader.count()
 
     async def direct_keys(self) -> bytes | None:
@@ -183,6 +192,19 @@ class NtfFolderStore(NtfMemoryStore):
 
     async def set_direct_keys(self, keys: bytes) -> None:
         await asyncio.to_thread(replace_lines, self._folder / DIRECT_KEYS, [encode_field(keys)])
+
+    async def set_service_credentials(self, router: RouterLocation, credentials: Credentials | None) -> None:
+        await super().set_service_credentials(router, credentials)
+        self._keys_changed = True
+        async with self._writing_keys:
+            if self._keys_changed:  # else another call has written this change
+                self._keys_changed = False
+                lines = list(service_key_lines(self))
+                try:
+                    await asyncio.to_thread(replace_lines, self._folder / SERVICE_KEYS, lines)
+                except BaseException:
+                    self._keys_changed = True
+                    raise
 
     async def maintain(self) -> None:
         """Save if the changes log has outgrown its limit and the last state, which bounds the space it takes.
@@ -278,6 +300,8 @@ def fill_ntf_folder(folder: Path, store: NtfMemoryStore, progress: Progress) -> 
     lock = FolderLock(folder / LOCK)
     try:
         snapshot = NtfStoreSnapshot.of(store.tables)
+        if lines := list(service_key_lines(store)):
+            replace_lines(folder / SERVICE_KEYS, lines)
         replace_lines(folder / LAST_NOTIFICATIONS, counted(snapshot.last_notification_lines(), progress))
         replace_lines(folder / STATE, snapshot.state_lines(1))
         replace_lines(folder / STORE_LOG, counted(compact_lines(store.tables), progress))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tocsin.ntf_router.store.logs.change_log import QueuesAssociated, QueuesEnded, QueuesGone, QueuesRemoved
 from tocsin.ntf_router.store.memory.tables import NtfTables
-from tocsin.ntf_router.store.records import SUBSCRIPTION_REMOVED, Associated
+from tocsin.ntf_router.store.records import SUBSCRIPTION_REMOVED, Associated, end_mark
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import TokenState
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
@@ -28,7 +28,7 @@ class MemoryDirect:
         if row is not None:
             known = tables.routers.table.is_direct(row) and tables.owner(row) is token
             return Associated.KNOWN if known else Associated.TAKEN
-        if tables.direct.is_ended(queue.notifier_id, now):
+        if tables.direct.is_ended(end_mark(token_id, queue.notifier_id), now):
             return Associated.REMOVED
         if not tables.add_direct(token_id, queue):
             return Associated.TAKEN
@@ -44,10 +44,12 @@ class MemoryDirect:
             if not tables.routers.table.is_direct(row) or tables.owner(row).record.token_id != token_id:
                 return False
             tables.remove_subscription(row, SUBSCRIPTION_REMOVED)
-        if row is not None or until is not None:
-            tables.direct.end(queue.notifier_id, until or 0)
-            tables.journal.direct(QueuesEnded((queue.notifier_id,), until or 0))
-            await tables.journal.commit()
+            tables.journal.direct(QueuesRemoved((queue.notifier_id,)))
+        if until is not None:
+            mark = end_mark(token_id, queue.notifier_id)
+            tables.direct.end(mark, until)
+            tables.journal.direct(QueuesEnded((mark,), until))
+        await tables.journal.commit()
         return True
 
     async def forget_ended(self, now: int) -> int:

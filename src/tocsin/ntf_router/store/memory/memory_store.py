@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from tocsin.crypto.credentials import Credentials
 from tocsin.errors import StoreError
 from tocsin.ntf_router.store.interface import KeptLast, StoreCounts
 from tocsin.ntf_router.store.memory.direct import MemoryDirect
@@ -16,7 +17,7 @@ from tocsin.ntf_router.store.memory.subscriptions import MemorySubscriptions
 from tocsin.ntf_router.store.memory.tables import NtfJournal, NtfTables
 from tocsin.ntf_router.store.memory.token_table import KeptNotification
 from tocsin.ntf_router.store.memory.tokens import MemoryTokens
-from tocsin.ntf_router.store.records import Accounting, SubscriptionRecord, TokenRecord
+from tocsin.ntf_router.store.records import Accounting, RowLimits, SubscriptionRecord, TokenRecord
 from tocsin.protocol.addresses import RouterLocation
 
 
@@ -36,7 +37,12 @@ class MemoryWhole:
     def all_services(self) -> Iterator[tuple[RouterLocation, bytes]]:
         for router in self._tables.routers:
             if router.service_id is not None:
-                yield router.location, router.service_id
+                yield self._tables.routers.address(router.addresses[0]).location, router.service_id
+
+    def all_service_credentials(self) -> Iterator[tuple[RouterLocation, Credentials]]:
+        for router in self._tables.routers:
+            if router.credentials is not None:
+                yield self._tables.routers.address(router.addresses[0]).location, router.credentials
 
     def all_notifications(self) -> Iterator[KeptLast]:
         for token in self._tables.tokens:
@@ -61,7 +67,11 @@ class MemoryWhole:
         return self._tables.add_subscription(subscription)
 
     def put_service(self, router: RouterLocation, service_id: bytes) -> None:
-        self._tables.routers.router(self._tables.routers.number_or_new(router)).service_id = service_id
+        self._tables.routers.set_service(router, service_id)
+
+    def put_service_credentials(self, router: RouterLocation, credentials: Credentials) -> None:
+        if (known := self._tables.routers.router(router)) is not None:
+            known.credentials = credentials
 
     def put_notification(self, last: KeptLast) -> bool:
         row = self._tables.routers.table.find(last.subscription_id)
@@ -97,6 +107,9 @@ class NtfMemoryStore(MemoryTokens, MemorySubscriptions, MemoryDirect, MemoryNoti
     async def counts(self) -> StoreCounts:
         tables = self._tables
         return StoreCounts(len(tables.tokens), len(tables.routers.table), tables.notifications.count)
+
+    async def limit_to(self, limits: RowLimits) -> None:
+        self._tables.limits = limits
 
     async def check(self) -> None:
         await self._tables.journal.ready()

@@ -19,6 +19,7 @@ from tocsin.ntf_router.store.records import (
     Recorded,
     Results,
     SettledNotification,
+    repeated_in_order,
 )
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.lifecycles import VERIFIABLE
@@ -41,16 +42,30 @@ class MemoryNotifications:
         before_commit: Callable[[Results], None] | None = None,
     ) -> list[Recorded | NotRecorded]:
         await self._tables.journal.ready()
-        number = self._tables.routers.number(router)
-        results = [self._add_notification(number, each) for each in received]
+        known = self._tables.routers.router(router)
+        number = None if known is None else known.number
+        repeated = repeated_in_order(received, lambda notifier_id: self._last_nonce(number, notifier_id))
+        results = [
+            NotRecorded.DUPLICATE if place in repeated else self._add_notification(number, each)
+            for place, each in enumerate(received)
+        ]
         if before_commit is not None:
             before_commit(results)
         await self._tables.journal.commit()
         return results
 
+    def _last_nonce(self, number: int | None, notifier_id: bytes) -> bytes | None:
+        tables = self._tables
+        row = None if number is None else tables.routers.table.find_queue(number, notifier_id)
+        token = None if row is None else tables.owner(row)
+        if row is None or token is None or token.last is None or token.record.status.state not in VERIFIABLE:
+            return None
+        last = token.last.get(row)
+        return None if last is None else last.nonce
+
     def _add_notification(self, number: int | None, received: ReceivedNotification) -> Recorded | NotRecorded:
         tables = self._tables
-        notifier_id, nonce, sealed_meta, received_at = received
+        notifier_id, nonce, sealed_meta, received_at, _ = received
         row = None if number is None else tables.routers.table.find_queue(number, notifier_id)
         if row is None:
             return NotRecorded.UNKNOWN_QUEUE
@@ -85,7 +100,7 @@ class MemoryNotifications:
 
     def _last(self, row: int, last: KeptNotification) -> LastNotification:
         routers = self._tables.routers
-        text = routers.router(routers.table.router(row)).text + last.item
+        text = routers.address(routers.table.address(row)).text + last.item
         if not last.pending:
             return LastNotification(last.received_at, last.nonce, text)
         return PendingNotification(

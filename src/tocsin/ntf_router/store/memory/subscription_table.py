@@ -11,10 +11,12 @@ texts of errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Final, NamedTuple
 
+from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.durable.row_tables import (
     ARRAY_BITS,
@@ -24,7 +26,7 @@ from tocsin.durable.row_tables import (
     RowBlocks,
     RowHashTable,
 )
-from tocsin.ntf_router.store.records import UsedRouter
+from tocsin.ntf_router.store.records import USED_ADDRESSES, UsedRouter
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.lifecycles import WANTED
 from tocsin.protocol.ntf.pushes import router_text
@@ -60,7 +62,8 @@ class Subscription(NamedTuple):
     notifier_key: bytes
     """DER; empty for a queue of direct notifications, whose two ids are the same."""
     token: int
-    router: int
+    address: int
+    """The number of the SMP router's address by which its owner named it."""
     status: SubscriptionStatus
     associated: bool
 
@@ -75,12 +78,14 @@ class SubscriptionTable:
         self._long_ids: Final[dict[int, bytes]] = {}
         self._other_keys: Final[dict[int, bytes]] = {}
         self._failures: Final[dict[int, str]] = {}
+        self.router_of: Final[list[int]] = []
+        """The number of the SMP router that each address leads to. An entry must exist before rows of its address."""
         self._by_id: Final = RowHashTable(self.subscription_id)
         self._by_queue: Final = RowHashTable(self._queue_key)
         # Bound methods save a call on the hottest look-ups.
         self._where: Final = self._rows.where
         self._width: Final = self._rows.width
-        self.router: Final = self._rows.router
+        self.address: Final = self._rows.router
         self.block_count: Final = self._rows.block_count
         self.rows_of_block: Final = self._rows.rows_of_block
 
@@ -91,10 +96,11 @@ class SubscriptionTable:
         return self._by_id.find(subscription_id)
 
     def find_queue(self, router: int, notifier_id: bytes) -> int | None:
+        """Find a queue of an SMP router, whichever of its addresses the owner named."""
         row = self._by_queue.find((router, notifier_id))
         if row is None and self.direct_count:
             row = self._by_id.find(notifier_id)
-            if row is not None and not (self.is_direct(row) and self.router(row) == router):
+            if row is not None and not (self.is_direct(row) and self.router_of[self.address(row)] == router):
                 return None
         return row
 
@@ -104,7 +110,7 @@ class SubscriptionTable:
     def add(self, subscription: Subscription) -> int:
         """Add a row. The caller has checked that id and queue are new, and that the id has `ID_BYTES`."""
         direct = not subscription.notifier_key
-        row = self._rows.add(subscription.router, _DIRECT if direct else _KEYED)
+        row = self._rows.add(subscription.address, _DIRECT if direct else _KEYED)
         data, at = self._where(row)
         fields = subscription.subscription_id + subscription.token.to_bytes(4, "little") + b"\0"
         data[at : at + _NOTIFIER] = fields
@@ -112,7 +118,8 @@ class SubscriptionTable:
             self.direct_count += 1
         else:
             data[at + _NOTIFIER : at + _ROW_BYTES] = self._notifier_and_key(row, subscription)
-            self._by_queue.add((subscription.router, subscription.notifier_id), row)
+            router = self.router_of[subscription.address]
+            self._by_queue.add((router, subscription.notifier_id), row)
         self.set_state(row, subscription.status, associated=subscription.associated)
         self._by_id.add(subscription.subscription_id, row)
         self._count += 1
@@ -144,7 +151,7 @@ class SubscriptionTable:
             self.notifier_id(row),
             self.key(row),
             self.token(row),
-            self.router(row),
+            self.address(row),
             status,
             associated,
         )
@@ -171,6 +178,11 @@ class SubscriptionTable:
     def token(self, row: int) -> int:
         data, at = self._where(row)
         return int.from_bytes(data[at + _TOKEN : at + _STATE], "little")
+
+    def addresses_of(self, rows: Iterable[int]) -> set[int]:
+        """Return the different addresses of rows. Rows of a block have the same one."""
+        block_router = self._rows.block_router
+        return {block_router[block] for block in {row >> BLOCK_BITS for row in rows}}
 
     def state(self, row: int) -> tuple[SubscriptionStatus, bool]:
         """Return the status, and whether the queue is associated with our service."""
@@ -205,9 +217,9 @@ class SubscriptionTable:
 
     def rows(self) -> Iterator[int]:
         """Yield all rows. The table must not change meanwhile."""
-        for router in range(self._rows.router_count):
-            for place in range(self.block_count(router)):
-                yield from self.rows_of_block(router, place)
+        for address in range(self._rows.router_count):
+            for place in range(self.block_count(address)):
+                yield from self.rows_of_block(address, place)
 
     def _queue_key(self, row: int) -> tuple[int, bytes]:
         """Return the queue of a row with a key. Inlined, because every look-up calls it."""
@@ -215,14 +227,14 @@ class SubscriptionTable:
         notifier_id = bytes(self._rows.arrays[row >> ARRAY_BITS][at : at + ID_BYTES])
         if notifier_id == _LONG_ID:
             notifier_id = self._long_ids[row]
-        return self._rows.block_router[row >> BLOCK_BITS], notifier_id
+        return self.router_of[self._rows.block_router[row >> BLOCK_BITS]], notifier_id
 
 
 @dataclass(slots=True)
 class KeptRouter:
-    location: RouterLocation
-    text: bytes
-    """The first part of its notifications' texts."""
+    """An SMP router: its identity, whichever hosts and ports clients name."""
+
+    number: int
     service_id: bytes | None = None
     associated: int = 0
     combined_hash: int = 0
@@ -231,68 +243,110 @@ class KeptRouter:
     """The number of wanted queues without service."""
     new: int = 0
     """The number of these that were never subscribed to."""
+    direct: int = 0
+    """The number of wanted queues of direct notifications."""
+    credentials: Credentials | None = None
+    """The certificate of our service there, if it has one of its own."""
+    addresses: list[int] = field(default_factory=list)
+    """The numbers of its addresses, in the order in which clients named them."""
 
-    def used(self) -> UsedRouter:
-        return UsedRouter(
-            self.location,
-            self.service_id,
-            self.associated,
-            ids_hash_bytes(self.combined_hash),
-            self.individual,
-            self.service_id is None and self.individual == self.new and bool(self.new or self.associated),
-        )
+
+@dataclass(slots=True)
+class KeptAddress:
+    """An address of an SMP router, as some clients name it."""
+
+    location: RouterLocation
+    router: KeptRouter
+    text: bytes
+    """The first part of its notifications' texts."""
 
 
 class SubscribedRouters:
-    """SMP routers by number.
+    """SMP routers by identity, and their addresses by number.
 
-    A router is removed with its last subscription, unless we have a service id there. Its number is then reused, so
-    callers must look it up again after every `await`.
+    An address is removed with its last subscription, unless it is the last one of a router where we have a service id.
+    Its number is then reused, so callers must look it up again after every `await`.
     """
 
     def __init__(self) -> None:
         self.table: Final = SubscriptionTable()
-        self._routers: Final[list[KeptRouter | None]] = []
+        self._addresses: Final[list[KeptAddress | None]] = []
         self._free_numbers: Final[list[int]] = []
         self._numbers: Final[dict[RouterLocation, int]] = {}
+        self._routers: Final[dict[bytes, KeptRouter]] = {}
+        """By key hash."""
+        self._router_numbers: Final = count()
 
     def __iter__(self) -> Iterator[KeptRouter]:
-        return (router for router in self._routers if router is not None)
+        return iter(list(self._routers.values()))
+
+    def router(self, location: RouterLocation) -> KeptRouter | None:
+        """Return the router of this identity, whichever hosts are named."""
+        return self._routers.get(location.key_hash)
 
     def number(self, location: RouterLocation) -> int | None:
+        """Return the number of exactly this address."""
         return self._numbers.get(location)
 
     def number_or_new(self, location: RouterLocation) -> int:
         number = self._numbers.get(location)
         if number is None:
+            router = self._routers.get(location.key_hash)
+            if router is None:
+                router = self._routers[location.key_hash] = KeptRouter(next(self._router_numbers))
             if not self._free_numbers:
-                self._free_numbers.append(len(self._routers))
-                self._routers.append(None)
+                self._free_numbers.append(len(self._addresses))
+                self._addresses.append(None)
+                self.table.router_of.append(0)
             number = self._numbers[location] = self._free_numbers.pop()
-            self._routers[number] = KeptRouter(location, router_text(location))
+            self._addresses[number] = KeptAddress(location, router, router_text(location))
+            self.table.router_of[number] = router.number
+            router.addresses.append(number)
         return number
 
-    def router(self, number: int) -> KeptRouter:
-        router = self._routers[number]
-        assert router is not None
-        return router
+    def address(self, number: int) -> KeptAddress:
+        address = self._addresses[number]
+        assert address is not None
+        return address
+
+    def set_service(self, location: RouterLocation, service_id: bytes | None) -> None:
+        """Set our service id at the router, which is kept from now on."""
+        self.address(self.number_or_new(location)).router.service_id = service_id
+
+    def used(self, router: KeptRouter) -> UsedRouter:
+        known = sorted(router.addresses, key=self.table.block_count, reverse=True)[:USED_ADDRESSES]
+        first, *others = [self.address(number).location for number in known]
+        return UsedRouter(
+            first,
+            router.service_id,
+            router.associated,
+            ids_hash_bytes(router.combined_hash),
+            router.individual,
+            router.service_id is None
+            and router.individual == router.new
+            and bool(router.new or router.associated),
+            other_addresses=tuple(others),
+            direct_count=router.direct,
+        )
 
     def release_if_unused(self, number: int) -> None:
-        router = self.router(number)
-        if router.service_id is None and not self.table.block_count(number):
-            del self._numbers[router.location]
-            self._routers[number] = None
-            self._free_numbers.append(number)
+        address = self.address(number)
+        router = address.router
+        if self.table.block_count(number) or (router.service_id is not None and len(router.addresses) == 1):
+            return
+        router.addresses.remove(number)
+        if not router.addresses:
+            del self._routers[address.location.key_hash]
+        del self._numbers[address.location]
+        self._addresses[number] = None
+        self._free_numbers.append(number)
 
     def queue(self, row: int) -> NotifierQueue:
-        return NotifierQueue(self.router(self.table.router(row)).location, self.table.notifier_id(row))
+        return NotifierQueue(self.address(self.table.address(row)).location, self.table.notifier_id(row))
 
     def row_of(self, queue: NotifierQueue) -> int | None:
-        number = self._numbers.get(queue.router)
-        return None if number is None else self.table.find_queue(number, queue.notifier_id)
-
-    def rows(self, number: int, notifier_ids: Sequence[bytes]) -> list[int | None]:
-        return [self.table.find_queue(number, notifier_id) for notifier_id in notifier_ids]
+        router = self.router(queue.router)
+        return None if router is None else self.table.find_queue(router.number, queue.notifier_id)
 
     def add(self, subscription: Subscription) -> int:
         row = self.table.add(subscription)
@@ -300,7 +354,7 @@ class SubscribedRouters:
         return row
 
     def remove(self, row: int) -> None:
-        number = self.table.router(row)
+        number = self.table.address(row)
         self._count(row, -1)
         self.table.remove(row)
         self.release_if_unused(number)
@@ -311,15 +365,33 @@ class SubscribedRouters:
         self._count(row, 1)
 
     def page(
-        self, number: int, after: bytes | None, limit: int, *, with_associated: bool, blocks: int
+        self, router: KeptRouter, after: bytes | None, limit: int, *, with_associated: bool, blocks: int
     ) -> tuple[list[int], bytes | None]:
-        """Return wanted rows, from the router's last block to its first, and the cursor behind them.
+        """Return wanted rows, by address, from its last block to its first, and the cursor behind them.
 
-        The page has at most `limit` rows of at most `blocks` blocks. The cursor is a block's place and the number of
-        its rows that are left.
+        The page has at most `limit` rows of about `blocks` blocks. The cursor is an address, a block's place and the
+        number of its rows that are left.
         """
+        begin = 0 if after is None else int.from_bytes(after[:4], "big")
+        found: list[int] = []
+        for number in sorted(each for each in router.addresses if each >= begin):
+            if len(found) == limit or blocks <= 0:
+                return found, number.to_bytes(4, "big")
+            within = after[4:] if after is not None and number == begin else b""
+            rows, cursor = self._page_of_address(
+                number, within, limit - len(found), with_associated=with_associated, blocks=blocks
+            )
+            found += rows
+            if cursor is not None:
+                return found, number.to_bytes(4, "big") + cursor
+            blocks -= max(1, self.table.block_count(number))
+        return found, None
+
+    def _page_of_address(
+        self, number: int, after: bytes, limit: int, *, with_associated: bool, blocks: int
+    ) -> tuple[list[int], bytes | None]:
         place, left = self.table.block_count(number), 0
-        if after is not None:
+        if after:
             cursor_place, cursor_left = divmod(int.from_bytes(after, "big"), BLOCK_ROWS)
             if cursor_place < place:
                 place, left = cursor_place, cursor_left
@@ -345,9 +417,10 @@ class SubscribedRouters:
         status, associated = self.table.state(row)
         if status not in WANTED:
             return
-        router = self.router(self.table.router(row))
+        router = self.address(self.table.address(row)).router
         if associated:
             router.associated += by
+            router.direct += by if self.table.is_direct(row) else 0
             router.combined_hash ^= id_hash(self.table.notifier_id(row))
         else:
             router.individual += by

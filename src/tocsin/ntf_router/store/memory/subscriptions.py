@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from tocsin.crypto.credentials import Credentials
 from tocsin.ntf_router.store.logs.store_log import ServiceSet, SubscriptionAdded, SubscriptionRemoved
 from tocsin.ntf_router.store.memory.subscription_table import KeptRouter
 from tocsin.ntf_router.store.memory.tables import NtfTables
@@ -71,8 +72,7 @@ class MemorySubscriptions:
 
     async def other_routers_of(self, token_id: bytes, router: RouterLocation) -> int:
         token = self._tables.tokens.get(token_id)
-        table = self._tables.routers.table
-        numbers = set() if token is None else {table.router(row) for row in token.rows}
+        numbers = set() if token is None else self._tables.routers.table.addresses_of(token.rows)
         return len(numbers - {self._tables.routers.number(router)})
 
     async def new_queues_of(self, token_id: bytes) -> list[tuple[NotifierQueue, bytes]]:
@@ -88,12 +88,12 @@ class MemorySubscriptions:
         self, router: RouterLocation, statuses: Sequence[tuple[bytes, SubscriptionStatus]]
     ) -> int:
         await self._tables.journal.ready()
-        number = self._tables.routers.number(router)
-        if number is None:
+        known = self._tables.routers.router(router)
+        if known is None:
             return 0
         changed = 0
         for notifier_id, status in statuses:
-            row = self._tables.routers.table.find_queue(number, notifier_id)
+            row = self._tables.routers.table.find_queue(known.number, notifier_id)
             if row is not None and not self._tables.routers.table.is_direct(row):
                 changed += self._tables.change_state(row, status, associated=False)
         await self._tables.journal.commit()
@@ -103,14 +103,14 @@ class MemorySubscriptions:
         self, router: RouterLocation, notifier_ids: Sequence[bytes], service_id: bytes | None
     ) -> int:
         await self._tables.journal.ready()
-        number = self._tables.routers.number(router)
-        if number is None:
+        known = self._tables.routers.router(router)
+        if known is None:
             return 0
         if service_id is not None:
-            self._set_service(number, service_id)
+            self._set_service(known, service_id)
         changed = 0
         for notifier_id in notifier_ids:
-            row = self._tables.routers.table.find_queue(number, notifier_id)
+            row = self._tables.routers.table.find_queue(known.number, notifier_id)
             if row is not None and not self._tables.routers.table.is_direct(row):
                 associated = service_id is not None
                 changed += self._tables.change_state(row, SubscriptionState.ACTIVE, associated=associated)
@@ -129,42 +129,53 @@ class MemorySubscriptions:
 
     async def forget_service(self, router: RouterLocation) -> int:
         await self._tables.journal.ready()
-        number = self._tables.routers.number(router)
-        if number is None:
+        known = self._tables.routers.router(router)
+        if known is None:
             return 0
-        self._set_service(number, None)
+        self._set_service(known, None)
         changed = 0
         async for row in self._rows_of(router):
             status, associated = self._tables.routers.table.state(row)
             if associated and not self._tables.routers.table.is_direct(row):
                 status = SubscriptionState.INACTIVE if status in WANTED else status
                 changed += self._tables.change_state(row, status, associated=False)
-        if self._tables.routers.number(router) == number:
-            self._tables.routers.release_if_unused(number)
+        if self._tables.routers.router(router) is known:
+            for number in list(known.addresses):
+                self._tables.routers.release_if_unused(number)
         await self._tables.journal.commit()
         return changed
+
+    async def service_credentials(self, router: RouterLocation) -> Credentials | None:
+        known = self._tables.routers.router(router)
+        return None if known is None else known.credentials
+
+    async def set_service_credentials(self, router: RouterLocation, credentials: Credentials | None) -> None:
+        known = self._tables.routers.router(router)
+        if known is not None:
+            known.credentials = credentials
 
     async def used_routers(self) -> list[UsedRouter]:
         found = [self._used(router) for router in self._tables.routers]
         return [used for used in found if used.associated_count or used.individual_count]
 
     async def used_router(self, router: RouterLocation) -> UsedRouter | None:
-        number = self._tables.routers.number(router)
-        return None if number is None else self._used(self._tables.routers.router(number))
+        known = self._tables.routers.router(router)
+        return None if known is None else self._used(known)
 
     def _used(self, router: KeptRouter) -> UsedRouter:
-        used = router.used()
-        if used.untried and not self._has_active_token(router.location):
+        used = self._tables.routers.used(router)
+        if used.untried and not self._has_active_token(router):
             return replace(used, needed=False)
         return used
 
-    def _has_active_token(self, router: RouterLocation) -> bool:
+    def _has_active_token(self, router: KeptRouter) -> bool:
         """Whether a queue there belongs to an active token. If there are many queues, this counts as yes."""
-        table, number = self._tables.routers.table, self._tables.routers.number(router)
-        if number is None or table.block_count(number) > SEARCHED_BLOCKS:
-            return number is not None
+        table = self._tables.routers.table
+        if sum(table.block_count(number) for number in router.addresses) > SEARCHED_BLOCKS:
+            return True
         return any(
             table.state(row)[0] in WANTED and self._tables.owner(row).record.status.state is TokenState.ACTIVE
+            for number in router.addresses
             for place in range(table.block_count(number))
             for row in table.rows_of_block(number, place)
         )
@@ -175,12 +186,12 @@ class MemorySubscriptions:
         queues: list[tuple[bytes, bytes]] = []
         table, cursor = self._tables.routers.table, after
         while True:
-            number = self._tables.routers.number(router)
-            if number is None:
+            known = self._tables.routers.router(router)
+            if known is None:
                 return SubscriptionPage(tuple(queues), None)
             left = limit - len(queues)
             rows, cursor = self._tables.routers.page(
-                number, cursor, left, with_associated=with_associated, blocks=PAUSE_AFTER
+                known, cursor, left, with_associated=with_associated, blocks=PAUSE_AFTER
             )
             for row in rows:
                 _, associated = table.state(row)
@@ -192,25 +203,26 @@ class MemorySubscriptions:
 
     async def _rows_of(self, router: RouterLocation) -> AsyncIterator[int]:
         """Yield rows from the last block to the first, so that rows may be removed meanwhile. Other tasks get turns."""
-        number = self._tables.routers.number(router)
-        if number is None:
-            return
-        table = self._tables.routers.table
-        place, looked_at = table.block_count(number), 0
-        while place:
-            place = min(place, table.block_count(number)) - 1
-            if place < 0:
-                return
-            for row in table.rows_of_block(number, place):
-                yield row
-            looked_at += 1
-            if looked_at % PAUSE_AFTER == 0:
-                await asyncio.sleep(0)
-                if self._tables.routers.number(router) != number:
-                    return
+        routers = self._tables.routers
+        known, table, looked_at = routers.router(router), routers.table, 0
+        for number in [] if known is None else list(known.addresses):
+            place = table.block_count(number)
+            while place:
+                place = min(place, table.block_count(number)) - 1
+                if place < 0:
+                    break
+                for row in table.rows_of_block(number, place):
+                    yield row
+                looked_at += 1
+                if looked_at % PAUSE_AFTER == 0:
+                    await asyncio.sleep(0)
+                    if known is None or routers.router(router) is not known:
+                        return
+                    if number not in known.addresses:
+                        break
 
-    def _set_service(self, number: int, service_id: bytes | None) -> None:
-        router = self._tables.routers.router(number)
+    def _set_service(self, router: KeptRouter, service_id: bytes | None) -> None:
         if router.service_id != service_id:
             router.service_id = service_id
-            self._tables.journal.append(ServiceSet(router.location, service_id))
+            location = self._tables.routers.address(router.addresses[0]).location
+            self._tables.journal.append(ServiceSet(location, service_id))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
+from tocsin.errors import StoreFull
 from tocsin.ntf_router.store.logs.change_log import DirectChange
 from tocsin.ntf_router.store.logs.store_log import NtfStoreChange, SubscriptionStatusSet
 from tocsin.ntf_router.store.memory.subscription_table import ID_BYTES, SubscribedRouters, Subscription
@@ -17,8 +18,11 @@ from tocsin.ntf_router.store.memory.token_table import KeptToken, NotificationTa
 from tocsin.ntf_router.store.records import (
     SUBSCRIPTION_REMOVED,
     TOKEN_REMOVED,
+    RowLimit,
+    RowLimits,
     SettledNotification,
     SubscriptionRecord,
+    TokenRecord,
 )
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus, TokenState, TokenStatus
@@ -36,6 +40,7 @@ class NtfTables:
         self.notifications: Final = NotificationTable()
         self.direct: Final = DirectMarks()
         self.journal: NtfJournal = journal or NoNtfJournal()
+        self.limits: RowLimits | None = None
         self.report_settled: Callable[[Sequence[SettledNotification]], None] | None = None
 
     def owner(self, row: int) -> KeptToken:
@@ -52,7 +57,17 @@ class NtfTables:
             found.associated,
         )
 
+    def add_token(self, token: TokenRecord) -> bool:
+        """Add a token. Returns False if it exists. Raises StoreFull."""
+        if not self.tokens.is_new(token):
+            return False
+        if self.limits is not None and len(self.tokens) >= self.limits.tokens:
+            raise StoreFull(RowLimit.TOKENS)
+        self.tokens.add(token)
+        return True
+
     def add_subscription(self, subscription: SubscriptionRecord) -> bool:
+        """Add a subscription. Returns False if it cannot be added. Raises StoreFull."""
         token = self.tokens.get(subscription.token_id)
         subscription_id, queue = subscription.subscription_id, subscription.queue
         if (
@@ -62,6 +77,7 @@ class NtfTables:
             or self.routers.table.find(subscription_id) is not None
         ):
             return False
+        self._check_room(token)
         row = self.routers.add(
             Subscription(
                 subscription_id,
@@ -77,6 +93,15 @@ class NtfTables:
         self.routers.table.note_active(row, active=subscription.status is SubscriptionState.ACTIVE)
         return True
 
+    def _check_room(self, token: KeptToken) -> None:
+        """Raise StoreFull if the token can have no other subscription."""
+        if self.limits is None:
+            return
+        if len(token.rows) >= self.limits.subscriptions_of_token:
+            raise StoreFull(RowLimit.SUBSCRIPTIONS_OF_TOKEN)
+        if len(self.routers.table) >= self.limits.subscriptions:
+            raise StoreFull(RowLimit.SUBSCRIPTIONS)
+
     def add_direct(self, token_id: bytes, queue: NotifierQueue) -> bool:
         """Add a queue of direct notifications, as `add_subscription` does."""
         notifier_id = queue.notifier_id
@@ -91,11 +116,11 @@ class NtfTables:
 
     def direct_rows(self, router: RouterLocation, notifier_ids: Sequence[bytes]) -> dict[bytes, int]:
         """Return the rows of those queues that are direct, by notifier id."""
-        number = self.routers.number(router)
-        if number is None or not self.routers.table.direct_count:
+        known, table = self.routers.router(router), self.routers.table
+        if known is None or not table.direct_count:
             return {}
-        found = zip(notifier_ids, self.routers.rows(number, notifier_ids), strict=True)
-        return {each: row for each, row in found if row is not None and self.routers.table.is_direct(row)}
+        found = [(each, table.find_queue(known.number, each)) for each in notifier_ids]
+        return {each: row for each, row in found if row is not None and table.is_direct(row)}
 
     def set_gone(self, notifier_id: bytes, at: int) -> bool:
         """Note when the SMP router reported the queue as deleted; 0 means that it is alive."""
@@ -213,15 +238,14 @@ class DirectMarks:
         self.gone: Final[dict[bytes, int]] = {}
         """Time of the SMP router's report that the queue is deleted, by notifier id."""
         self._ended: Final[dict[bytes, int]] = {}
-        """Time from which the mark may be forgotten, by notifier id."""
+        """Time from which the mark of an ended queue may be forgotten, by `end_mark`."""
 
-    def end(self, notifier_id: bytes, until: int) -> None:
-        """Mark a queue as ended; 0 makes no mark."""
-        if until > self._ended.get(notifier_id, 0):
-            self._ended[notifier_id] = until
+    def end(self, mark: bytes, until: int) -> None:
+        if until > self._ended.get(mark, 0):
+            self._ended[mark] = until
 
-    def is_ended(self, notifier_id: bytes, now: int) -> bool:
-        return self._ended.get(notifier_id, 0) > now
+    def is_ended(self, mark: bytes, now: int) -> bool:
+        return self._ended.get(mark, 0) > now
 
     def ended(self) -> Iterator[tuple[bytes, int]]:
         return iter(self._ended.items())
@@ -229,8 +253,8 @@ class DirectMarks:
     def forget(self, now: int) -> int:
         """Forget ended queues whose packets have all expired. Returns how many."""
         expired = [each for each, until in self._ended.items() if until <= now]
-        for notifier_id in expired:
-            del self._ended[notifier_id]
+        for mark in expired:
+            del self._ended[mark]
         return len(expired)
 
 

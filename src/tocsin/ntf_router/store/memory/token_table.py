@@ -87,9 +87,14 @@ class TokenTable:
         token_ids = registered.values() if isinstance(registered, dict) else (registered,)
         return [self._tokens[token_id] for token_id in token_ids]
 
+    def is_new(self, record: TokenRecord) -> bool:
+        """Whether neither the id nor the registration exists."""
+        known = self.registration(record.device_token, record.verify_key)
+        return known is None and record.token_id not in self._tokens
+
     def add(self, record: TokenRecord) -> KeptToken | None:
-        """Add a token. Returns None, and changes nothing, if the id or the registration exists."""
-        if record.token_id in self._tokens or self.registration(record.device_token, record.verify_key):
+        """Add a token. Returns None, and changes nothing, if it is not new."""
+        if not self.is_new(record):
             return None
         number = self._free_numbers.pop() if self._free_numbers else len(self._numbers)
         token = KeptToken(number, record)

@@ -17,6 +17,7 @@ from tocsin.ntf_router.store.logs.store_log import (
     TokenUsed,
 )
 from tocsin.ntf_router.store.memory.tables import NtfTables
+from tocsin.ntf_router.store.memory.token_table import KeptToken
 from tocsin.ntf_router.store.records import TOKEN_INVALID, TokenRecord
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.lifecycles import CONFIRMED, UNVERIFIED, VERIFIABLE
@@ -48,7 +49,7 @@ class MemoryTokens:
 
     async def add_token(self, token: TokenRecord) -> bool:
         await self._tables.journal.ready()
-        if self._tables.tokens.add(token) is None:
+        if not self._tables.add_token(token):
             return False
         self._tables.journal.append(TokenAdded(token))
         if token.registered_at:
@@ -73,6 +74,25 @@ class MemoryTokens:
         if old:
             await self._tables.journal.commit()
         return len(found) - len(old)
+
+    async def remove_unverified(self, before: int) -> int:
+        removed = 0
+        for count, token in enumerate(list(self._tables.tokens)):
+            if count % PAUSE_AFTER == 0:
+                await asyncio.sleep(0)
+                await self._tables.journal.ready()
+            record = token.record
+            if (
+                record.status.state in UNVERIFIED
+                and record.registered_at < before
+                and not token.rows
+                and self._tables.tokens.get(record.token_id) is token
+            ):
+                self._tables.remove_token(token)
+                self._tables.journal.append(TokenRemoved(record.token_id))
+                removed += 1
+        await self._tables.journal.commit()
+        return removed
 
     async def note_use(self, token_id: bytes, day: int) -> None:
         await self._tables.journal.ready()
@@ -149,13 +169,14 @@ class MemoryTokens:
         await self._tables.journal.commit()
         return Replaced.DONE
 
-    async def set_cron(self, token_id: bytes, minutes: int) -> bool:
+    async def set_cron(self, token_id: bytes, minutes: int, at: int) -> bool:
         await self._tables.journal.ready()
         token = self._tables.tokens.get(token_id)
         if token is None:
             return False
-        token.record = replace(token.record, cron_minutes=minutes)
+        token.record = replace(token.record, cron_minutes=minutes, cron_sent_at=at)
         self._tables.journal.append(CronSet(token_id, minutes))
+        self._tables.journal.cron_sent(token_id, at)
         await self._tables.journal.commit()
         return True
 
@@ -172,7 +193,7 @@ class MemoryTokens:
     async def cron_due(self, now: int, page: int = 1000) -> AsyncIterator[Sequence[TokenRecord]]:
         due: list[TokenRecord] = []
         for count, token in enumerate(list(self._tables.tokens), start=1):
-            if _is_due(token.record, now) and self._tables.tokens.get(token.record.token_id) is token:
+            if self._is_due(token, now) and self._tables.tokens.get(token.record.token_id) is token:
                 due.append(token.record)
             if len(due) >= page:
                 yield due
@@ -191,10 +212,13 @@ class MemoryTokens:
                 self._tables.journal.cron_sent(token_id, at)
         await self._tables.journal.commit()
 
-
-def _is_due(token: TokenRecord, now: int) -> bool:
-    return (
-        token.cron_minutes > 0
-        and token.status.state is TokenState.ACTIVE
-        and (token.cron_sent_at or 0) + token.cron_minutes * 60 < now
-    )
+    def _is_due(self, token: KeptToken, now: int) -> bool:
+        record = token.record
+        if record.cron_minutes == 0 or record.status.state is not TokenState.ACTIVE:
+            return False
+        begin = record.cron_sent_at or 0
+        if token.last is not None:
+            begin = max(begin, *(int(last.received_at) for last in token.last.values()))
+        return begin + record.cron_minutes * 60 < now and not self._tables.notifications.has_pending(
+            record.token_id
+        )

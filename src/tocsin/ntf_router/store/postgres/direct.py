@@ -9,26 +9,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from asyncpg import Record
+
 from tocsin.ntf_router.store.postgres.outcomes import END_OF_SUBSCRIPTIONS, ReportSettled, end_pending
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy, rows_of
-from tocsin.ntf_router.store.postgres.rows import NO_KEY, SUBSCRIPTIONS, queue_of_row, router_row
-from tocsin.ntf_router.store.postgres.subscriptions import ADD_SUBSCRIPTION
-from tocsin.ntf_router.store.records import SUBSCRIPTION_REMOVED, Associated
+from tocsin.ntf_router.store.postgres.row_counts import Addition, RowCounts
+from tocsin.ntf_router.store.postgres.rows import (
+    NO_KEY,
+    SUBSCRIPTIONS,
+    identity_of,
+    queue_of_row,
+    router_row,
+)
+from tocsin.ntf_router.store.postgres.subscriptions import ADD_SUBSCRIPTION, FIRST_OF_SEVERAL
+from tocsin.ntf_router.store.records import SUBSCRIPTION_REMOVED, Associated, end_mark
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
 _ID_BYTES: Final = 24
-_AT_ROUTER: Final = "v.smp_host = $1 AND v.smp_port = $2 AND v.smp_keyhash = $3"
+_AT_ROUTER: Final = "v.smp_keyhash = $1"
 _QUEUE: Final = f"""
     SELECT s.subscription_id, s.token_id, s.smp_notifier_key FROM {SUBSCRIPTIONS}
-    WHERE {_AT_ROUTER} AND s.smp_notifier_id = $4 FOR UPDATE OF s
+    WHERE {_AT_ROUTER} AND s.smp_notifier_id = $2 ORDER BY {FIRST_OF_SEVERAL} FOR UPDATE OF s
 """  # noqa: S608
 _GONE: Final = f"""
     WITH gone AS (
         SELECT s.subscription_id FROM {SUBSCRIPTIONS}
-        WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($4::bytea[]) AND s.smp_notifier_key = $5 FOR UPDATE OF s
+        WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($2::bytea[]) AND s.smp_notifier_key = $3 FOR UPDATE OF s
     ), noted AS (
-        INSERT INTO direct_gone (subscription_id, gone_at) SELECT subscription_id, $6 FROM gone
+        INSERT INTO direct_gone (subscription_id, gone_at) SELECT subscription_id, $4 FROM gone
         ON CONFLICT DO NOTHING
     )
     UPDATE subscriptions s SET status = 'DELETED' FROM gone WHERE s.subscription_id = gone.subscription_id
@@ -36,7 +45,7 @@ _GONE: Final = f"""
 _ALIVE: Final = f"""
     WITH back AS (
         DELETE FROM direct_gone g USING {SUBSCRIPTIONS}
-        WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($4::bytea[]) AND g.subscription_id = s.subscription_id
+        WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($2::bytea[]) AND g.subscription_id = s.subscription_id
         RETURNING g.subscription_id
     )
     UPDATE subscriptions s SET status = 'ACTIVE' FROM back WHERE s.subscription_id = back.subscription_id
@@ -55,51 +64,68 @@ _END: Final = """
 class PostgresDirect:
     """Implements `DirectStore`, which describes the methods."""
 
+    _counts: RowCounts
     _clients: NtfPool
     _background: NtfPool
     _report_settled: ReportSettled | None
 
     async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated:
+        with self._counts.subscriptions.adding() as addition:
+            result = await self._associate(token_id, queue, now, addition)
+            addition.added = result is Associated.ADDED
+        return result
+
+    async def _associate(
+        self, token_id: bytes, queue: NotifierQueue, now: int, addition: Addition
+    ) -> Associated:
         async def statements(connection: Proxy) -> Associated:
             found = await connection.fetchval(
-                "SELECT true FROM tokens WHERE token_id = $1 AND status = 'ACTIVE' FOR SHARE", token_id
+                "SELECT true FROM tokens WHERE token_id = $1 AND status = 'ACTIVE' FOR NO KEY UPDATE",
+                token_id,
             )
             if not found:
                 return Associated.NO_TOKEN
-            where = router_row(queue.router)
-            row = await connection.fetchrow(_QUEUE, *where, queue.notifier_id)
+            row = await connection.fetchrow(_QUEUE, identity_of(queue.router), queue.notifier_id)
             if row is not None:
                 known = row["token_id"] == token_id and row["smp_notifier_key"] == NO_KEY
                 return Associated.KNOWN if known else Associated.TAKEN
             if len(queue.notifier_id) != _ID_BYTES:
                 return Associated.TAKEN
             ended = "SELECT true FROM direct_ended WHERE notifier_id = $1 AND until > $2"
-            if await connection.fetchval(ended, queue.notifier_id, now):
+            if await connection.fetchval(ended, end_mark(token_id, queue.notifier_id), now):
                 return Associated.REMOVED
+            await self._counts.check_room(connection, token_id, addition)
             ids = queue.notifier_id, token_id, queue.notifier_id
+            where = router_row(queue.router)
             added = await connection.execute(ADD_SUBSCRIPTION, *where, *ids, NO_KEY, "ACTIVE", True)
             return Associated.ADDED if rows_of(added) else Associated.TAKEN
 
         return await self._clients.run(statements)
 
     async def dissociate(self, token_id: bytes, queue: NotifierQueue, until: int | None) -> bool:
+        found: Record | None = None
+
         async def statements(connection: Proxy) -> bool:
-            row = await connection.fetchrow(_QUEUE, *router_row(queue.router), queue.notifier_id)
+            nonlocal found
+            row = found = await connection.fetchrow(_QUEUE, identity_of(queue.router), queue.notifier_id)
             if row is not None:
                 if row["token_id"] != token_id or row["smp_notifier_key"] != NO_KEY:
                     return False
                 await self._remove(connection, [row["subscription_id"]])
             if until is not None:
-                await connection.execute(_END, queue.notifier_id, until)
+                await connection.execute(_END, end_mark(token_id, queue.notifier_id), until)
             return True
 
-        return await self._clients.run(statements)
+        with self._counts.removing() as removal:
+            done = await self._clients.run(statements)
+            removal.subscriptions = int(done and found is not None)
+        return done
 
     async def note_deleted(self, router: RouterLocation, notifier_ids: Sequence[bytes], at: int) -> int:
-        return await self._background.execute(_GONE, *router_row(router), list(notifier_ids), NO_KEY, at)
+        return await self._background.execute(_GONE, identity_of(router), list(notifier_ids), NO_KEY, at)
 
     async def note_alive(self, router: RouterLocation, notifier_ids: Sequence[bytes]) -> int:
-        return await self._background.execute(_ALIVE, *router_row(router), list(notifier_ids))
+        return await self._background.execute(_ALIVE, identity_of(router), list(notifier_ids))
 
     async def remove_deleted(self, before: int) -> list[NotifierQueue]:
         async def statements(connection: Proxy) -> list[NotifierQueue]:
@@ -107,7 +133,10 @@ class PostgresDirect:
             await self._remove(connection, [row["subscription_id"] for row in rows])
             return [queue_of_row(row) for row in rows]
 
-        return await self._background.run(statements)
+        with self._counts.removing() as removal:
+            queues = await self._background.run(statements)
+            removal.subscriptions = len(queues)
+        return queues
 
     async def _remove(self, connection: Proxy, subscription_ids: Sequence[bytes]) -> None:
         """Remove queues whose rows are locked."""

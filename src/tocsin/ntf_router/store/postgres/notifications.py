@@ -28,8 +28,8 @@ from tocsin.ntf_router.store.postgres.rows import (
     SUBSCRIPTIONS,
     TOKEN_COLUMNS,
     TOKENS,
+    identity_of,
     router_of,
-    router_row,
     sql_list,
     time_of,
     token_of_row,
@@ -92,7 +92,11 @@ class PostgresNotifications:
     ) -> list[records.Recorded | records.NotRecorded]:
         async def statements(connection: Proxy) -> list[records.Recorded | records.NotRecorded]:
             batch = await ReceivedBatch.locked(connection, router, received)
-            results = [batch.add(each) for each in received]
+            repeated = records.repeated_in_order(received, batch.last_nonce)
+            results = [
+                records.NotRecorded.DUPLICATE if place in repeated else batch.add(each)
+                for place, each in enumerate(received)
+            ]
             await batch.write(connection)
             if before_commit is not None:
                 before_commit(results)
@@ -170,17 +174,17 @@ def _notifications_of_row(row: Record) -> tuple[records.LastNotification, ...]:
     return tuple(notifications)
 
 
-_AT_ROUTER: Final = "v.smp_host = $1 AND v.smp_port = $2 AND v.smp_keyhash = $3"
+_AT_ROUTER: Final = "v.smp_keyhash = $1"
 _LOCK_TOKENS: Final = f"""
     SELECT token_id, push_provider FROM tokens
     WHERE status IN {sql_list(VERIFIABLE)} AND token_id IN (
-        SELECT s.token_id FROM {SUBSCRIPTIONS} WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($4::bytea[])
+        SELECT s.token_id FROM {SUBSCRIPTIONS} WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($2::bytea[])
     )
     ORDER BY token_id FOR SHARE
 """  # noqa: S608
 _LOCK_QUEUES: Final = f"""
-    SELECT s.subscription_id, s.token_id, s.smp_notifier_id FROM {SUBSCRIPTIONS}
-    WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($4::bytea[]) AND s.token_id = ANY($5::bytea[])
+    SELECT s.subscription_id, s.token_id, s.smp_notifier_id, s.status FROM {SUBSCRIPTIONS}
+    WHERE {_AT_ROUTER} AND s.smp_notifier_id = ANY($2::bytea[]) AND s.token_id = ANY($3::bytea[])
     ORDER BY s.subscription_id FOR UPDATE OF s
 """  # noqa: S608
 # Pending ones are locked, so that none is settled between being counted as superseded here and being replaced.
@@ -236,12 +240,15 @@ class ReceivedBatch:
         cls, connection: Proxy, router: RouterLocation, received: Sequence[records.ReceivedNotification]
     ) -> ReceivedBatch:
         batch = cls()
-        where, notifier_ids = router_row(router), list({each.notifier_id for each in received})
-        for row in await connection.fetch(_LOCK_TOKENS, *where, notifier_ids):
+        where, notifier_ids = identity_of(router), list({each.notifier_id for each in received})
+        for row in await connection.fetch(_LOCK_TOKENS, where, notifier_ids):
             if row["push_provider"] in PROVIDERS:
                 batch._providers[row["token_id"]] = PROVIDERS[row["push_provider"]]
-        for row in await connection.fetch(_LOCK_QUEUES, *where, notifier_ids, list(batch._providers)):
-            batch._subscriptions[row["smp_notifier_id"]] = row["subscription_id"], row["token_id"]
+        for row in await connection.fetch(_LOCK_QUEUES, where, notifier_ids, list(batch._providers)):
+            notifier_id = row["smp_notifier_id"]
+            # Another server may have stored a queue under several addresses of its router: one gets the notification.
+            if notifier_id not in batch._subscriptions or row["status"] == "ACTIVE":
+                batch._subscriptions[notifier_id] = row["subscription_id"], row["token_id"]
         subscription_ids = [subscription_id for subscription_id, _ in batch._subscriptions.values()]
         for subscription_id, last, nonce, received_at in await connection.fetch(_LAST, subscription_ids):
             if last is not None:
@@ -249,6 +256,10 @@ class ReceivedBatch:
             if nonce is not None:
                 batch._pending[subscription_id] = nonce, received_at
         return batch
+
+    def last_nonce(self, notifier_id: bytes) -> bytes | None:
+        found = self._subscriptions.get(notifier_id)
+        return None if found is None else self._last.get(found[0])
 
     def add(self, received: records.ReceivedNotification) -> records.Recorded | records.NotRecorded:
         found = self._subscriptions.get(received.notifier_id)

@@ -1,7 +1,7 @@
 """An NTF store in PostgreSQL: the reference's schema, and a schema of our own next to it (`schema`).
 
-The database is the truth: nothing is cached, so the next command sees what an operator changed there. Every failure of
-the database becomes a `StoreError`; the next call tries again.
+The database is the truth: nothing but numbers of rows (`row_counts`) is cached, so the next command sees what an
+operator changed there. Every failure of the database becomes a `StoreError`; the next call tries again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from tocsin.ntf_router.store.postgres.pools import (
     Proxy,
     analyze_stale_tables,
 )
-from tocsin.ntf_router.store.postgres.schema import DEFAULT_SCHEMA, TABLES, migrate
+from tocsin.ntf_router.store.postgres.row_counts import RowCounts
+from tocsin.ntf_router.store.postgres.schema import DEFAULT_SCHEMA, TABLES, has_certificate_columns, migrate
 from tocsin.ntf_router.store.postgres.subscriptions import PostgresSubscriptions
 from tocsin.ntf_router.store.postgres.tokens import PostgresTokens
+from tocsin.ntf_router.store.records import RowLimits
 
 POOL_SIZE: Final = 10
 _COUNTED_UP_TO: Final = 100_000
@@ -39,6 +41,10 @@ class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, Po
         self._clients = clients
         self._background = background
         self._owner = owner
+        self._counts = RowCounts()
+
+    async def limit_to(self, limits: RowLimits) -> None:
+        await self._counts.limit_to(limits, self._background)
 
     async def counts(self) -> StoreCounts:
         row = await self._background.fetchrow(
@@ -65,6 +71,7 @@ class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, Po
         return await never
 
     async def maintain(self) -> None:
+        await self._counts.count_if_doubtful(self._background)
         await analyze_stale_tables(self._background, TABLES)
 
     async def close(self) -> None:
@@ -94,15 +101,20 @@ async def open_ntf_postgres_store(
             await owner.acquire(lock_wait)
         clients = await NtfPool.open(url, schema, pool_size, STATEMENT_TIMEOUT, by_key=True, owner=owner)
         stack.push_async_callback(clients.close)
-        await _migrate(clients, schema)
+        has_certificates = await _migrate(clients, schema)
         background = await NtfPool.open(url, schema, pool_size, BACKGROUND_TIMEOUT, owner=owner)
         stack.pop_all()
-    return NtfPostgresStore(clients, background, owner)
+    store = NtfPostgresStore(clients, background, owner)
+    store._has_certificates = has_certificates
+    return store
 
 
-async def _migrate(pool: NtfPool, schema: str) -> None:
-    async def statements(connection: Proxy) -> None:
+async def _migrate(pool: NtfPool, schema: str) -> bool:
+    """Create missing tables. Returns whether the reference's have columns for certificates."""
+
+    async def statements(connection: Proxy) -> bool:
         with translated():
             await migrate(connection, schema)
+            return await has_certificate_columns(connection, schema)
 
-    await pool.run(statements)
+    return await pool.run(statements)

@@ -122,5 +122,10 @@ def router_row(router: RouterLocation) -> tuple[str, str, bytes]:
     return ",".join(router.hosts), router.port, base64.urlsafe_b64encode(router.key_hash)
 
 
+def identity_of(router: RouterLocation) -> bytes:
+    """Return the column by which a router is known, whichever hosts and ports clients name."""
+    return base64.urlsafe_b64encode(router.key_hash)
+
+
 def time_of(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)

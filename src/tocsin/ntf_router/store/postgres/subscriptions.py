@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Final
 
 import asyncpg
 
+from tocsin.crypto.credentials import Credentials
+from tocsin.errors import DecodeError, StoreError, StoreFull
 from tocsin.ntf_router.store.postgres.outcomes import END_OF_SUBSCRIPTION, ReportSettled, end_pending
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy, rows_of
+from tocsin.ntf_router.store.postgres.row_counts import Addition, RowCounts
 from tocsin.ntf_router.store.postgres.rows import (
     NO_KEY,
     SUBSCRIPTION_COLUMNS,
     SUBSCRIPTIONS,
     TOKEN_COLUMNS,
+    identity_of,
     queue_of_row,
     router_of_row,
     router_row,
@@ -23,45 +28,59 @@ from tocsin.ntf_router.store.postgres.rows import (
 )
 from tocsin.ntf_router.store.records import (
     SUBSCRIPTION_REMOVED,
+    USED_ADDRESSES,
     SubscriptionPage,
     SubscriptionRecord,
     TokenRecord,
     UsedRouter,
 )
+from tocsin.ntf_router.store.service_chains import decode_chain, encode_chain
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.lifecycles import LIVE, WANTED
 from tocsin.protocol.ntf.statuses import SubscriptionStatus, subscription_status_text
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.wire.base64url import encode_base64url
 
 _WANTED: Final = f"s.status IN {sql_list(WANTED)}"
-_AT_ROUTER: Final = "v.smp_host = $1 AND v.smp_port = $2 AND v.smp_keyhash = $3"
+_AT_ROUTER: Final = "v.smp_keyhash = $1"
+"""Whichever hosts and ports clients named: a router is its identity."""
+_AT_ADDRESS: Final = "v.smp_host = $1 AND v.smp_port = $2 AND v.smp_keyhash = $3"
 _KEYED: Final = f"s.smp_notifier_key <> '\\x{NO_KEY.hex()}'::bytea"
 """Excludes queues of direct notifications."""
 
+FIRST_OF_SEVERAL: Final = "s.status <> 'ACTIVE', s.subscription_id"
+"""The order of rows of one queue: servers that knew routers by their hosts may have stored it under several."""
 _SUBSCRIPTION: Final = f"""
     SELECT {SUBSCRIPTION_COLUMNS}, {TOKEN_COLUMNS.replace("t.token_id,", "", 1)} FROM {SUBSCRIPTIONS}
     JOIN tokens t ON t.token_id = s.token_id LEFT JOIN token_registrations r ON r.token_id = t.token_id
     WHERE s.subscription_id = $1
 """  # noqa: S608
 _SUBSCRIPTION_OF: Final = f"""
-    SELECT {SUBSCRIPTION_COLUMNS} FROM {SUBSCRIPTIONS} WHERE {_AT_ROUTER} AND s.smp_notifier_id = $4
+    SELECT {SUBSCRIPTION_COLUMNS} FROM {SUBSCRIPTIONS} WHERE {_AT_ROUTER} AND s.smp_notifier_id = $2
+    ORDER BY {FIRST_OF_SEVERAL} LIMIT 1
 """  # noqa: S608
 ADD_SUBSCRIPTION: Final = """
     WITH known AS (
         SELECT smp_server_id FROM smp_servers WHERE smp_host = $1 AND smp_port = $2 AND smp_keyhash = $3
     ), made AS (
-        INSERT INTO smp_servers (smp_host, smp_port, smp_keyhash)
-        SELECT $1, $2, $3 WHERE NOT EXISTS (SELECT FROM known)
+        INSERT INTO smp_servers (smp_host, smp_port, smp_keyhash, ntf_service_id)
+        SELECT $1, $2, $3, (
+            SELECT ntf_service_id FROM smp_servers WHERE smp_keyhash = $3 AND ntf_service_id IS NOT NULL LIMIT 1
+        ) WHERE NOT EXISTS (SELECT FROM known)
         ON CONFLICT (smp_host, smp_port, smp_keyhash) DO UPDATE SET smp_host = EXCLUDED.smp_host
         RETURNING smp_server_id
     )
     INSERT INTO subscriptions
         (smp_server_id, subscription_id, token_id, smp_notifier_id, smp_notifier_key, status, ntf_service_assoc)
     SELECT smp_server_id, $4, $5, $6, $7, $8, $9 FROM (TABLE known UNION ALL TABLE made) AS server
+    WHERE NOT EXISTS (
+        SELECT FROM subscriptions s JOIN smp_servers v ON v.smp_server_id = s.smp_server_id
+        WHERE s.smp_notifier_id = $6 AND v.smp_keyhash = $3
+    )
     ON CONFLICT DO NOTHING
 """
 _OTHER_ROUTERS: Final = f"""
-    SELECT count(DISTINCT s.smp_server_id) FROM {SUBSCRIPTIONS} WHERE NOT ({_AT_ROUTER}) AND s.token_id = $4
+    SELECT count(DISTINCT s.smp_server_id) FROM {SUBSCRIPTIONS} WHERE NOT ({_AT_ADDRESS}) AND s.token_id = $4
 """  # noqa: S608
 _NEW_QUEUES: Final = f"""
     SELECT v.smp_host, v.smp_port, v.smp_keyhash, s.smp_notifier_id, s.smp_notifier_key FROM {SUBSCRIPTIONS}
@@ -69,18 +88,18 @@ _NEW_QUEUES: Final = f"""
 """  # noqa: S608
 _SET_STATUSES: Final = f"""
     UPDATE subscriptions s SET status = wanted.status, ntf_service_assoc = false
-    FROM unnest($4::bytea[], $5::text[]) AS wanted (notifier_id, status), smp_servers v
+    FROM unnest($2::bytea[], $3::text[]) AS wanted (notifier_id, status), smp_servers v
     WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id AND s.smp_notifier_id = wanted.notifier_id
         AND (s.status <> wanted.status OR s.ntf_service_assoc) AND {_KEYED}
 """  # noqa: S608
 _SUBSCRIBED: Final = f"""
     WITH ours AS (
-        UPDATE smp_servers v SET ntf_service_id = $5
-        WHERE {_AT_ROUTER} AND $5::bytea IS NOT NULL AND ntf_service_id IS DISTINCT FROM $5
+        UPDATE smp_servers v SET ntf_service_id = $3
+        WHERE {_AT_ROUTER} AND $3::bytea IS NOT NULL AND ntf_service_id IS DISTINCT FROM $3
     )
-    UPDATE subscriptions s SET status = 'ACTIVE', ntf_service_assoc = $5::bytea IS NOT NULL FROM smp_servers v
-    WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id AND s.smp_notifier_id = ANY($4::bytea[])
-        AND (s.status <> 'ACTIVE' OR s.ntf_service_assoc <> ($5::bytea IS NOT NULL)) AND {_KEYED}
+    UPDATE subscriptions s SET status = 'ACTIVE', ntf_service_assoc = $3::bytea IS NOT NULL FROM smp_servers v
+    WHERE {_AT_ROUTER} AND s.smp_server_id = v.smp_server_id AND s.smp_notifier_id = ANY($2::bytea[])
+        AND (s.status <> 'ACTIVE' OR s.ntf_service_assoc <> ($3::bytea IS NOT NULL)) AND {_KEYED}
 """  # noqa: S608
 _DISCONNECTED: Final = f"""
     UPDATE subscriptions s SET status = 'INACTIVE' FROM smp_servers v
@@ -103,7 +122,8 @@ _USED: Final = f"""
         coalesce(bit_xor(('x' || md5(s.smp_notifier_id))::bit(128)) FILTER (WHERE s.ntf_service_assoc), 0::bit(128))
             AS combined,
         count(*) FILTER (WHERE NOT s.ntf_service_assoc) AS individual,
-        v.ntf_service_id IS NULL AND bool_and(s.status = 'NEW' OR s.ntf_service_assoc) AS untried,
+        count(*) FILTER (WHERE s.ntf_service_assoc AND NOT {_KEYED}) AS direct,
+        v.ntf_service_id IS NULL AND coalesce(bool_and(s.status = 'NEW' OR s.ntf_service_assoc), true) AS untried,
         bool_or(EXISTS (SELECT FROM tokens t WHERE t.token_id = s.token_id AND t.status = 'ACTIVE'))
             FILTER (WHERE v.ntf_service_id IS NULL AND (s.status = 'NEW' OR s.ntf_service_assoc)) AS active
     FROM smp_servers v {{join}} subscriptions s ON s.smp_server_id = v.smp_server_id AND {_WANTED}
@@ -111,12 +131,27 @@ _USED: Final = f"""
 """  # noqa: S608
 _USED_ROUTERS: Final = _USED.format(join="JOIN", where="")
 _USED_ROUTER: Final = _USED.format(join="LEFT JOIN", where=f"WHERE {_AT_ROUTER}")
+# Version 7.0 has a certificate for each address. That of a service which is known there is the best one.
+_CERTIFICATE: Final = """
+    SELECT ntf_service_cert AS certificates, ntf_service_priv_key AS private_key FROM smp_servers
+    WHERE smp_keyhash = $1 AND ntf_service_cert IS NOT NULL AND ntf_service_priv_key IS NOT NULL
+    ORDER BY ntf_service_id IS NULL, smp_server_id LIMIT 1
+"""
+_OWN_CERTIFICATE: Final = "SELECT certificates, private_key FROM service_credentials WHERE smp_keyhash = $1"
+SET_CERTIFICATE: Final = """
+    UPDATE smp_servers SET ntf_service_cert = $2, ntf_service_cert_hash = $3, ntf_service_priv_key = $4
+    WHERE smp_keyhash = $1
+"""
+ADD_OWN_CERTIFICATE: Final = """
+    INSERT INTO service_credentials (smp_keyhash, certificates, private_key)
+    SELECT $1, $2, $3 WHERE EXISTS (SELECT FROM smp_servers WHERE smp_keyhash = $1)
+"""
 _PAGE: Final = f"""
     WITH page AS (
         SELECT s.subscription_id, s.smp_notifier_id, s.smp_notifier_key FROM {SUBSCRIPTIONS}
-        WHERE {_AT_ROUTER} AND {_WANTED} AND ($6 OR NOT s.ntf_service_assoc) AND s.subscription_id > $4
+        WHERE {_AT_ROUTER} AND {_WANTED} AND ($4 OR NOT s.ntf_service_assoc) AND s.subscription_id > $2
             AND {_KEYED}
-        ORDER BY s.subscription_id LIMIT $5
+        ORDER BY s.subscription_id LIMIT $3
     ), marked AS (
         UPDATE subscriptions s SET status = 'PENDING' FROM page
         WHERE s.subscription_id = page.subscription_id AND s.status <> 'PENDING'
@@ -128,20 +163,33 @@ _PAGE: Final = f"""
 class PostgresSubscriptions:
     """Implements `SubscriptionStore`, which describes the methods."""
 
+    _counts: RowCounts
     _clients: NtfPool
     _background: NtfPool
     _report_settled: ReportSettled | None
+    _has_certificates: bool = False
+    """The reference's tables are those of 7.0, with columns for certificates."""
 
     async def subscription(self, subscription_id: bytes) -> tuple[SubscriptionRecord, TokenRecord] | None:
         row = await self._clients.fetchrow(_SUBSCRIPTION, subscription_id)
         return None if row is None else (subscription_of_row(row), token_of_row(row))
 
     async def subscription_of(self, queue: NotifierQueue) -> SubscriptionRecord | None:
-        row = await self._clients.fetchrow(_SUBSCRIPTION_OF, *router_row(queue.router), queue.notifier_id)
+        row = await self._clients.fetchrow(_SUBSCRIPTION_OF, identity_of(queue.router), queue.notifier_id)
         return None if row is None else subscription_of_row(row)
 
     async def add_subscription(self, subscription: SubscriptionRecord) -> bool:
+        with self._counts.subscriptions.adding() as addition:
+            try:
+                addition.added = await self._add_subscription(subscription, addition)
+            except StoreFull:
+                if await self.subscription_of(subscription.queue) is None:
+                    raise
+        return addition.added
+
+    async def _add_subscription(self, subscription: SubscriptionRecord, addition: Addition) -> bool:
         async def statements(connection: Proxy) -> bool:
+            await self._counts.check_room(connection, subscription.token_id, addition)
             try:
                 async with connection.transaction():
                     tag = await connection.execute(
@@ -173,7 +221,10 @@ class PostgresSubscriptions:
             await connection.execute("DELETE FROM subscriptions WHERE subscription_id = $1", subscription_id)
             return True
 
-        return await self._clients.run(statements)
+        with self._counts.removing() as removal:
+            found = await self._clients.run(statements)
+            removal.subscriptions = int(found)
+        return found
 
     async def other_routers_of(self, token_id: bytes, router: RouterLocation) -> int:
         row = await self._clients.fetchrow(_OTHER_ROUTERS, *router_row(router), token_id)
@@ -190,43 +241,90 @@ class PostgresSubscriptions:
         if not last:
             return 0
         return await self._clients.execute(
-            _SET_STATUSES, *router_row(router), list(last), list(last.values())
+            _SET_STATUSES, identity_of(router), list(last), list(last.values())
         )
 
     async def subscribed(
         self, router: RouterLocation, notifier_ids: Sequence[bytes], service_id: bytes | None
     ) -> int:
-        return await self._clients.execute(_SUBSCRIBED, *router_row(router), list(notifier_ids), service_id)
+        return await self._clients.execute(_SUBSCRIBED, identity_of(router), list(notifier_ids), service_id)
 
     async def disconnected(self, router: RouterLocation) -> int:
-        return await self._background.execute(_DISCONNECTED, *router_row(router))
+        return await self._background.execute(_DISCONNECTED, identity_of(router))
 
     async def forget_service(self, router: RouterLocation) -> int:
-        return await self._background.execute(_FORGET_SERVICE, *router_row(router))
+        return await self._background.execute(_FORGET_SERVICE, identity_of(router))
+
+    async def service_credentials(self, router: RouterLocation) -> Credentials | None:
+        """Look in the columns of 7.0 if there are some, then in our own table, which may be from before."""
+        row = None
+        if self._has_certificates:
+            row = await self._background.fetchrow(_CERTIFICATE, identity_of(router))
+        if row is None:
+            row = await self._background.fetchrow(_OWN_CERTIFICATE, identity_of(router))
+        try:
+            return None if row is None else decode_chain(row["certificates"], row["private_key"])
+        except DecodeError:
+            raise StoreError(
+                "a service's certificate in the database is damaged: restore it from a backup"
+            ) from None
+
+    async def set_service_credentials(self, router: RouterLocation, credentials: Credentials | None) -> None:
+        async def statements(connection: Proxy) -> None:
+            key_hash = identity_of(router)
+            chain = key = fingerprint = None
+            if credentials is not None:
+                chain, key = encode_chain(credentials), credentials.private_key
+                fingerprint = encode_base64url(credentials.fingerprint).encode()
+            if self._has_certificates:
+                await connection.execute(SET_CERTIFICATE, key_hash, chain, fingerprint, key)
+            await connection.execute("DELETE FROM service_credentials WHERE smp_keyhash = $1", key_hash)
+            if chain is not None and not self._has_certificates:
+                await connection.execute(ADD_OWN_CERTIFICATE, key_hash, chain, key)
+
+        await self._background.run(statements)
 
     async def used_routers(self) -> list[UsedRouter]:
-        return [_used_of_row(row) for row in await self._background.fetch(_USED_ROUTERS)]
+        found: dict[bytes, list[asyncpg.Record]] = {}
+        for row in await self._background.fetch(_USED_ROUTERS):
+            found.setdefault(row["smp_keyhash"], []).append(row)
+        return [_used_of_rows(rows) for rows in found.values()]
 
     async def used_router(self, router: RouterLocation) -> UsedRouter | None:
-        row = await self._background.fetchrow(_USED_ROUTER, *router_row(router))
-        return None if row is None else _used_of_row(row)
+        rows = await self._background.fetch(_USED_ROUTER, identity_of(router))
+        if len({row["ntf_service_id"] for row in rows} - {None}) > 1:
+            # A server that had a certificate for each address: our service can be one of them only.
+            await self.forget_service(router)
+            rows = await self._background.fetch(_USED_ROUTER, identity_of(router))
+        return _used_of_rows(rows) if rows else None
 
     async def queues_to_subscribe(
         self, router: RouterLocation, after: bytes | None, limit: int, *, with_associated: bool
     ) -> SubscriptionPage:
         """Return a page. The cursor is a subscription id."""
-        rows = await self._background.fetch(_PAGE, *router_row(router), after or b"", limit, with_associated)
+        rows = await self._background.fetch(_PAGE, identity_of(router), after or b"", limit, with_associated)
         queues = tuple([(row["smp_notifier_id"], row["smp_notifier_key"]) for row in rows])
         return SubscriptionPage(queues, rows[-1]["subscription_id"] if len(rows) == limit else None)
 
 
-def _used_of_row(row: asyncpg.Record) -> UsedRouter:
+def _used_of_rows(rows: Sequence[asyncpg.Record]) -> UsedRouter:
+    """Return one SMP router of the rows of its addresses."""
+    rows = sorted(rows, key=lambda row: row["associated"] + row["individual"], reverse=True)
+    first, *others = [router_of_row(row) for row in rows[:USED_ADDRESSES]]
+    associated, individual = sum(row["associated"] for row in rows), sum(row["individual"] for row in rows)
+    untried = all(row["untried"] for row in rows) and bool(associated + individual)
     return UsedRouter(
-        router_of_row(row),
-        row["ntf_service_id"],
-        row["associated"],
-        row["combined"].bytes,
-        row["individual"],
-        bool(row["untried"]),
-        not row["untried"] or bool(row["active"]),
+        first,
+        next((row["ntf_service_id"] for row in rows if row["ntf_service_id"] is not None), None),
+        associated,
+        reduce(_xor, [row["combined"].bytes for row in rows]),
+        individual,
+        untried,
+        not untried or any(row["active"] for row in rows),
+        tuple(others),
+        sum(row["direct"] for row in rows),
     )
+
+
+def _xor(left: bytes, right: bytes) -> bytes:
+    return bytes(one ^ other for one, other in zip(left, right, strict=True))

@@ -10,9 +10,11 @@ from typing import Final
 
 import asyncpg
 
+from tocsin.errors import StoreFull
 from tocsin.ntf_router.store.interface import Replaced
 from tocsin.ntf_router.store.postgres.outcomes import END_OF_TOKENS, ReportSettled, end_pending, prune
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy
+from tocsin.ntf_router.store.postgres.row_counts import RowCounts
 from tocsin.ntf_router.store.postgres.rows import (
     SUBSCRIPTIONS,
     TOKEN_COLUMNS,
@@ -23,7 +25,7 @@ from tocsin.ntf_router.store.postgres.rows import (
     token_of_row,
     token_row,
 )
-from tocsin.ntf_router.store.records import TOKEN_INVALID, TOKEN_REMOVED, TokenRecord
+from tocsin.ntf_router.store.records import TOKEN_INVALID, TOKEN_REMOVED, RowLimit, TokenRecord
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.lifecycles import CONFIRMED, UNVERIFIED, VERIFIABLE
 from tocsin.protocol.ntf.statuses import TokenStatus
@@ -52,6 +54,13 @@ _REMOVE_UNUSED: Final = f"""
     DELETE FROM tokens t WHERE token_id = ANY($1::bytea[]) AND status IN {sql_list(UNVERIFIED)}
         AND NOT EXISTS (SELECT FROM subscriptions s WHERE s.token_id = t.token_id)
 """  # noqa: S608
+_NEVER_VERIFIED: Final = f"""
+    SELECT t.token_id FROM {TOKENS}
+    WHERE t.token_id > $2 AND t.status IN {sql_list(UNVERIFIED)} AND coalesce(r.registered_at, 0) < $1
+        AND NOT EXISTS (SELECT FROM subscriptions s WHERE s.token_id = t.token_id)
+    ORDER BY t.token_id LIMIT $3
+"""  # noqa: S608
+_PAGE: Final = 10_000
 _REGISTER_AGAIN: Final = f"""
     WITH changed AS (
         UPDATE tokens SET status = 'REGISTERED'
@@ -85,6 +94,11 @@ _CRON_DUE: Final = f"""
     SELECT {TOKEN_COLUMNS} FROM {TOKENS}
     WHERE t.status = 'ACTIVE' AND t.cron_interval > 0
         AND coalesce(t.cron_sent_at, 0) + t.cron_interval * 60 < $1 AND t.token_id > $2
+        AND NOT EXISTS (
+            SELECT FROM last_notifications l WHERE l.token_id = t.token_id
+                AND floor(extract(epoch FROM l.sent_at)) + t.cron_interval * 60 >= $1
+        )
+        AND NOT EXISTS (SELECT FROM pending_notifications p WHERE p.token_id = t.token_id)
     ORDER BY t.token_id LIMIT $3
 """  # noqa: S608
 
@@ -92,6 +106,7 @@ _CRON_DUE: Final = f"""
 class PostgresTokens:
     """Implements `TokenStore`, which describes the methods."""
 
+    _counts: RowCounts
     _clients: NtfPool
     _background: NtfPool
     _report_settled: ReportSettled | None
@@ -107,15 +122,32 @@ class PostgresTokens:
         return None if row is None else token_of_row(row)
 
     async def add_token(self, token: TokenRecord) -> bool:
-        return await self._clients.execute(_ADD, *token_row(token), token.registered_at) > 0
+        with self._counts.tokens.adding() as addition:
+            if not addition.has_room:
+                if await self.registration(token.device_token, token.verify_key) is not None:
+                    return False
+                raise StoreFull(RowLimit.TOKENS)
+            addition.added = await self._clients.execute(_ADD, *token_row(token), token.registered_at) > 0
+        return addition.added
 
     async def unverified_registrations(self, device_token: DeviceToken, since: int) -> int:
         rows = await self._clients.fetch(_UNVERIFIED, device_token.provider.text, device_token.token)
         old = [row for row in rows if row["registered_at"] < since]
         unused = [row["token_id"] for row in old if not row["used"]]
         if unused:
-            await self._clients.execute(_REMOVE_UNUSED, unused)
+            with self._counts.removing() as removal:
+                removal.tokens = await self._clients.execute(_REMOVE_UNUSED, unused)
         return len(rows) - len(old)
+
+    async def remove_unverified(self, before: int) -> int:
+        removed, after = 0, b""
+        while rows := await self._background.fetch(_NEVER_VERIFIED, before, after, _PAGE):
+            with self._counts.removing() as removal:
+                unused = [row["token_id"] for row in rows]
+                removal.tokens = await self._background.execute(_REMOVE_UNUSED, unused)
+            removed += removal.tokens
+            after = unused[-1]
+        return removed
 
     async def note_use(self, token_id: bytes, day: int) -> None:
         await self._clients.execute(
@@ -133,16 +165,24 @@ class PostgresTokens:
         return await self._clients.execute(_CONFIRM, token_id) > 0
 
     async def activate_token(self, token_id: bytes, code: bytes) -> list[NotifierQueue] | None:
+        rivals: list[bytes] = []
+
         async def statements(connection: Proxy) -> list[NotifierQueue] | None:
+            nonlocal rivals
             rows = {row["token_id"]: row for row in await connection.fetch(_RIVALS, token_id)}
             own = rows.pop(token_id, None)
             if own is None or own["reg_code"] != code or own["status"] not in VERIFIABLE:
                 return None
             if own["status"] != "ACTIVE":
                 await connection.execute("UPDATE tokens SET status = 'ACTIVE' WHERE token_id = $1", token_id)
-            return await _remove_tokens(connection, list(rows), self._report_settled) if rows else []
+            rivals = list(rows)
+            return await _remove_tokens(connection, rivals, self._report_settled) if rivals else []
 
-        return await self._clients.run(statements)
+        with self._counts.removing() as removal:
+            queues = await self._clients.run(statements)
+            if queues is not None:
+                removal.tokens, removal.subscriptions = len(rivals), len(queues)
+        return queues
 
     async def invalidate_token(self, token_id: bytes, device_token: DeviceToken, status: TokenStatus) -> bool:
         async def statements(connection: Proxy) -> bool:
@@ -188,9 +228,9 @@ class PostgresTokens:
 
         return await self._clients.run(statements)
 
-    async def set_cron(self, token_id: bytes, minutes: int) -> bool:
-        statement = "UPDATE tokens SET cron_interval = $2 WHERE token_id = $1"
-        return await self._clients.execute(statement, token_id, minutes) > 0
+    async def set_cron(self, token_id: bytes, minutes: int, at: int) -> bool:
+        statement = "UPDATE tokens SET cron_interval = $2, cron_sent_at = $3 WHERE token_id = $1"
+        return await self._clients.execute(statement, token_id, minutes, at) > 0
 
     async def delete_token(self, token_id: bytes) -> list[NotifierQueue] | None:
         async def statements(connection: Proxy) -> list[NotifierQueue] | None:
@@ -199,7 +239,11 @@ class PostgresTokens:
             )
             return await _remove_tokens(connection, [token_id], self._report_settled) if found else None
 
-        return await self._clients.run(statements)
+        with self._counts.removing() as removal:
+            queues = await self._clients.run(statements)
+            if queues is not None:
+                removal.tokens, removal.subscriptions = 1, len(queues)
+        return queues
 
     async def cron_due(self, now: int, page: int = 1000) -> AsyncIterator[Sequence[TokenRecord]]:
         after = b""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Final, NamedTuple, TypeVar
 
@@ -11,7 +13,7 @@ from asyncpg import Connection, Record
 
 from tocsin.durable.postgres.database_snapshot import ROWS_AT_A_TIME, read_only_snapshot
 from tocsin.durable.transfers import Progress, require_no_rows
-from tocsin.errors import StoreError
+from tocsin.errors import DecodeError, StoreError
 from tocsin.ntf_router.store.interface import KeptLast, NtfTotals, WholeNtfStore, ntf_totals_of
 from tocsin.ntf_router.store.postgres.notifications import ACCOUNTING, accounting_of_rows
 from tocsin.ntf_router.store.postgres.outcomes import RECEIVED, SUPERSEDED, count_outcomes
@@ -22,6 +24,7 @@ from tocsin.ntf_router.store.postgres.rows import (
     SUBSCRIPTIONS,
     TOKEN_COLUMNS,
     TOKENS,
+    identity_of,
     router_of_row,
     router_row,
     subscription_of_row,
@@ -30,17 +33,44 @@ from tocsin.ntf_router.store.postgres.rows import (
     token_row,
 )
 from tocsin.ntf_router.store.postgres.schema import TABLES, has_store, migrate, search_path
+from tocsin.ntf_router.store.postgres.subscriptions import (
+    ADD_OWN_CERTIFICATE,
+    FIRST_OF_SEVERAL,
+    SET_CERTIFICATE,
+)
 from tocsin.ntf_router.store.records import ACCEPTED, Accounting
+from tocsin.ntf_router.store.service_chains import decode_chain, encode_chain
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import subscription_status_text
+from tocsin.wire.base64url import encode_base64url
 
 _TOTALS: Final = """
     SELECT (SELECT count(*) FROM tokens), (SELECT count(*) FROM subscriptions),
-        (SELECT count(*) FROM smp_servers WHERE ntf_service_id IS NOT NULL),
+        (SELECT count(DISTINCT smp_keyhash) FROM smp_servers WHERE ntf_service_id IS NOT NULL),
         (SELECT count(*) FROM last_notifications)
 """
 _TOKENS: Final = f"SELECT {TOKEN_COLUMNS} FROM {TOKENS}"  # noqa: S608
 _SUBSCRIPTIONS: Final = f"SELECT {SUBSCRIPTION_COLUMNS} FROM {SUBSCRIPTIONS}"  # noqa: S608
+_HAS_CERTIFICATES: Final = """
+    SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'smp_servers'::regclass AND attname = 'ntf_service_cert')
+"""
+_CERTIFICATES: Final = """
+    SELECT v.smp_host, v.smp_port, v.smp_keyhash, c.certificates, c.private_key
+    FROM service_credentials c JOIN smp_servers v ON v.smp_keyhash = c.smp_keyhash
+"""
+_CERTIFICATES_OF_7_0: Final = """
+    SELECT smp_host, smp_port, smp_keyhash, ntf_service_cert, ntf_service_priv_key FROM smp_servers
+    WHERE ntf_service_cert IS NOT NULL AND ntf_service_priv_key IS NOT NULL
+"""
+# Other servers know routers by their hosts, and may have stored a queue under several addresses: all rows but one.
+_REPEATED: Final = f"""
+    SELECT subscription_id FROM (
+        SELECT s.subscription_id, row_number() OVER (
+            PARTITION BY v.smp_keyhash, s.smp_notifier_id ORDER BY t.status <> 'ACTIVE', {FIRST_OF_SEVERAL}
+        ) AS place
+        FROM {SUBSCRIPTIONS} JOIN tokens t ON t.token_id = s.token_id
+    ) AS ranked WHERE place > 1
+"""  # noqa: S608
 _NOTIFICATIONS: Final = """
     SELECT l.token_id, l.subscription_id, l.sent_at, l.nmsg_nonce, l.nmsg_data,
         p.nonce IS NOT NULL AS is_pending, p.received_at
@@ -122,6 +152,7 @@ async def _write(connection: Proxy, store: WholeNtfStore, progress: Progress) ->
         for each in store.all_subscriptions()
     )
     await _copy(connection, "subscriptions", _SUBSCRIPTION_FIELDS, subscriptions, progress)
+    await _write_certificates(connection, store)
     last = (
         (each.token_id, each.subscription_id, time_of(each.received_at), each.nonce, each.sealed_meta)
         for each in store.all_notifications()
@@ -138,11 +169,24 @@ async def _write(connection: Proxy, store: WholeNtfStore, progress: Progress) ->
     await count_outcomes(connection, counts | totals.failed)
 
 
+async def _write_certificates(connection: Proxy, store: WholeNtfStore) -> None:
+    """Write the certificates of services: into the columns of 7.0, if there are some, or into our own table."""
+    in_columns = await connection.fetchval(_HAS_CERTIFICATES)
+    for router, each in store.all_service_credentials():
+        key_hash, chain = identity_of(router), encode_chain(each)
+        if in_columns:
+            fingerprint = encode_base64url(each.fingerprint).encode()
+            await connection.execute(SET_CERTIFICATE, key_hash, chain, fingerprint, each.private_key)
+        else:
+            await connection.execute(ADD_OWN_CERTIFICATE, key_hash, chain, each.private_key)
+
+
 async def _write_servers(
     connection: Proxy, store: WholeNtfStore, progress: Progress
 ) -> dict[RouterLocation, int]:
-    services = dict(store.all_services())
-    routers = dict.fromkeys(chain((each.queue.router for each in store.all_subscriptions()), services))
+    services = {router.key_hash: service_id for router, service_id in store.all_services()}
+    places = (router for router, _ in store.all_services())
+    routers = dict.fromkeys(chain((each.queue.router for each in store.all_subscriptions()), places))
     numbers = {}
     for router in routers:
         numbers[router] = await connection.fetchval(
@@ -151,7 +195,7 @@ async def _write_servers(
             RETURNING smp_server_id
             """,
             *router_row(router),
-            services.get(router),
+            services.get(router.key_hash),
         )
     progress(len(services))
     return numbers
@@ -161,11 +205,32 @@ async def _read(connection: Proxy, store: WholeNtfStore) -> None:
     lost = 0
     async for row in connection.cursor(_TOKENS, prefetch=ROWS_AT_A_TIME):
         lost += not store.put_token(token_of_row(row))
+    repeated = {row["subscription_id"] for row in await connection.fetch(_REPEATED)}
+    services = await connection.fetch("SELECT * FROM smp_servers WHERE ntf_service_id IS NOT NULL")
+    ids = {(row["smp_keyhash"], row["ntf_service_id"]) for row in services}
+    # A server that had a certificate for each address of a router: our service can be one of them only.
+    several = {keyhash for keyhash, number in Counter(keyhash for keyhash, _ in ids).items() if number > 1}
     async for row in connection.cursor(_SUBSCRIPTIONS, prefetch=ROWS_AT_A_TIME):
-        lost += not store.put_subscription(subscription_of_row(row))
-    for row in await connection.fetch("SELECT * FROM smp_servers WHERE ntf_service_id IS NOT NULL"):
-        store.put_service(router_of_row(row), row["ntf_service_id"])
+        subscription = subscription_of_row(row)
+        if row["smp_keyhash"] in several:
+            subscription = replace(subscription, service_associated=not subscription.notifier_key)
+        if subscription.subscription_id not in repeated:
+            lost += not store.put_subscription(subscription)
+    for row in services:
+        if row["smp_keyhash"] not in several:
+            store.put_service(router_of_row(row), row["ntf_service_id"])
+    statement = _CERTIFICATES
+    if await connection.fetchval(_HAS_CERTIFICATES):
+        statement += f" UNION ALL {_CERTIFICATES_OF_7_0}"
+    for row in await connection.fetch(statement):
+        try:
+            credentials = decode_chain(row["certificates"], row["private_key"])
+        except DecodeError:
+            raise StoreError("a service's certificate in the database is damaged") from None
+        store.put_service_credentials(router_of_row(row), credentials)
     async for row in connection.cursor(_NOTIFICATIONS, prefetch=ROWS_AT_A_TIME):
+        if row["subscription_id"] in repeated:
+            continue
         at = row["sent_at"].timestamp() if row["received_at"] is None else row["received_at"]
         last = KeptLast(
             row["token_id"],

@@ -1,0 +1,79 @@
+"""The certificates that our service shows to SMP routers.
+
+A certificate for each SMP router tells none of them who we are, so they cannot link our subscriptions with each other
+or with our address (v7.md 6.2). The router's own certificate, which all SMP routers see, is for installations from
+before, and for routers where we are registered for direct notifications: our service id there belongs to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from tocsin.crypto.certificates import REFERENCE_LIFETIME, make_self_signed
+from tocsin.crypto.credentials import CertificateAlgorithm, Credentials
+from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.operate.clock import Clock
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.transport.client_sessions import ServiceIdentity
+
+NAME: Final = "simplex"
+BEFORE: Final = timedelta(hours=25)
+"""The certificate is valid from so long before its making, for peers with another clock."""
+
+
+def new_service_credentials(now: datetime) -> Credentials:
+    """Make one self-signed certificate, of which nothing but the key tells ours from those of others."""
+    return make_self_signed(
+        NAME, CertificateAlgorithm.ED25519, now=now - BEFORE, serial=1, lifetime=REFERENCE_LIFETIME + BEFORE
+    )
+
+
+class ServiceCertificates:
+    """Chooses a certificate for each SMP router."""
+
+    def __init__(
+        self,
+        store: NtfStore,
+        shared: ServiceIdentity,
+        clock: Clock,
+        *,
+        always: bool,
+        separate: bool,
+        direct: bool,
+    ) -> None:
+        """`always` shows a certificate to every router, `separate` another one to each.
+
+        `direct` shows the shared one to routers that once offered direct notifications and do not now.
+        """
+        self._store = store
+        self._shared = shared
+        self._clock = clock
+        self._always = always
+        self._separate = separate
+        self._direct = direct
+
+    async def choose(self, router: RouterLocation) -> ServiceIdentity | None:
+        """Return the certificate to show to an SMP router. Raises StoreError."""
+        if self._always and not self._separate:
+            return self._shared
+        used = await self._store.used_router(router)
+        if not self._always:
+            return self._shared if self._direct and used is not None and used.associated_count else None
+        if (own := await self._store.service_credentials(router)) is not None:
+            return replace(self._shared, credentials=own)
+        if used is not None and (used.service_id is not None or used.associated_count):
+            return self._shared
+        made = new_service_credentials(datetime.fromtimestamp(self._clock.now(), UTC))
+        return replace(self._shared, credentials=made)
+
+    async def accepted(self, router: RouterLocation, shown: ServiceIdentity) -> None:
+        """Keep a certificate that an SMP router accepted, for the next time. Raises StoreError."""
+        if shown != self._shared and await self._store.service_credentials(router) != shown.credentials:
+            await self._store.set_service_credentials(router, shown.credentials)
+
+    async def registered(self, router: RouterLocation) -> None:
+        """Forget the router's certificate, because we are registered there under our own name. Raises StoreError."""
+        if self._separate and await self._store.service_credentials(router) is not None:
+            await self._store.set_service_credentials(router, None)

@@ -71,9 +71,9 @@ def pipeline_findings(lake: Path | None, doctor: DoctorSettings, event_logs: lis
         return
     yield from _job_findings(lake, doctor)
     commits = {
-        path.name: max((_changed(each) for each in (path / "_commits").glob("*.json")), default=0.0)
+        path.name: max((_changed(each) for each in (path / "_delta_log").glob("*.json")), default=0.0)
         for path in lake.iterdir()
-        if (path / "_commits").is_dir()
+        if (path / "_delta_log").is_dir()
     }
     if not commits:
         yield warn(TABLES, "they are empty", "run `tocsin pipeline ingest --build`")

@@ -10,9 +10,11 @@ from typing import Final, assert_never
 
 from tocsin.doctor.findings import DoctorSettings, Finding, bad, ok, skipped, warn
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.providers import opened_providers, served_settings, vapid_key
+from tocsin.ntf_router.delivery.providers import opened_providers, served_settings, service_account, vapid_key
 from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.protocol.ntf.pushes import CheckMessagesPush, push_json
 from tocsin.push.apns.client import ApnsProvider
+from tocsin.push.fcm.client import FcmProvider
 from tocsin.push.provider import (
     Accepted,
     PushOutcome,
@@ -22,13 +24,17 @@ from tocsin.push.provider import (
     TokenInvalid,
     Urgency,
 )
-from tocsin.push.settings import ApnsSettings, WebPushSettings
+from tocsin.push.settings import ApnsSettings, FcmSettings, WebPushSettings
 
 NO_DEVICE: Final = b"0" * 64
 """A token of no device: Apple checks our key first, and then reports that the device does not exist."""
 SUBJECT: Final = "push provider"
 KEY: Final = "key for Apple"
 WEB_PUSH_KEY: Final = "key for Web Push"
+FIREBASE_KEY: Final = "key for Firebase"
+NO_REGISTRATION: Final = b"0" * 64
+"""A registration of no device: Google checks our account first."""
+_ACCOUNT_REFUSED: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND"})
 _EMPTY: Final = b'{"aps":{"content-available":1}}'
 
 
@@ -37,18 +43,23 @@ async def push_findings(settings: NtfSettings, doctor: DoctorSettings) -> list[F
         served, warning = served_settings(settings)
     except ConfigError as error:
         return [bad(KEY, str(error), "put the key file from Apple there, and set its key id")]
-    findings = [*_key_findings(settings.apns), *_web_push_findings(settings.webpush)]
+    findings = [
+        *_key_findings(settings.apns),
+        *_web_push_findings(settings.webpush),
+        *_firebase_findings(settings.fcm),
+    ]
     if warning is not None:
         step = "get a key at developer.apple.com, set apns_key_file and apns_key_id; or set the hosts to off"
         findings.append(warn(SUBJECT, warning, step))
-    names = ", ".join(served.apns.endpoints)
+    firebase = _is_usable(settings.fcm)
+    names = ", ".join([*served.apns.endpoints, *(["fcm"] if firebase else [])])
     if not names:
         return findings or [
             warn(SUBJECT, "none is configured, so no device can register", "set apns_prod_host")
         ]
     if not doctor.online:
         return [*findings, skipped(SUBJECT, f"{names}: not tested", "run `tocsin doctor --online` to test")]
-    return findings + await _test_providers(served.apns)
+    return findings + await _test_providers(served.apns, settings.fcm if firebase else None)
 
 
 def _key_findings(apns: ApnsSettings) -> Iterator[Finding]:
@@ -75,26 +86,65 @@ def _web_push_findings(webpush: WebPushSettings) -> Iterator[Finding]:
         yield _file_finding(WEB_PUSH_KEY, webpush.key_file)
 
 
-def _file_finding(subject: str, path: Path) -> Finding:
+def _firebase_findings(fcm: FcmSettings) -> Iterator[Finding]:
+    try:
+        account = service_account(fcm)
+    except ConfigError as error:
+        yield bad(FIREBASE_KEY, str(error), "put the key file from Google there")
+        return
+    if account is not None and fcm.key_file is not None:
+        yield _file_finding(FIREBASE_KEY, fcm.key_file, "the key of a service account")
+
+
+def _is_usable(fcm: FcmSettings) -> bool:
+    try:
+        return service_account(fcm) is not None
+    except ConfigError:
+        return False
+
+
+def _file_finding(subject: str, path: Path, kind: str = "an ES256 key") -> Finding:
     mode = path.stat().st_mode & 0o777
     if mode & 0o007:
         return bad(subject, f"every user of this machine can read it ({mode:03o})", f"chmod 600 {path}")
     if mode & 0o070:
         return warn(subject, f"its group can read it ({mode:03o})", f"chmod 600 {path}")
-    return ok(subject, "it is an ES256 key, and only its owner can read it")
+    return ok(subject, f"it is {kind}, and only its owner can read it")
 
 
-async def _test_providers(apns: ApnsSettings) -> list[Finding]:
+async def _test_providers(apns: ApnsSettings, fcm: FcmSettings | None) -> list[Finding]:
     """Send each provider a push to a device that does not exist."""
     findings = []
-    async with opened_providers(apns) as providers:
+    expires = int(time.time()) + 60
+    async with opened_providers(apns, None, fcm) as providers:
         for name, provider in providers.items():
             if isinstance(provider, ApnsProvider):
-                expires = int(time.time()) + 60
                 push = PushRequest(NO_DEVICE, _EMPTY, Urgency.BACKGROUND, str(uuid.uuid4()), expires)
                 outcome = await provider.send(push)
                 findings.append(outcome_finding(name.text, outcome, with_key=apns.key_file is not None))
+            elif isinstance(provider, FcmProvider):
+                payload = push_json(CheckMessagesPush())
+                push = PushRequest(NO_REGISTRATION, payload, Urgency.BACKGROUND, str(uuid.uuid4()), expires)
+                findings.append(firebase_finding(await provider.send(push)))
     return findings
+
+
+def firebase_finding(outcome: PushOutcome) -> Finding:
+    """The finding for a push to a registration that does not exist."""
+    match outcome:
+        case Accepted() | TokenInvalid():
+            return ok(SUBJECT, "fcm answers, and accepts our service account")
+        case RetryLater() if outcome.reason in _ACCOUNT_REFUSED or outcome.reason.startswith("oauth_invalid"):
+            step = "check fcm_key_file, the rights of the service account, and this machine's clock"
+            return bad(SUBJECT, f"fcm does not accept our service account: {outcome.reason}", step)
+        case RetryLater():
+            step = "check the network and firewall of this machine, which must reach port 443 or the configured one"
+            return bad(SUBJECT, f"fcm cannot be used now: {outcome.reason}", step)
+        case PushRefused():
+            return bad(
+                SUBJECT, f"fcm answers, but refuses our pushes: {outcome.reason}", "check fcm_key_file"
+            )
+    assert_never(outcome)
 
 
 def outcome_finding(name: str, outcome: PushOutcome, *, with_key: bool) -> Finding:

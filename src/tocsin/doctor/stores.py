@@ -19,6 +19,7 @@ from tocsin.ntf_router.running_router import client_settings
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.ntf_router.store.logs.log_reading import STORE_LOG, NtfLogReader, NtfStartReport
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.ntf_router.store.records import USED_ADDRESSES
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.smp_router.settings.settings import SmpSettings
 
@@ -169,7 +170,8 @@ async def _routers_of_log(log: Path, settings: NtfSettings, doctor: DoctorSettin
         return [skipped(ROUTERS, text)]
     used = await store.used_routers()
     used.sort(key=lambda each: -(each.associated_count + each.individual_count))
-    return [await router_finding([each.location for each in used], settings, doctor)]
+    addresses = [location for each in used for location in (each.location, *each.other_addresses)]
+    return [await router_finding(addresses, settings, doctor)]
 
 
 def _read_log(log: Path) -> NtfMemoryStore | None:
@@ -184,17 +186,21 @@ def _read_log(log: Path) -> NtfMemoryStore | None:
 
 
 async def router_finding(
-    used: list[RouterLocation], settings: NtfSettings, doctor: DoctorSettings
+    addresses: list[RouterLocation], settings: NtfSettings, doctor: DoctorSettings
 ) -> Finding:
-    """Connect, as the NTF router does, to the SMP routers with the most subscriptions."""
-    if not used:
+    """Connect, as the NTF router does, to the SMP routers with the most subscriptions, at any of their addresses."""
+    if not addresses:
         return skipped(ROUTERS, "no device uses one yet")
+    routers: dict[bytes, list[RouterLocation]] = {}
+    for each in addresses:
+        routers.setdefault(each.key_hash, []).append(each)
+    used = list(routers.values())
     tried = used[: doctor.most_routers]
     clients = client_settings(settings)
     dial = replace(clients.dial, connect_timeout=doctor.timeout)
     limited = replace(clients, dial=dial, response_timeout=doctor.timeout)
     problems = await asyncio.gather(*(_problem_of(each, limited) for each in tried))
-    failed = [f"{each.hosts[0]} ({why})" for each, why in zip(tried, problems, strict=True) if why]
+    failed = [f"{each[0].hosts[0]} ({why})" for each, why in zip(tried, problems, strict=True) if why]
     scope = f"{len(tried)} of {len(used)}" if len(used) > len(tried) else f"{len(used)}"
     if not failed:
         return ok(ROUTERS, f"{scope} in use, reached and verified")
@@ -205,8 +211,13 @@ async def router_finding(
     return bad(ROUTERS, text, step) if len(failed) == len(tried) else warn(ROUTERS, text, step)
 
 
-async def _problem_of(location: RouterLocation, settings: ClientSettings) -> str:
-    """Why the router cannot be used; empty if it can."""
+async def _problem_of(addresses: list[RouterLocation], settings: ClientSettings) -> str:
+    """Why the router cannot be used, at its first address; empty if it can at one of them."""
+    problems = await asyncio.gather(*(_problem_at(each, settings) for each in addresses[:USED_ADDRESSES]))
+    return problems[0] if all(problems) else ""
+
+
+async def _problem_at(location: RouterLocation, settings: ClientSettings) -> str:
     try:
         async with SmpClient.connect(RouterAddress(Scheme.SMP, location, None), settings) as client:
             await client.ping()

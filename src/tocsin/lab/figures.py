@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,40 +14,26 @@ from tocsin.lab.phones import Arrival
 from tocsin.operate.http_client import get_page
 from tocsin.operate.operator_pages import METRICS_PATH
 from tocsin.pipeline.lake.table_files import sums_of
+from tocsin.pipeline.report.figures import DeliveryAccount
+from tocsin.pipeline.schemas.hourly import ACCOUNT
 
 METRICS_SECONDS: Final = 5.0
 _METRIC: Final = re.compile(r"^simplex_ntf_accounting_(\w+?)(?:\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """received = accepted + superseded + failed + shed + pending."""
-
-    received: int = 0
-    accepted: int = 0
-    superseded: int = 0
-    failed: int = 0
-    shed: int = 0
-    pending: int = 0
-
-    @property
-    def difference(self) -> int:
-        return self.received - self.accepted - self.superseded - self.failed - self.shed - self.pending
-
-
-async def read_account(host: str, port: int) -> Account:
+async def read_account(host: str, port: int) -> DeliveryAccount:
     """Read the router's metrics; empty while it does not answer."""
     try:
         _, text = await get_page(host, port, METRICS_PATH, METRICS_SECONDS)
     except (OSError, TimeoutError):
-        return Account()
+        return DeliveryAccount()
     totals: dict[str, int] = {}
     for name, value in _METRIC.findall(text):
         totals[name] = totals.get(name, 0) + int(float(value))
-    return Account(**{name: totals.get(name, 0) for name in Account.__slots__})
+    return DeliveryAccount.of_terms(totals)
 
 
-def live_table(account: Account, sent: int, last: Sequence[Arrival], pipeline: str) -> Table:
+def live_table(account: DeliveryAccount, sent: int, last: Sequence[Arrival], pipeline: str) -> Table:
     table = Table(title="Tocsin: notifications (Ctrl-C stops)", title_justify="left", show_header=False)
     table.add_row("messages sent", f"{sent:,}")
     for name, value in _rows(account):
@@ -58,7 +43,9 @@ def live_table(account: Account, sent: int, last: Sequence[Arrival], pipeline: s
     return table
 
 
-def checked(console: Console, sent: int, missing: int, account: Account, pipeline: Account | None) -> int:
+def checked(
+    console: Console, sent: int, missing: int, account: DeliveryAccount, pipeline: DeliveryAccount | None
+) -> int:
     """Print the accounting, and return the exit code: 0 if nothing is missing."""
     table = Table(title="Accounting", title_justify="left")
     for heading in ("", "NTF router", "pipeline"):
@@ -75,7 +62,7 @@ def checked(console: Console, sent: int, missing: int, account: Account, pipelin
     return 0
 
 
-def _wrong(sent: int, missing: int, account: Account, pipeline: Account | None) -> str:
+def _wrong(sent: int, missing: int, account: DeliveryAccount, pipeline: DeliveryAccount | None) -> str:
     if missing:
         return f"{missing} of {sent} messages did not arrive: find the cause in the routers' logs"
     if account.difference or account.pending:
@@ -89,11 +76,10 @@ def _wrong(sent: int, missing: int, account: Account, pipeline: Account | None) 
     return ""
 
 
-def _rows(account: Account) -> list[tuple[str, str]]:
-    names = ("received", "accepted", "superseded", "failed", "shed", "pending", "difference")
-    return [(name, f"{getattr(account, name):,}") for name in names]
+def _rows(account: DeliveryAccount) -> list[tuple[str, str]]:
+    return [(name, f"{getattr(account, name):,}") for name in (*ACCOUNT, "difference")]
 
 
-def account_of_tables(lake: Path) -> Account:
+def account_of_tables(lake: Path) -> DeliveryAccount:
     """Sum the accounting over all hours in the tables."""
-    return Account(**sums_of(lake, "funnel_hourly", Account.__slots__))
+    return DeliveryAccount.of_terms(sums_of(lake, "funnel_hourly", ACCOUNT))

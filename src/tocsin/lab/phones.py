@@ -155,9 +155,7 @@ async def phones(
 ) -> AsyncIterator[list[Phone]]:
     """Open each phone with its store; phones of an earlier start continue."""
     # For viewers: use a router as soon as it is back, and mute at once instead of hiding among other changes.
-    settings = AgentSettings(
-        smp_routers=(smp,), ntf_routers=(ntf,), direct=True, priority_delay=0.0, remember_failure=0.0
-    )
+    settings = AgentSettings(smp_routers=(smp,), ntf_routers=(ntf,), priority_delay=0.0, remember_failure=0.0)
     peers = _peers(folder)
     async with AsyncExitStack() as stack:
         made = []

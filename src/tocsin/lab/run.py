@@ -10,12 +10,13 @@ from typing import Final
 from rich.console import Console
 
 from tocsin.errors import StoreError
-from tocsin.lab.figures import Account, account_of_tables, checked
+from tocsin.lab.figures import account_of_tables, checked
 from tocsin.lab.live import LiveRecorder
 from tocsin.lab.phones import Arrival, Phone
 from tocsin.lab.system import PATIENCE, System, UpOptions, awake, make_folder, started_system
 from tocsin.lab.watch import watch
 from tocsin.operate.process import stop_signals
+from tocsin.pipeline.report.figures import DeliveryAccount
 from tocsin.push.fake.server import RecordedPush
 
 INTERRUPTED: Final = 130
@@ -90,7 +91,7 @@ async def _exchange(system: System, arrivals: Arrivals, console: Console) -> int
     return len(wanted - arrivals.bodies)
 
 
-async def _whole_pipeline(system: System, console: Console) -> Account:
+async def _whole_pipeline(system: System, console: Console) -> DeliveryAccount:
     """Ingest everything that the routers wrote, and return the accounting of the tables."""
     with console.status("data pipeline on Spark"):
         process = await system.start_pipeline("--available-now")

@@ -14,9 +14,10 @@ from typing import Final
 from rich.console import Console
 
 from tocsin.errors import ConfigError
-from tocsin.lab.figures import Account, read_account
+from tocsin.lab.figures import read_account
 from tocsin.lab.phones import Observer, Phone, introduce, phones
 from tocsin.lab.processes import HOST, ChildProcess, LabRouter, Ports, ports_of
+from tocsin.pipeline.report.figures import DeliveryAccount
 from tocsin.push.fake.server import FakeApns, running_fake_apns
 from tocsin.web.page_address import PagePlace
 
@@ -55,7 +56,7 @@ class System:
     def lake(self) -> Path:
         return self.options.folder / "lake"
 
-    async def account(self) -> Account:
+    async def account(self) -> DeliveryAccount:
         return await read_account(HOST, self.ports.metrics)
 
     async def start_pipeline(self, *options: object) -> ChildProcess:
@@ -121,7 +122,6 @@ async def started_system(options: UpOptions, console: Console, observer: Observe
 
 def _smp_settings(system: System) -> dict[str, object]:
     return {
-        "direct_notifications": "on",
         "direct_public_ntf_routers_only": "off",
         "prometheus_port": system.ports.smp_metrics,
         "control_port": "off",
@@ -130,7 +130,6 @@ def _smp_settings(system: System) -> dict[str, object]:
 
 def _ntf_settings(system: System) -> dict[str, object]:
     return {
-        "direct_notifications": "on",
         "host": HOST,
         "apns_test_host": "localhost",
         "apns_test_port": system.ports.push,

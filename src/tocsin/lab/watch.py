@@ -48,7 +48,9 @@ async def watch(system: System, live: LiveRecorder, console: Console) -> NoRetur
     async with AsyncExitStack() as stack:
         pipeline = None
         if system.options.pipeline:
-            pipeline = await system.start_pipeline("--interval", BUILD_INTERVAL)
+            pipeline = await system.start_pipeline(
+                "--interval", BUILD_INTERVAL, "--build-every", BUILD_INTERVAL
+            )
             stack.push_async_callback(pipeline.stop)
         reader = _reader(system)
         live.operate = lambda: reader.view

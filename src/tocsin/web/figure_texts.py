@@ -94,6 +94,24 @@ FIGURES: Final[dict[str, FigureText]] = {
         "Not 0: a bug or a loss. Keep the store as it is, run tocsin pipeline explain, and report it.",
         must_be_zero,
     ),
+    "overdue": FigureText(
+        "overdue",
+        "Received an hour ago or earlier, and without an outcome, at the last tocsin pipeline report --check.",
+        "Not 0: is the NTF router running, and does it reach the provider? tocsin pipeline replay has them pushed.",
+        must_be_zero,
+    ),
+    "never_received": FigureText(
+        "never received",
+        "Sent by an SMP router and recorded by no NTF router, at the last tocsin pipeline report --check.",
+        "Not 0: does the NTF router write its event log, and is it read? Otherwise the connection loses notifications.",
+        must_be_zero,
+    ),
+    "unknown_queue": FigureText(
+        "for unknown queues",
+        "Received for a queue that the NTF router does not know, at the last tocsin pipeline report --check.",
+        "Not 0: run tocsin pipeline reconcile, then tocsin ntf repair.",
+        must_be_zero,
+    ),
     # Outcomes
     "pushes_accepted": FigureText(
         "pushes accepted",

@@ -11,6 +11,7 @@ from tocsin.web.figure_texts import FIGURES, LIVE_STAGES, TABLE_STAGES, Level
 from tocsin.web.metric_readings import MetricReadings
 
 ENDS: Final = ("accepted", "superseded", "failed", "shed", "pending", "difference")
+LOSSES: Final = ("overdue", "never_received", "unknown_queue")
 _NTF: Final = "simplex_ntf"
 _MOST_ROWS: Final = 50
 
@@ -30,6 +31,8 @@ class TableReadings:
     """On the newest day: new state, reason, number of tokens."""
     servers: tuple[Mapping[str, Any], ...] = ()
     drift: tuple[tuple[str, str, int], ...] = ()
+    losses: Mapping[str, int] | None = None
+    """Notifications that the last check could not account for, by kind; None before the first check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +110,12 @@ def _tables_funnel(tables: TableReadings) -> dict[str, Any]:
     days = "day" if tables.days == 1 else f"{tables.days} days"
     hours = [{"at": at, **accounting(counts)} for at, counts in tables.hours]
     lead = f"From the pipeline's tables, over their newest {days}. They lag a few seconds behind the routers."
-    return _account(
+    shown = _account(
         "tables", "Every notification, from the pipeline", lead, accounting(tables.funnel), hours=hours
     )
+    known = tables.losses or {}
+    shown["figures"] += [figure(name, known.get(name), f"tables-{name}") for name in LOSSES]
+    return shown
 
 
 def _latencies(ntf: MetricReadings, tables: TableReadings | None) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tocsin.pipeline.lake.kll_sketches import weighted_quantiles
+from tocsin.pipeline.lake.status_files import read_statuses
 from tocsin.pipeline.lake.table_files import rows_of_days
 from tocsin.web.figure_texts import TABLE_STAGES
-from tocsin.web.operate_view import ENDS, TableReadings
+from tocsin.web.operate_view import ENDS, LOSSES, TableReadings
 
 DAYS: Final = 7
 HOURS: Final = 24
@@ -36,7 +37,13 @@ def read_tables(lake: Path) -> TableReadings | None:
         tokens=_grouped(tokens, ("change", "reason"), "tokens"),
         servers=tuple(_servers(rows_of_days(lake, "servers_hourly", DAYS))),
         drift=_grouped([row for row in drift if row["queues"]], ("smp_host", "kind"), "queues"),
+        losses=_losses(lake),
     )
+
+
+def _losses(lake: Path) -> dict[str, int] | None:
+    check = read_statuses(lake).get("check")
+    return {name: int(check.figures.get(name, 0)) for name in LOSSES} if check else None
 
 
 def _sums(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, int]:

@@ -155,12 +155,12 @@ class Connections:
         self._unfinished.resume(connection_id)
 
     async def delete(self, connection_id: str) -> None:
-        """Delete a connection and its queues at their routers. If a router cannot be reached, the connection stays."""
+        """Delete a connection here, and its queues at their routers: now, or when the routers can be reached."""
         await self._known(connection_id)
         for queue in await self._store.receive_queues(connection_id):
             self._listener.forget(queue)
-            await self._queues.delete(queue)
-        await self._store.delete_connection(connection_id)
+        await self._store.leave_connection(connection_id)
+        await self._unfinished.leave(connection_id)
 
     async def _known(self, connection_id: str) -> AgentConnection:
         connection = await self._store.connection(connection_id)

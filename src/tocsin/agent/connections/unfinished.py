@@ -48,6 +48,9 @@ class ConnectionSteps:
 
     async def finish(self, connection_id: str) -> None:
         receive = await self._store.receive_queues(connection_id)
+        if await self._store.connection(connection_id) is None:
+            await self._leave_all(connection_id, receive)
+            return
         send = await self._store.send_queues(connection_id)
         for queue in reversed([each for each in send if not each.secured]):
             await self._greet(queue, receive)
@@ -56,6 +59,17 @@ class ConnectionSteps:
             await self._store.delete_send_queue(connection_id, former.number)
         if receive:
             await self._rotate(receive, in_use)
+
+    async def _leave_all(self, connection_id: str, receive: Sequence[ReceiveQueue]) -> None:
+        """Delete the queues of a connection that the app has deleted. What a router refuses for good is given up."""
+        for queue in receive:
+            try:
+                await self._queues.delete(queue)
+            except TocsinError as error:
+                if worker_error_kind(error) is ErrorKind.TEMPORARY:
+                    raise
+            await self._store.delete_receive_queue(connection_id, queue.number)
+        await self._store.delete_connection(connection_id)
 
     async def _greet(self, queue: SendQueue, receive: Sequence[ReceiveQueue]) -> None:
         secured = await self._queues.secure_as_sender(queue)
@@ -115,6 +129,15 @@ class UnfinishedConnections:
         else:
             self._again[connection_id] = False
             self._tasks.start(self._run(connection_id), "unfinished connection", errand=True)
+
+    async def leave(self, connection_id: str) -> None:
+        """Delete the queues of a connection that the app has deleted: now, or when their routers are back."""
+        try:
+            await self._steps.finish(connection_id)
+        except TocsinError as error:
+            if worker_error_kind(error) is not ErrorKind.TEMPORARY:
+                raise
+            self.resume(connection_id)
 
     async def _run(self, connection_id: str) -> None:
         delays = self._retries.delays()

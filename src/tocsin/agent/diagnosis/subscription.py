@@ -24,7 +24,10 @@ _FIX: Final = "Run this with --fix; the next check would repair it too."
 
 _STATES: Final[dict[SubscriptionState, tuple[FindingVerdict, str]]] = {
     SubscriptionState.ACTIVE: (FindingVerdict.OK, "the NTF router is subscribed to the queue (ACTIVE)"),
-    SubscriptionState.SERVICE: (FindingVerdict.OK, "the NTF router is subscribed as a service (SERVICE)"),
+    SubscriptionState.SERVICE: (
+        FindingVerdict.WRONG,
+        "the SMP router refused the NTF router's service for this queue (SERVICE)",
+    ),
     SubscriptionState.NEW: (FindingVerdict.UNKNOWN, "the NTF router has not asked the SMP router yet (NEW)"),
     SubscriptionState.PENDING: (
         FindingVerdict.UNKNOWN,

@@ -7,7 +7,7 @@ from typing import Final
 
 from tocsin.clients import Answer, RouterRefused
 from tocsin.errors import HandshakeRefused, ResponseTimeout, TocsinError, TransportError
-from tocsin.protocol.error_codes import CommandFault, ErrorCode, RouterError, StoreFault
+from tocsin.protocol.error_codes import CommandFault, ErrorCode, StoreFault
 from tocsin.protocol.messages import Response
 from tocsin.protocol.router_answers import Refused
 
@@ -29,8 +29,11 @@ def error_kind(error: TocsinError) -> ErrorKind:
     """Classify an error of a token command, which a person waits for."""
     if isinstance(error, _TEMPORARY):
         return ErrorKind.TEMPORARY
-    if isinstance(error, RouterRefused) and error.error is ErrorCode.AUTH:
-        return ErrorKind.AUTH
+    if isinstance(error, RouterRefused):
+        if error.error is ErrorCode.AUTH:
+            return ErrorKind.AUTH
+        if isinstance(error.error, StoreFault):  # as agents of 7.0 do (v7.md 7.2)
+            return ErrorKind.TEMPORARY
     return ErrorKind.PERMANENT
 
 
@@ -45,8 +48,8 @@ def registration_error_kind(error: TocsinError) -> ErrorKind:
 
 
 def worker_error_kind(error: TocsinError) -> ErrorKind:
-    """Classify an error for workers, which also retry when a router's database fails, unlike the reference."""
-    if isinstance(error, RouterRefused) and _is_internal(error.error):
+    """Classify an error for workers, which also retry when a router had an internal error, unlike the reference."""
+    if isinstance(error, RouterRefused) and error.error is ErrorCode.INTERNAL:
         return ErrorKind.TEMPORARY
     return error_kind(error)
 
@@ -59,10 +62,6 @@ def packet_error_kind(error: TocsinError) -> ErrorKind:
         if error.error is CommandFault.PROHIBITED:  # it has no such notifier, or forgot the packet's fate
             return ErrorKind.AUTH
     return worker_error_kind(error)
-
-
-def _is_internal(error: RouterError) -> bool:
-    return error is ErrorCode.INTERNAL or isinstance(error, StoreFault)
 
 
 def outcome_of(answer: Answer) -> Response | TocsinError:

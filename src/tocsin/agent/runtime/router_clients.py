@@ -129,6 +129,10 @@ class RouterClients:
             later = asyncio.get_running_loop().time() + self._settings.remember_failure
             self._failures[key] = later, error
             raise
+        except Exception as error:  # whatever goes wrong while connecting may be right next time (v7.md 7.2)
+            raise ConnectFailed(
+                f"connecting to {RouterAddress(key[0], key[1]).name} failed: {error}"
+            ) from error
         finally:
             self._reserved -= 1
         shared = _Shared(stack, client)

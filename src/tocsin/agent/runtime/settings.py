@@ -24,10 +24,12 @@ class AgentSettings:
     """The agent registers a new token at one of these, chosen at random."""
     checks: CheckIntervals = field(default_factory=CheckIntervals)
     """When subscriptions are checked. Minutes are fine if they must heal quickly."""
-    direct: bool = False
+    direct: bool = True
     """Use direct notifications with routers that support them (docs/direct-notifications.md)."""
     pending_packets: Backoff = field(default_factory=lambda: Backoff(maximum=3600.0))
     """How often the agent asks SMP routers about packets that have not reached the NTF router."""
+    pending_limit: float = 600.0
+    """Seconds after which it subscribes in the old way: an SMP router cannot reach every NTF router."""
     priority_delay: float = 5.0
     """Maximum seconds between a change of priorities and NPRI, so that changes are sent together."""
     batch_size: int = 150

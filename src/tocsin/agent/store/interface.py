@@ -42,7 +42,16 @@ class ConnectionStore(Protocol):
     async def connections(self) -> list[AgentConnection]: ...
 
     async def unfinished_connections(self) -> list[str]:
-        """Return ids of connections with a send queue that is not secured or a receive queue that is not primary."""
+        """Return ids of connections with a send queue that is not secured, or a receive queue that is not primary.
+
+        Connections that were left belong to them.
+        """
+
+    async def leave_connection(self, connection_id: str) -> None:
+        """Delete a connection for the app, and keep its queues, to delete them at their routers.
+
+        `connection` and `connections` leave it out; it is unfinished until `delete_connection`.
+        """
 
     async def delete_connection(self, connection_id: str) -> None:
         """Delete a connection with its queues and its notification subscription."""

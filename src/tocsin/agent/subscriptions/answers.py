@@ -39,7 +39,7 @@ from tocsin.protocol.direct.smp_responses import PacketStatus
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ntf.lifecycles import WANTED
 from tocsin.protocol.ntf.responses import QueueSubscribed, SubscriptionChecked
-from tocsin.protocol.ntf.statuses import SubscriptionStatus
+from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus
 from tocsin.protocol.router_answers import Done
 
 
@@ -110,7 +110,7 @@ FATES: Final[dict[NextAction, dict[PacketFate, Follow]]] = {
 
 _REFUSALS: Final = {
     PacketFate.BAD_TOKEN: "the NTF router does not know the token, or the token is not active there",
-    PacketFate.BAD_QUEUE: "the NTF router does not accept queues of this SMP router",
+    PacketFate.BAD_QUEUE: "the NTF router does not accept queues of this SMP router, or no more queues",
 }
 
 
@@ -286,7 +286,9 @@ def after_check(
 
 
 def check_result(status: SubscriptionStatus) -> Success:
-    return Success.KEPT if status in WANTED else Success.LOST
+    """SERVICE needs another notifier, too: the SMP router refused the NTF router's service for this one (v7.md 7.1)."""
+    kept = status in WANTED and status is not SubscriptionState.SERVICE
+    return Success.KEPT if kept else Success.LOST
 
 
 def error_of(answer: Response | TocsinError) -> TocsinError:

@@ -64,6 +64,8 @@ class SmpActions:
         self._settings = settings
         self._refused_key: bytes | None = None
         self._delays: Iterator[float] = settings.pending_packets.delays()
+        self._pending_since: float | None = None
+        """The time since which packets are pending and none was accepted."""
 
     def before_retry(self) -> None:
         """Try the refused key once more, in case TCHK returned no other."""
@@ -179,9 +181,16 @@ class SmpActions:
         fates = [each.fate for each in answers.values() if isinstance(each, PacketStatus)]
         self._note_fates(fates, packets)
         times = self._times(self._pending_delay(action, fates))
+        if self._gives_up_waiting(times.now):
+            answers = {each: _unsupported_if_pending(answer) for each, answer in answers.items()}
         return moved + [
             after_packet(row, answers[queue.recipient_id], token, times) for row, queue in current
         ]
+
+    def _gives_up_waiting(self, now: float) -> bool:
+        """Whether packets to the NTF router have been pending for so long that the old way is better."""
+        since = self._pending_since
+        return since is not None and now >= since + self._settings.pending_limit
 
     def _is_usable(self, packets: Packets) -> bool:
         return packets.offer.expires_at > self._clock.exactly() and packets.offer.key_id != self._refused_key
@@ -191,6 +200,9 @@ class SmpActions:
             self._refused_key = packets.offer.key_id
         if PacketFate.ACCEPTED in fates:
             self._delays = self._settings.pending_packets.delays()
+            self._pending_since = None
+        elif PacketFate.PENDING in fates and self._pending_since is None:
+            self._pending_since = self._clock.exactly()
 
     def _pending_delay(self, action: NextAction, fates: Sequence[PacketFate]) -> float:
         """Return a delay that grows with each round in which packets are still pending."""
@@ -232,6 +244,11 @@ def _is_current(row: AgentSubscription, queue: ReceiveQueue, token: AgentToken) 
     notifier = queue.notifier
     named = notifier is not None and notifier.direct and notifier.notifier_id == row.notifier_id
     return named and (row.ntf_router, row.token_id) == (token.router, token.token_id)
+
+
+def _unsupported_if_pending(answer: Response | TocsinError) -> Response | TocsinError:
+    is_pending = isinstance(answer, PacketStatus) and answer.fate is PacketFate.PENDING
+    return PacketStatus(PacketFate.UNSUPPORTED) if is_pending else answer
 
 
 async def _ask(client: SmpClient, requests: Iterable[Request]) -> dict[bytes, Response | TocsinError]:

@@ -10,7 +10,7 @@ from tocsin.agent.connections.listener import QueueListener
 from tocsin.agent.connections.messages import MessageReceiver
 from tocsin.agent.runtime.events import MessageEvent
 from tocsin.agent.store.interface import AgentStore
-from tocsin.agent.store.records import EndpointSecret, is_active
+from tocsin.agent.store.records import EndpointSecret
 from tocsin.agent.token.registrar import TokenRegistrar
 from tocsin.agent.wake.notified import Fetched, ToFetch, TokenVerified, WakeResult, Woken, choose_queues
 from tocsin.crypto.boxes import box_key
@@ -47,7 +47,7 @@ class Waking:
         """Act on the JSON of a push.
 
         Raises DecodeError if this is not a push, BadBox if it is for another token or was altered, AgentError without
-        an active token, and for a verification the errors of `TokenRegistrar.verify`.
+        a token, and for a verification the errors of `TokenRegistrar.verify`.
         """
         return await self._woken_by(parse_push_json(payload))
 
@@ -101,8 +101,9 @@ class Waking:
 
     async def _notified(self, push: MessagePush) -> Woken:
         token = await self._store.token()
-        if token is None or token.secret is None or not is_active(token):
-            raise AgentError("there is no active token that this push could be for")
+        # The token need not be active: a push may come while its new device token is being verified.
+        if token is None or token.secret is None:
+            raise AgentError("there is no token that this push could be for")
         items = open_notifications(box_key(token.secret), push)
         named = [item.queue for item in items if isinstance(item, PushedNotification)]
         return choose_queues(items, await self._store.notified_queues(named))

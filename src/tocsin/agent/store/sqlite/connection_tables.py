@@ -51,7 +51,7 @@ def add_connection(
 
 
 def connection(session: SqliteSession, connection_id: str) -> AgentConnection | None:
-    row = session.database.execute(f"{_SELECT} WHERE connection_id = ?", (connection_id,)).fetchone()
+    row = session.database.execute(f"{_SELECT} AND connection_id = ?", (connection_id,)).fetchone()
     return None if row is None else _connection(row)
 
 
@@ -64,15 +64,24 @@ def _connection(row: Row) -> AgentConnection:
     return AgentConnection(connection_id, bool(notifications), MinimumPriority(minimum))
 
 
-_SELECT: Final = "SELECT connection_id, notifications, minimum FROM connections"
+_SELECT: Final = "SELECT connection_id, notifications, minimum FROM connections WHERE is_left = 0"
 
 
 def unfinished_connections(session: SqliteSession) -> list[str]:
     rows = session.database.execute(
         "SELECT connection_id FROM send_queues WHERE secured = 0 "
-        "UNION SELECT connection_id FROM receive_queues WHERE is_primary = 0"
+        "UNION SELECT connection_id FROM receive_queues WHERE is_primary = 0 "
+        "UNION SELECT connection_id FROM connections WHERE is_left = 1"
     )
     return [connection_id for (connection_id,) in rows]
+
+
+def leave_connection(session: SqliteSession, connection_id: str) -> None:
+    for table in ("send_queues", "subscriptions", "kept_messages", "priority_changes"):
+        session.database.execute(f"DELETE FROM {table} WHERE connection_id = ?", (connection_id,))  # noqa: S608
+    # The notifier stays, to prove the deletion, but no push finds it.
+    for change in ("connections SET is_left = 1", "receive_queues SET notifier_place = NULL"):
+        session.database.execute(f"UPDATE {change} WHERE connection_id = ?", (connection_id,))
 
 
 def delete_connection(session: SqliteSession, connection_id: str) -> None:

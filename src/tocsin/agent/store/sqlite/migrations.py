@@ -179,6 +179,11 @@ MIGRATIONS: Final = (
             ) STRICT""",
         ),
     ),
+    SqliteMigration(
+        "0009_left_connections",
+        # Connections that the app deleted, whose queues are not deleted at their routers yet.
+        ("ALTER TABLE connections ADD COLUMN is_left INTEGER NOT NULL DEFAULT 0",),
+    ),
 )
 
 _RECORD: Final = """CREATE TABLE IF NOT EXISTS migrations (

@@ -70,6 +70,7 @@ class AgentSqliteStore:
     connection = transaction(connection_tables.connection)
     connections = transaction(connection_tables.connections)
     unfinished_connections = transaction(connection_tables.unfinished_connections)
+    leave_connection = transaction(connection_tables.leave_connection)
     delete_connection = transaction(connection_tables.delete_connection)
     set_notifications = transaction(connection_tables.set_notifications)
     add_receive_queue = transaction(connection_tables.add_receive_queue)

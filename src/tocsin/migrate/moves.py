@@ -80,7 +80,7 @@ class Move(ABC, Generic[S, W]):
     store_needs_targets: ClassVar[str]
     """The operator chose a store but no new folders."""
     store_not_for_back: ClassVar[str]
-    """The operator chose a store for a move back."""
+    """The operator chose a store for a move back. Empty if that is possible."""
     back_in_place: ClassVar[str]
     own_format: ClassVar[str]
     """The format of the reference's store."""
@@ -116,6 +116,14 @@ class Move(ABC, Generic[S, W]):
     @abstractmethod
     def store_path_note(self, ini: Path, data: Path) -> str:
         """How to point Tocsin to the store if the settings name another folder."""
+
+    def read_as(self) -> Mapping[tuple[str, str], str]:
+        """Settings of the reference's that Tocsin reads otherwise than they are written."""
+        return {}
+
+    def for_reference(self, adapted: AdaptedSettings) -> AdaptedSettings:
+        """Settings for the reference, if the store that the operator chose needs others."""
+        return adapted
 
     def notes_on_settings(self, settings: S) -> Sequence[str]:
         return ()
@@ -201,9 +209,9 @@ class Move(ABC, Generic[S, W]):
     def _plan_new_folders(self, target: Path, target_data: Path) -> None:
         plan, ini, data = self.plan, self.source / self.file.ini_file, self._source_data()
         reference = self.reference_place(
-            adapted_ini(ini, self.file.keyed.keys, {}).loaded(ini, self._load), data
+            adapted_ini(ini, self.file.keyed.keys, self.read_as()).loaded(ini, self._load), data
         )
-        values = {(OWN_SECTION, "store_path"): str(target_data), **self.chosen_store()}
+        values = {(OWN_SECTION, "store_path"): str(target_data), **self.read_as(), **self.chosen_store()}
         adapted = adapted_ini(ini, self.file.keyed.keys, values)
         settings = adapted.loaded(ini, self._load)
         used = self.our_place(settings, target_data)
@@ -239,8 +247,8 @@ class Move(ABC, Generic[S, W]):
     # To the reference
 
     def _plan_move_back(self) -> None:
-        if self.chosen_store():
-            raise ConfigError(self.store_not_for_back)
+        if self.chosen_store() and (self.store_not_for_back or self.request.target is None):
+            raise ConfigError(self.store_not_for_back or self.store_needs_targets)
         plan, targets = self.plan, self.request.targets()
         file = self.file.find_file(self.source)
         given = self.request.source_data
@@ -250,9 +258,9 @@ class Move(ABC, Generic[S, W]):
         opened = self._opened(file, settings, fingerprint, ours)
         if opened.foreign_tokens:
             raise StoreError(
-                f"{opened.foreign_tokens} device tokens are for Web Push, and the reference cannot read a store that "
-                "has such tokens: delete them first, as docs/howto/unifiedpush.md explains. Their devices get no "
-                "pushes from the reference"
+                f"{opened.foreign_tokens} device tokens are for Web Push or Firebase, and the reference cannot read "
+                "a store that has such tokens: delete them first, as docs/howto/unifiedpush.md explains. Their devices "
+                "get no pushes from the reference"
             )
         if opened.direct:
             plan.notes.append(self.direct_note(opened.direct))
@@ -262,7 +270,7 @@ class Move(ABC, Generic[S, W]):
             plan.next_commands = [self.start_in_place]
             return
         target, data = targets
-        adapted = reference_ini(file, self.file.keyed.keys, settings)
+        adapted = self.for_reference(reference_ini(file, self.file.keyed.keys, settings))
         plan.notes += adapted.notes
         plan.steps = [
             make_folders(target, data),

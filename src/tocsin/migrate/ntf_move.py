@@ -9,7 +9,14 @@ from pathlib import Path
 from tocsin.durable.log_files import has_content
 from tocsin.errors import ConfigError, StoreError
 from tocsin.migrate.moves import Move
-from tocsin.migrate.ntf_stores import NtfTransfers, count_database, database_notes, place_of, update_tables
+from tocsin.migrate.ntf_stores import (
+    FOREIGN_PROVIDERS,
+    NtfTransfers,
+    count_database,
+    database_notes,
+    place_of,
+    update_tables,
+)
 from tocsin.migrate.plans import MoveStep
 from tocsin.migrate.settings import STORE_SECTION
 from tocsin.migrate.stores import OpenedStore, StorePlace
@@ -19,7 +26,6 @@ from tocsin.ntf_router.store.logs.log_reading import change_logs
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.operate.settings.setting_keys import OWN_SECTION
 from tocsin.protocol.addresses import RouterAddress
-from tocsin.protocol.ntf.device_tokens import PushProvider
 
 
 class NtfMove(Move[NtfSettings, NtfMemoryStore]):
@@ -81,7 +87,7 @@ class NtfMove(Move[NtfSettings, NtfMemoryStore]):
                 place.folder, skip_broken_lines=skip_broken_lines, keep_broken_lines=False
             )
         direct = sum(not each.notifier_key for each in store.all_subscriptions())
-        foreign = sum(each.device_token.provider is PushProvider.WEBPUSH for each in store.all_tokens())
+        foreign = sum(each.device_token.provider in FOREIGN_PROVIDERS for each in store.all_tokens())
         notes = (left_out,) if left_out else ()
         return OpenedStore(self.transfers.totals(store), store, notes, direct, foreign)
 
@@ -108,9 +114,9 @@ class NtfMove(Move[NtfSettings, NtfMemoryStore]):
             )
             return ours
         self.plan.next_commands[:0] = [
-            f"set db_connection in {target / NTF_FILE.ini_file}: newer versions of the reference keep their store in "
-            "PostgreSQL",
-            self.reference_command("database import", target, data),
+            f"set db_connection in {target / NTF_FILE.ini_file}: the reference keeps its store in PostgreSQL",
+            f"{self.reference_command('database import', target, data)} (6.5). 7.0 cannot read logs: use "
+            f"`tocsin ntf store import --logs {data} --database URL` for it",
         ]
         return super().plan_export(opened, ours, target, data)
 

@@ -31,6 +31,15 @@ _MIGRATION_NOTE: Final = (
     "reference in {schema}, recorded as the reference does"
 )
 
+FOREIGN_PROVIDERS: Final = (PushProvider.WEBPUSH, PushProvider.FCM)
+"""The reference does not know them, and cannot read their tokens."""
+
+_VERSION_NOTES: Final = {
+    "6.5": ": 7.0 brings them up to date when it starts, and needs the extension pgcrypto in the schema public",
+    "7.0": ": 6.5 can use them only after 7.0 has undone its migrations; Tocsin uses them as they are, with the "
+    "service certificates in them if separate_services is on",
+}
+
 
 def place_of(settings: NtfSettings, folder: Path) -> StorePlace:
     """Where the settings keep the store. Raises StoreError if they keep nothing."""
@@ -108,7 +117,7 @@ async def count_database(place: StorePlace) -> OpenedStore[NtfMemoryStore]:
 
     from tocsin.durable.postgres.database_errors import translated
     from tocsin.ntf_router.store.postgres.rows import NO_KEY
-    from tocsin.ntf_router.store.postgres.schema import has_store, search_path
+    from tocsin.ntf_router.store.postgres.schema import has_store, reference_version, search_path
 
     path = search_path(place.schema)
     with translated():
@@ -122,6 +131,7 @@ async def count_database(place: StorePlace) -> OpenedStore[NtfMemoryStore]:
                     "db_connection and db_schema in the settings"
                 )
             current = await has_store(connection, place.schema)
+            version = await reference_version(connection, place.schema)
             await connection.execute(f"SET search_path TO {path}")
             row = await connection.fetchrow(_totals_statement(await _has_services(connection)))
             assert row is not None
@@ -129,12 +139,15 @@ async def count_database(place: StorePlace) -> OpenedStore[NtfMemoryStore]:
                 "SELECT count(*) FROM subscriptions WHERE smp_notifier_key = $1", NO_KEY
             )
             foreign = await connection.fetchval(
-                "SELECT count(*) FROM tokens WHERE push_provider = $1", PushProvider.WEBPUSH.text
+                "SELECT count(*) FROM tokens WHERE push_provider = ANY($1::text[])",
+                [each.text for each in FOREIGN_PROVIDERS],
             )
         finally:
             connection.terminate()
-    notes = () if current else (_MIGRATION_NOTE.format(schema=place.schema),)
-    return OpenedStore(NtfTotals(*row), None, notes, direct, foreign)
+    notes = [f"the tables are those of the reference {version}{_VERSION_NOTES.get(version, '')}"]
+    if not current:
+        notes.append(_MIGRATION_NOTE.format(schema=place.schema))
+    return OpenedStore(NtfTotals(*row), None, tuple(notes), direct, foreign)
 
 
 async def _has_services(connection: Connection[Record]) -> bool:
@@ -148,7 +161,9 @@ async def _has_services(connection: Connection[Record]) -> bool:
 
 def _totals_statement(has_services: bool) -> str:
     services = (
-        "(SELECT count(*) FROM smp_servers WHERE ntf_service_id IS NOT NULL)" if has_services else "0::bigint"
+        "(SELECT count(DISTINCT smp_keyhash) FROM smp_servers WHERE ntf_service_id IS NOT NULL)"
+        if has_services
+        else "0::bigint"
     )
     return (
         "SELECT (SELECT count(*) FROM tokens), (SELECT count(*) FROM subscriptions), "  # noqa: S608 - no input

@@ -89,6 +89,17 @@ def _store_step(entry: IniEntry) -> str:
     )
 
 
+def with_values(text: str, values: Mapping[tuple[str, str], str]) -> str:
+    """Set values in the text of an INI file."""
+    lines, left = text.split("\n"), dict(values)
+    for entry in parse_ini(text, "").entries:
+        if (entry.section, entry.key) in left:
+            lines[entry.line - 1] = f"{entry.key}: {left.pop((entry.section, entry.key))}"
+    for (section, name), value in reversed(left.items()):
+        _insert(lines, section, f"{name}: {value}")
+    return "\n".join(lines)
+
+
 def _insert(lines: list[str], section: str, line: str) -> None:
     """Insert at the beginning of the section, which is added if it is missing."""
     heading = f"[{section}]"

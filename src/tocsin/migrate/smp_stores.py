@@ -1,4 +1,4 @@
-"""Reads and writes the whole store of an SMP router: logs, or the operator's PostgreSQL."""
+"""Reads and writes the whole store of an SMP router: logs, or PostgreSQL with our tables or the reference's."""
 
 from __future__ import annotations
 
@@ -37,19 +37,31 @@ class SmpTransfers:
         fill_folder(folder, store, progress)
 
     async def require_empty_database(self, place: StorePlace) -> None:
+        if place.schema != SMP_SCHEMA:
+            from tocsin.migrate.smp_reference_store import require_empty_reference  # needs asyncpg
+
+            return await require_empty_reference(_url(place), place.schema)
         from tocsin.smp_router.store.postgres.transfer import require_empty_database  # needs asyncpg
 
-        await require_empty_database(_url(place))
+        return await require_empty_database(_url(place))
 
     async def read_database(self, place: StorePlace) -> SmpMemoryStore:
+        if place.schema != SMP_SCHEMA:
+            from tocsin.migrate.smp_reference_store import read_reference_store  # needs asyncpg
+
+            return await read_reference_store(_url(place), place.schema, place.folder)
         from tocsin.smp_router.store.postgres.transfer import read_whole_database  # needs asyncpg
 
         return await read_whole_database(_url(place), SmpMemoryStore())
 
     async def write_database(self, place: StorePlace, store: SmpMemoryStore, progress: Progress) -> None:
+        if place.schema != SMP_SCHEMA:
+            from tocsin.migrate.smp_reference_store import fill_reference_store  # needs asyncpg
+
+            return await fill_reference_store(_url(place), place.schema, place.folder, store, progress)
         from tocsin.smp_router.store.postgres.transfer import fill_database  # needs asyncpg
 
-        await fill_database(_url(place), store, progress)
+        return await fill_database(_url(place), store, progress)
 
 
 def _url(place: StorePlace) -> str:

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ntf-config", type=Path, metavar="FILE", help="the settings file of an NTF router, or its folder"
     )
     parser.add_argument("--up", type=Path, metavar="DIR", help="the folder of `tocsin up`")
-    parser.add_argument("--lake", type=Path, metavar="DIR", help="folder of the pipeline's tables")
+    parser.add_argument("--lake", metavar="PLACE", help="folder of the pipeline's tables")
     parser.add_argument(
         "--online",
         action="store_true",
@@ -70,7 +70,8 @@ def run(options: argparse.Namespace) -> int:
     from tocsin.doctor.installations import NamedPlaces, find_installation
 
     logging.getLogger("tocsin").addHandler(logging.NullHandler())  # the findings report every problem
-    named = NamedPlaces(options.folder, options.smp_config, options.ntf_config, options.up, options.lake)
+    lake = None if options.lake is None else Path(options.lake)
+    named = NamedPlaces(options.folder, options.smp_config, options.ntf_config, options.up, lake)
     doctor = DoctorSettings(timeout=options.timeout, most_routers=options.routers, online=options.online)
     findings = asyncio.run(examine(find_installation(named), doctor, os.environ))
     if options.json:

@@ -21,22 +21,7 @@ TOPIC = "chat.simplex.app"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--host", default="127.0.0.1", metavar="HOST", help="address to listen on (default 127.0.0.1)"
-    )
-    parser.add_argument(
-        "--port",
-        type=int,
-        default=6010,
-        metavar="PORT",
-        help="port to listen on; 0 chooses a free one (default 6010)",
-    )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path("fake-apns"),
-        help="folder of its certificate and key, which are created if missing (default fake-apns)",
-    )
+    add_place(parser, 6010, NAME, "folder of its certificate and key, which are created if missing")
     parser.add_argument(
         "--topic", default=TOPIC, help=f"the app to accept pushes for, or 'any' (default {TOPIC})"
     )
@@ -46,6 +31,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="PEM file of the key that must have signed provider tokens",
     )
+    add_save(parser)
+
+
+def add_place(parser: argparse.ArgumentParser, port: int, folder: str, folder_help: str) -> None:
+    """Add the options of every fake service that say where it is."""
+    parser.add_argument(
+        "--host", default="127.0.0.1", metavar="HOST", help="address to listen on (default 127.0.0.1)"
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=port,
+        metavar="PORT",
+        help=f"port to listen on; 0 chooses a free one (default {port})",
+    )
+    parser.add_argument("--folder", type=Path, default=Path(folder), help=f"{folder_help} (default {folder})")
+
+
+def add_save(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--save",
         type=Path,

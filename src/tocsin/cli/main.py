@@ -9,11 +9,24 @@ from types import ModuleType
 from typing import NoReturn
 
 from tocsin import __version__
-from tocsin.cli import agent, completion, doctor, fake_apns, migrate, ntf, ping, pipeline, self_check, smp, up
+from tocsin.cli import (
+    agent,
+    completion,
+    doctor,
+    fake_apns,
+    fake_fcm,
+    migrate,
+    ntf,
+    ping,
+    pipeline,
+    self_check,
+    smp,
+    up,
+)
 from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.errors import TocsinError
 
-COMMANDS = (up, doctor, self_check, ping, smp, ntf, migrate, agent, pipeline, fake_apns, completion)
+COMMANDS = (up, doctor, self_check, ping, smp, ntf, migrate, agent, pipeline, fake_apns, fake_fcm, completion)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -17,7 +17,7 @@ NAME = "delete"
 SUMMARY = "delete a connection"
 DESCRIPTION = (
     "Deletes a connection with its queues at their routers, its notifications and unreceived messages. "
-    "If a router cannot be reached, the connection stays; run the command again later."
+    "If a router cannot be reached, the connection is gone here, and its queues are deleted there later."
 )
 EXAMPLE = "tocsin agent delete Zm9vYmFyYmF6cXV4"
 

@@ -37,7 +37,7 @@ class AgentFile:
     ntf_servers: tuple[RouterAddress, ...] = ()
     check_minutes: float | None = None
     """How often subscriptions are checked; None: like the reference, after a day and then every three days."""
-    direct: bool = False
+    direct: bool = True
     """Whether direct notifications are used."""
 
     def settings(self, timeout: float) -> AgentSettings:
@@ -79,7 +79,7 @@ def read_agent_file(folder: Path) -> AgentFile:
         check_minutes(values["check_minutes"], f"{path}: check_minutes")
         if "check_minutes" in values
         else None,
-        _switch(values.get("direct", "off"), f"{path}: direct"),
+        _switch(values.get("direct", "on"), f"{path}: direct"),
     )
 
 
@@ -122,8 +122,8 @@ def write_agent_file(folder: Path, file: AgentFile) -> None:
     ]
     if file.check_minutes is not None:
         lines.append(f"check_minutes = {file.check_minutes:g}")
-    if file.direct:
-        lines.append("direct = on")
+    if not file.direct:
+        lines.append("direct = off")
     new, path = folder / f"{INI_FILE}.new", folder / INI_FILE
     try:
         new.unlink(missing_ok=True)

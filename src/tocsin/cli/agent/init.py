@@ -54,8 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--direct",
-        action="store_true",
-        help="use direct notifications with routers that support them (docs/direct-notifications.md)",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="use direct notifications with routers that support them (default; docs/direct-notifications.md)",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be created, without creating it"

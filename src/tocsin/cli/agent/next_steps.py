@@ -31,6 +31,11 @@ _STEPS: Final[tuple[tuple[type[TocsinError], str, str], ...]] = (
     (StoreError, "passphrase of", _PASSPHRASE),
     (StoreError, "not encrypted", f"leave out --passphrase-file and {PASSPHRASE_VARIABLE}"),
     (StoreError, "", "check the folder, its owner and the space on its disk"),
+    (
+        AgentError,
+        "no token that this push",
+        "run `tocsin agent register`, then `verify` with the push that arrives",
+    ),
     (AgentError, "no token", "run `tocsin agent register` first"),
     (AgentError, "no Web Push endpoint", "run `tocsin agent register --web-push ENDPOINT` first"),
     (
@@ -38,7 +43,6 @@ _STEPS: Final[tuple[tuple[type[TocsinError], str, str], ...]] = (
         "former Web Push endpoint",
         "use a push to the endpoint that was registered last",
     ),
-    (AgentError, "no active token", "run `tocsin agent register`, then `verify` with the push that arrives"),
     (AgentError, "no SMP router", "give --smp-server, or write smp_servers into agent.ini"),
     (AgentError, "no NTF router", "give --ntf-server, or write ntf_servers into agent.ini"),
     (AgentError, "no such connection", "`tocsin agent status` lists the connections"),

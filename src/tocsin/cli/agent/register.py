@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="DEVICE_TOKEN",
-        help="provider and token in hex, for example: apns_test abcd1234",
+        help="provider and token, for example: apns_test abcd1234, or fcm and a registration token",
     )
     given.add_argument(
         "--web-push",

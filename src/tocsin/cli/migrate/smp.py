@@ -11,10 +11,10 @@ from tocsin.migrate.smp_move import SmpMove
 NAME = "smp"
 SUMMARY = "move an SMP router"
 DESCRIPTION = (
-    "Reads smp-server.ini, the certificates and the logs of the reference's smp-server, shows what will happen, copies "
-    "them to new folders or into PostgreSQL, and then counts queues and messages. Without --to nothing is written: "
-    "Tocsin runs in the reference's folders, and this command checks that it can. --back does the reverse. The source "
-    "is never changed."
+    "Reads smp-server.ini, the certificates and the store (logs, or tables of 6.5 or 7.0 in PostgreSQL) of the "
+    "reference's smp-server, shows what will happen, copies them to new folders or into our own tables, and then "
+    "counts queues and messages. Without --to nothing is written: Tocsin runs in the reference's folders, and this "
+    "command checks that it can. --back does the reverse. The source is never changed."
 )
 EXAMPLE = "tocsin migrate smp --to /srv/smp --to-data /srv/smp-data --dry-run"
 
@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--database",
         metavar="URL",
-        help="keep queues and messages in this PostgreSQL database; needs --to, not allowed with --back",
+        help="keep queues and messages in this PostgreSQL database; needs --to. With --back: in the reference's tables "
+        "there, which must exist and be empty",
     )
 
 

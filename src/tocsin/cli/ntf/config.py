@@ -30,10 +30,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_providers(settings: NtfSettings, check: ConfigCheck) -> list[str]:
     # Other commands start faster without it.
-    from tocsin.ntf_router.delivery.providers import served_names, served_settings, vapid_key
+    from tocsin.ntf_router.delivery.providers import served_names, served_settings, service_account, vapid_key
 
     found = check.step(lambda: served_settings(settings))
     key = check.step(lambda: vapid_key(settings.webpush))
+    account = check.step(lambda: service_account(settings.fcm))
     if found is None:
         return []
     served, warning = found
@@ -42,4 +43,6 @@ def _check_providers(settings: NtfSettings, check: ConfigCheck) -> list[str]:
     if served.webpush.enabled:
         shown = "created at the first start" if key is None else unpadded_base64url(key.public).decode()
         lines.append(f"Key for Web Push: {shown}")
+    if account is not None:
+        lines.append(f"Firebase project: {account.project}")
     return lines

@@ -73,6 +73,7 @@ def _chosen_values(options: argparse.Namespace) -> dict[str, str]:
         "log_stats": "off",
         "host": host,
         "websockets": "off",
+        "separate_services": "on",
     }
     for name, option in (
         ("db_connection", "database"),

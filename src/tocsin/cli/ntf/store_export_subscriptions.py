@@ -76,11 +76,11 @@ def _in_folder(settings: NtfSettings) -> Iterator[_Subscription]:
             "[STORE_LOG] enable is off, so the router keeps its store in memory only: turn it on and restart the router"
         )
     store, _ = read_ntf_store(data_folder(settings), keep_broken_lines=False)
-    services = dict(store.all_services())
+    services = {router.key_hash: service_id for router, service_id in store.all_services()}
     active = {each.token_id for each in store.all_tokens() if each.status.state is TokenState.ACTIVE}
     for each in store.all_subscriptions():
         router, status = each.queue.router, subscription_status_text(each.status)
-        service_id, token_active = services.get(router), each.token_id in active
+        service_id, token_active = services.get(router.key_hash), each.token_id in active
         yield router, service_id, each.queue.notifier_id, status, each.service_associated, token_active
 
 

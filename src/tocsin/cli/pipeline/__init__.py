@@ -5,14 +5,21 @@ from __future__ import annotations
 from tocsin.cli.pipeline import (
     build,
     compact,
+    convert,
     deliver,
     explain,
     fanout,
+    forget,
     ingest,
+    init,
+    rebuild,
     reconcile,
     replay,
     report,
+    reread,
+    run,
     simulate,
+    tables,
 )
 
 NAME = "pipeline"
@@ -21,5 +28,23 @@ DESCRIPTION = (
     "Runs jobs over the routers' delivery event logs: the delivery funnel with an accounting that adds up, latencies, "
     "token health, drift between routers. Jobs run on this machine, or unchanged on a Spark cluster (--master)."
 )
-EXAMPLE = "tocsin pipeline ingest --events ntf-events --available-now && tocsin pipeline build"
-SUBCOMMANDS = (ingest, build, report, explain, reconcile, replay, deliver, fanout, compact, simulate)
+EXAMPLE = "tocsin pipeline init && tocsin pipeline run"
+SUBCOMMANDS = (
+    init,
+    run,
+    ingest,
+    build,
+    report,
+    tables,
+    explain,
+    rebuild,
+    reread,
+    forget,
+    reconcile,
+    replay,
+    deliver,
+    fanout,
+    compact,
+    simulate,
+    convert,
+)

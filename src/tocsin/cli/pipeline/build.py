@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tocsin.cli.pipeline.job_options import add_job_options, job_options
+from tocsin.cli.pipeline.job_options import add_job_options, add_smallest_group, job_options
 
 NAME = "build"
 SUMMARY = "bring all tables up to date with the events"
@@ -17,13 +17,7 @@ EXAMPLE = "tocsin pipeline build --lake /var/lib/tocsin/lake"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--smallest-group",
-        type=int,
-        default=10,
-        metavar="TOKENS",
-        help="count SMP hosts with fewer tokens together (default: %(default)s)",
-    )
+    add_smallest_group(parser)
     add_job_options(parser, dry_run=True)
 
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from tocsin.cli.pipeline.job_options import add_job_options, job_options
+from tocsin.cli.pipeline.job_options import (
+    add_ahead,
+    add_events,
+    add_job_options,
+    add_smallest_group,
+    ahead_of,
+    job_options,
+)
 from tocsin.errors import ConfigError
 
 NAME = "ingest"
@@ -18,14 +24,8 @@ EXAMPLE = "tocsin pipeline ingest --events smp-events --events ntf-events --buil
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--events",
-        type=Path,
-        action="append",
-        required=True,
-        metavar="DIR",
-        help="a router's event_log folder; may be repeated",
-    )
+    add_events(parser)
+    add_ahead(parser)
     parser.add_argument(
         "--available-now",
         action="store_true",
@@ -36,18 +36,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=5.0,
         metavar="SECONDS",
-        help="how often to look for new segments (default: %(default)s)",
+        help="how often to look for new segments; a few events wait up to six times as long (default: %(default)s)",
     )
     parser.add_argument(
-        "--build", action="store_true", help="bring all other tables up to date after each batch"
+        "--build", action="store_true", help="also bring all other tables up to date, now and then"
     )
     parser.add_argument(
-        "--smallest-group",
-        type=int,
-        default=10,
-        metavar="TOKENS",
-        help="with --build: count SMP hosts with fewer tokens together (default: %(default)s)",
+        "--build-every",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="with --build: how often, if there are new events (default: %(default)s)",
     )
+    add_smallest_group(parser)
     add_job_options(parser, dry_run=True)
 
 
@@ -55,11 +56,15 @@ def run(options: argparse.Namespace) -> int:
     job = job_options(options)
     if not options.interval > 0:
         raise ConfigError(f"--interval {options.interval}: must be more than 0 seconds")
-    from tocsin.pipeline.jobs.ingest import run_ingest
+    if not options.build_every > 0:
+        raise ConfigError(f"--build-every {options.build_every}: must be more than 0 seconds")
+    ahead = ahead_of(options)
+    from tocsin.pipeline.jobs.ingest import BuildPlan, run_ingest
 
     return run_ingest(
         job,
         options.events,
         interval=None if options.available_now else options.interval,
-        build_groups_of=options.smallest_group if options.build else None,
+        build=BuildPlan(options.build_every, options.smallest_group) if options.build else None,
+        ahead=ahead,
     )

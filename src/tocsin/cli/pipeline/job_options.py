@@ -15,19 +15,78 @@ if TYPE_CHECKING:
     from tocsin.pipeline.jobs.options import JobOptions
 
 
-def add_job_options(parser: argparse.ArgumentParser, *, dry_run: bool = False) -> None:
+def add_lake(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lake",
-        type=Path,
-        default=DEFAULT_LAKE,
-        metavar="DIR",
-        help="folder of the tables (default: %(default)s)",
+        default=str(DEFAULT_LAKE),
+        metavar="PLACE",
+        help="the tables: a folder, or an address such as s3://bucket/lake (default: %(default)s)",
     )
     parser.add_argument(
+        "--storage",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of object storage, such as AWS_REGION=eu-central-1; may be repeated. Set secrets as "
+        "environment variables instead",
+    )
+    parser.add_argument(
+        "--work",
+        type=Path,
+        metavar="DIR",
+        help="folder for progress and status of jobs, if the tables are not in a folder "
+        f"(default: {DEFAULT_LAKE})",
+    )
+
+
+def add_events(
+    parser: argparse.ArgumentParser, *, required: bool = True, which: str = "a router's event_log folder"
+) -> None:
+    parser.add_argument(
+        "--events",
+        type=Path,
+        action="append",
+        default=[],
+        required=required,
+        metavar="DIR",
+        help=f"{which}; may be repeated",
+    )
+
+
+def add_ahead(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ahead",
+        type=float,
+        default=24.0,
+        metavar="HOURS",
+        help="quarantine events whose time is further ahead of this clock (default: %(default)s)",
+    )
+
+
+def ahead_of(options: argparse.Namespace) -> int:
+    """In microseconds. Raises ConfigError if it is negative."""
+    if options.ahead < 0:
+        raise ConfigError(f"--ahead {options.ahead}: must not be negative")
+    return int(options.ahead * 3_600_000_000)
+
+
+def add_smallest_group(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--smallest-group",
+        type=int,
+        default=10,
+        metavar="DEVICES",
+        help="count groups of fewer devices together, or withhold them (default: %(default)s)",
+    )
+
+
+def add_job_options(parser: argparse.ArgumentParser, *, dry_run: bool = False) -> None:
+    add_lake(parser)
+    parser.add_argument(
         "--master",
-        default="local[*]",
         metavar="URL",
-        help="where Spark runs: local[N] or a cluster, e.g. spark://host:7077 (default: %(default)s)",
+        help="where Spark runs: local[N] or a cluster, e.g. spark://host:7077 (default: local[*], or the master "
+        "of spark-submit)",
     )
     parser.add_argument(
         "--memory", default="2g", metavar="SIZE", help="memory of Spark's driver (default: %(default)s)"
@@ -57,9 +116,8 @@ def add_out_option(parser: argparse.ArgumentParser, default: Path) -> None:
 
 
 def job_options(options: argparse.Namespace) -> JobOptions:
-    """Raises ConfigError for an invalid --conf, or if Spark is not installed."""
-    if find_spec("pyspark") is None:
-        raise ConfigError("the pipeline needs Spark: install it with pip install 'tocsin[pipeline]'")
+    """Raises ConfigError for an invalid --conf or --storage, or if Spark is not installed."""
+    require_spark()
     from tocsin.pipeline.jobs.options import JobOptions
 
     spark_options = {}
@@ -70,12 +128,31 @@ def job_options(options: argparse.Namespace) -> JobOptions:
         spark_options[name] = value
     return JobOptions(
         lake=options.lake,
+        storage=storage_options(options),
+        work=options.work,
         master=options.master,
         memory=options.memory,
         spark_options=spark_options,
         dry_run=getattr(options, "dry_run", False),
         as_json=options.json,
     )
+
+
+def storage_options(options: argparse.Namespace) -> dict[str, str]:
+    """Raises ConfigError for an invalid --storage."""
+    storage = {}
+    for each in options.storage:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--storage {name}: write a setting as NAME=VALUE")
+        storage[name] = value
+    return storage
+
+
+def require_spark() -> None:
+    """Raises ConfigError if Spark is not installed."""
+    if find_spec("pyspark") is None:
+        raise ConfigError("the pipeline needs Spark: install it with pip install 'tocsin[pipeline]'")
 
 
 def day(text: str) -> date:

@@ -15,7 +15,7 @@ DESCRIPTION = (
     "latencies, hours and SMP hosts, tokens, reasons of failures, drift, quarantined lines, and changes since last "
     "week. Safe to run again: each file is replaced as a whole."
 )
-EXAMPLE = "tocsin pipeline report --from 2026-11-09 --to 2026-11-15 --out report"
+EXAMPLE = "tocsin pipeline report --from 2026-11-09 --to 2026-11-15 --out report --check"
 
 DEFAULT_FOLDER: Final = Path("tocsin-report")
 
@@ -36,12 +36,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of days without --from (default: %(default)s)",
     )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="exit with 1 if notifications are not accounted for: overdue, sent but never received, for unknown queues",
+    )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="KIND=NUMBER",
+        help="with --check: accept so many, e.g. never_received=50 if other operators' NTF routers are subscribed",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """1 if the accounting does not add up."""
+    """1 if the accounting does not add up, or with --check if notifications are not accounted for."""
     chosen = job_options(options)
     from tocsin.pipeline.jobs.report import ReportOptions, run_report
+    from tocsin.pipeline.report.verdict import allowances
 
-    figures = run_report(chosen, ReportOptions(options.out, options.first, options.last, options.days))
-    return 1 if figures.period.accounting.difference else 0
+    allowed = allowances(options.allow)
+    figures = run_report(
+        chosen, ReportOptions(options.out, options.first, options.last, options.days, allowed)
+    )
+    lost = options.check and bool(figures.losses.beyond(allowed))
+    return 1 if lost or figures.period.accounting.difference else 0

@@ -24,6 +24,8 @@ MOVE_AUTHORITY_KEY: Final = (
     f"Move {AUTHORITY_KEY} offline: it is only needed to renew certificates, and anyone who has it can impersonate "
     "this router."
 )
+EVENT_LOG_BYTES: Final = 1024**3
+"""The size of a new router's event log: about five million events. The oldest are deleted first."""
 _FORMATS: Final = ("ini", "toml")
 
 
@@ -33,9 +35,11 @@ class NewRouter(Generic[S]):
     settings: S
     fingerprint: bytes
     summary: str
+    event_log: str
 
     def print_summary(self) -> None:
         print(self.summary)
+        print(self.event_log)
         print(MOVE_AUTHORITY_KEY)
 
 
@@ -65,6 +69,11 @@ def add_arguments(
         help="format of the settings file (default ini, which the reference reads too)",
     )
     parser.add_argument(
+        "--no-event-log",
+        action="store_true",
+        help="write no delivery events, which trace notifications by pseudonyms that change daily",
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="show what would be created, without creating it"
     )
 
@@ -88,6 +97,11 @@ def create_router(
         print(f"Would create in {folder}: {created}")
         return None
     values = {**values, "port": options.port, "store_path": str(store.absolute())}
+    events = store.absolute() / "events"
+    said = "No delivery event log: set event_log in the settings to be able to trace notifications."
+    if not options.no_event_log:
+        values |= {"event_log": str(events), "event_log_bytes": str(EVENT_LOG_BYTES)}
+        said = f"Delivery events go to {events}, at most {EVENT_LOG_BYTES // 1024**3} GiB: see `tocsin pipeline init`."
     host = values["host"].partition(",")[0]
     algorithm = CertificateAlgorithm(options.algorithm)
     fingerprint = make_router(folder, settings_file, files.new_file(values, toml=toml), host, algorithm)
@@ -99,4 +113,4 @@ def create_router(
             f"{folder / settings_file}, key store_path"
         ) from error
     settings = files.load(folder / settings_file, {})
-    return NewRouter(folder / settings_file, settings, fingerprint, f"Created in {folder}: {created}")
+    return NewRouter(folder / settings_file, settings, fingerprint, f"Created in {folder}: {created}", said)

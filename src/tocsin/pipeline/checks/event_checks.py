@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tocsin.events.delivery_events import SCHEMA_VERSION, Stage
+from tocsin.events.delivery_events import FIRST_VERSION, SCHEMA_VERSION, Stage, readable_versions
 from tocsin.pipeline.schemas.events import REQUIRED
 from tocsin.pipeline.schemas.notifications import STAGES
 
@@ -19,8 +19,11 @@ UNREADABLE: Final = "_unreadable"
 PSEUDONYM: Final = r"^[A-Za-z0-9_-]{22}$"
 PERIOD: Final = r"^[0-9]{1,6}-[0-9a-f]{8}$"
 EARLIEST: Final = 1_577_836_800_000_000
-LATEST: Final = 4_102_444_800_000_000
-"""2020 and 2100 in microseconds: a time outside means a broken clock or writer."""
+"""2020 in microseconds: an earlier time means a broken clock or writer."""
+DAY: Final = 86_400_000_000
+AHEAD: Final = DAY
+"""How far ahead of the pipeline's clock an event's time may be, in microseconds, unless the operator chooses otherwise.
+A time further ahead would become the newest day of every report, and its rows would never expire."""
 LONGEST_TEXT: Final = 255
 
 
@@ -38,6 +41,11 @@ def first_failed(checks: Sequence[RowCheck]) -> Column:
     return F.coalesce(*failed)
 
 
+def period_day(period: Column) -> Column:
+    """The day of a period's pseudonym key, counted from 1970."""
+    return F.substring_index(period, "-", 1).try_cast("long")
+
+
 def _given(name: str) -> Column:
     return F.col(name).isNotNull()
 
@@ -46,35 +54,41 @@ def _pseudonym_if_given(name: str) -> Column:
     return F.col(name).isNull() | F.col(name).rlike(PSEUDONYM)
 
 
-EVENT_CHECKS: Final = (
-    RowCheck("not JSON", lambda: F.col(UNREADABLE).isNull() & F.col("id").isNotNull()),
-    RowCheck(
-        f"not version {SCHEMA_VERSION}",
-        lambda: F.coalesce(F.col("version"), F.lit(SCHEMA_VERSION)) == SCHEMA_VERSION,
-    ),
-    *(RowCheck(f"no {name}", partial(_given, name)) for name in REQUIRED),
-    RowCheck("unknown stage", lambda: F.col("stage").isin([str(stage) for stage in Stage])),
-    RowCheck("impossible time", lambda: F.col("at").between(EARLIEST, LATEST)),
-    RowCheck("not a period", lambda: F.col("period").rlike(PERIOD)),
-    *(
-        RowCheck(f"{name} is no pseudonym", partial(_pseudonym_if_given, name))
-        for name in ("notification", "queue", "token")
-    ),
-    RowCheck(
-        "no notification",
-        lambda: ~F.col("stage").isin([str(stage) for stage in STAGES]) | F.col("notification").isNotNull(),
-    ),
-    RowCheck(
-        "text too long",
-        lambda: (
-            F.greatest(
-                *(
-                    F.coalesce(F.length(name), F.lit(0))
-                    for name in ("id", "router", "smp_host", "reason", "cause")
-                )
-            )
-            <= LONGEST_TEXT
+def event_checks(*, now: int, ahead: int = AHEAD, version: int = SCHEMA_VERSION) -> tuple[RowCheck, ...]:
+    """In order: the first check that fails is the reason in `quarantine`. `now` in microseconds since 1970."""
+    versions = list(readable_versions(version))
+    return (
+        RowCheck("not JSON", lambda: F.col(UNREADABLE).isNull() & F.col("id").isNotNull()),
+        RowCheck(
+            f"not version {version}",
+            lambda: F.coalesce(F.col("version"), F.lit(FIRST_VERSION)).isin(versions),
         ),
-    ),
-)
-"""In order: the first check that fails is the reason in `quarantine`."""
+        *(RowCheck(f"no {name}", partial(_given, name)) for name in REQUIRED),
+        RowCheck("unknown stage", lambda: F.col("stage").isin([str(stage) for stage in Stage])),
+        RowCheck("impossible time", lambda: F.col("at") >= EARLIEST),
+        RowCheck("time ahead", lambda: F.col("at") <= now + ahead),
+        RowCheck("not a period", lambda: F.col("period").rlike(PERIOD)),
+        RowCheck("period ahead", lambda: period_day(F.col("period")) * DAY <= now + ahead),
+        *(
+            RowCheck(f"{name} is no pseudonym", partial(_pseudonym_if_given, name))
+            for name in ("notification", "queue", "token")
+        ),
+        RowCheck(
+            "no notification",
+            lambda: (
+                ~F.col("stage").isin([str(stage) for stage in STAGES]) | F.col("notification").isNotNull()
+            ),
+        ),
+        RowCheck(
+            "text too long",
+            lambda: (
+                F.greatest(
+                    *(
+                        F.coalesce(F.length(name), F.lit(0))
+                        for name in ("id", "router", "smp_host", "reason", "cause")
+                    )
+                )
+                <= LONGEST_TEXT
+            ),
+        ),
+    )

@@ -115,14 +115,13 @@ SAID: Final = {
     ),
     Stage.EXPIRED: _Said(
         DeliveryVerdict.LOST,
-        "No NTF router was subscribed while the SMP router kept it.",
+        "The SMP router removed it before it was sent: no NTF router subscribed in time.",
         _SUBSCRIBE,
         by_subscription=True,
     ),
     Stage.DROPPED: _Said(
         DeliveryVerdict.LOST,
-        "The SMP router had no room for it: too many notifications of this queue were waiting, or the queue lost its "
-        "notifier.",
+        "The SMP router removed it before it was sent: its queue or notifier was deleted, or too many were waiting.",
         "Check that the NTF router is subscribed: without a subscriber, only some notifications are kept.",
     ),
     Stage.UNKNOWN_QUEUE: _Said(

@@ -17,8 +17,9 @@ REMINDER_TTL: Final = 3600
 NOTICE_TTL: Final = 86_400
 """A notice is for people: it may reach a phone that was off for a while."""
 REMINDER: Final = "reminder"
-PROVIDERS: Final = tuple(sorted(each.text for each in PushProvider if each is not PushProvider.WEBPUSH))
-"""Without Web Push: the router itself reminds those devices."""
+_PUSHED_BY_ROUTERS: Final = frozenset({PushProvider.WEBPUSH, PushProvider.FCM})
+"""The router itself reminds these devices."""
+PROVIDERS: Final = tuple(sorted(each.text for each in PushProvider if each not in _PUSHED_BY_ROUTERS))
 
 
 @dataclass(frozen=True, slots=True)

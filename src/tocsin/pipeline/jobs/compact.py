@@ -21,6 +21,7 @@ from tocsin.pipeline.compaction.store_logs import (
 )
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
+from tocsin.pipeline.spark.cached_rows import cached
 from tocsin.pipeline.spark.session import spark_session
 
 
@@ -60,17 +61,17 @@ def run_compact(job: JobOptions, options: CompactOptions) -> int:
     ):
         lines = read_log(spark, options.log)
         shown("grouping lines")
-        made = compact(spark, lines, kind, partitions_for(options.log)).persist()
-        shown("compacting groups")
-        counted = Counter({row["section"]: row["lines"] for row in lines_by_section(made).collect()})
-        if counted[BROKEN] and not options.skip_broken_lines:
-            raise StoreError(
-                f"{counted[BROKEN]} lines of {options.log} cannot be read, first: {first_broken(made)}. "
-                "To leave them out, add --skip-broken-lines"
-            )
-        if not job.dry_run:
-            shown("writing")
-            write_private_lines(options.out, compact_lines(made, len(kind.sections)))
+        with cached(compact(spark, lines, kind, partitions_for(options.log))) as made:
+            shown("compacting groups")
+            counted = Counter({row["section"]: row["lines"] for row in lines_by_section(made).collect()})
+            if counted[BROKEN] and not options.skip_broken_lines:
+                raise StoreError(
+                    f"{counted[BROKEN]} lines of {options.log} cannot be read, first: {first_broken(made)}. "
+                    "To leave them out, add --skip-broken-lines"
+                )
+            if not job.dry_run:
+                shown("writing")
+                write_private_lines(options.out, compact_lines(made, len(kind.sections)))
     summary.add(**{name: counted[number] for number, name in enumerate(kind.sections)})
     summary.add(lines_about_nothing=counted[SKIPPED], broken_lines=counted[BROKEN])
     summary.add(was_bytes=options.log.stat().st_size)

@@ -18,7 +18,7 @@ from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
-from tocsin.pipeline.spark.session import spark_session
+from tocsin.pipeline.spark.session import spark_session, where_it_runs
 from tocsin.pipeline.spark.streams import stop_signals, wait_for_stream
 
 STATUS_SECONDS: Final = 1.0
@@ -44,8 +44,9 @@ def run_deliver(
         return 0
     settings = job.spark(STREAM)
     with spark_session(replace(settings, options={**OPTIONS, **settings.options})) as spark:
-        lake = Lake(job.lake)
+        lake = job.open_lake()
         totals = _Totals(lake)
+        summary.add(**where_it_runs(spark))
         with stop_signals() as stop:
             query = start_deliver(
                 spark,

@@ -15,7 +15,6 @@ from tocsin.pipeline.explain.lookup import look_up
 from tocsin.pipeline.explain.question import ExplainOptions, question
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import step
-from tocsin.pipeline.lake.lake import existing_lake
 from tocsin.pipeline.spark.session import spark_session
 
 
@@ -26,7 +25,7 @@ def run_explain(
     if most < 1:
         raise ConfigError(f"--last {most}: must be at least 1")
     wanted = question(question_options, now=datetime.now(UTC))
-    lake = existing_lake(options.lake)
+    lake = options.existing_lake()
     with spark_session(options.spark("explain", short=True)) as spark, step(spark, "looking up events"):
         found = look_up(spark, lake, wanted)
     answers = explain_found(found)

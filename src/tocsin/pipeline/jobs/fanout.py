@@ -19,7 +19,6 @@ from tocsin.pipeline.fanout.campaign_tokens import TokenSource
 from tocsin.pipeline.fanout.options import FanoutOptions
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
-from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.spark.session import spark_session
 
 MOST_READERS: Final = 16
@@ -48,8 +47,8 @@ def run_fanout(job: JobOptions, options: FanoutOptions, settings: NtfSettings) -
 def _push(
     job: JobOptions, options: FanoutOptions, settings: NtfSettings, source: TokenSource, store: CampaignStore
 ) -> dict[str, int]:
-    keys = keys_folder(job.lake, None).resolve()
-    campaign = Campaign(job.lake.resolve() / "_campaigns" / options.campaign, keys, options.kind)
+    keys = keys_folder(job.folder, None).resolve()
+    campaign = Campaign(job.folder.resolve() / "_campaigns" / options.campaign, keys, options.kind)
     planner = campaign.begin(source)
     expires_at = options.expires_at(int(time.time()))
     pusher = FanoutPusher(campaign.folder.folder, keys, options, settings.apns, expires_at)
@@ -70,7 +69,7 @@ def _push(
             if not console.is_terminal:
                 console.print(f"fanout: {done} of {len(parts)} parts")
 
-        today, lake = datetime.now(UTC).date(), Lake(job.lake)
+        today, lake = datetime.now(UTC).date(), job.open_lake()
         return push_parts(
             spark, lake, options.campaign, parts, pusher, shards=cores, today=today, record=record
         )

@@ -1,4 +1,4 @@
-"""A job's progress bar on standard error, and its summary as a table or as JSON."""
+"""A job's progress in words on standard error, with a bar on a terminal, and its summary as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -23,14 +23,19 @@ Shown = Callable[[str], None]
 
 @contextmanager
 def step(spark: SparkSession, title: str) -> Iterator[Shown]:
-    """Shows a bar over Spark's tasks on a terminal while the body runs. Yields a function that names the step."""
+    """Shows Spark's stages and tasks on a terminal while the body runs, and one line for each step elsewhere.
+
+    Yields a function that names the step.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _: None
+        yield lambda part: console.print(f"{title}: {part}", highlight=False)
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(title, total=None)
+    words = (TextColumn("{task.description}"), TextColumn("{task.fields[tasks]}"))
+    with Progress(
+        SpinnerColumn(), *words, BarColumn(), TimeElapsedColumn(), console=console, transient=True
+    ) as bar:
+        task = bar.add_task(title, total=None, tasks="")
         stop = threading.Event()
         watcher = threading.Thread(target=_watch, args=(spark, bar, task, stop), daemon=True)
         watcher.start()
@@ -46,8 +51,17 @@ def _watch(spark: SparkSession, bar: Progress, task: TaskID, stop: threading.Eve
     while not stop.wait(POLL_SECONDS):
         stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
         running = [each for each in stages if each is not None]
-        total = sum(each.numTasks for each in running)
-        bar.update(task, total=total or None, completed=sum(each.numCompletedTasks for each in running))
+        total, done = (
+            sum(each.numTasks for each in running),
+            sum(each.numCompletedTasks for each in running),
+        )
+        bar.update(task, total=total or None, completed=done, tasks=_in_words(len(running), done, total))
+
+
+def _in_words(stages: int, done: int, total: int) -> str:
+    if not total:
+        return "planning"
+    return f"{done:,} of {total:,} tasks" + (f" in {stages} stages" if stages > 1 else "")
 
 
 class Summary:

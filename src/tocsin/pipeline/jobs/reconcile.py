@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from tocsin.errors import ConfigError
 from tocsin.events.repair_plans import write_plan
 from tocsin.pipeline.jobs.options import JobOptions
@@ -14,7 +16,7 @@ from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.reconcile.drift_search import DriftFindings, entries, publish, reconcile
 from tocsin.pipeline.reconcile.export_files import read_exports, reading
-from tocsin.pipeline.spark.session import spark_session
+from tocsin.pipeline.spark.session import spark_session, where_it_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +33,30 @@ class ReconcileOptions:
 
 def run_reconcile(job: JobOptions, options: ReconcileOptions) -> int:
     """Returns the exit code: 1 if the routers disagree. Raises ConfigError for exports that cannot be compared."""
-    now, summary = datetime.now(UTC), Summary("reconcile")
-    with (
-        spark_session(job.spark("reconcile", shuffle_partitions=8)) as spark,
-        step(spark, "reconcile") as shown,
-        reading("an export"),
-    ):
-        exports = read_exports(spark, options.ntf, options.smp)
-        found = reconcile(spark, exports, shown)
-        if not job.dry_run:
-            shown("writing the plan")
-            write_plan(options.plan, int(now.timestamp()), found.queues, entries(found))
-            shown("writing the table drift")
-            publish(spark, Lake(job.lake), exports, found, now, options.smallest_group)
+    summary = Summary("reconcile")
+    with spark_session(job.spark("reconcile", shuffle_partitions=8)) as spark:
+        summary.add(**where_it_runs(spark))
+        found = reconcile_with(spark, None if job.dry_run else job.open_lake(), options)
     _add_figures(summary, found)
     if not job.dry_run:
         summary.add(plan=str(options.plan))
     hint = f"tocsin ntf repair {options.plan} --dry-run" if found.counts and not job.dry_run else ""
     summary.show(as_json=job.as_json, notes={"plan": hint})
     return 1 if found.counts else 0
+
+
+def reconcile_with(spark: SparkSession, lake: Lake | None, options: ReconcileOptions) -> DriftFindings:
+    """Compares with a session that stays, and writes plan and table unless there is no lake."""
+    now = datetime.now(UTC)
+    with step(spark, "reconcile") as shown, reading("an export"):
+        exports = read_exports(spark, options.ntf, options.smp)
+        with reconcile(spark, exports, shown) as found:
+            if lake is not None:
+                shown("writing the plan")
+                write_plan(options.plan, int(now.timestamp()), found.queues, entries(found))
+                shown("writing the table drift")
+                publish(spark, lake, exports, found, now, options.smallest_group)
+    return found
 
 
 def _add_figures(summary: Summary, found: DriftFindings) -> None:

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql import SparkSession
+
 from tocsin.errors import ConfigError
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
-from tocsin.pipeline.lake.lake import existing_lake
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.status_files import write_status
 from tocsin.pipeline.report.collection import Collection, days_of
 from tocsin.pipeline.report.figures import Figures
 from tocsin.pipeline.report.files import csv_files, write_files
 from tocsin.pipeline.report.sections.page import report_page
-from tocsin.pipeline.spark.session import spark_session
+from tocsin.pipeline.report.verdict import MEANINGS, headline, metrics_text
+from tocsin.pipeline.schemas.hourly import ACCOUNT
+from tocsin.pipeline.spark.session import spark_session, where_it_runs
 
 PAGE: Final = "report.html"
-SUMMED: Final = [
-    "received",
-    "accepted",
-    "superseded",
-    "failed",
-    "shed",
-    "pending",
-    "redelivered",
-    "difference",
-]
+METRICS: Final = "tocsin_pipeline.prom"
+"""For the textfile collector of Prometheus' node exporter."""
+SUMMED: Final = (*ACCOUNT, "redelivered", "difference")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,8 @@ class ReportOptions:
     last: date | None = None
     days: int = 7
     """Number of days if no first day is given."""
+    allowed: Mapping[str, int] = field(default_factory=dict)
+    """By kind: how many notifications may be unaccounted for before the check fails."""
 
     def __post_init__(self) -> None:
         if self.days < 1:
@@ -46,20 +47,46 @@ class ReportOptions:
 
 
 def run_report(options: JobOptions, report: ReportOptions) -> Figures:
-    """Raises StoreError if the tables have no rows of these days, or the files cannot be written."""
+    """Also records in the status `check` and as metrics whether everything is accounted for.
+
+    Raises StoreError if the tables have no rows of these days, or the files cannot be written.
+    """
+    lake = options.existing_lake()
+    days_of(lake, report.first, report.last, report.days)  # before Spark starts, which takes a while
+    with spark_session(options.spark("report", short=True)) as spark:
+        return report_with(spark, lake, report, as_json=options.as_json)
+
+
+def report_with(spark: SparkSession, lake: Lake, report: ReportOptions, *, as_json: bool) -> Figures:
+    """Like `run_report`, with a session that stays."""
     summary = Summary("report")
-    lake = existing_lake(options.lake)
     days = days_of(lake, report.first, report.last, report.days)
-    with (
-        spark_session(options.spark("report", short=True)) as spark,
-        step(spark, "report") as shown,
-    ):
+    summary.add(**where_it_runs(spark))
+    with step(spark, "report") as shown:
         figures = Collection(spark, lake).figures(days, now=datetime.now(UTC), step=shown)
     written = write_files(report.folder, {PAGE: report_page(figures), **csv_files(figures)})
     sums = figures.period.accounting
     summary.add(first=days.first.isoformat(), last=days.last.isoformat())
     summary.add(**{name: getattr(sums, name) for name in SUMMED})
     summary.add(page=str(written[0]), csv_files=len(written) - 1)
-    notes = {"difference": "the accounting does not add up: see the page"} if sums.difference else {}
-    summary.show(as_json=options.as_json, notes=notes)
+    summary.add(**figures.losses.found(), verdict=headline(figures.losses))
+    notes = {name: MEANINGS[name][1] for name in figures.losses.found()}
+    if sums.difference:
+        notes["difference"] = "the accounting does not add up: see the page"
+    summary.show(as_json=as_json, notes=notes)
+    _record_check(lake.folder, figures, figures.losses.beyond(report.allowed))
     return figures
+
+
+def _record_check(folder: Path, figures: Figures, beyond: Mapping[str, int]) -> None:
+    """For the page, `tocsin doctor` and Prometheus."""
+    numbers = {name: getattr(figures.losses, name) for name in MEANINGS}
+    said = headline(figures.losses) if beyond else ""
+    write_status(folder, "check", "failed" if beyond else "done", dict(numbers), said)
+    text = metrics_text(
+        figures.losses,
+        checked_at=figures.made_at.timestamp(),
+        built_at=figures.built_at.timestamp(),
+        failed=bool(beyond),
+    )
+    write_files(folder / "_status", {METRICS: text})

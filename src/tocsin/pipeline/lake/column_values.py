@@ -1,22 +1,27 @@
 """The stages and texts that occur in a table's files.
 
 Theory of operation. These columns have few distinct values, which Parquet files store as dictionaries. Reading the
-dictionaries costs a fraction of scanning every row with Spark, so the driver does it for all executors.
+dictionaries costs a fraction of scanning every row with Spark. The executors do it, so that the driver holds nothing
+but the distinct values; only for few rows the driver does it itself, which is quicker than starting Python processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Final
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
-from pyarrow.parquet import ParquetFile, read_schema  # type: ignore[import-untyped]  # it has no types
+from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
 
+from tocsin.pipeline.lake.commits import DataFile
+from tocsin.pipeline.lake.lake import LakeTable
+from tocsin.pipeline.lake.places import TablePlace
 from tocsin.pipeline.schemas.notifications import STAGES, TEXTS, moment
 
-STAGE = "stage"
+STAGE: Final = "stage"
+DRIVERS_ROWS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +51,63 @@ class ColumnValues:
         }
 
 
-def column_values_of(paths: Iterable[Path], *, texts: Collection[str] = TEXTS) -> ColumnValues:
-    """Reads files of `events` or `notifications`."""
+def column_values_of(
+    spark: SparkSession,
+    table: LakeTable,
+    files: Sequence[DataFile],
+    *,
+    texts: Collection[str] = TEXTS,
+    drivers_rows: int = DRIVERS_ROWS,
+) -> ColumnValues:
+    """Values in files of `events` or `notifications`."""
+    if sum(file.rows for file in files) <= drivers_rows:
+        return values_in_files(table.place, [file.path for file in files], texts)
+    tasks = min(len(files), 4 * spark.sparkContext.defaultParallelism)
+    reading = _ValuesReader(table.place, tuple(file.path for file in files), tuple(texts), tasks)
+    rows = (
+        spark.range(0, tasks, 1, tasks).mapInArrow(reading, "name string, text string").distinct().collect()
+    )
+    stages = frozenset(row.text for row in rows if row.name == STAGE)
+    found = {name: frozenset(row.text for row in rows if row.name == name) for name in TEXTS}
+    return ColumnValues(stages, {name: values for name, values in found.items() if values})
+
+
+def values_in_files(place: TablePlace, paths: Iterable[str], texts: Collection[str] = TEXTS) -> ColumnValues:
+    storage = place.files()
     found: dict[str, set[str]] = {STAGE: set()}
     for path in paths:
-        names = read_schema(path).names
-        # A file of notifications has a stage's column only if a notification reached that stage.
-        found[STAGE].update(stage for stage in STAGES if moment(stage) in names)
-        columns = [name for name in (STAGE, *texts) if name in names]
-        with ParquetFile(path, read_dictionary=columns) as file:
+        with storage.open_input_file(path) as source:
+            names = ParquetFile(source).schema_arrow.names
+            # A file of notifications has a stage's column only if a notification reached that stage.
+            found[STAGE].update(stage for stage in STAGES if moment(stage) in names)
+            columns = [name for name in (STAGE, *texts) if name in names]
+            if not columns:
+                continue
+            file = ParquetFile(source, read_dictionary=columns)
             for batch in file.iter_batches(batch_size=1 << 20, columns=columns):
                 for name, column in zip(columns, batch.columns, strict=True):
                     known = found.setdefault(name, set())
                     known.update(text for text in column.dictionary.to_pylist() if text is not None)
     known_texts = {name: frozenset(found[name]) for name in TEXTS if found.get(name)}
     return ColumnValues(frozenset(found[STAGE]), known_texts)
+
+
+@dataclass(frozen=True, slots=True)
+class _ValuesReader:
+    """Runs on an executor: reads a share of the files."""
+
+    place: TablePlace
+    paths: tuple[str, ...]
+    texts: tuple[str, ...]
+    tasks: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for share in batch["id"].to_pylist():
+                found = values_in_files(self.place, self.paths[share :: self.tasks], self.texts)
+                pairs = [(STAGE, text) for text in found.stages]
+                pairs += [(name, text) for name, texts in found.texts.items() for text in texts]
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array([pair[at] for pair in pairs], pa.string()) for at in (0, 1)],
+                    names=["name", "text"],
+                )

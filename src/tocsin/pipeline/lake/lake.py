@@ -1,55 +1,64 @@
-"""Tables as folders of Parquet files with a list of commits: rows appear in whole batches, and exactly once.
+"""Tables of a lake: Delta tables whose rows appear in whole batches, and exactly once.
 
-Theory of operation. A batch is written to a staging folder that readers ignore, synced, and moved to the folders of its
-partitions. One commit then makes it visible (`commits`). Readers use the files that commits name; files left by a
-killed job are named by no commit and are swept later. A commit carries the key of its batch, so a batch written again
-after a crash is recognised and skipped. Replacing partitions is one commit with removals: readers see the old rows or
-the new ones, never both and never neither.
-
-The folder must be on a file system that driver and executors share.
+Theory of operation. Executors write the rows of a batch to new Parquet files, which no reader sees. One commit then
+makes them visible (`commits`); files left by a killed job are named by no commit and are deleted later. Replacing
+partitions is one commit that removes and adds files: readers see the old rows or the new ones, never both and never
+neither. A reader keeps to the files of one snapshot, which stay for READERS_HOURS after a commit removed them.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pyarrow.parquet import read_metadata  # type: ignore[import-untyped]  # it has no types
+import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
+from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from tocsin.errors import StoreError
-from tocsin.events.private_files import sync
 from tocsin.pipeline.lake.commits import (
+    EXPIRY,
+    READERS_HOURS,
     Commit,
+    CommitDraft,
     CommitList,
     DataFile,
+    OvertakenError,
     Partition,
     TableChanges,
     TableSnapshot,
-    partition_of,
 )
-from tocsin.pipeline.lake.tables import TableSpec
+from tocsin.pipeline.lake.data_files import WRITE, arrow_rows, read_files, write_files
+from tocsin.pipeline.lake.earlier_form import COMMITS
+from tocsin.pipeline.lake.places import TablePlace, table_place
+from tocsin.pipeline.lake.status_files import DEFAULT_LAKE
+from tocsin.pipeline.lake.tables import TABLES, TableSpec
 
-ROWS_PER_FILE: Final = 4_000_000
-SWEPT_AFTER: Final = 3600.0
-"""Seconds for which unnamed files are kept for readers that still use them."""
 SAFE_KEY: Final = re.compile(r"[A-Za-z0-9._-]+")
+SWEEP_EVERY: Final = 600.0
+"""Seconds between two searches for unused files by one process."""
+LARGE_FILE: Final = 64 * 1024 * 1024
+SMALL_FILES: Final = 16
+"""A partition with as many small files is compacted, even if more rows may come."""
+SETTLED_SECONDS: Final = 3600.0
+"""A partition without new files for as long is compacted if it has two small files."""
+COMPACTED_AT_ONCE: Final = 1024 * 1024 * 1024
 
 
 class LakeTable:
-    """One table of a lake. Raises StoreError for a folder that cannot be used."""
+    """One table of a lake. Raises StoreError for a place that cannot be used."""
 
-    def __init__(self, lake: Path, table: TableSpec) -> None:
+    def __init__(self, lake: str | Path | TablePlace, table: TableSpec) -> None:
         self.table = table
-        self._folder = lake / table.name
-        self._commits = CommitList(self._folder / "_commits")
+        self.place = table_place(lake) / table.name
+        self._commits = CommitList(self.place, to_arrow_schema(table.schema), table.partitioned_by)
+        self._swept_at = float("-inf")
 
     def snapshot(self) -> TableSnapshot:
         return self._commits.snapshot()
@@ -57,127 +66,198 @@ class LakeTable:
     def changes_since(self, number: int) -> TableChanges:
         return self._commits.changes_since(number)
 
+    def last_batch(self, key: str) -> int:
+        """The number of the newest batch with this key, 0 without one."""
+        return self._commits.last_batch(key) or 0
+
+    def notes(self, key: str, number: int) -> str:
+        """What was noted with a batch, empty if its commit has been deleted."""
+        return self._commits.notes(key, number)
+
     def read(self, spark: SparkSession, files: Iterable[DataFile] | None = None) -> DataFrame:
         """All rows, or those of some files of a snapshot."""
         chosen = self.snapshot().files.values() if files is None else files
-        paths = [str(path) for path in self.paths(chosen)]
-        if not paths:
-            return spark.createDataFrame([], self.table.schema)
-        reader = spark.read.schema(self.table.schema).option("basePath", str(self._folder))
-        return reader.parquet(*paths)
+        return read_files(spark, self.place, self.table, list(chosen))
 
-    def paths(self, files: Iterable[DataFile]) -> list[Path]:
-        return [self._folder / file.path for file in files]
+    def arrow(self, files: Iterable[DataFile] | None = None) -> pa.Table:
+        """Like `read`, without Spark: for few rows."""
+        chosen = self.snapshot().files.values() if files is None else files
+        return arrow_rows(self.place, self.table, chosen)
 
     def publish(
         self,
-        rows: DataFrame,
+        rows: DataFrame | pa.Table,
         *,
-        key: str,
+        key: str | None = None,
+        number: int = 1,
         replacing: Iterable[Partition] = (),
         sources: Mapping[str, int] | None = None,
+        based_on: TableSnapshot | None = None,
+        notes: str = "",
+        scattered: bool = False,
     ) -> Commit | None:
-        """Adds the rows, replacing all rows of some partitions. Returns None if this batch was published before."""
-        if not SAFE_KEY.fullmatch(key):
+        """Adds the rows, replacing all rows of some partitions. `scattered`: see `write_files`.
+
+        Returns None if the batch with this key and number, or a later one of this key, was published before. Raises
+        OvertakenError if the rows were computed from a snapshot of this table that is out of date.
+        """
+        if key is not None and not SAFE_KEY.fullmatch(key):
             raise ValueError(f"key {key!r} is not usable in file names")
-        with self._writing():
-            before = self.snapshot()
-            if key in before.keys:
+        replaced = list(replacing)
+
+        def overtaken(before: TableSnapshot) -> bool:
+            if based_on is not None and self._commits.rows_changed_since(based_on.number):
+                raise OvertakenError(
+                    f"{self.table.name} was written by another job meanwhile: run this one again"
+                )
+            return key is not None and before.number > 0 and self.last_batch(key) >= number
+
+        if overtaken(self.snapshot()):
+            return None
+        began = time.monotonic()
+        files = write_files(rows, self.place, self.table, f"{key or 'rows'}-{number}", scattered=scattered)
+        if time.monotonic() - began > READERS_HOURS * 3600:
+            raise StoreError(
+                f"writing a batch of {self.table.name} took longer than {READERS_HOURS} hours, after which files "
+                "without a commit may be deleted: give Spark more cores, or less at once"
+            )
+
+        def draft(before: TableSnapshot) -> CommitDraft | None:
+            if overtaken(before):
                 return None
-            staging = self._folder / f"_staging-{key}"
-            shutil.rmtree(staging, ignore_errors=True)
-            writer = rows.write.partitionBy(*self.table.partitioned_by).option(
-                "maxRecordsPerFile", ROWS_PER_FILE
+            return CommitDraft(
+                adds=tuple(files),
+                removes=tuple(before.of_partitions(replaced)),
+                batch=None if key is None else (key, number),
+                sources=dict(sources or {}),
+                notes=notes,
             )
-            for column in self.table.plain:
-                writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
-            writer.parquet(str(staging))
-            number = before.number + 1
-            adds = self._move(staging, f"{number}-{key}")
-            removes = [file.path for file in before.of_partitions(replacing)]
-            return self._commits.add(
-                Commit(number, key, time.time(), tuple(adds), tuple(removes), dict(sources or {}))
-            )
+
+        return self._commits.add(draft)
 
     def expire(self, oldest_day: str) -> int:
         """Removes partitions of days before `oldest_day` (YYYY-MM-DD). Returns the number of rows removed."""
-        with self._writing():
-            before = self.snapshot()
-            old = [file for file in before.files.values() if partition_of(file.path)[0] < oldest_day]
-            if old:
-                number, removes = before.number + 1, tuple(file.path for file in old)
-                self._commits.add(Commit(number, f"expire-{number}", time.time(), (), removes))
-            return sum(file.rows for file in old)
+        gone = 0
 
-    def sweep(self, now: float) -> int:
-        """Deletes old files that no commit names. Returns how many."""
-        with self._writing():
-            named = self.snapshot().files.keys()
-            swept = 0
-            for path in self._folder.rglob("*.parquet"):
-                if str(path.relative_to(self._folder)) not in named:
-                    try:
-                        if now - path.stat().st_mtime > SWEPT_AFTER:
-                            path.unlink()
-                            swept += 1
-                    except FileNotFoundError:
-                        continue
-            return swept
+        def draft(before: TableSnapshot) -> CommitDraft | None:
+            nonlocal gone
+            old = tuple(file for file in before.files.values() if file.partition[0] < oldest_day)
+            gone = sum(file.rows for file in old)
+            return CommitDraft(removes=old, kind=EXPIRY) if old else None
 
-    def _move(self, staging: Path, key: str) -> list[DataFile]:
-        moved = []
-        for number, path in enumerate(sorted(staging.rglob("*.parquet"))):
-            folder = self._folder / path.parent.relative_to(staging)
-            folder.mkdir(parents=True, exist_ok=True)
-            target = folder / f"{key}-{number}.parquet"
-            rows = read_metadata(path).num_rows
-            sync(path)
-            path.rename(target)
-            moved.append(DataFile(str(target.relative_to(self._folder)), rows))
-        for folder in {(self._folder / file.path).parent for file in moved}:
-            sync(folder)
-        shutil.rmtree(staging, ignore_errors=True)
-        return moved
+        if self.snapshot().number:
+            self._commits.add(draft)
+        return gone
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """One writer at a time; others wait."""
-        try:
-            self._commits.folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._folder / "_lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise StoreError(f"cannot write the table {self.table.name}: {error.strerror}") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
+    def compact(self, spark: SparkSession, now: float, *, unread: Iterable[DataFile] = ()) -> int:
+        """Joins small files of a partition. Returns how many files became fewer.
+
+        `unread`: files that another table has not read yet. They are left alone: new rows stay apart from others.
+        """
+        apart = {file.path for file in unread}
+        files = self.snapshot().files.values()
+        old = small_files((file for file in files if file.path not in apart), now)
+        if not old:
+            return 0
+        storage, names = self.place.files(), set(self.table.partitioned_by)
+        for file in old:
+            with storage.open_input_file(file.path) as source:
+                names.update(ParquetFile(source).schema_arrow.names)
+        # Columns that no row has stay away: their absence says so (`column_values`).
+        rows = self.read(spark, old).select(*(name for name in self.table.schema.names if name in names))
+        tasks = min(len({file.partition for file in old}), spark.sparkContext.defaultParallelism * 4)
+        whole = rows.repartition(tasks, *self.table.partitioned_by)
+        new = write_files(whole, self.place, self.table, "compacted")
+        if sum(file.rows for file in new) != sum(file.rows for file in old):
+            raise StoreError(
+                f"compacting {self.table.name} changed the number of rows: nothing was committed"
+            )
+
+        def draft(before: TableSnapshot) -> CommitDraft | None:
+            if any(file.path not in before.files for file in old):
+                return None  # replaced meanwhile: another time
+            return CommitDraft(adds=tuple(new), removes=tuple(old), kind="compaction", moves_rows=True)
+
+        return len(old) - len(new) if self._commits.add(draft) else 0
+
+    def sweep(self) -> int:
+        """Deletes files that no reader can need, now and then. Returns how many."""
+        if time.monotonic() - self._swept_at < SWEEP_EVERY:
+            return 0
+        self._swept_at = time.monotonic()
+        swept = self._commits.vacuum()
+        if (folder := self.place.local) is not None:
+            _remove_empty_folders(folder)
+        return swept
 
 
 class Lake:
-    """All tables under one folder."""
+    """All tables in one place, and a local folder for the status and progress of jobs."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, place: str | Path | TablePlace, *, work: Path | None = None) -> None:
+        self.place = table_place(place)
+        self.folder = work or self.place.local or DEFAULT_LAKE
+        self._tables: dict[str, LakeTable] = {}
+        if any((self.folder / table.name / COMMITS).is_dir() for table in TABLES):
+            raise StoreError(
+                f"the lake at {self.folder} has the form of an earlier version: copy it with "
+                f"`tocsin pipeline convert --from {self.folder} --lake PLACE`, then use PLACE"
+            )
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(
-                f"cannot create the lake at {folder}: {error.strerror}. Choose another folder with --lake"
+                f"cannot create the lake at {self.folder}: {error.strerror}. Choose another folder with --lake"
             ) from error
 
     def table(self, table: TableSpec) -> LakeTable:
-        return LakeTable(self.folder, table)
+        if table.name not in self._tables:
+            self._tables[table.name] = LakeTable(self.place, table)
+        return self._tables[table.name]
 
     def checkpoint(self, stream: str) -> Path:
         """The folder in which Spark keeps a stream's progress."""
         return self.folder / "_checkpoints" / stream
 
 
-def existing_lake(folder: Path) -> Lake:
-    """Raises StoreError if the folder is missing: a mistyped name must not become an empty lake."""
-    if not folder.is_dir():
+def existing_lake(place: str | Path | TablePlace, *, work: Path | None = None) -> Lake:
+    """Open a lake. Raises StoreError if it does not exist: a mistyped name must not become an empty lake."""
+    found = table_place(place)
+    missing = (
+        not found.local.is_dir()
+        if found.local is not None
+        else not any(LakeTable(found, table).snapshot().number for table in TABLES)
+    )
+    if missing:
         raise StoreError(
-            f"there is no lake at {folder}: name it with --lake, or create one with `tocsin pipeline ingest`"
+            f"there is no lake at {found.uri}: name it with --lake, or create one with `tocsin pipeline ingest`"
         )
-    return Lake(folder)
+    return Lake(found, work=work)
+
+
+def small_files(files: Iterable[DataFile], now: float) -> list[DataFile]:
+    """The files to compact: small ones, of partitions with many or without new ones."""
+    by_partition: dict[Partition, list[DataFile]] = defaultdict(list)
+    for file in files:
+        if file.size < LARGE_FILE:
+            by_partition[file.partition].append(file)
+    chosen: list[DataFile] = []
+    room = COMPACTED_AT_ONCE
+    for partition in sorted(by_partition):
+        small = by_partition[partition]
+        settled = now - max(file.modified for file in small) > SETTLED_SECONDS
+        if len(small) >= (2 if settled else SMALL_FILES) and room > 0:
+            chosen += small
+            room -= sum(file.size for file in small)
+    return chosen
+
+
+def _remove_empty_folders(folder: Path) -> None:
+    """Folders of batches whose files are all deleted. A new one is not touched: its files may be about to come."""
+    oldest = time.time() - READERS_HOURS * 3600
+    for batch in folder.glob(f"{WRITE}=*"):
+        with suppress(OSError):  # not empty, or gone
+            if batch.stat().st_mtime < oldest:
+                for each in sorted(batch.rglob("*"), reverse=True):
+                    each.rmdir()
+                batch.rmdir()

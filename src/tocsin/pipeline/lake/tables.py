@@ -18,6 +18,7 @@ from tocsin.pipeline.schemas.hourly import (
 )
 from tocsin.pipeline.schemas.notifications import NOTIFICATIONS
 from tocsin.pipeline.schemas.queue_exports import DRIFT
+from tocsin.pipeline.schemas.segments import SEGMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,9 @@ TOKENS_TABLE: Final = TableSpec("tokens_daily", TOKENS_DAILY, BY_DAY, COUNT_DAYS
 SERVERS_TABLE: Final = TableSpec("servers_hourly", SERVERS_HOURLY, BY_HOUR, COUNT_DAYS)
 DRIFT_TABLE: Final = TableSpec("drift", DRIFT, BY_DAY, COUNT_DAYS)
 FANOUT_TABLE: Final = TableSpec("fanout", FANOUT, BY_DAY, ROW_DAYS)
+
+SEGMENTS_TABLE: Final = TableSpec("segments", SEGMENTS, BY_DAY, ROW_DAYS)
+"""What `ingest` has read. It has no retention of its own: rows go once their segment is gone."""
 
 TABLES: Final = (
     EVENTS_TABLE,

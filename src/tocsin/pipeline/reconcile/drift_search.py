@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -15,6 +16,7 @@ from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import DRIFT_TABLE
 from tocsin.pipeline.reconcile.export_files import Exports, host_of
 from tocsin.pipeline.reconcile.server_sums import QueueSum, ServerSums, sums_of_servers
+from tocsin.pipeline.spark.cached_rows import cached
 from tocsin.pipeline.transforms.drift import (
     ENTRY,
     SUMS,
@@ -52,10 +54,11 @@ class DriftFindings:
         return counted
 
 
+@contextmanager
 def reconcile(
     spark: SparkSession, exports: Exports, shown: Callable[[str], None] = lambda _: None
-) -> DriftFindings:
-    """Compares queues one by one only for routers whose sums differ."""
+) -> Iterator[DriftFindings]:
+    """Compares queues one by one only for routers whose sums differ. The body may read the drifted queues again."""
     shown("summing notifiers of SMP routers")
     notifiers = [
         (row["server"], row["service"], _sum(row)) for row in notifier_sums(exports.notifiers).collect()
@@ -70,19 +73,23 @@ def reconcile(
     not_compared = sum(1 for server, each in sums.items() if server not in compared and each.subscribed)
     differing = frozenset(server for server, each in compared.items() if each.differs)
     if not differing:
-        return DriftFindings(compared, not_compared)
+        yield DriftFindings(compared, not_compared)
+        return
     shown(f"comparing queues of {len(differing)} SMP routers")
     is_differing = F.col("server").isin(*differing)
     services = spark.createDataFrame(
         [(server, compared[server].service) for server in differing], "server long, ours long"
     )
-    drifted = drifted_queues(
-        exports.subscriptions.where(is_differing), exports.notifiers.where(is_differing), services
-    ).persist()
-    counts = [
-        (row["server"], row["kind"], row["action"], row["queues"]) for row in drift_counts(drifted).collect()
-    ]
-    return DriftFindings(compared, not_compared, differing, counts, drifted)
+    with cached(
+        drifted_queues(
+            exports.subscriptions.where(is_differing), exports.notifiers.where(is_differing), services
+        )
+    ) as drifted:
+        counts = [
+            (row["server"], row["kind"], row["action"], row["queues"])
+            for row in drift_counts(drifted).collect()
+        ]
+        yield DriftFindings(compared, not_compared, differing, counts, drifted)
 
 
 def entries(found: DriftFindings) -> Iterator[RepairEntry]:
@@ -118,8 +125,7 @@ def publish(
         day=day,
         smallest=smallest_group,
     )
-    table = lake.table(DRIFT_TABLE)
-    table.publish(rows.coalesce(1), key=f"reconcile-{table.snapshot().number + 1}", replacing=[(day,)])
+    lake.table(DRIFT_TABLE).publish(rows.coalesce(1), replacing=[(day,)])
 
 
 def _sum(row: Row) -> QueueSum:

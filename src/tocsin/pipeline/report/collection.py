@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +14,7 @@ from tocsin.pipeline.lake.tables import (
     DRIFT_TABLE,
     FUNNEL_TABLE,
     LATENCY_TABLE,
+    NOTIFICATIONS_TABLE,
     OUTCOMES_TABLE,
     QUARANTINE_TABLE,
     SERVERS_TABLE,
@@ -35,11 +36,15 @@ from tocsin.pipeline.report.figures import (
     SpanLatency,
     TokenDay,
 )
+from tocsin.pipeline.report.verdict import DeliveryLosses
 from tocsin.pipeline.schemas.events import BY_HOUR
 from tocsin.pipeline.schemas.notifications import STAGES
+from tocsin.pipeline.spark.session import FOR_FEW_ROWS, query_settings
 from tocsin.pipeline.transforms import report_sums
 from tocsin.pipeline.transforms.latency_spans import SPANS, quantiles
+from tocsin.pipeline.transforms.losses import losses
 from tocsin.pipeline.update.hourly_tables import SMALLEST_GROUP, THRESHOLD
+from tocsin.pipeline.update.retention import late_events, rows_since
 
 ACCOUNTS: Final = tuple(DeliveryAccount.__dataclass_fields__)
 
@@ -73,6 +78,15 @@ class Collection:
         self._smallest = lake.table(FUNNEL_TABLE).snapshot().sources.get(THRESHOLD, SMALLEST_GROUP)
 
     def figures(self, days: Days, *, now: datetime, step: Callable[[str], None] = lambda _: None) -> Figures:
+        step("looking for losses")
+        losses = self._losses(days, now)
+        # All other tables have few rows, even of many days.
+        with query_settings(self._spark, FOR_FEW_ROWS):
+            return self._counted(days, losses, now, step)
+
+    def _counted(
+        self, days: Days, losses: DeliveryLosses, now: datetime, step: Callable[[str], None]
+    ) -> Figures:
         step("reading the funnel and latencies")
         period = self._period(days)
         step("reading the weeks before")
@@ -85,6 +99,8 @@ class Collection:
             made_at=now,
             built_at=self._built_at(),
             smallest_group=self._smallest,
+            losses=losses,
+            late_events=late_events(self._lake),
             hours=self._hours(days),
             host_hours=self._host_hours(days),
             tokens=self._tokens(days),
@@ -127,6 +143,23 @@ class Collection:
             for name in SPANS
             if name in rows
         )
+
+    def _losses(self, days: Days, now: datetime) -> DeliveryLosses:
+        """From rows where there are any, and from counts of older days: these are overdue if they are pending."""
+        since = rows_since(self._lake)
+        recent = Days(max(days.first, since), days.last) if days.last >= since else None
+        older = Days(days.first, min(days.last, since - timedelta(days=1))) if days.first < since else None
+        found = dict.fromkeys(DeliveryLosses.__dataclass_fields__, 0)
+        if recent:
+            rows = self._rows(NOTIFICATIONS_TABLE, recent)
+            [row] = losses(rows, now=int(now.timestamp() * 1_000_000)).collect()
+            found = row.asDict()
+        if older:
+            sums = report_sums.funnel_sums(self._rows(FUNNEL_TABLE, older), by=()).collect()[0]
+            for name in ("unknown_queue", "ends_unreceived", "ends_twice"):
+                found[name] += sums[name] or 0
+            found["overdue"] += sums["pending"] or 0
+        return DeliveryLosses(**found)
 
     def _hours(self, days: Days) -> tuple[Hour, ...]:
         rows = report_sums.funnel_sums(self._rows(FUNNEL_TABLE, days), by=BY_HOUR).collect()
@@ -174,8 +207,8 @@ class Collection:
         return tuple(sorted(found, key=lambda each: (-each.queues, each.host))), date.fromisoformat(newest[0])
 
     def _built_at(self) -> datetime:
-        files = self._lake.folder / FUNNEL_TABLE.name / "_commits"
-        return datetime.fromtimestamp(max(path.stat().st_mtime for path in files.glob("*.json")), UTC)
+        files = self._lake.table(FUNNEL_TABLE).snapshot().files.values()
+        return datetime.fromtimestamp(max(file.modified for file in files), UTC)
 
 
 def _accounting(counts: Mapping[str, int]) -> DeliveryAccount:

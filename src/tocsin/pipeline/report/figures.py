@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import Final
+from typing import Final, Self
 
 from tocsin.events.delivery_events import Stage
+from tocsin.pipeline.report.verdict import DeliveryLosses
+from tocsin.pipeline.schemas.hourly import ACCOUNT
 
 WEEK: Final = 7
 RANKS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
@@ -54,6 +56,13 @@ class DeliveryAccount:
     ends_unreceived: int = 0
     redelivered: int = 0
     """Received notifications that came more than once. Each is counted once in the terms above."""
+
+    @classmethod
+    def of_terms(cls, terms: Mapping[str, int]) -> Self:
+        """For a source without a difference of its own, such as a router's metrics."""
+        known = {name: terms.get(name, 0) for name in ACCOUNT}
+        ended = sum(known.values()) - known["received"]
+        return cls(**known, difference=known["received"] - ended)
 
     @property
     def due(self) -> int:
@@ -161,6 +170,9 @@ class Figures:
     built_at: datetime
     """Time of the last build."""
     smallest_group: int
+    losses: DeliveryLosses = field(default_factory=DeliveryLosses)
+    late_events: int = 0
+    """Events that arrived after the rows of their day had expired, since the lake was created."""
     hours: tuple[Hour, ...] = ()
     host_hours: tuple[HostHour, ...] = ()
     tokens: tuple[TokenDay, ...] = ()

@@ -20,6 +20,7 @@ from tocsin.pipeline.report.figures import (
     QuarantinedLines,
     TokenDay,
 )
+from tocsin.pipeline.report.verdict import MEANINGS
 
 
 def csv_files(figures: Figures) -> dict[str, str]:
@@ -28,6 +29,9 @@ def csv_files(figures: Figures) -> dict[str, str]:
     found = changes(period, figures.before) if figures.before else ()
     return {
         "accounting.csv": _csv(accounts, [[getattr(period.accounting, name) for name in accounts]]),
+        "not_accounted_for.csv": _csv(
+            ["kind", "notifications"], ((name, getattr(figures.losses, name)) for name in MEANINGS)
+        ),
         "hours.csv": _csv(
             ["hour", *accounts],
             (

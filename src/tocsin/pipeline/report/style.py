@@ -32,6 +32,7 @@ border-radius:4px}
 .skip{position:absolute;left:-999px}.skip:focus{position:static}
 .when,.meaning,footer,.advice{color:var(--soft)}
 .when{margin:0}
+.verdict{font-weight:600;margin:.6rem 0 0}.verdict.bad{color:var(--difference)}
 nav ul{display:flex;flex-wrap:wrap;gap:.4rem;list-style:none;padding:0;margin:1.1rem 0 0}
 nav a{display:block;padding:.25rem .7rem;border:1px solid var(--rule);border-radius:99px;background:var(--card);
 text-decoration:none;font-size:.875rem}

@@ -27,6 +27,9 @@ def counts(*names: str) -> list[StructField]:
     return [StructField(name, LongType()) for name in names]
 
 
+ACCOUNT: Final = ("received", "accepted", "superseded", "failed", "shed", "pending")
+"""The terms of the accounting: the first must be the sum of the others."""
+
 FUNNEL_HOURLY: Final = StructType(
     [
         *GROUP,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from pathlib import Path
 from typing import Final
 
 from tocsin.errors import ConfigError
 
 PATTERN_CHARACTERS: Final = frozenset("{}[]*?,\\")
+_PATTERN: Final = re.compile(r"([{}\[\]*?\\])")
 
 
 def require_plain_path(path: Path) -> None:
@@ -19,13 +20,6 @@ def require_plain_path(path: Path) -> None:
         )
 
 
-def pattern_of_folders(folders: Sequence[Path], files: str) -> str:
-    """One pattern for files with these names in all folders. Raises ConfigError for a path that is not a folder."""
-    for folder in folders:
-        if not folder.is_dir():
-            raise ConfigError(
-                f"no event log folder at {folder}: name the event_log of a router's configuration"
-            )
-        require_plain_path(folder)
-    joined = ",".join(str(folder.resolve()).removeprefix("/") for folder in folders)
-    return f"/{{{joined}}}/{files}"  # the root stays outside: Spark takes {/… for a relative path
+def literal_path(path: str) -> str:
+    """The path as Spark must be given it to read exactly this file."""
+    return _PATTERN.sub(r"\\\1", path)

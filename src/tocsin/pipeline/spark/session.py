@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tocsin.errors import ConfigError
@@ -35,6 +37,11 @@ ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     # No checksum file beside every file: the lake does not keep them.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # What Spark remembers of finished work, for its page. A service would hold a thousand plans in memory.
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "50",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
@@ -87,7 +94,8 @@ FOR_MANY_GROUPS: Final = {"spark.sql.codegen.aggregate.map.twolevel.enabled": "f
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
     app: str
-    master: str = LOCAL
+    master: str | None = None
+    """None: where `spark-submit` says, or on this machine."""
     memory: str = "2g"
     """Memory of the driver, which in local mode does all the work."""
     shuffle_partitions: int = 4
@@ -102,23 +110,43 @@ class SparkSettings:
 @contextmanager
 def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
     """Stops the session and its Java process at the end. Raises ConfigError without Java or with a bad master."""
-    os.environ["JAVA_HOME"] = str(java_home(os.environ))
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if settings.master.startswith("local"):
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = SparkSession.builder.appName(settings.app).master(settings.master)
-    for name, value in options_of(settings).items():
-        builder = builder.config(name, value)
+    submitted = submitted_options()
+    master = settings.master or submitted.get("spark.master") or LOCAL
+    if not submitted:
+        os.environ["JAVA_HOME"] = str(java_home(os.environ))
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        if master.startswith("local"):
+            os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.appName(settings.app).master(master)
+    for name, value in options_of(replace(settings, master=master)).items():
+        if name not in submitted or name in settings.options:
+            builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
     except Exception as error:
-        raise ConfigError(
-            f"Spark did not start with --master {settings.master}: {_first_line(error)}"
-        ) from error
+        raise ConfigError(f"Spark did not start with --master {master}: {_first_line(error)}") from error
     try:
         yield session
     finally:
-        session.stop()
+        silenced = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)  # whoever stopped the job may have ended Java already
+        with suppress(Exception):
+            session.stop()
+        logging.disable(silenced)
+
+
+def submitted_options() -> dict[str, str]:
+    """What `spark-submit` was told, if it started this process. Its Java runs already."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()  # connects to that Java, which knows them
+    return dict(SparkConf().getAll())
+
+
+def where_it_runs(spark: SparkSession) -> dict[str, str]:
+    """For the summary of a job."""
+    context = spark.sparkContext
+    return {"master": context.master or "", "application": context.applicationId}
 
 
 @contextmanager
@@ -142,7 +170,7 @@ def options_of(settings: SparkSettings) -> dict[str, str]:
         java.append("-XX:TieredStopAtLevel=1")
     if settings.many_rows:
         java += [*FOR_MANY_ROWS, *COMPILER_LIMITS]
-    local = settings.master.startswith("local")
+    local = (settings.master or LOCAL).startswith("local")
     options = {
         **ALWAYS,
         **(LOCAL_ONLY if local else {}),

@@ -1,17 +1,27 @@
-"""Streaming queries: their identity across restarts, and running them until a signal arrives."""
+"""Jobs that run until a signal arrives, and the identity of streaming queries across restarts."""
 
 from __future__ import annotations
 
+import logging
 import signal
+import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.errors import StoreError
+
+POLL_SECONDS: Final = 0.2
+
+
+class StoppedError(Exception):
+    """A signal ended a job before its work was complete. Nothing half-done is visible."""
 
 
 def stream_id(checkpoint: Path) -> str:
@@ -36,11 +46,16 @@ def wait_for_stream(query: StreamingQuery, stop: list[int]) -> None:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """A list that SIGINT and SIGTERM add their number to."""
+    """A list that SIGINT and SIGTERM add their number to.
+
+    Nothing is logged after them: whoever sent the signal may have ended Java too, and what then fails is no news.
+    """
     received: list[int] = []
+    silenced = logging.root.manager.disable
 
     def note(number: int, _frame: FrameType | None) -> None:
         received.append(number)
+        logging.disable(logging.CRITICAL)
 
     before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -48,3 +63,30 @@ def stop_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        logging.disable(silenced)
+
+
+@contextmanager
+def stopping(spark: SparkSession, stop: list[int]) -> Iterator[None]:
+    """Ends the body's Spark jobs soon after `stop` is filled. Raises StoppedError instead of what that causes."""
+    ended = threading.Event()
+    canceller = threading.Thread(target=_cancel_when, args=(spark, stop, ended), daemon=True)
+    canceller.start()
+    try:
+        yield
+    except Exception as error:
+        if not stop:
+            raise
+        name = signal.Signals(stop[0]).name
+        raise StoppedError(f"{name}: stopped before the work was complete; the next run continues") from error
+    finally:
+        ended.set()
+        canceller.join()
+
+
+def _cancel_when(spark: SparkSession, stop: list[int], ended: threading.Event) -> None:
+    while not ended.wait(POLL_SECONDS):
+        if stop:
+            with suppress(Exception):  # Java may be gone
+                spark.sparkContext.setLogLevel("OFF")
+                spark.sparkContext.cancelAllJobs()

@@ -14,6 +14,8 @@ from tocsin.pipeline.schemas.events import DEFAULTS, EVENT_LINE, EVENTS, HASHES,
 
 READ = "_read"
 REASON = "_reason"
+UNKNOWN_FIELDS = "_unknown_fields"
+"""Number of fields in a line that this version does not know: a newer router writes them, and they are ignored."""
 
 
 def read_lines(lines: DataFrame, *, checks: Sequence[RowCheck]) -> DataFrame:
@@ -22,7 +24,9 @@ def read_lines(lines: DataFrame, *, checks: Sequence[RowCheck]) -> DataFrame:
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE}
     read = lines.select("value", "segment", F.from_json("value", form, options).alias(READ))
     fields = [F.col(f"{READ}.{name}").alias(name) for name in (*EVENT_LINE.names, UNREADABLE)]
-    return read.select("value", "segment", *fields).withColumn(REASON, first_failed(checks))
+    unknown = F.array_except(F.json_object_keys("value"), F.array(*map(F.lit, EVENT_LINE.names)))
+    counted = F.greatest(F.size(unknown), F.lit(0)).alias(UNKNOWN_FIELDS)
+    return read.select("value", "segment", *fields, counted).withColumn(REASON, first_failed(checks))
 
 
 def events_of(read: DataFrame) -> DataFrame:
@@ -60,11 +64,16 @@ def quarantine_of(read: DataFrame, *, seen_at: int) -> DataFrame:
     return bad.select(
         "segment",
         F.octet_length("value").cast("long").alias("line_bytes"),
-        F.substring(F.sha2("value", 256), 1, 16).alias("line_hash"),
+        line_hash().alias("line_hash"),
         F.col(REASON).alias("reason"),
         F.lit(seen_at).cast("long").alias("seen_at"),
         F.to_date(F.timestamp_micros(F.lit(seen_at))).alias("day"),
     ).select(*QUARANTINE.names)
+
+
+def line_hash() -> Column:
+    """Says which line of its segment a line is."""
+    return F.substring(F.sha2("value", 256), 1, 16)
 
 
 def _id_unless_it_follows() -> Column:

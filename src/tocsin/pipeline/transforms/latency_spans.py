@@ -9,9 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.schemas.hourly import LATENCY_HOURLY
+from tocsin.pipeline.schemas.events import BY_HOUR
+from tocsin.pipeline.schemas.hourly import LATENCY_HOURLY, SMALL_GROUPS
 from tocsin.pipeline.schemas.notifications import moment
-from tocsin.pipeline.transforms.small_groups import GROUP, with_large_hosts
+from tocsin.pipeline.transforms.small_groups import GROUP, Cells, in_cells
 
 SPANS: Final[dict[str, tuple[Stage, Stage]]] = {
     "SMP router": (Stage.ENQUEUED, Stage.SENT),
@@ -46,22 +47,48 @@ def negative_column(span: str) -> str:
     return f"negative, {span}"
 
 
-def latency_hourly(hours: DataFrame, sizes: DataFrame) -> DataFrame:
-    """One row per hour, group and span that has any durations."""
+def tokens_column(span: str) -> str:
+    """The column with a sketch of the tokens whose notifications have the span."""
+    return f"tokens, {span}"
+
+
+def latency_hourly(hours: DataFrame, cells: Cells | None) -> DataFrame:
+    """One row per hour, group and span that has any durations.
+
+    A sketch of few values holds them exactly. So spans of few devices within a cell are counted together with those of
+    other cells of the hour, and are withheld if that does not help. No other table has durations to subtract them from.
+    """
     spans = [
         F.struct(
             F.lit(span).alias("leg"),
             F.col(negative_column(span)).alias("negative"),
             F.col(times_column(span)).alias("sketch"),
+            F.col(tokens_column(span)).alias("tokens"),
         )
         for span in SPANS
         if times_column(span) in hours.columns
     ]
+    if not spans:  # hours in which only tokens or subscriptions changed
+        return hours.select(
+            *(F.lit(None).cast(field.dataType).alias(field.name) for field in LATENCY_HOURLY)
+        ).limit(0)
     each = hours.select(*GROUP, F.inline(F.array(*spans)))
     measured = each.where(F.kll_sketch_get_n_bigint("sketch") > 0)
-    shown = with_large_hosts(measured, sizes).groupBy(*GROUP, "leg")
-    whole = shown.agg(F.sum("negative").alias("negative"), F.kll_merge_agg_bigint("sketch").alias("sketch"))
+    whole = _merged(in_cells(measured, cells))
+    if cells is not None:
+        large = F.hll_sketch_estimate("tokens") >= cells.smallest
+        names = [F.when(large, F.col(name)).otherwise(SMALL_GROUPS).alias(name) for name in GROUP[2:]]
+        pooled = _merged(whole.select(*BY_HOUR, *names, "leg", "negative", "sketch", "tokens"))
+        whole = pooled.where(large)
     return whole.withColumn("n", F.kll_sketch_get_n_bigint("sketch")).select(*LATENCY_HOURLY.names)
+
+
+def _merged(spans: DataFrame) -> DataFrame:
+    return spans.groupBy(*GROUP, "leg").agg(
+        F.sum("negative").alias("negative"),
+        F.kll_merge_agg_bigint("sketch").alias("sketch"),
+        F.hll_union_agg("tokens").alias("tokens"),
+    )
 
 
 def quantiles(latencies: DataFrame, *, ranks: tuple[float, ...]) -> DataFrame:

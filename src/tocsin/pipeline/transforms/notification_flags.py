@@ -37,8 +37,9 @@ MINUTE: Final = 60_000_000
 
 
 def count_by_flags(notifications: DataFrame, *, stages: Set[str]) -> DataFrame:
-    """One row per group, `flags` and `reason`: the count (`n`), a sketch of tokens, a sketch of durations per span,
-    the minutes with traffic as bits, and the shortest time from sent to received.
+    """One row per group, `flags` and `reason`: the count (`n`), sketches of tokens and of the queues of notifications
+    without one, a sketch of durations per span, the minutes with traffic as bits, and the shortest time from sent to
+    received.
 
     `stages` names all stages that occur.
     """
@@ -51,6 +52,7 @@ def count_by_flags(notifications: DataFrame, *, stages: Set[str]) -> DataFrame:
         _flags(stages, spans).alias("flags"),
         "reason",
         "token",
+        F.when(F.col("token").isNull(), F.col("queue")).alias("queue"),
         F.call_function("shiftleft", F.lit(1).cast("long"), minute).alias("minutes"),
         (received_at - F.col(moment(Stage.SENT))).alias("skew_us"),
         *(_at_least_0(span_time(span)).alias(times_column(span)) for span in spans),
@@ -60,6 +62,7 @@ def count_by_flags(notifications: DataFrame, *, stages: Set[str]) -> DataFrame:
         F.bit_or("minutes").alias("minutes"),
         F.min("skew_us").alias("skew_us"),
         F.hll_sketch_agg("token").alias("tokens"),
+        F.hll_sketch_agg("queue").alias("queues"),
         *(
             F.kll_sketch_agg_bigint(times_column(span), SKETCH_SIZE).alias(times_column(span))
             for span in spans

@@ -10,10 +10,12 @@ from pyspark.sql import functions as F
 from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS, TOKENS_DAILY
 from tocsin.pipeline.transforms.notifications import code, reached, with_texts
+from tocsin.pipeline.transforms.small_groups import with_large_categories
 
 DELETED = "DELETED"
 PUSHED = "pushed"
 DEAD = "dead"
+BY = ("day", "provider", "change")
 NAMED = ("provider", "reason")
 """Text columns of notifications by which tokens are counted."""
 
@@ -21,25 +23,31 @@ NAMED = ("provider", "reason")
 def tokens_daily(
     events: DataFrame, notifications: DataFrame, *, names: Mapping[str, DataFrame], smallest: int
 ) -> DataFrame:
-    """Status changes and pushes, with rare reasons counted together. `names`: texts of notifications by column."""
-    both = token_changes_daily(events).unionByName(token_pushes_daily(notifications, names=names))
+    """Status changes and pushes, without counts of few tokens. `names`: texts of notifications by column."""
+    pushes = token_pushes_daily(notifications, names=names)
+    both = token_changes_daily(events, smallest=smallest).unionByName(pushes)
     return with_large_counts(both, smallest=smallest)
 
 
-def token_changes_daily(events: DataFrame) -> DataFrame:
-    """Counts `token_changed` events. In a status such as `INVALID,BAD` the reason follows the comma."""
+def token_changes_daily(events: DataFrame, *, smallest: int) -> DataFrame:
+    """Counts `token_changed` events. In a status such as `INVALID,BAD` the reason follows the comma.
+
+    A token may change for several reasons, so tokens of rare reasons are counted together before they are counted.
+    """
     changed = events.where(F.col("stage") == Stage.TOKEN_CHANGED)
     status = F.coalesce(F.nullif("to_status", F.lit("")), F.lit(DELETED))
     parts = F.split(status, ",", 2)
-    named = changed.select(
-        "day",
-        "provider",
-        "token",
-        parts[0].alias("change"),
-        F.try_element_at(parts, F.lit(2)).alias("reason"),
-    )
-    counted = named.groupBy("day", "provider", "change", "reason")
-    return counted.agg(F.count_distinct("token").alias("tokens")).select(*TOKENS_DAILY.names)
+    reason = F.coalesce(F.try_element_at(parts, F.lit(2)), F.lit("")).alias("reason")
+    provider = F.coalesce("provider", F.lit("")).alias("provider")
+    named = changed.select("day", provider, "token", parts[0].alias("change"), reason)
+    if smallest > 1:
+        sizes = named.groupBy(*BY, "reason").agg(F.count_distinct("token").alias("tokens"))
+        shown = with_large_categories(sizes, by=BY, category="reason", size="tokens", smallest=smallest)
+        joined = named.join(shown.drop("tokens"), on=[*BY, "reason"], how="inner")  # unique by reason
+        named = joined.withColumn("reason", F.col("shown"))
+    tokens = named.groupBy(*BY, "reason").agg(F.count_distinct("token").alias("tokens"))
+    texts = [F.nullif(F.col(name), F.lit("")).alias(name) for name in ("provider", "reason")]
+    return tokens.select("day", "change", "tokens", *texts).select(*TOKENS_DAILY.names)
 
 
 def token_pushes_daily(notifications: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
@@ -60,8 +68,18 @@ def token_pushes_daily(notifications: DataFrame, *, names: Mapping[str, DataFram
 
 
 def with_large_counts(tokens: DataFrame, *, smallest: int) -> DataFrame:
-    """Counts reasons with few tokens together."""
-    small = F.col("reason").isNotNull() & (F.col("tokens") < smallest)
-    reason = F.when(small, F.lit(SMALL_GROUPS)).otherwise(F.col("reason"))
-    merged = tokens.withColumn("reason", reason).groupBy("day", "provider", "change", "reason")
-    return merged.agg(F.sum("tokens").alias("tokens")).select(*TOKENS_DAILY.names)
+    """Counts reasons of few tokens together, then providers of few tokens, and leaves out what is still too small.
+
+    Everything is shown as it is if a single token is enough.
+    """
+    if smallest <= 1:
+        return tokens.select(*TOKENS_DAILY.names)
+    plain = tokens.withColumn("reason", F.coalesce("reason", F.lit("")))
+    shown = with_large_categories(plain, by=BY, category="reason", size="tokens", smallest=smallest)
+    by_reason = shown.groupBy(*BY, F.nullif(F.col("shown"), F.lit("")).alias("reason"))
+    merged = by_reason.agg(F.sum("tokens").alias("tokens"))
+    small = F.col("tokens") < smallest
+    provider = F.when(small, F.lit(SMALL_GROUPS)).otherwise(F.col("provider")).alias("provider")
+    reason = F.when(small, F.lit(SMALL_GROUPS)).otherwise(F.col("reason")).alias("reason")
+    pooled = merged.select("day", provider, "change", reason, "tokens").groupBy(*BY, "reason")
+    return pooled.agg(F.sum("tokens").alias("tokens")).where(~small).select(*TOKENS_DAILY.names)

@@ -1,104 +1,356 @@
-"""Reads segments of the routers' event logs: valid lines go to `events`, other lines to `quarantine`."""
+"""Reads segments of the routers' event logs: valid lines go to `events`, other lines to `quarantine`.
+
+Theory of operation. Which segments were read is known by their names, never by a time: the table `segments` lists them.
+A batch takes segments that are not in the list, oldest name first. Its first commit puts the valid lines into `events`
+and notes the names of the segments. Then come the commits to `quarantine` and `segments`. All three carry the number of
+the batch. After a kill between them, the notes of the first tell what the others lack.
+
+A published segment does not change. If one grows all the same (a copy that was seen before it was whole), the rest is
+read as well, and said.
+"""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
+import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from tocsin.errors import ConfigError
 from tocsin.events.event_log import PUBLISHED
-from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
+from tocsin.pipeline.checks.event_checks import AHEAD, event_checks
+from tocsin.pipeline.lake.commits import OvertakenError
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
-from tocsin.pipeline.lake.tables import EVENTS_TABLE, QUARANTINE_TABLE
-from tocsin.pipeline.spark.input_paths import pattern_of_folders
-from tocsin.pipeline.spark.streams import stream_id
-from tocsin.pipeline.transforms.event_lines import REASON, events_of, quarantine_of, read_lines
+from tocsin.pipeline.lake.tables import EVENTS_TABLE, QUARANTINE_TABLE, SEGMENTS_TABLE
+from tocsin.pipeline.spark.input_paths import literal_path
+from tocsin.pipeline.spark.session import FOR_FEW_ROWS, query_settings
+from tocsin.pipeline.transforms.event_lines import (
+    REASON,
+    UNKNOWN_FIELDS,
+    events_of,
+    quarantine_of,
+    read_lines,
+)
 
 STREAM: Final = "ingest"
-SEGMENTS_PER_BATCH: Final = 64
+FIGURES: Final = ("events", "quarantined", "appended", "unknown_fields")
+SEGMENTS_PER_BATCH: Final = 512
+BYTES_PER_BATCH: Final = 512 * 1024 * 1024
+SIZES_CHECKED_EVERY: Final = 600.0
+"""Seconds between two looks at the sizes of all segments that were read."""
+REMEMBERED_SECONDS: Final = 2 * 86_400.0
+"""How long a segment is remembered after its file is gone."""
+LEAST_FORGOTTEN: Final = 10_000
+"""The table `segments` is rewritten only if as many rows can go, and half of them."""
+FEW_BYTES: Final = 1 << 20
+NEWLINE_WITHIN: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class IngestedBatch:
     events: int
     quarantined: int
+    appended: int = 0
+    """Lines that were appended to segments after these had been read. They are among the others."""
+    unknown_fields: int = 0
+    """Fields of newer routers that this version ignores."""
 
 
-def start_ingest(
-    spark: SparkSession,
-    lake: Lake,
-    sources: Sequence[Path],
-    *,
-    interval: float | None,
-    ingested: Callable[[IngestedBatch], None],
-) -> StreamingQuery:
-    """Reads every segment exactly once as segments appear, or without an interval those that exist now.
+class SegmentPiece(msgspec.Struct, frozen=True, array_like=True):
+    """A segment, or what was appended to it."""
 
-    Calls `ingested` after each batch. Raises ConfigError for a source that is not a folder.
-    """
-    checkpoint = lake.checkpoint(STREAM)
-    batch = _Batches(lake, stream_id(checkpoint), ingested)
-    reader = spark.readStream.option("maxFilesPerTrigger", SEGMENTS_PER_BATCH)
-    stream = _lines(reader.text(pattern_of_folders(sources, PUBLISHED)))
-    writer = stream.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(batch)
-    if interval is None:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{interval} seconds").start()
+    source: str
+    """The resolved folder."""
+    name: str
+    end: int
+    start: int = 0
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.source, self.name)
+
+    @property
+    def label(self) -> str:
+        """The segment as the table `quarantine` names it."""
+        return f"{os.path.basename(self.source)}/{self.name}"
 
 
-def try_ingest(spark: SparkSession, sources: Sequence[Path]) -> IngestedBatch:
-    """Counts the lines of all existing segments and writes nothing."""
-    lines = _lines(spark.read.text(pattern_of_folders(sources, PUBLISHED)))
-    read = read_lines(lines, checks=EVENT_CHECKS)
-    counted = read.agg(F.count_if(F.col(REASON).isNull()), F.count_if(F.col(REASON).isNotNull())).head()
-    assert counted is not None
-    return IngestedBatch(counted[0], counted[1])
+class SegmentIngest:
+    """Reads every segment of some folders exactly once. Raises ConfigError for a source that is not a folder."""
 
-
-class _Batches:
-    """Writes each batch. A batch that is repeated after a crash changes nothing."""
-
-    def __init__(self, lake: Lake, stream: str, ingested: Callable[[IngestedBatch], None]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        sources: Sequence[Path],
+        warn: Callable[[str], None] = lambda _: None,
+        *,
+        ahead: int = AHEAD,
+    ) -> None:
+        """`ahead`: see `event_checks`."""
+        self._spark = spark
+        self._ahead = ahead
         self._lake = lake
-        self._events = lake.table(EVENTS_TABLE)
-        self._quarantine = lake.table(QUARANTINE_TABLE)
-        self._stream = stream
-        self._ingested = ingested
-        self._totals = [0, 0]
+        self._sources = source_folders(sources)
+        self._warn = warn
+        self._totals = [0, 0, 0, 0]
+        self._sizes_checked_at = float("-inf")
+        self._shrunk: set[str] = set()
+        self._read: dict[str, dict[str, int]] = {}
+        """By source and name: the bytes that were read …"""
+        self._number = 0
+        """… up to this batch."""
+        self._finish_last()
+        self._load()
 
-    def __call__(self, lines: DataFrame, number: int) -> None:
-        key = f"{self._stream}-{number}"
+    def waiting(self, *, check_sizes: bool = False) -> list[SegmentPiece]:
+        """What is published and not read yet, oldest first. Now and then also what was appended to segments."""
+        check = check_sizes or time.monotonic() - self._sizes_checked_at > SIZES_CHECKED_EVERY
+        found: list[SegmentPiece] = []
+        for source in self._sources:
+            known = self._read.get(source, {})
+            with os.scandir(source) as entries:
+                for entry in entries:
+                    if fnmatch(entry.name, PUBLISHED) and (check or entry.name not in known):
+                        found += self._piece(source, entry, known.get(entry.name))
+        if check:
+            self._sizes_checked_at = time.monotonic()
+            self._forget()
+        return sorted(found, key=lambda piece: (piece.name, piece.source))
+
+    def read(self, waiting: Sequence[SegmentPiece]) -> IngestedBatch:
+        """Reads one batch of what is waiting."""
+        number = self._number + 1
+        pieces = [piece for piece in _first_batch(waiting) if self._exists(piece)]
+        if not pieces:
+            return IngestedBatch(0, 0)
+        lines, appended = self._lines(pieces)
+        notes = msgspec.json.encode(pieces).decode()
         seen = Observation()
-        read = read_lines(lines, checks=EVENT_CHECKS).observe(seen, F.count(REASON).alias("bad"))
-        commit = self._events.publish(events_of(read), key=key)
-        bad = seen.get["bad"] if commit else 1  # events were written before: the quarantine may be missing
-        quarantined = (
-            self._quarantine.publish(quarantine_of(read, seen_at=int(time.time() * 1_000_000)), key=key)
-            if bad
-            else None
+        read = read_lines(lines, checks=event_checks(now=_now(), ahead=self._ahead)).observe(
+            seen, F.count(REASON).alias("bad"), F.sum(UNKNOWN_FIELDS).alias("unknown")
         )
-        done = IngestedBatch(
-            sum(file.rows for file in commit.adds) if commit else 0,
-            sum(file.rows for file in quarantined.adds) if quarantined else 0,
-        )
-        self._totals = [self._totals[0] + done.events, self._totals[1] + done.quarantined]
-        write_status(
-            self._lake.folder,
-            STREAM,
-            "running",
-            {"batch": number, "events": self._totals[0], "quarantined": self._totals[1]},
-        )
-        self._ingested(done)
+        few = sum(piece.end - piece.start for piece in pieces) < FEW_BYTES
+        with query_settings(self._spark, FOR_FEW_ROWS if few else {}):
+            events = self._lake.table(EVENTS_TABLE).publish(
+                events_of(read), key=STREAM, number=number, notes=notes
+            )
+        if (
+            events is None
+        ):  # another process ingests into this lake and was faster: its batch may be another one
+            self._finish_last()
+            self._load()
+            return IngestedBatch(0, 0)
+        quarantined = self._quarantine(read, number) if seen.get["bad"] else 0
+        self._remember(pieces, number)
+        if appended:
+            names = ", ".join(sorted({piece.label for piece in pieces if piece.start}))
+            self._warn(f"{appended:,} lines were appended to published segments and are read late: {names}")
+        for piece in pieces:
+            self._exists(piece)
+        done = IngestedBatch(events.rows, quarantined, appended, seen.get["unknown"] or 0)
+        self._status(number, done)
+        return done
+
+    def read_all(self) -> Iterator[IngestedBatch]:
+        """Reads what is published now. A busy router publishes faster than that, and later segments have their time."""
+        waiting = self.waiting()
+        while waiting:
+            yield self.read(waiting)
+            waiting = self._unread(waiting)
+
+    def _unread(self, pieces: Sequence[SegmentPiece]) -> list[SegmentPiece]:
+        """Return those that nobody has read yet. Deleted files are left out."""
+        read = [self._read.get(piece.source, {}).get(piece.name, 0) for piece in pieces]
+        return [
+            SegmentPiece(piece.source, piece.name, piece.end, max(start, piece.start))
+            for piece, start in zip(pieces, read, strict=True)
+            if start < piece.end and os.path.exists(piece.path)
+        ]
+
+    def _exists(self, piece: SegmentPiece) -> bool:
+        if os.path.exists(piece.path):
+            return True
+        self._warn(f"{piece.label} was deleted before all of it was read: its events may be missing")
+        return False
+
+    def _lines(self, pieces: Sequence[SegmentPiece]) -> tuple[DataFrame, int]:
+        """The lines with folder and name of their segment, and how many of them were appended late."""
+        late = [(line, piece.label) for piece in pieces if piece.start for line in _tail(piece)]
+        columns = {"value": [line for line, _ in late], "segment": [label for _, label in late]}
+        types = pa.schema([(name, pa.string()) for name in columns])
+        lines = self._spark.createDataFrame(pa.table(columns, types))
+        if whole := [piece.path for piece in pieces if not piece.start]:
+            text = read_text(self._spark, whole)
+            lines = text.unionByName(lines) if late else text
+        return lines, len(late)
+
+    def _quarantine(self, read: DataFrame, number: int) -> int:
+        rows = quarantine_of(read, seen_at=_now())
+        commit = self._lake.table(QUARANTINE_TABLE).publish(rows, key=STREAM, number=number)
+        return commit.rows if commit else 0
+
+    def _remember(self, pieces: Sequence[SegmentPiece], number: int) -> None:
+        for piece in pieces:
+            self._read.setdefault(piece.source, {})[piece.name] = piece.end
+        self._number = number
+        remember_segments(self._lake, pieces, key=STREAM, number=number)
+
+    def _finish_last(self) -> None:
+        """Completes a batch of which only the first commit was made."""
+        number = self._lake.table(EVENTS_TABLE).last_batch(STREAM)
+        if self._lake.table(SEGMENTS_TABLE).last_batch(STREAM) >= number:
+            return
+        notes = self._lake.table(EVENTS_TABLE).notes(STREAM, number)
+        pieces = msgspec.json.decode(notes, type=list[SegmentPiece]) if notes else []
+        left = [piece for piece in pieces if os.path.exists(piece.path)]
+        if left:
+            read = read_lines(self._lines(left)[0], checks=event_checks(now=_now(), ahead=self._ahead))
+            self._quarantine(read, number)
+        self._remember(pieces, number)
+
+    def _load(self) -> None:
+        self._read = {}
+        self._number = self._lake.table(SEGMENTS_TABLE).last_batch(STREAM)
+        rows = self._lake.table(SEGMENTS_TABLE).arrow()
+        for source, name, size in zip(
+            *(rows[name].to_pylist() for name in ("source", "segment", "bytes")), strict=True
+        ):
+            if source in self._sources:
+                known = self._read.setdefault(source, {})
+                known[name] = max(size, known.get(name, 0))
+
+    def _piece(self, source: str, entry: os.DirEntry[str], known: int | None) -> Iterator[SegmentPiece]:
+        try:
+            size = entry.stat().st_size
+        except FileNotFoundError:  # its router deleted it
+            return
+        piece = SegmentPiece(source, entry.name, size, known or 0)
+        if known is None or size > known:
+            yield piece
+        elif size < known and piece.path not in self._shrunk:
+            self._shrunk.add(piece.path)
+            self._warn(
+                f"{piece.label} became smaller after it was read: its earlier events stay in the tables"
+            )
+
+    def _forget(self) -> None:
+        """Drops segments from the table that are gone, if they are many."""
+        table = self._lake.table(SEGMENTS_TABLE)
+        before = table.snapshot()
+        existing = {source: set(os.listdir(source)) for source in self._sources}
+        if before.rows < 2 * sum(map(len, existing.values())) + LEAST_FORGOTTEN:
+            return
+        oldest = int((time.time() - REMEMBERED_SECONDS) * 1_000_000)
+        rows = table.arrow()
+        kept = [
+            source not in existing or name in existing[source] or read_at > oldest
+            for source, name, read_at in zip(
+                *(rows[name].to_pylist() for name in ("source", "segment", "read_at")), strict=True
+            )
+        ]
+        try:
+            table.publish(rows.filter(pa.array(kept)), replacing=before.partitions, based_on=before)
+        except OvertakenError:
+            return  # another time
+        self._load()
+
+    def _status(self, number: int, done: IngestedBatch) -> None:
+        added = (done.events, done.quarantined, done.appended, done.unknown_fields)
+        self._totals = [total + each for total, each in zip(self._totals, added, strict=True)]
+        figures = dict(zip(FIGURES, self._totals, strict=True))
+        write_status(self._lake.folder, STREAM, "running", {"batch": number, **figures})
 
 
-def _lines(text: DataFrame) -> DataFrame:
-    """Adds folder and name of each line's segment."""
-    segment = F.regexp_extract("_metadata.file_path", "([^/]+/[^/]+)$", 1)
-    return text.select("value", segment.alias("segment"))
+def remember_segments(lake: Lake, pieces: Sequence[SegmentPiece], *, key: str, number: int = 1) -> None:
+    """Lists segments as read."""
+    lake.table(SEGMENTS_TABLE).publish(_rows(pieces), key=key, number=number)
+
+
+def try_ingest(spark: SparkSession, sources: Sequence[Path], *, ahead: int = AHEAD) -> IngestedBatch:
+    """Counts the lines of all existing segments and writes nothing."""
+    paths = [
+        os.path.join(source, name)
+        for source in source_folders(sources)
+        for name in sorted(os.listdir(source))
+        if fnmatch(name, PUBLISHED)
+    ]
+    if not paths:
+        return IngestedBatch(0, 0)
+    read = read_lines(read_text(spark, paths), checks=event_checks(now=_now(), ahead=ahead))
+    unknown = F.coalesce(F.sum(UNKNOWN_FIELDS), F.lit(0))
+    counted = read.agg(F.count_if(F.col(REASON).isNull()), F.count(REASON), F.lit(0), unknown).head()
+    assert counted is not None
+    return IngestedBatch(*counted)
+
+
+def _now() -> int:
+    return int(time.time() * 1_000_000)
+
+
+def read_text(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """The lines of segments, each with folder and name of its segment."""
+    # A router may delete an old segment at any time.
+    reader = spark.read.option("ignoreMissingFiles", "true")
+    path = F.url_decode(F.replace("_metadata.file_path", F.lit("+"), F.lit("%2B")))
+    segment = F.regexp_extract(path, "([^/]+/[^/]+)$", 1)
+    return reader.text([literal_path(path) for path in paths]).select("value", segment.alias("segment"))
+
+
+def source_folders(sources: Sequence[Path]) -> tuple[str, ...]:
+    """Raises ConfigError for a path that is not a folder."""
+    for folder in sources:
+        if not folder.is_dir():
+            raise ConfigError(
+                f"no event log folder at {folder}: name the event_log of a router's configuration"
+            )
+    return tuple(dict.fromkeys(str(folder.resolve()) for folder in sources))
+
+
+def _first_batch(waiting: Sequence[SegmentPiece]) -> list[SegmentPiece]:
+    """At least one."""
+    size = 0
+    chosen: list[SegmentPiece] = []
+    for piece in waiting[:SEGMENTS_PER_BATCH]:
+        size += piece.end - piece.start
+        if chosen and size > BYTES_PER_BATCH:
+            break
+        chosen.append(piece)
+    return chosen
+
+
+def _tail(piece: SegmentPiece) -> list[str]:
+    """The lines after `start`. If a line was cut off there, it is read again from its beginning."""
+    try:
+        with open(piece.path, "rb") as file:
+            near = max(0, piece.start - NEWLINE_WITHIN)
+            file.seek(near)
+            begin = near + file.read(piece.start - near).rfind(b"\n") + 1
+            file.seek(begin)
+            data = file.read(piece.end - begin)
+    except FileNotFoundError:
+        return []
+    return [line.decode("utf-8", "replace") for line in data.splitlines() if line]
+
+
+def _rows(pieces: Sequence[SegmentPiece]) -> pa.Table:
+    now = datetime.now(UTC)
+    columns = {
+        "source": [piece.source for piece in pieces],
+        "segment": [piece.name for piece in pieces],
+        "bytes": [piece.end for piece in pieces],
+        "read_at": [int(now.timestamp() * 1_000_000)] * len(pieces),
+        "day": [now.date()] * len(pieces),
+    }
+    return pa.table(columns, schema=to_arrow_schema(SEGMENTS_TABLE.schema))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import date
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tocsin.pipeline.lake.column_values import column_values_of
-from tocsin.pipeline.lake.commits import Partition
+from tocsin.pipeline.lake.column_values import ColumnValues, column_values_of
+from tocsin.pipeline.lake.commits import OvertakenError, Partition, TableSnapshot
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import (
     EVENTS_TABLE,
@@ -22,15 +23,20 @@ from tocsin.pipeline.lake.tables import (
     TOKENS_TABLE,
     TableSpec,
 )
+from tocsin.pipeline.schemas.events import BY_HOUR
+from tocsin.pipeline.spark.cached_rows import cached
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS, FOR_MANY_GROUPS, query_settings
 from tocsin.pipeline.transforms.funnel import funnel_hourly, host_hours, outcomes_hourly
 from tocsin.pipeline.transforms.latency_spans import latency_hourly
 from tocsin.pipeline.transforms.notification_flags import count_by_flags
 from tocsin.pipeline.transforms.servers import servers_hourly
-from tocsin.pipeline.transforms.small_groups import large_hosts
+from tocsin.pipeline.transforms.small_groups import Cells, cell_hours, cells_of, sizes_by
 from tocsin.pipeline.transforms.tokens import NAMED, tokens_daily
+from tocsin.pipeline.update.retention import rebuildable
 
 SMALLEST_GROUP: Final = 10
+MANY_PARTITIONS: Final = 24
+"""From then on, starting Python to write them costs less than what Spark's writer does for each file."""
 THRESHOLD: Final = "smallest_group"
 """Recorded like a source in commits: a table is rebuilt completely if the threshold changes."""
 
@@ -42,16 +48,17 @@ class PartitionRows:
     events: DataFrame
     flag_counts: DataFrame
     hours: DataFrame
-    sizes: DataFrame
+    cells: Cells | None
+    """None if every group is shown."""
 
 
 HOURLY: Final[Mapping[str, tuple[TableSpec, Callable[[PartitionRows], DataFrame]]]] = {
     table.name: (table, compute)
     for table, compute in (
-        (FUNNEL_TABLE, lambda rows: funnel_hourly(rows.hours, rows.sizes)),
-        (OUTCOMES_TABLE, lambda rows: outcomes_hourly(rows.flag_counts, rows.sizes)),
-        (LATENCY_TABLE, lambda rows: latency_hourly(rows.hours, rows.sizes)),
-        (SERVERS_TABLE, lambda rows: servers_hourly(rows.events, rows.hours, rows.sizes)),
+        (FUNNEL_TABLE, lambda rows: funnel_hourly(rows.hours, rows.cells)),
+        (OUTCOMES_TABLE, lambda rows: outcomes_hourly(rows.flag_counts, rows.cells)),
+        (LATENCY_TABLE, lambda rows: latency_hourly(rows.hours, rows.cells)),
+        (SERVERS_TABLE, lambda rows: servers_hourly(rows.events, rows.hours, rows.cells)),
     )
 }
 OF_FEW_ROWS: Final = frozenset({FUNNEL_TABLE.name, OUTCOMES_TABLE.name, LATENCY_TABLE.name})
@@ -64,45 +71,66 @@ class _Outdated:
 
     partitions: frozenset[Partition]
     sources: Mapping[str, int]
+    table: TableSnapshot
+    """The state that the new rows replace."""
 
 
 class HourlyTables:
     """One build. Rows that several tables share are counted once."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, smallest_group: int) -> None:
+    def __init__(
+        self, spark: SparkSession, lake: Lake, smallest_group: int, *, from_day: date | None = None
+    ) -> None:
+        """`from_day`: also rebuilds all partitions from that day on."""
         self._spark = spark
         self._lake = lake
         self._smallest = smallest_group
+        self._from = from_day
+        self._kept = ExitStack()
         self._counted: dict[frozenset[Partition], PartitionRows] = {}
+        self._small_days: frozenset[str] = frozenset()
+        """Days with an hour of too few devices, among those that were counted."""
+        self.failures: dict[str, str] = {}
+        """By table: why it could not be built."""
 
     def build(self, step: Callable[[str], None]) -> Iterator[tuple[str, int]]:
-        """Yields name and rows written of each table that was not up to date."""
-        for name, (table, compute) in HOURLY.items():
-            step(name)
-            if outdated := self._outdated(table):
-                rows = self._rows(outdated.partitions)
-                with query_settings(self._spark, FOR_FEW_ROWS if name in OF_FEW_ROWS else {}):
-                    written = self._replace(table, outdated, compute(rows))
-                yield name, written
-        step(TOKENS_TABLE.name)
-        if outdated := self._outdated(TOKENS_TABLE):
-            yield TOKENS_TABLE.name, self._build_tokens(outdated)
-        for counted in self._counted.values():
-            counted.hours.unpersist()
-            counted.flag_counts.unpersist()
+        """Yields name and rows written of each table that was not up to date. One that fails does not stop others."""
+        with self._kept:
+            for table in (*(table for table, _ in HOURLY.values()), TOKENS_TABLE):
+                step(table.name)
+                try:
+                    if outdated := self._outdated(table):
+                        yield table.name, self._build(table, outdated)
+                except OvertakenError:
+                    raise
+                except Exception as error:  # whatever Spark or the storage raises
+                    self.failures[table.name] = first_line(error)
+
+    def _build(self, table: TableSpec, outdated: _Outdated) -> int:
+        if table is TOKENS_TABLE:
+            return self._build_tokens(outdated)
+        _, compute = HOURLY[table.name]
+        rows = self._rows(outdated.partitions)
+        whole = self._with_folded_days(outdated.partitions)
+        if whole != outdated.partitions:  # an hour turned out to be too small: its whole day is counted
+            outdated = replace(outdated, partitions=whole)
+            rows = self._rows(whole)
+        with query_settings(self._spark, FOR_FEW_ROWS if table.name in OF_FEW_ROWS else {}):
+            return self._replace(table, outdated, compute(rows))
 
     def _build_tokens(self, outdated: _Outdated) -> int:
         events, notifications = (
             self._read(table, outdated.partitions) for table in (EVENTS_TABLE, NOTIFICATIONS_TABLE)
         )
-        values = column_values_of(self._paths(NOTIFICATIONS_TABLE, outdated.partitions), texts=NAMED)
+        values = self._values(NOTIFICATIONS_TABLE, outdated.partitions, NAMED)
         names = values.frames(self._spark, NAMED)
         with query_settings(self._spark, FOR_MANY_GROUPS):
             rows = tokens_daily(events, notifications, names=names, smallest=self._smallest)
             return self._replace(TOKENS_TABLE, outdated, rows)
 
     def _outdated(self, table: TableSpec) -> _Outdated | None:
-        done = self._lake.table(table).snapshot().sources
+        before = self._lake.table(table).snapshot()
+        done = before.sources
         rebuild = done.get(THRESHOLD, self._smallest) != self._smallest
         sources = {THRESHOLD: self._smallest}
         touched: set[Partition] = set()
@@ -110,34 +138,91 @@ class HourlyTables:
             changes = self._lake.table(source).changes_since(0 if rebuild else done.get(source.name, 0))
             sources[source.name] = changes.number
             touched.update(partition[: len(table.partitioned_by)] for partition in changes.partitions)
-        return _Outdated(frozenset(touched), sources) if touched else None
+        if self._from is not None:
+            touched |= self._since(self._from, len(table.partitioned_by))
+        partitions = rebuildable(self._lake, touched)
+        return _Outdated(self._with_folded_days(partitions), sources, before) if partitions else None
+
+    def _with_folded_days(self, partitions: frozenset[Partition]) -> frozenset[Partition]:
+        """Adds all hours of days on which an hour is counted with another one, or may have to be.
+
+        These are the days with hours that have no rows of their own in `funnel_hourly`, apart from those to rebuild.
+        Whether one of these is too small is known only when it is counted: see `_rows`.
+        """
+        if self._smallest <= 1 or len(next(iter(partitions))) == 1:
+            return partitions
+        known, shown = self._known_hours(), self._lake.table(FUNNEL_TABLE).snapshot().partitions
+        days = {each[0] for each in partitions}
+        folded = {each[0] for each in known - shown - partitions if each[0] in days}
+        return partitions | _of_days(known | shown, folded | (self._small_days & days))
+
+    def _known_hours(self) -> frozenset[Partition]:
+        """All hours with events or notifications that can be counted."""
+        tables = (self._lake.table(each).snapshot() for each in (EVENTS_TABLE, NOTIFICATIONS_TABLE))
+        return rebuildable(self._lake, (each for snapshot in tables for each in snapshot.partitions))
+
+    def _since(self, day: date, depth: int) -> set[Partition]:
+        every = (self._lake.table(each).snapshot().partitions for each in (EVENTS_TABLE, NOTIFICATIONS_TABLE))
+        return {each[:depth] for partitions in every for each in partitions if each[0] >= day.isoformat()}
 
     def _rows(self, partitions: frozenset[Partition]) -> PartitionRows:
         if partitions not in self._counted:
             notifications = self._read(NOTIFICATIONS_TABLE, partitions)
-            stages = column_values_of(self._paths(NOTIFICATIONS_TABLE, partitions), texts=()).stages
-            flag_counts = count_by_flags(notifications, stages=stages).persist()
-            hours = host_hours(flag_counts).persist()
-            # A few rows that every table is joined with, so they are collected once. This also fills `hours`.
-            sizes = self._spark.createDataFrame(large_hosts(hours, smallest=self._smallest).toArrow())
-            events = self._read(EVENTS_TABLE, partitions)
-            self._counted[partitions] = PartitionRows(events, flag_counts, hours, sizes)
+            stages = self._values(NOTIFICATIONS_TABLE, partitions, ()).stages
+            flag_counts = self._kept.enter_context(cached(count_by_flags(notifications, stages=stages)))
+            hours = self._kept.enter_context(cached(host_hours(flag_counts)))
+            cells = self._cells(hours) if self._smallest > 1 else None
+            self._counted[partitions] = PartitionRows(
+                self._read(EVENTS_TABLE, partitions), flag_counts, hours, cells
+            )
         return self._counted[partitions]
+
+    def _cells(self, hours: DataFrame) -> Cells:
+        """The few rows that every table is joined with are collected once. This also fills `hours`."""
+        by_hour, by_day = sizes_by(hours, *BY_HOUR).collect(), sizes_by(hours, "day").collect()
+        by_queue = {str(row.day): not row.tokens for row in by_day}
+        sizes = {
+            (str(row.day), row.hour): row.queues if by_queue[str(row.day)] else row.tokens for row in by_hour
+        }
+        whole = {str(row.day): row.queues if by_queue[str(row.day)] else row.tokens for row in by_day}
+        known = [(each[0], int(each[1])) for each in self._known_hours()]
+        newest = max(known)
+        self._small_days |= {key[0] for key, size in sizes.items() if size < self._smallest and key != newest}
+        found = cell_hours(sizes, whole, known, newest=newest, smallest=self._smallest)
+        rows = [
+            (date.fromisoformat(day), hour, cell, by_queue.get(day, False))
+            for (day, hour), cell in found.items()
+        ]
+        counted = self._spark.createDataFrame(rows, "day date, hour int, cell_hour int, by_queue boolean")
+        cells = cells_of(hours, counted, smallest=self._smallest)
+        return replace(cells, groups=self._spark.createDataFrame(cells.groups.toArrow()))
 
     def _read(self, table: TableSpec, partitions: frozenset[Partition]) -> DataFrame:
         found = self._lake.table(table)
         return found.read(self._spark, found.snapshot().of_partitions(partitions))
 
-    def _paths(self, table: TableSpec, partitions: frozenset[Partition]) -> list[Path]:
+    def _values(
+        self, table: TableSpec, partitions: frozenset[Partition], texts: Collection[str]
+    ) -> ColumnValues:
         found = self._lake.table(table)
-        return found.paths(found.snapshot().of_partitions(partitions))
+        return column_values_of(self._spark, found, found.snapshot().of_partitions(partitions), texts=texts)
 
     def _replace(self, table: TableSpec, outdated: _Outdated, rows: DataFrame) -> int:
-        target = self._lake.table(table)
-        commit = target.publish(
+        commit = self._lake.table(table).publish(
             rows.coalesce(1),
-            key=f"build-{target.snapshot().number + 1}",
             replacing=outdated.partitions,
             sources=outdated.sources,
+            based_on=outdated.table,
+            scattered=len(outdated.partitions) > MANY_PARTITIONS,
         )
-        return sum(file.rows for file in commit.adds) if commit else 0
+        return commit.rows if commit else 0
+
+
+def _of_days(partitions: Iterable[Partition], days: Set[str]) -> frozenset[Partition]:
+    return frozenset(each for each in partitions if each[0] in days)
+
+
+def first_line(error: Exception) -> str:
+    """The part of an error that fits into a status file and a summary."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

@@ -18,6 +18,7 @@ from tocsin.pipeline.report.svg import (
     text,
     ticks,
 )
+from tocsin.pipeline.report.verdict import ALL_IS_WELL, MEANINGS, DeliveryLosses, headline
 from tocsin.pipeline.report.wording import count, day_text, share, short_count
 
 TERMS: Final = {
@@ -38,9 +39,11 @@ def accounting_section(figures: Figures) -> Markup:
     return section(
         "accounting",
         "Accounting",
-        "Every notification that an NTF router received has exactly one end, or is pending.",
+        "Every notification that an NTF router received has exactly one end, or is pending. None may be pending for "
+        "long, and each one that an SMP router sent must arrive.",
         _equation(sums),
         _verdict(sums, figures),
+        _not_accounted_for(figures.losses),
         _whole(sums),
         over_time(figures),
         details(
@@ -75,7 +78,7 @@ def _term(name: str, number: int, colour: str, extra: str = "") -> Markup:
 
 def _verdict(sums: DeliveryAccount, figures: Figures) -> Markup:
     if not sums.difference and not sums.ends_twice and not sums.ends_unreceived:
-        return tag("p", tag("span", "adds up", class_="badge good"), " Every notification is accounted for.")
+        return tag("p", tag("span", "adds up", class_="badge good"), " The terms add up to those received.")
     hosts = sorted({each.host for each in figures.host_hours if each.difference})
     named = f" SMP hosts: {', '.join(hosts[:8])}{' …' if len(hosts) > 8 else ''}." if hosts else ""
     badge = "does not add up" if sums.difference else "check"
@@ -84,6 +87,25 @@ def _verdict(sums: DeliveryAccount, figures: Figures) -> Markup:
         tag("span", badge, class_="badge bad"),
         f" Notifications with two ends: {count(sums.ends_twice)}. With an end but never received: "
         f"{count(sums.ends_unreceived)}.{named}",
+    )
+
+
+def _not_accounted_for(losses: DeliveryLosses) -> Markup:
+    """The terms add up even if every outcome is lost, since then all are pending. This says what is missing."""
+    found = losses.found()
+    if not found:
+        return tag("p", tag("span", "complete", class_="badge good"), f" {ALL_IS_WELL}")
+    rows = [(name.replace("_", " "), count(number), *MEANINGS[name]) for name, number in found.items()]
+    return joined(
+        [
+            tag("p", tag("span", "incomplete", class_="badge bad"), f" {headline(losses)}"),
+            table(
+                ("kind", "notifications", "meaning", "what to do"),
+                [(kind, number, meaning, todo.replace("`", "")) for kind, number, meaning, todo in rows],
+                caption="Notifications that are not accounted for",
+                words=frozenset({2, 3}),
+            ),
+        ]
     )
 
 

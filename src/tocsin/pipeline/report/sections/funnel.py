@@ -22,7 +22,7 @@ PATH: Final = (
 )
 EXITS: Final = {
     Stage.EXPIRED: "no NTF router subscribed in time",
-    Stage.DROPPED: "the SMP router had no room for it",
+    Stage.DROPPED: "its queue or notifier was deleted, or too many were waiting",
     Stage.UNKNOWN_QUEUE: "the NTF router does not know the queue",
     Stage.SUPERSEDED: "replaced by a newer notification",
     Stage.FAILED: "the NTF router gave up",

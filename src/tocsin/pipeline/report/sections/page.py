@@ -17,6 +17,7 @@ from tocsin.pipeline.report.sections.quarantine import quarantine_section
 from tocsin.pipeline.report.sections.servers import servers_section
 from tocsin.pipeline.report.sections.tokens import tokens_section
 from tocsin.pipeline.report.sections.week import range_text, week_section
+from tocsin.pipeline.report.verdict import headline
 from tocsin.pipeline.report.wording import count, duration, plural, share, short_count
 
 SECTIONS: Final = {
@@ -54,6 +55,7 @@ def _heading(figures: Figures) -> list[Markup]:
         tag("h1", "Delivery report"),
         tag("p", tag("strong", range_text(days)), f" · {length}, UTC", class_="when"),
         tag("p", f"Created {made} from tables built {built}", class_="when"),
+        tag("p", headline(figures.losses), class_="verdict bad" if figures.losses.total else "verdict"),
     ]
 
 
@@ -68,10 +70,12 @@ def _tiles(figures: Figures) -> Markup:
         tile("Median", duration(span.at(0.5)) if span else "–", span.name if span else "no latencies"),
         tile("p99", duration(span.at(0.99)) if span else "–", "one in a hundred takes longer"),
         tile(
-            "Difference",
-            count(sums.difference),
-            "does not add up: see Accounting" if sums.difference else "the accounting adds up",
-            alarm=bool(sums.difference),
+            "Unaccounted for",
+            count(max(figures.losses.total, abs(sums.difference))),
+            "notifications: see Accounting"
+            if figures.losses.total or sums.difference
+            else "nothing is missing",
+            alarm=bool(figures.losses.total or sums.difference),
         ),
     ]
     return tag("dl", *tiles, class_="tiles")

@@ -1,0 +1,84 @@
+"""`tocsin pipeline tables`: the catalog of tables, without Spark."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tocsin.errors import ConfigError
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import TABLES, TableSpec
+from tocsin.pipeline.schemas import meanings
+
+
+def run_tables(lake: Lake, name: str | None, retention: Mapping[str, int], *, as_json: bool) -> int:
+    """Lists all tables, or the columns of one. Raises ConfigError for a table that does not exist."""
+    known = {table.name: table for table in TABLES}
+    if name is not None and name not in known:
+        raise ConfigError(f"there is no table {name}: choose one of {', '.join(known)}")
+    chosen = TABLES if name is None else (known[name],)
+    entries = [entry(lake, table, retention[table.name]) for table in chosen]
+    if as_json:
+        json.dump(entries, sys.stdout)
+        sys.stdout.write("\n")
+        return 0
+    console = Console()
+    if name is None:
+        console.print(_list(entries))
+        console.print("Columns of one: tocsin pipeline tables NAME", highlight=False)
+    else:
+        console.print(_list(entries))
+        console.print(_columns(entries[0]))
+    return 0
+
+
+def entry(lake: Lake, table: TableSpec, days_kept: int) -> dict[str, Any]:
+    snapshot = lake.table(table).snapshot()
+    days = sorted({each[0] for each in snapshot.partitions})
+    return {
+        "table": table.name,
+        "meaning": meanings.TABLES[table.name],
+        "rows": snapshot.rows,
+        "files": len(snapshot.files),
+        "days": len(days),
+        "first_day": days[0] if days else None,
+        "last_day": days[-1] if days else None,
+        "days_kept": days_kept,
+        "partitioned_by": list(table.partitioned_by),
+        "columns": [
+            {
+                "column": field.name,
+                "type": field.dataType.simpleString(),
+                "meaning": meanings.meaning(table.name, field.name),
+            }
+            for field in table.schema.fields
+        ],
+    }
+
+
+def _list(entries: list[dict[str, Any]]) -> Table:
+    shown = Table("table", "rows", "files", "days", "from", "to", "kept", "a row is")
+    for each in entries:
+        shown.add_row(
+            each["table"],
+            f"{each['rows']:,}",
+            f"{each['files']:,}",
+            str(each["days"]),
+            each["first_day"] or "–",
+            each["last_day"] or "–",
+            f"{each['days_kept']} days",
+            each["meaning"],
+        )
+    return shown
+
+
+def _columns(found: dict[str, Any]) -> Table:
+    shown = Table("column", "type", "meaning")
+    for each in found["columns"]:
+        shown.add_row(each["column"], each["type"], each["meaning"])
+    return shown

@@ -1,0 +1,97 @@
+"""Removes rows past their table's retention, and protects what was counted from them.
+
+Theory of operation. Counts are kept longer than the rows they were counted from. A day whose rows are gone cannot be
+counted again, so its counts stay as they are. The commits of `notifications` record, like a source, the first day whose
+rows are complete (`rows_since`): earlier days are never rebuilt, and events that still arrive for them are late. Late
+events reach no table of counts; the number of them is recorded in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date, timedelta
+from typing import Final
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from tocsin.pipeline.checks.event_checks import period_day
+from tocsin.pipeline.lake.commits import Partition
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import EVENTS_TABLE, NOTIFICATIONS_TABLE, TABLES
+from tocsin.pipeline.schemas.events import NOTIFICATION
+
+EPOCH: Final = date(1970, 1, 1)
+ROWS_SINCE: Final = "rows_since"
+LATE: Final = "late_events"
+FORGOTTEN: Final = "forgotten_"
+"""With the number of a day: rows of its period were removed (`rebuild.forget`), so it cannot be counted again."""
+ROW_TABLES: Final = (EVENTS_TABLE, NOTIFICATIONS_TABLE)
+RETENTION: Final[Mapping[str, int]] = {table.name: table.retention_days for table in TABLES}
+"""Days for which each table keeps its rows, unless the configuration says otherwise."""
+
+
+def rows_since(lake: Lake) -> date:
+    """The first day whose rows are complete."""
+    return EPOCH + timedelta(days=lake.table(NOTIFICATIONS_TABLE).snapshot().sources.get(ROWS_SINCE, 0))
+
+
+def late_events(lake: Lake) -> int:
+    """Events that arrived after the rows of their day had expired, since the lake was created."""
+    return lake.table(NOTIFICATIONS_TABLE).snapshot().sources.get(LATE, 0)
+
+
+def is_late(since: date) -> Column:
+    """Selects rows of `events` that belong to a day whose rows have expired, by their time or by their period."""
+    earlier = F.col(NOTIFICATION[0]).isNotNull() & (period_day(F.col("period")) < (since - EPOCH).days)
+    return (F.col("day") < F.lit(since)) | earlier
+
+
+def may_be_late(days: Iterable[str], periods: Iterable[str], since: date) -> bool:
+    """Whether events of these days and periods can be late. Most batches have none, and are not searched for them."""
+    first = (since - EPOCH).days
+    return min(days, default="9999") < since.isoformat() or any(
+        int(period.split("-")[0]) < first for period in periods
+    )
+
+
+def rebuildable(lake: Lake, partitions: Iterable[Partition]) -> frozenset[Partition]:
+    """Leaves out days whose rows have expired or were forgotten."""
+    since = rows_since(lake).isoformat()
+    having = {each[0] for table in ROW_TABLES for each in lake.table(table).snapshot().partitions}
+    sources = lake.table(NOTIFICATIONS_TABLE).snapshot().sources
+    found = [each for each in partitions if each[0] >= since and each[0] in having]
+    forgotten = {
+        day
+        for day in {each[0] for each in found}
+        if sources.get(f"{FORGOTTEN}{(date.fromisoformat(day) - EPOCH).days}", 0)
+    }
+    return frozenset(each for each in found if each[0] not in forgotten)
+
+
+def expire(
+    spark: SparkSession, lake: Lake, today: date, *, retention: Mapping[str, int] = RETENTION
+) -> dict[str, int]:
+    """Removes rows past their table's retention, and unused files. Returns the rows removed by table."""
+    _record_rows_since(spark, lake, today - timedelta(days=min(retention[each.name] for each in ROW_TABLES)))
+    gone = {}
+    for table in TABLES:
+        found = lake.table(table)
+        gone[table.name] = found.expire((today - timedelta(days=retention[table.name])).isoformat())
+        found.sweep()
+    return {name: rows for name, rows in gone.items() if rows}
+
+
+def _record_rows_since(spark: SparkSession, lake: Lake, day: date) -> None:
+    """Before any row is removed: a job that is killed in between leaves days protected that need not be."""
+    table = lake.table(NOTIFICATIONS_TABLE)
+    snapshot = table.snapshot()
+    oldest = min((each[0] for each in (snapshot.partitions | _event_partitions(lake))), default=None)
+    if day > rows_since(lake) and oldest is not None and oldest < day.isoformat():
+        nothing = spark.createDataFrame([], table.table.schema)
+        number = (day - EPOCH).days
+        table.publish(nothing, sources={ROWS_SINCE: number})
+
+
+def _event_partitions(lake: Lake) -> frozenset[Partition]:
+    return lake.table(EVENTS_TABLE).snapshot().partitions

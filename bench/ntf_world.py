@@ -21,11 +21,16 @@ from typing import Any
 
 from bench.apns_sink import ApnsSink
 from tocsin.crypto.credentials import Credentials
+from tocsin.protocol.direct.smp_responses import NotificationsAcknowledged
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ping import Pong
 from tocsin.protocol.sessions import ReceivedCommand, RouterSession
 from tocsin.protocol.smp.dialect import SMP
-from tocsin.protocol.smp.notifier_commands import SubscribeNotifications, SubscribeServiceNotifications
+from tocsin.protocol.smp.notifier_commands import (
+    AcknowledgeNotifications,
+    SubscribeNotifications,
+    SubscribeServiceNotifications,
+)
 from tocsin.protocol.smp.responses import NotificationReceived, ServiceSubscribed, Subscribed
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.credential_files import read_credentials
@@ -38,13 +43,13 @@ META = os.urandom(144)
 
 class World:
     def __init__(self, credentials: Credentials, per_block: int) -> None:
-        self._identity = RouterIdentity.create(SMP, credentials, SMP.supported)
+        self.identity = RouterIdentity.create(SMP, credentials, SMP.supported, direct=True)
         self._per_block = per_block
         self._peer: RouterConnection | None = None
         self.notifiers: list[bytes] = []
 
     async def handle(self, connection: BlockConnection) -> None:
-        peer = self._peer = await accept_smp(connection, self._identity)
+        peer = self._peer = await accept_smp(connection, self.identity)
         await peer.serve(self._answer)
 
     def _answer(self, _session: RouterSession, received: ReceivedCommand) -> Response:
@@ -54,6 +59,8 @@ class World:
                 return Subscribed()
             case SubscribeServiceNotifications():
                 return ServiceSubscribed(0)
+            case AcknowledgeNotifications(count):
+                return NotificationsAcknowledged(count)
             case _:
                 return Pong()
 
@@ -98,7 +105,7 @@ async def main() -> None:
     context.load_cert_chain(folder / "apns.crt", folder / "apns.key")
     context.set_alpn_protocols(["h2"])
     sink = ApnsSink(context)
-    tls = server_context(credentials, alpn=(SMP.alpn,), request_client_certificates=False)
+    tls = server_context(credentials, alpn=world.identity.alpn, request_client_certificates=False)
     async with (
         asyncio.TaskGroup() as tasks,
         Listener(world.handle, context=tls, block_size=SMP.block_size, hosts=("127.0.0.1",), port=0) as smp,

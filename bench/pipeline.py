@@ -1,8 +1,9 @@
 """`make bench-pipeline`: the cost of the data pipeline's jobs, compared with DuckDB on the same files in the same run.
 
-python -m bench.pipeline                       20 million events, takes some minutes
+python -m bench.pipeline                       20 million events, takes half an hour
 python -m bench.pipeline --events 2000000      fewer
-python -m bench.pipeline --quick               a smoke run of a minute; its figures mean little
+python -m bench.pipeline --only weeks          one part
+python -m bench.pipeline --quick               a smoke run of some minutes; its figures mean little
 
 CPU is that of all processes of this run, including Java. A seeded generator makes the data.
 """
@@ -12,76 +13,103 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import SparkSession
-
+from bench.pipeline_build import (
+    EVENTS,
+    EVENTS_OF_WEEKS,
+    measure_build,
+    measure_report,
+    measure_small_driver,
+    measure_weeks,
+)
 from bench.pipeline_deliver import measure_deliver
-from bench.pipeline_events import make_events
+from bench.pipeline_events import DAYS, make_events
+from bench.pipeline_idle import SECONDS, measure_idle
 from bench.pipeline_ingest import measure_ingest
 from bench.pipeline_reconcile import measure_reconcile
 from bench.pipeline_scaling import measure_scaling
 from bench.pipeline_yardstick import measure_duckdb
-from bench.process_tree import cpu_seconds, spent
 from bench.results import Result, show
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.spark.session import SparkSettings, spark_session
-from tocsin.pipeline.update.build import build
 
-EVENTS: Final = 20_000_000
 QUICK_EVENTS: Final = 100_000
 LEAST_IDS: Final = 1_000_000
 """With fewer ids, some of the 2,000 SMP routers have none that could drift."""
-BUILD_CPU: Final = 60.0
 SCALING_TIMES: Final = 3
 """Factor for the number of events: in a job of one minute, every Java repeats much of the work."""
-SECONDS: Final = 60
+INGEST_SECONDS: Final = 60
 QUICK_SECONDS: Final = 6
 
 
-def measure_build(spark: SparkSession, lake: Lake, events: int) -> list[Result]:
-    steps: list[tuple[str, float]] = []
-    with spent() as whole:
-        build(spark, lake, step=lambda name: steps.append((name, cpu_seconds())))
-    ends = [*(cpu for _, cpu in steps[1:]), cpu_seconds()]
-    scale = BUILD_CPU * events / EVENTS
-    return [
-        Result(f"build, {events:,} events: CPU", whole.cpu, "s", whole.cpu / scale, 1.0),
-        Result("build: wall time", whole.wall, "s"),
-        Result("build: events per second of CPU", events / whole.cpu, "events/s"),
-        Result("build: memory of the largest process", whole.memory / 2**30, "GiB"),
-        *(
-            Result(f"build, {name}: CPU", end - start, "s")
-            for (name, start), end in zip(steps, ends, strict=True)
-        ),
-    ]
+@dataclass(frozen=True, slots=True)
+class BenchSize:
+    events: int
+    weeks: int
+    """Events of the quiet days …"""
+    days: int
+    """… and how many days these are."""
+    ingest: int
+    """Seconds."""
+    idle: float
+    """Seconds."""
+
+
+def _day(folder: Path, size: BenchSize) -> list[Result]:
+    lake = Lake(folder / "lake")
+    with spark_session(SparkSettings("bench", master="local[2]", memory="6g", many_rows=True)) as spark:
+        events = make_events(spark, lake, size.events)
+        print(f"{events:,} events made", file=sys.stderr)
+        return [*measure_build(spark, lake, events), *measure_duckdb(lake, folder)]
+
+
+def _weeks(folder: Path, size: BenchSize) -> list[Result]:
+    lake = Lake(folder / "lake")
+    with spark_session(SparkSettings("bench", master="local[2]", many_rows=True)) as spark:
+        results = measure_weeks(spark, lake, size.weeks, size.days)
+    return [*results, *measure_report(lake.folder, folder / "report")]
+
+
+def _streams(folder: Path, size: BenchSize) -> list[Result]:
+    settings = SparkSettings("bench", master="local[2]", memory="6g", many_rows=True, shuffle_partitions=8)
+    with spark_session(settings) as spark:
+        return [
+            *measure_reconcile(spark, max(size.events, LEAST_IDS)),
+            *measure_ingest(spark, folder, size.ingest),
+        ]
+
+
+PARTS: Final[Mapping[str, Callable[[Path, BenchSize], list[Result]]]] = {
+    "day": _day,
+    "weeks": _weeks,
+    "streams": _streams,
+    "idle": lambda folder, size: measure_idle(folder, size.idle, size.idle),
+    "driver": lambda folder, size: measure_small_driver(folder, size.weeks),
+    "scaling": lambda folder, size: measure_scaling(folder, SCALING_TIMES * size.events),
+    "deliver": lambda folder, _: measure_deliver(folder),
+}
+NOT_QUICK: Final = ("driver", "scaling", "deliver")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline", description=__doc__)
-    parser.add_argument("--events", type=int, default=EVENTS, help="number of events (default: %(default)s)")
+    parser.add_argument("--events", type=int, default=EVENTS, help="events of one day (default: %(default)s)")
+    parser.add_argument(
+        "--only", action="append", choices=PARTS, help="a part; may be repeated (default: all parts)"
+    )
     parser.add_argument("--quick", action="store_true", help="run a smoke test")
     options = parser.parse_args()
-    wanted = QUICK_EVENTS if options.quick else options.events
+    size = BenchSize(options.events, EVENTS_OF_WEEKS, DAYS, INGEST_SECONDS, SECONDS)
+    if options.quick:
+        size = BenchSize(QUICK_EVENTS, QUICK_EVENTS, 1, QUICK_SECONDS, QUICK_SECONDS)
     results: list[Result] = []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        lake = Lake(folder / "lake")
-        settings = SparkSettings("bench", master="local[2]", memory="6g", many_rows=True)
-        with spark_session(settings) as spark:
-            events = make_events(spark, lake, wanted)
-            print(f"{events:,} events made", file=sys.stderr)
-            results += measure_build(spark, lake, events)
-            results += measure_duckdb(lake, folder)
-            spark.conf.set("spark.sql.shuffle.partitions", "8")  # as in its job
-            results += measure_reconcile(spark, max(events, LEAST_IDS))
-            results += measure_ingest(spark, folder, QUICK_SECONDS if options.quick else SECONDS)
-        if not options.quick:
-            for part in ("scaling", "delivery"):
-                (folder / part).mkdir()
-            results += measure_scaling(folder / "scaling", SCALING_TIMES * wanted)
-            results += measure_deliver(folder / "delivery")
+    for part in options.only or [part for part in PARTS if not (options.quick and part in NOT_QUICK)]:
+        with tempfile.TemporaryDirectory() as folder:
+            results += PARTS[part](Path(folder), size)
     show("pipeline", results)
 
 

@@ -1,20 +1,36 @@
-"""Synthetic events of one day for benchmarks."""
+"""Synthetic events for benchmarks: of one day, or of two weeks in many small files."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import EVENTS_TABLE
-from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
+from tocsin.pipeline.synthetic.delivery import DAY, EVENTS_EACH, Traffic, delivery_events
 from tocsin.pipeline.transforms.event_lines import as_table
+
+DAYS: Final = 14
+FILES_OF_AN_HOUR: Final = 6
 
 
 def make_events(spark: SparkSession, lake: Lake, events: int, seed: int = 1) -> int:
-    """Into the table; returns how many."""
+    """Writes events of one day to the table, in one file for each hour. Returns how many."""
+    return _make(spark, lake, Traffic(seed=seed), events, by_hour=8)
+
+
+def make_days(spark: SparkSession, lake: Lake, events: int, days: int, seed: int = 1) -> int:
+    """Writes events of some days, in six files for each hour: 2,016 for two weeks. Returns how many events."""
+    return _make(spark, lake, Traffic(seed=seed, seconds=days * DAY), events)
+
+
+def _make(spark: SparkSession, lake: Lake, traffic: Traffic, events: int, by_hour: int = 0) -> int:
     notifications = int(events / EVENTS_EACH)
-    traffic = Traffic(seed=seed, tokens=max(notifications // 40, 10))
+    traffic = replace(traffic, tokens=max(notifications // 40, 10))
     rows = as_table(delivery_events(spark.range(notifications), traffic))
-    commit = lake.table(EVENTS_TABLE).publish(rows.repartition(8, "day", "hour"), key="synthetic")
+    spread = rows.repartition(by_hour, "day", "hour") if by_hour else rows.repartition(FILES_OF_AN_HOUR)
+    commit = lake.table(EVENTS_TABLE).publish(spread, key="synthetic")
     assert commit is not None
     return sum(file.rows for file in commit.adds)

@@ -14,7 +14,7 @@ from bench.process_tree import spent
 from bench.results import Result
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
-from tocsin.pipeline.update.event_stream import IngestedBatch, start_ingest
+from tocsin.pipeline.update.event_stream import IngestedBatch, SegmentIngest
 
 RATE: Final = 20_000
 OLDEST: Final = 15.0
@@ -30,14 +30,17 @@ def measure_ingest(spark: SparkSession, folder: Path, seconds: int) -> list[Resu
     source.mkdir()
     lake = Lake(folder / "lake")
     follower = _Follower()
-    query = start_ingest(spark, lake, [source], interval=INTERVAL, ingested=follower)
+    stop = threading.Event()
+    reader = threading.Thread(target=_follow, args=(SegmentIngest(spark, lake, [source]), follower, stop))
+    reader.start()
     _publish(segments[:2], source, follower)  # lets Java compile before measuring
     _wait(follower)
     first = follower.events
     with spent() as used:
         _publish(segments[2:], source, follower)
         _wait(follower)
-    query.stop()
+    stop.set()
+    reader.join()
     events = follower.events - first
     return [
         Result(
@@ -46,6 +49,12 @@ def measure_ingest(spark: SparkSession, folder: Path, seconds: int) -> list[Resu
         Result("ingest: cores used", used.cpu / used.wall, "", used.cpu / used.wall / 2, 1.0),
         Result("ingest: events per second of CPU", events / used.cpu, "events/s"),
     ]
+
+
+def _follow(segments: SegmentIngest, follower: _Follower, stop: threading.Event) -> None:
+    while not stop.wait(INTERVAL):
+        for done in segments.read_all():
+            follower(done)
 
 
 class _Follower:

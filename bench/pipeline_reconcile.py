@@ -44,8 +44,7 @@ def measure_reconcile(spark: SparkSession, ids: int) -> list[Result]:
     with tempfile.TemporaryDirectory() as folder:
         queues = SyntheticQueues()
         exports = make_exports(spark, Path(folder), ids, queues)
-        with spent() as whole:
-            found = reconcile(spark, exports)
+        with spent() as whole, reconcile(spark, exports) as found:
             planned = sum(1 for _ in entries(found))
         assert len(found.differing) == queues.drifting
         assert planned == found.queues

@@ -9,8 +9,8 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -21,21 +21,32 @@ from rich.table import Table
 from chaos.faults import FAULTS
 from chaos.verdict import Verdict, settle, verdict
 from chaos.world import ChaosWorld, chaos_world
+from tests.doubles.spark_desk import SparkDesk, spark_desk
 
 SENDERS: Final = 4
 PAUSE_SECONDS: Final = 0.02
 """Between two messages of one sender."""
 PATIENCE: Final = 90.0
-FAULT_SECONDS: Final = 60.0
+FAULT_SECONDS: Final = 150.0
 """A fault that takes longer, including the recovery that it waits for, has stopped the world."""
 
 
 async def run_chaos(
-    folder: Path, *, faults: int, phones: int, seed: str, only: list[str], say: Callable[[str], None]
+    folder: Path,
+    *,
+    faults: int,
+    phones: int,
+    seed: str,
+    only: list[str],
+    say: Callable[[str], None],
+    spark: AbstractContextManager[SparkDesk] | None = None,
 ) -> tuple[Verdict, Counter[str]]:
-    """Run the world. The same seed gives the same faults in the same order, though not at the same instants."""
+    """Run the world. The same seed gives the same faults in the same order, though not at the same instants.
+
+    Without `spark`, its account is left out.
+    """
     chance = random.Random(seed)
-    names = only or list(FAULTS)
+    kinds = _kinds(only or list(FAULTS), chance)
     struck: Counter[str] = Counter()
     say(f"starting {phones} phones, two SMP routers, an NTF router and PostgreSQL")
     async with chaos_world(folder, phones) as world:
@@ -45,7 +56,7 @@ async def run_chaos(
         ]
         try:
             for number in range(1, faults + 1):
-                name = chance.choice(names)
+                name = next(kinds)
                 own = random.Random(f"{seed} {number}")
                 await asyncio.sleep(own.uniform(0.05, 0.5))
                 began = time.monotonic()
@@ -65,7 +76,14 @@ async def run_chaos(
         say("healing")
         await world.heal()
         unsettled = await settle(world, PATIENCE)
-        return await verdict(world, unsettled), struck
+        say("accounting")
+        return await verdict(world, unsettled, spark=spark), struck
+
+
+def _kinds(names: list[str], chance: random.Random) -> Iterator[str]:
+    """All kinds of faults in any order, then all of them in another order, and so on."""
+    while True:
+        yield from chance.sample(names, len(names))
 
 
 async def _traffic(world: ChaosWorld, chance: random.Random) -> None:
@@ -94,6 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
                 seed=options.seed,
                 only=options.only or [],
                 say=say,
+                spark=None if options.without_spark else spark_desk(),
             )
         )
         _show(console, result, struck)
@@ -123,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", action="append", choices=list(FAULTS), help="only this kind of fault; repeatable"
     )
+    parser.add_argument("--without-spark", action="store_true", help="leave out Spark's account")
     parser.add_argument("--folder", type=Path, help="keep all files in this folder")
     return parser
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import asyncpg
+
 
 class Database:
     def __init__(self, server: Any) -> None:
@@ -32,6 +34,22 @@ class Database:
         finally:
             for process in frozen:
                 _signal(process, signal.SIGCONT)
+
+    async def read_only(self, seconds: float) -> None:
+        """Let it refuse all changes, as a primary that has become a standby does."""
+        await self._set_read_only("on")
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            await self._set_read_only("off")
+
+    async def _set_read_only(self, value: str) -> None:
+        connection = await asyncpg.connect(self.url)
+        try:
+            await connection.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+            await connection.execute("SELECT pg_reload_conf()")
+        finally:
+            await connection.close()
 
     def _processes(self) -> list[int]:
         """Return the server's processes. The first one is the parent of the others."""

@@ -3,47 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from chaos.mailbox import AcceptedPush, Mailbox
 from tocsin.agent import Agent, ToFetch, Woken
 from tocsin.agent.runtime.events import ConnectionReady, MessageArrived
 from tocsin.agent.store.interface import AgentStore
 from tocsin.agent.store.records import NotificationMode
-from tocsin.errors import TocsinError
+from tocsin.crypto.boxes import BoxKey, box_key
+from tocsin.crypto.web_push import WebPushSecret
+from tocsin.errors import BadBox, TocsinError
+from tocsin.protocol.agent.push_contents import open_notifications
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
-from tocsin.protocol.ntf.statuses import TokenState
-from tocsin.push.fake.server import FakeApns
+from tocsin.protocol.ntf.pushes import MessagePush, Push, PushedNotification, parse_push_json
+from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
+from tocsin.protocol.ntf.web_push_contents import parse_web_push_content
 
 RETRY_SECONDS: Final = 0.2
 FIRST_QUEUE: Final = 1
-
-
-class Mailbox:
-    """Gives every push to its device. `FakeApns.next_push` searches all pushes, which hundreds of phones cannot."""
-
-    def __init__(self, apns: FakeApns) -> None:
-        self._apns = apns
-        self._pushes: dict[bytes, asyncio.Queue[bytes]] = defaultdict(asyncio.Queue)
-        self.delivered = 0
-
-    async def next(self, device_token: bytes, seconds: float) -> bytes | None:
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._pushes[device_token].get()
-        except TimeoutError:
-            return None
-
-    async def run(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                await self._apns.until(lambda: len(self._apns.pushes) > self.delivered)
-            while self.delivered < len(self._apns.pushes):
-                push = self._apns.pushes[self.delivered]
-                self.delivered += 1
-                self._pushes[push.device_token].put_nowait(push.payload)
 
 
 @dataclass
@@ -70,7 +49,10 @@ class ChaosPhone:
     agent: Agent
     store: AgentStore
     mailbox: Mailbox
-    device_token: bytes = b""
+    by_web_push: bool = False
+    """Its pushes come through a Web Push service, not through APNs."""
+    device: bytes = b""
+    """The name of its device at the push service."""
     chats: list[Chat] = field(default_factory=list)
     registering: asyncio.Lock = field(default_factory=asyncio.Lock)
     pushes: int = 0
@@ -78,12 +60,19 @@ class ChaosPhone:
     """For a while messages came that no push could announce. In the end its user opens the app once."""
     _fetch: bool = False
     """A push came, and its messages are not fetched yet."""
+    _token_keys: dict[bytes, BoxKey] = field(default_factory=dict)
+    """Of all tokens that it ever had, by their secrets."""
+    _endpoint_secrets: set[bytes] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.change_device_token(0)
 
     def change_device_token(self, generation: int) -> None:
-        self.device_token = b"phone-%d-%d" % (self.number, generation)
+        self.device = b"phone-%d-%d" % (self.number, generation)
+
+    @property
+    def endpoint(self) -> str:
+        return self.mailbox.endpoint(self.device)
 
     def open_app(self) -> None:
         """Fetch messages without a push."""
@@ -92,7 +81,7 @@ class ChaosPhone:
     async def live(self) -> None:
         """Sleep until a push comes. Fetch until it works."""
         while True:
-            payload = await self.mailbox.next(self.device_token, RETRY_SECONDS if self._fetch else 1.0)
+            payload = await self.mailbox.next(self.device, RETRY_SECONDS if self._fetch else 1.0)
             if payload is not None:
                 self.pushes += 1
                 await self._wake(payload)
@@ -102,10 +91,38 @@ class ChaosPhone:
                     self._fetch = False
 
     async def _wake(self, payload: bytes) -> None:
+        await self._keep_secrets()
+        wake = self.agent.wake_by_web_push if self.by_web_push else self.agent.wake
         try:
-            self._fetch |= isinstance(await self.agent.wake(payload), Woken)
+            self._fetch |= isinstance(await wake(payload), Woken)
         except TocsinError:  # a code whose answer was lost, or one of a former token
             return
+
+    async def _keep_secrets(self) -> None:
+        """Keep what opens pushes, also those to tokens and endpoints that the agent has forgotten by the end."""
+        token = await self.store.token()
+        if token is not None and token.secret is not None:
+            self._token_keys.setdefault(token.secret, box_key(token.secret))
+        self._endpoint_secrets.update([each.secret for each in await self.store.endpoint_secrets()])
+
+    def notifications(self, push: AcceptedPush) -> list[PushedNotification]:
+        """Return what a push says, without the agent. Raises BadBox if it is not for this phone."""
+        content = self._content(push)
+        if not isinstance(content, MessagePush):
+            return []
+        for key in self._token_keys.values():
+            with suppress(BadBox):
+                found = open_notifications(key, content)
+                return [each for each in found if isinstance(each, PushedNotification)]
+        raise BadBox(f"a push to phone {self.number} that none of its tokens opens")
+
+    def _content(self, push: AcceptedPush) -> Push:
+        if not push.by_web_push:
+            return parse_push_json(push.payload)
+        for secret in self._endpoint_secrets:
+            with suppress(BadBox):
+                return parse_web_push_content(WebPushSecret(secret).open(push.payload))
+        raise BadBox(f"a Web Push to phone {self.number} that none of its endpoints opens")
 
     async def look(self) -> None:
         """Fetch the messages of all chats. Raises TocsinError."""
@@ -125,9 +142,8 @@ class ChaosPhone:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _is_active(self) -> bool:
-        device = DeviceToken(PushProvider.APNS_TEST, self.device_token)
         try:
-            status = await self.agent.tokens.register(device, NotificationMode.INSTANT)
+            status = await self._register()
             if status.state is not TokenState.ACTIVE:
                 for _ in range(20):
                     await asyncio.sleep(RETRY_SECONDS / 4)
@@ -138,6 +154,12 @@ class ChaosPhone:
             return (await self.agent.tokens.check()).state is TokenState.ACTIVE
         except TocsinError:
             return False
+
+    async def _register(self) -> TokenStatus:
+        if self.by_web_push:
+            return await self.agent.tokens.register_endpoint(self.endpoint, NotificationMode.INSTANT)
+        device = DeviceToken(PushProvider.APNS_TEST, self.device)
+        return await self.agent.tokens.register(device, NotificationMode.INSTANT)
 
     async def send(self, chat: Chat) -> bool:
         """Write the next number into a chat of another phone. Returns whether the router answered."""

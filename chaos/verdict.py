@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 
 import asyncpg
 
+from chaos.accounts import EventAccount, compare_providers, compare_spark, compare_totals, read_events
 from chaos.world import SCHEMA, ChaosWorld, at_rest
+from tests.doubles.spark_desk import SparkDesk
 from tocsin.agent.store.records import NextAction
 from tocsin.errors import TocsinError
-from tocsin.events.delivery_events import ENDS, DeliveryEvent, Stage, decode_event
-from tocsin.events.event_log import PUBLISHED
+from tocsin.events.delivery_events import ENDS, Stage
+from tocsin.ntf_router.subscriber.queue_subscriptions import ROUND_AGAIN_SECONDS
 from tocsin.protocol.ntf.statuses import TokenState
 
 
@@ -53,28 +55,39 @@ async def _unsettled(world: ChaosWorld) -> list[str]:
     return problems
 
 
-async def verdict(world: ChaosWorld, unsettled: list[str]) -> Verdict:
-    """Compare the routers with the model, and the accounting with a recount from the event logs."""
+async def verdict(
+    world: ChaosWorld, unsettled: list[str], *, spark: AbstractContextManager[SparkDesk] | None
+) -> Verdict:
+    """Compare the routers with the model, and the accounts with each other."""
     problems = list(unsettled)
-    accounting = await world.accounting()
-    if accounting["difference"]:
-        problems.append(f"the accounting does not add up: {accounting}")
+    totals = await world.accounting()
+    if totals["difference"]:
+        problems.append(f"the accounting does not add up: {totals}")
     problems += await _tokens_and_subscriptions(world)
     problems += await _stored_states(world)
     await _stop_routers(world)
-    ntf = _events(world.events("ntf"))
-    smp = [event for place in world.smp for event in _events(world.events(place.name))]
-    problems += _recount(ntf, accounting, exactly=world.ntf.lives == 1)
-    problems += _outcomes(smp, ntf, without_token=world.tokens_lost)
+    chats = [chat for phone in world.phones for chat in phone.chats]
+    facts = {
+        "messages": sum(len(chat.answered) for chat in chats),
+        "arrived": sum(len(chat.arrived) for chat in chats),
+        "pushes": sum(phone.pushes for phone in world.phones),
+        **{name: int(value) for name, value in totals.items()},
+        "events_lost": sum(place.events_lost for place in world.routers),
+    }
+    ntf_events = read_events(world.events("ntf"))
+    smp_events = [event for place in world.smp for event in read_events(world.events(place.name))]
+    ntf, smp = EventAccount(ntf_events), EventAccount(smp_events)
+    only_life = world.ntf.lives == 1 and not world.ntf.events_lost
+    problems += compare_totals(ntf, totals, exactly=only_life, lost=world.ntf.events_lost)
+    problems += _outcomes(world, smp, ntf)
+    pushed, figures = compare_providers(world, ntf)
+    problems, facts = problems + pushed, facts | figures
+    if spark is not None:
+        with spark as desk:
+            counted, figures = await compare_spark(world, EventAccount(smp_events + ntf_events), desk)
+        problems, facts = problems + counted, facts | figures
     if world.apns.broken:
         problems.append(f"the provider saw {len(world.apns.broken)} violations of HTTP/2")
-    sent = sum(len(chat.answered) for phone in world.phones for chat in phone.chats)
-    facts = {
-        "messages": sent,
-        "arrived": sum(len(chat.arrived) for phone in world.phones for chat in phone.chats),
-        "pushes": sum(phone.pushes for phone in world.phones),
-        **{name: int(value) for name, value in accounting.items()},
-    }
     return Verdict(problems, facts)
 
 
@@ -102,7 +115,7 @@ async def _stored_states(world: ChaosWorld) -> list[str]:
     connection = await asyncpg.connect(world.database.url)
     try:
         await connection.execute(f"SET search_path TO {SCHEMA}")
-        wanted = {phone.device_token for phone in world.phones}
+        wanted = {(await phone.agent.tokens.current()).device_token.token for phone in world.phones}
         tokens = await connection.fetch("SELECT push_provider_token FROM tokens WHERE status = 'ACTIVE'")
         active = Counter(bytes(row[0]) for row in tokens)
         problems = (
@@ -110,7 +123,7 @@ async def _stored_states(world: ChaosWorld) -> list[str]:
         )
         problems += [f"{device!r} has {count} active tokens" for device, count in active.items() if count > 1]
         chats = sum([len(await phone.store.connections()) for phone in world.phones])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(2 * ROUND_AGAIN_SECONDS):
             while True:
                 rows = await connection.fetch(
                     "SELECT s.status, count(*) FROM subscriptions s JOIN tokens t ON t.token_id = s.token_id "
@@ -135,45 +148,11 @@ async def _stop_routers(world: ChaosWorld) -> None:
             await process.stop()
 
 
-def _events(folder: Path) -> list[DeliveryEvent]:
-    lines = [line for path in sorted(folder.glob(PUBLISHED)) for line in path.read_bytes().splitlines()]
-    return [decode_event(line) for line in lines]
-
-
-def _recount(events: list[DeliveryEvent], accounting: dict[str, float], *, exactly: bool) -> list[str]:
-    """Recount from the events of the NTF router.
-
-    A kill may repeat an event, and a router that was started again may receive a notification again that it had
-    settled. So the store's totals lie between the number of different events and the number of all. In the first life
-    of a router these are the same.
-    """
-    problems = []
-    for stage, name in (
-        (Stage.RECEIVED, "received"),
-        (Stage.ACCEPTED, "accepted"),
-        (Stage.SUPERSEDED, "superseded"),
-    ):
-        found = [event.notification for event in events if event.stage == stage]
-        if not len(set(found)) <= accounting[name] <= (len(set(found)) if exactly else len(found)):
-            problems.append(
-                f"{name}: {accounting[name]:.0f} in the store, {len(set(found))} different ones and {len(found)} "
-                "in all in the event log"
-            )
-    received = {event.notification for event in events if event.stage == Stage.RECEIVED}
-    ended = {event.notification for event in events if event.stage in ENDS}
-    if received != ended:
-        problems.append(
-            f"{len(received - ended)} notifications were received and have no outcome, "
-            f"{len(ended - received)} have an outcome and were not received"
-        )
-    return problems
-
-
-def _outcomes(smp: list[DeliveryEvent], ntf: list[DeliveryEvent], *, without_token: bool) -> list[str]:
-    """Every notification that left an SMP router has an outcome. It may have come `without_token` if some were lost."""
-    outcomes = (*ENDS, Stage.UNKNOWN_QUEUE) if without_token else ENDS
-    sent = {event.notification for event in smp if event.stage == Stage.SENT}
-    gone = {event.notification for event in smp if event.stage in (Stage.DROPPED, Stage.EXPIRED)}
-    known = {event.notification for event in ntf if event.stage in outcomes}
-    lost = sent - gone - known
-    return [f"{len(lost)} of {len(sent)} notifications that were sent have no outcome"] if lost else []
+def _outcomes(world: ChaosWorld, smp: EventAccount, ntf: EventAccount) -> list[str]:
+    """Every notification that left an SMP router has an outcome, also without a token if some were lost."""
+    outcomes = (*ENDS, Stage.UNKNOWN_QUEUE) if world.tokens_lost else tuple(ENDS)
+    sent = smp.having(Stage.SENT)
+    missing = len(sent - smp.having(Stage.DROPPED, Stage.EXPIRED) - ntf.having(*outcomes))
+    if missing > world.ntf.events_lost:
+        return [f"{missing} of {len(sent)} notifications that were sent have no outcome"]
+    return []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import sys
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, redirect_stdout
@@ -11,11 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from chaos import sick_router
 from chaos.database import Database, running_database
-from chaos.phones import ChaosPhone, Mailbox, connect
+from chaos.mailbox import Mailbox
+from chaos.phones import ChaosPhone, connect
 from chaos.proxy import HOST, FaultyProxy, running_proxy
+from chaos.sick_router import Sickness
 from tests.doubles.ntf_process import NtfFolders, NtfProcess
 from tests.doubles.smp_process import SmpFolders, SmpProcess
+from tests.doubles.web_push_service import WebPushService
 from tocsin.agent import Agent, AgentSettings
 from tocsin.agent.store.sqlite.store import opened_agent_store
 from tocsin.cli.main import run
@@ -27,6 +33,12 @@ from tocsin.transport.client_sessions import DialSettings
 AT_ONCE: Final = 10
 """Phones that are set up at a time."""
 SCHEMA: Final = "chaos"
+START_SECONDS: Final = 60.0
+"""For the start of a router on a machine that has much else to do."""
+WEB_PUSH_NAME: Final = "localhost"
+WEB_PUSH_EVERY: Final = 3
+"""Every third phone has a Web Push service instead of APNs."""
+DAY: Final = 86_400
 
 
 @dataclass
@@ -37,8 +49,11 @@ class RouterPlace:
     folders: SmpFolders | NtfFolders
     proxy: FaultyProxy
     settings: dict[str, Any]
+    sickness: Sickness
     process: SmpProcess | NtfProcess | None = None
     lives: int = 0
+    events_lost: int = 0
+    """As the router counted them while its event log could not be written."""
 
     @property
     def location(self) -> RouterLocation:
@@ -54,6 +69,14 @@ class RouterPlace:
         if self.process is not None:
             process, self.process = self.process, None
             await process.kill()
+
+    async def lost_events(self) -> int:
+        """Return how many events this process has lost, from its metrics."""
+        assert self.process is not None
+        _, text = await self.process.get("/metrics")
+        lines = [line.split(" ") for line in text.splitlines() if not line.startswith("#")]
+        [value] = [value for name, value, *_ in lines if "events_lost" in name]
+        return int(float(value))
 
     async def renew_certificate(self) -> None:
         """Replace the TLS certificate; the identity stays. It takes effect with a graceful restart."""
@@ -73,6 +96,10 @@ class ChaosWorld:
     ntf: RouterPlace
     database: Database
     apns: FakeApns
+    web: WebPushService
+    mailbox: Mailbox
+    clock_base: float
+    """Seconds by which the world is ahead of us. See `_until_noon`."""
     phones: list[ChaosPhone] = field(default_factory=list)
     tokens_lost: bool = False
     """Tokens were deleted, or refused by the provider: notifications may have come without an active token."""
@@ -88,13 +115,21 @@ class ChaosWorld:
         """End every fault that lasts."""
         for router in self.routers:
             router.proxy.heal()
+            router.sickness.clock_offset = self.clock_base
+            router.sickness.disk_errors = 0, 0
             if router.process is None:
                 await router.start()
         self.apns.script.clear()
+        self.web.behaviours.clear()
+        self.web.by_path.clear()
+
+    def now(self) -> float:
+        """The time of the world, which a router's clock may not show."""
+        return time.time() + self.clock_base
 
     async def accounting(self) -> dict[str, float]:
         """Return the NTF router's accounting, from its metrics."""
-        assert isinstance(self.ntf.process, NtfProcess)
+        assert self.ntf.process is not None
         _, metrics = await self.ntf.process.get("/metrics")
         prefix = "simplex_ntf_accounting_"
         lines = [
@@ -103,11 +138,65 @@ class ChaosWorld:
         return {name: float(value) for name, value, *_ in lines}
 
 
+_SMP_SETTINGS: Final = {"message_quota": 100_000, "notification_interval": 0.05, "prometheus_port": 0}
+
+
+def _ntf_settings(database: Database, apns: FakeApns, web: WebPushService) -> dict[str, Any]:
+    return {
+        "store": "url",
+        "db_connection": database.url,
+        "db_schema": SCHEMA,
+        "apns_test_host": "localhost",
+        "apns_test_port": apns.port,
+        "apns_test_ca_file": apns.ca_file,
+        "apns_prod_host": "off",
+        "apns_dev_host": "off",
+        "apns_request_timeout": 3,
+        "webpush": "on",
+        "webpush_ca_file": web.ca_file,
+        "webpush_subject": "mailto:chaos@example.com",
+        "webpush_rate": 1000,
+        "webpush_timeout": 3,
+        "allow_private_hosts": "on",
+        "use_service_credentials": "on",
+        "smp_reconnect_initial": 0.1,
+        "smp_reconnect_maximum": 0.5,
+        "smp_ping_after": 2,
+        "smp_response_timeout": 3,
+        "retry_initial": 0.05,
+        "retry_maximum": 0.5,
+    }
+
+
+async def _place(
+    stack: AsyncExitStack,
+    folder: Path,
+    name: str,
+    folders: SmpFolders | NtfFolders,
+    settings: dict[str, Any],
+) -> RouterPlace:
+    sickness = Sickness(folder / f"{name}-sickness")
+    where = sickness.path, folders.store, folder / f"{name}-events"
+    folders.program = (sys.executable, str(sick_router.__file__), *map(str, where))
+    folders.start_seconds = START_SECONDS
+    proxy = await stack.enter_async_context(running_proxy())
+    return RouterPlace(name, folders, proxy, {**settings, **_event_settings(folder, name)}, sickness)
+
+
+def _until_noon(now: float) -> float:
+    """Return the seconds until tomorrow's noon (UTC), where the world's clocks begin.
+
+    Pseudonyms of one notification differ before and after midnight. So that they can be compared, neither a run nor a
+    jump of some hours may pass it. It is tomorrow because certificates are not valid before they were made.
+    """
+    return (now // DAY + 1) * DAY + DAY / 2 - now
+
+
 def _event_settings(folder: Path, router: str) -> dict[str, Any]:
     return {
         "event_log": folder / f"{router}-events",
         "event_log_keys": folder / "keys",
-        "event_log_segment_seconds": 0.5,
+        "event_log_segment_seconds": 3,
     }
 
 
@@ -118,59 +207,44 @@ async def chaos_world(folder: Path, phones: int) -> AsyncIterator[ChaosWorld]:
         stack.enter_context(redirect_stdout(io.StringIO()))  # `tocsin smp init` and others tell what they did
         database = await stack.enter_async_context(running_database())
         apns = await stack.enter_async_context(running_fake_apns(folder / "apns"))
-        smp = [
-            RouterPlace(
-                name,
-                SmpFolders(folder / name),
-                await stack.enter_async_context(running_proxy()),
-                {"message_quota": 100_000, "notification_interval": 0.05, **_event_settings(folder, name)},
-            )
-            for name in ("smp1", "smp2")
-        ]
-        ntf = RouterPlace(
-            "ntf",
-            NtfFolders(folder / "ntf"),
-            await stack.enter_async_context(running_proxy()),
-            {
-                "store": "url",
-                "db_connection": database.url,
-                "db_schema": SCHEMA,
-                "apns_test_host": "localhost",
-                "apns_test_port": apns.port,
-                "apns_test_ca_file": apns.ca_file,
-                "apns_prod_host": "off",
-                "apns_dev_host": "off",
-                "allow_private_hosts": "on",
-                "use_service_credentials": "on",
-                "smp_reconnect_initial": 0.1,
-                "smp_reconnect_maximum": 0.5,
-                "smp_ping_after": 2,
-                "smp_response_timeout": 3,
-                "retry_initial": 0.05,
-                "retry_maximum": 0.5,
-                "apns_request_timeout": 3,
-                **_event_settings(folder, "ntf"),
-            },
+        web = await stack.enter_async_context(WebPushService(folder).running([WEB_PUSH_NAME]))
+        world = ChaosWorld(
+            folder,
+            [
+                await _place(stack, folder, name, SmpFolders(folder / name), _SMP_SETTINGS)
+                for name in ("smp1", "smp2")
+            ],
+            await _place(
+                stack, folder, "ntf", NtfFolders(folder / "ntf"), _ntf_settings(database, apns, web)
+            ),
+            database,
+            apns,
+            web,
+            Mailbox(apns, web),
+            _until_noon(time.time()),
         )
-        world = ChaosWorld(folder, smp, ntf, database, apns)
+        for router in world.routers:
+            router.sickness.clock_offset = world.clock_base
         for router in world.routers:
             stack.push_async_callback(router.kill)
-        await asyncio.gather(*(router.start() for router in world.routers))
+        async with asyncio.TaskGroup() as group:  # if one does not start, the others end
+            for router in world.routers:
+                group.create_task(router.start())
         await _add_phones(world, stack, phones)
         yield world
 
 
 async def _add_phones(world: ChaosWorld, stack: AsyncExitStack, count: int) -> None:
-    mailbox = Mailbox(world.apns)
     executor = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="chaos-stores"))
     for number in range(count):
         path = world.folder / f"phone-{number}.db"
         store = await stack.enter_async_context(opened_agent_store(path, executor=executor))
         settings = _agent_settings(world, number)
         agent = await stack.enter_async_context(Agent(store, settings))
-        world.phones.append(ChaosPhone(number, agent, store, mailbox))
+        by_web_push = number % WEB_PUSH_EVERY == WEB_PUSH_EVERY - 1
+        world.phones.append(ChaosPhone(number, agent, store, world.mailbox, by_web_push))
     tasks = [
-        asyncio.create_task(mailbox.run()),
+        asyncio.create_task(world.mailbox.run()),
         *(asyncio.create_task(phone.live()) for phone in world.phones),
     ]
     stack.push_async_callback(_cancel, tasks)

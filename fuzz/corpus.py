@@ -23,7 +23,7 @@ from fuzz.recordings import VECTORS, Recorded, recorded
 from fuzz.router_targets import written_part
 from fuzz.sealed_targets import DEVICE, ENVELOPES, EPHEMERAL, SEALED
 from fuzz.session_targets import SETTINGS, SHAPES, Setting
-from fuzz.text_targets import ADDRESSES, PUSHES, STORED_TEXTS
+from fuzz.text_targets import ADDRESSES, NAMES, PUSHES, STORED_TEXTS
 from tocsin.crypto.signed_keys import SignedKey
 from tocsin.crypto.web_push import seal_web_push
 from tocsin.errors import DecodeError
@@ -222,6 +222,8 @@ def _texts() -> Iterator[Seed]:
         text = notification_list_text(samples.NOTIFICATIONS[:count])
         yield Seed("push", chosen(PUSHES, PUSHES[1], text.encode()))
     yield from (Seed("queue_information", each.to_json()) for each in samples.QUEUE_INFORMATION)
+    yield from (Seed("name", chosen(NAMES, NAMES[0], name.encode())) for name in samples.NAMES)
+    yield from (Seed("name", chosen(NAMES, NAMES[1], each)) for each in samples.NAME_RECORDS)
     texts = (
         [samples.TOKEN.text(), samples.WEB_PUSH_TOKEN.text()],
         [status.text(NTF.supported.highest) for status in samples.TOKEN_STATUSES],
@@ -323,6 +325,9 @@ def _answers_of_services() -> Iterator[Seed]:
             b"60\n",
             b'\n{"reason":"BadDeviceToken"}',
             b'5\n{"reason":"ExpiredToken","timestamp":1e12}',
+            b'\n{"error":{"details":[{"errorCode":"UNREGISTERED"},{"fieldViolations":[{"field":"message.token"}]}]}}',
+            b'9\n{"error":{"details":[{"errorCode":"QUOTA_EXCEEDED"},{"violations":[{"subject":"device:1"}]}]}}',
+            b'\n{"access_token":"ya29.a","expires_in":3600}',
         ):
             yield Seed("push_answer", chosen(HTTP, HTTP[2], bytes((status,)) + text))
 

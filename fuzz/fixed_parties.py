@@ -17,7 +17,6 @@ from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.client_handshake import ServiceOffer, SmpClientHandshake
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.router_handshake import SmpRouterHandshake
-from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
 from tocsin.wire.versions import VersionRange
 
 NOW: Final = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -51,7 +50,6 @@ VERSIONS: Final[tuple[tuple[Dialect, int], ...]] = (
         for dialect in (SMP, NTF)
         for version in range(dialect.supported.lowest, dialect.supported.highest + 1)
     ),
-    (SMP, SERVICE_HASH_VERSION),
     (DIRECT_SMP, SMP.supported.highest),
     (DIRECT_NTF, NTF.supported.highest),
 )

@@ -10,6 +10,8 @@ from typing import Final
 from fuzz.contract import attempt, choose, demand, demand_equal
 from tocsin.errors import DecodeError
 from tocsin.push.apns.outcome import apns_outcome
+from tocsin.push.fcm.access_tokens import AccessToken, token_of
+from tocsin.push.fcm.outcome import fcm_outcome
 from tocsin.push.http2.connection import Http2Connection
 from tocsin.push.http2.exchange import MAX_BODY_BYTES, Http2Answer, Http2Limits, Result
 from tocsin.push.http2.frames import encode_settings
@@ -21,6 +23,7 @@ REQUESTS: Final = 3
 HEADERS: Final = ((b":method", b"POST", False), (b":path", b"/3/device/ab", False))
 _LIMITS: Final = Http2Limits(watch=3600.0)
 _MOST_NAME: Final = 64
+_NOW: Final = 1_700_000_000.0
 
 
 class _Wire:
@@ -112,10 +115,18 @@ def _fed(reader: AnswerReader, part: bytes) -> bool:
 
 
 def meaning(data: bytes) -> None:
-    """The JSON of an APNs answer, and the header that says when to come back."""
+    """The JSON of an answer from Apple or Google, and the header that says when to come back."""
     status, data = choose(data, (400, 403, 404, 410, 413, 429, 500, 503, 200, 301))
     retry_after, _, body = data.partition(b"\n")
-    _sane(apns_outcome(Http2Answer(status, {b"retry-after": retry_after}, body)))
+    answer = Http2Answer(status, {b"retry-after": retry_after}, body)
+    _sane(apns_outcome(answer))
+    _sane(fcm_outcome(answer))
+    token = token_of(answer, _NOW)
+    if isinstance(token, AccessToken):
+        demand(_NOW < token.renew_at < token.expires_at, "a token is renewed before its end")
+        demand(b"\n" not in token.authorization and b"\r" not in token.authorization, "a header has one line")
+    else:
+        _sane(token)
     _sane(web_push_outcome(status, retry_after))
 
 

@@ -23,6 +23,7 @@ from tocsin.protocol.ntf.responses import TokenChecked
 from tocsin.protocol.ntf.subscription_commands import SubscribeToQueue
 from tocsin.protocol.ntf.versions import INVALID_REASON_VERSION
 from tocsin.protocol.router_answers import Refused
+from tocsin.protocol.smp.names import ResolveName
 from tocsin.protocol.smp.proxy_commands import RequestProxySession
 from tocsin.protocol.smp.responses import QueueDeleted, Subscribed
 from tocsin.protocol.smp.versions import DELETED_EVENT_VERSION, SERVICE_CERTS_VERSION
@@ -56,6 +57,7 @@ SEVERAL_SPELLINGS: Final = (
     RegisterNtfRouter,
     AssociateQueue,
     CreateNotifyingQueue,
+    ResolveName,
 )
 
 

@@ -29,6 +29,7 @@ from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.smp import (
+    names,
     notifier_commands,
     proxy_commands,
     queue_information,
@@ -56,6 +57,13 @@ LOCATIONS: Final = (
     RouterLocation(("192.0.2.1", "2001:db8::1"), "443", fixed.ROUTER.fingerprint),
     RouterLocation(("2001:db8::1",), "", fixed.ROUTER.fingerprint),
     RouterLocation(("smp4.simplex.im",), "", fixed.ROUTER.fingerprint),
+)
+NAMES: Final = ("alice.simplex", "a-b.c.testing", "1.example")
+NAME_RECORDS: Final = (
+    names.name_record(b"{}"),
+    names.name_record(
+        b'{"name":"alice.simplex","simplexContact":["https://x/a#k"],"eth":"0x1","owner":"0x0"}'
+    ),
 )
 ADDRESSES: Final = (
     *(RouterAddress(Scheme.SMP, location) for location in LOCATIONS),
@@ -113,6 +121,7 @@ DIRECT_SMP_COMMANDS: Final[tuple[Command, ...]] = (
         NtfRouterCredentials(LOCATIONS[0], (b"leaf", b"authority"), fixed.ENTITY_KEY.public, 7, b"signature")
     ),
     direct_smp.SubscribeNtfRouter(7),
+    notifier_commands.AcknowledgeNotifications(7),
     direct_smp.AssociateQueue(_NTF_SUBSCRIPTION),
     direct_smp.AssociateQueue(_NTF_SUBSCRIPTION, PACKET),
     direct_smp.SendPacketAgain(),
@@ -122,6 +131,7 @@ DIRECT_SMP_COMMANDS: Final[tuple[Command, ...]] = (
 DIRECT_SMP_RESPONSES: Final[tuple[Response, ...]] = (
     direct_answers.NtfRouterRegistered(ID),
     direct_answers.NtfRouterSubscribed(7),
+    direct_answers.NotificationsAcknowledged(7),
     *(direct_answers.QueueAssociated(_DH, fate) for fate in direct_packets.PacketFate),
     *(direct_answers.PacketStatus(fate) for fate in direct_packets.PacketFate),
 )
@@ -175,6 +185,7 @@ SMP_COMMANDS: Final[tuple[Command, ...]] = (
     proxy_commands.RequestProxySession(LOCATIONS[0]),
     proxy_commands.ForwardToRelay(17, _DH, b"sealed"),
     proxy_commands.RelayForwarded(b"envelope"),
+    *(names.ResolveName(name) for name in NAMES),
     Ping(),
 )
 NTF_COMMANDS: Final[tuple[Command, ...]] = (
@@ -200,6 +211,8 @@ _PLAIN_ERRORS: Final[tuple[errors.RouterError, ...]] = (
     *errors.CommandFault,
     *errors.ProxyFault,
     errors.StoreFault("text"),
+    *errors.NameFault,
+    errors.ResolverFault("timeout"),
     errors.Blocked(errors.BlockReason.SPAM),
     errors.Blocked(errors.BlockReason.CONTENT, errors.BlockNotice(None)),
     errors.Blocked(errors.BlockReason.CONTENT, errors.BlockNotice(86400)),
@@ -253,6 +266,7 @@ SMP_RESPONSES: Final[tuple[Response, ...]] = (
     responses.AllDelivered(),
     responses.QueueDeleted(),
     *(responses.QueueInspected(each.to_json()) for each in QUEUE_INFORMATION),
+    *(names.NameResolved(each) for each in NAME_RECORDS),
     Done(),
     Pong(),
     *(Refused(error) for error in ERRORS),

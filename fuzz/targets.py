@@ -19,6 +19,7 @@ TARGETS: Final = {
         Target("address", "fuzz.text_targets:address", longest=1024),
         Target("push", "fuzz.text_targets:push", longest=4096),
         Target("queue_information", "fuzz.text_targets:queue_information", longest=1024),
+        Target("name", "fuzz.text_targets:name", longest=1024),
         Target("stored_text", "fuzz.text_targets:stored_text", longest=256),
         Target("certificate_chain", "fuzz.certificate_targets:certificate_chain", longest=4096),
         Target("key", "fuzz.certificate_targets:key", longest=512),

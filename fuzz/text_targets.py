@@ -29,6 +29,7 @@ from tocsin.protocol.ntf.pushes import (
 from tocsin.protocol.ntf.statuses import TokenStatus, parse_subscription_status, subscription_status_text
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.ntf.versions import SUPPORTED
+from tocsin.protocol.smp.names import name_record, parse_name
 from tocsin.protocol.smp.queue_information import QueueInformation
 from tocsin.protocol.smp.queue_uris import MAX_URI_CHARACTERS, QueueUri
 from tocsin.wire.reader import WireReader, as_text
@@ -60,10 +61,10 @@ def _binary(location: RouterLocation) -> None:
     except LocalProtocolError:
         return  # more hosts, or a longer host, than the binary form can say
     decoded = attempt(lambda: RouterLocation.decode(WireReader(out.done())), DecodeError)
-    if all(host.isprintable() for host in location.hosts):
+    if all(host.isprintable() and not set(host) & set("[]") for host in location.hosts):
         demand_equal(decoded, location, "the binary form is read back")
     else:  # old stores may have such a host
-        demand(decoded is None, "a host with control characters is not received")
+        demand(decoded is None, "a host with control characters or brackets is not received")
 
 
 def binary_location(data: bytes) -> None:
@@ -170,6 +171,31 @@ def queue_information(data: bytes) -> None:
     written = information.to_json()
     demand_equal(QueueInformation.from_json(written), information, "queue information is read back")
     demand_equal(QueueInformation.from_json(written).to_json(), written, "our JSON is canonical")
+
+
+def domain_name(data: bytes) -> None:
+    """The domain of RSLV."""
+    parsed = attempt(lambda: parse_name(data), DecodeError)
+    if parsed is not None:
+        demand_equal(parsed.encode(), data.lower(), "a name is what was sent, in small letters")
+        demand_equal(parse_name(parsed.encode()), parsed, "a name is read back")
+        demand("/" not in parsed and "%" not in parsed, "a name is one part of a path")
+
+
+def resolved_record(data: bytes) -> None:
+    """The JSON of a resolver."""
+    record = attempt(lambda: name_record(data), DecodeError)
+    if record is not None:
+        demand_equal(name_record(record), record, "our JSON is canonical")
+
+
+NAMES: Final[tuple[Callable[[bytes], None], ...]] = (domain_name, resolved_record)
+
+
+def name(data: bytes) -> None:
+    """Domains that clients ask to resolve, and the records that resolvers answer with."""
+    check, data = choose(data, NAMES)
+    check(data)
 
 
 def _device_token(text: str) -> None:

@@ -25,6 +25,7 @@ from tocsin.protocol.direct.queue_ids import ids_for
 from tocsin.protocol.direct.registration import NtfRouterCredentials
 from tocsin.protocol.direct.smp_commands import (
     AssociateQueue,
+    CreateNotifyingQueue,
     DeleteQueueProven,
     DisableNotificationsProven,
     NtfSubscription,
@@ -35,6 +36,7 @@ from tocsin.protocol.direct.smp_commands import (
     SubscribeNtfRouter,
 )
 from tocsin.protocol.direct.smp_responses import (
+    NotificationsAcknowledged,
     NtfRouterRegistered,
     NtfRouterSubscribed,
     PacketStatus,
@@ -43,13 +45,18 @@ from tocsin.protocol.direct.smp_responses import (
 from tocsin.protocol.messages import Message
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.protocol.smp.notifier_commands import AcknowledgeNotifications
+from tocsin.protocol.smp.queue_modes import QueueMode, QueueRequest, SubscriptionMode
 from tocsin.protocol.smp.sender_commands import MessageFlags
+from tocsin.wire.reader import WireReader
 from tocsin.wire.writer import WireWriter
 
 FILE: Final = Path(__file__).resolve().parents[1] / "docs" / "direct-notifications-vectors.json"
 
 _SMP: Final = RouterLocation(("smp.example.com",), "", bytes(range(32)))
 _NTF: Final = RouterLocation(("ntf.example.com",), "", bytes(range(32, 64)))
+_LONGEST: Final = RouterLocation(("a" * 113 + ".com", "b" * 111 + ".onion"), "5223", _SMP.key_hash)
+"""An SMP router whose address just fits into a packet."""
 _TOKEN_KEY: Final = Ed25519PrivateKey(b"\x01" * 32)
 _NTF_KEY: Final = X25519PrivateKey(b"\x02" * 32)
 _EPHEMERAL: Final = X25519PrivateKey(b"\x03" * 32)
@@ -67,6 +74,8 @@ def vectors() -> dict[str, Any]:
     ids, offer = ids_for(_CORR_ID), NtfKeyOffer(_NTF_KEY.public, _EXPIRES_AT)
     queue = NotifierQueue(_SMP, ids.notifier_id)
     packets = {kind: _packet(Statement(kind, _TOKEN_ID, queue), offer) for kind in PacketKind}
+    longest = Statement(PacketKind.ASSOCIATE, _TOKEN_ID, NotifierQueue(_LONGEST, ids.notifier_id))
+    statements = [(Statement(kind, _TOKEN_ID, queue), packet) for kind, packet in packets.items()]
     return {
         "ids": {
             "correlation_id": _CORR_ID.hex(),
@@ -81,20 +90,31 @@ def vectors() -> dict[str, Any]:
         },
         "packets": [
             {
-                "kind": kind.value.decode(),
+                "kind": statement.kind.value.decode(),
                 "token_id": _TOKEN_ID.hex(),
                 "token_private_key": _TOKEN_KEY.raw.hex(),
                 "ephemeral_private_key": _EPHEMERAL.raw.hex(),
                 "ntf_identity": _NTF.key_hash.hex(),
-                "statement": Statement(kind, _TOKEN_ID, queue).encode().hex(),
+                "statement": statement.encode().hex(),
                 "packet": packet.hex(),
             }
-            for kind, packet in packets.items()
+            for statement, packet in (*statements, (longest, _packet(longest, offer)))
         ],
         "registration": _registration(),
         "smp": {"alpn": DIRECT_SMP.alpn, **_encoded(_smp_messages(queue, packets), 18)},
         "ntf": {"alpn": DIRECT_NTF.alpn, **_encoded(_ntf_messages(offer, packets), 3)},
         "flags": {str(priority): _flags(priority) for priority in range(4)},
+        "flags_read": {
+            text: _priority(text) for text in ("F", "F3", "T", "T0", "T1", "T2", "T23", "T3", "T4")
+        },
+        "servers": [
+            {"hosts": list(each.hosts), "port": each.port, "wire": _location(each)}
+            for each in (
+                _SMP,
+                RouterLocation(("smp.example.com", "smp.example.onion"), "5224", _SMP.key_hash),
+                _LONGEST,
+            )
+        ],
     }
 
 
@@ -147,6 +167,20 @@ def _smp_messages(queue: NotifierQueue, packets: dict[PacketKind, bytes]) -> lis
         SetMinimumPriority(MinimumPriority.PRIORITY),
         DisableNotificationsProven(end),
         DeleteQueueProven(end),
+        SubscribeNotificationsAs(),
+        DisableNotificationsProven(),
+        DeleteQueueProven(),
+        AcknowledgeNotifications(3),
+        NotificationsAcknowledged(3),
+        CreateNotifyingQueue(
+            _AUTH_KEY.public,
+            _NTF_KEY.public,
+            None,
+            SubscriptionMode.SUBSCRIBE,
+            QueueRequest(QueueMode.MESSAGING),
+            None,
+            subscription,
+        ),
     ]
 
 
@@ -172,6 +206,16 @@ def _flags(priority: int) -> str:
     out = WireWriter()
     MessageFlags.of_priority(priority).encode(out)
     return out.done().decode()
+
+
+def _priority(flags: str) -> int:
+    return MessageFlags.decode(WireReader(flags.encode() + b" ")).priority
+
+
+def _location(location: RouterLocation) -> str:
+    out = WireWriter()
+    location.encode(out)
+    return out.done().hex()
 
 
 def text() -> str:

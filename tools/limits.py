@@ -15,11 +15,14 @@ from typing import Any, Final
 from tocsin.ntf_router import router as ntf_router
 from tocsin.ntf_router.session import rates
 from tocsin.ntf_router.settings.settings import NtfSettings
-from tocsin.ntf_router.subscriber import recent_notifications
+from tocsin.ntf_router.statistics import counters
+from tocsin.ntf_router.subscriber import queue_subscriptions, recent_notifications, router_addresses
 from tocsin.operate import active_queues
 from tocsin.protocol import addresses, authorization
 from tocsin.smp_router import router as smp_router
+from tocsin.smp_router import unconfirmed
 from tocsin.smp_router.direct import packet_outbox
+from tocsin.smp_router.names import resolver as name_resolver
 from tocsin.smp_router.session import peers, service_records
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.transport import block_connection, listener, resolver, tls_handshake, turns
@@ -185,6 +188,7 @@ SMP_LIMITS: Final = (
         *("SmpRouter.peers", "PeerSubscriptions._services", "NotificationDelivery._unconfirmed"),
         *("NotificationDelivery._by_peer", "PeerSubscriptions.with_late_events"),
         *("PeerSubscriptions.with_undelivered", "PeerSubscriptions.services_received_anew"),
+        "PeerSubscriptions._messaging_services",
         bound=lambda chosen: chosen.max_connections * len(chosen.ports),
     ),
     _set(
@@ -194,8 +198,9 @@ SMP_LIMITS: Final = (
         *("PeerSubscriptions._recipients", "PeerSubscriptions._notifiers"),
         *("PeerSubscriptions.notifiers_received_anew", "NotificationDelivery._due"),
         *("NotificationDelivery._by_peer[]", "NotificationDelivery._out_of_order", "SmpState.sent_nonces"),
-        *("NotificationDelivery._nonces", "Peer.deliveries", "Peer.notifiers", "Peer.undelivered"),
-        *("QueueIndex._associations", "QueueIndex._services"),
+        *("NotificationDelivery._nonces", "NotificationDelivery._sent_to"),
+        *("Peer.deliveries", "Peer.notifiers", "Peer.undelivered"),
+        *("QueueIndex._associated", "QueueIndex._of_service", "QueueIndex._of_service[]"),
         metrics=("smp_queues_refused_total", "smp_queues"),
         bound=_QUEUES,
     ),
@@ -218,9 +223,16 @@ SMP_LIMITS: Final = (
     ),
     _set(
         *(_SMP, "notification_quota", "Notifications that were sent and not confirmed", Scope.ROUTER),
-        *("as stored notifications, of all queues", "NotificationDelivery._times"),
-        *("NotificationDelivery._unconfirmed[]", "_SentBatch.sent"),
+        *("as stored notifications, of all queues", "NotificationDelivery._once_more"),
+        *("UntilArrived._batches", "_Batch.sent"),
+        *("SmpMemoryStore._undurable", "SmpMemoryStore._undurable_nonces"),
         bound=lambda chosen: chosen.max_queues * max(chosen.notification_quota, chosen.message_quota),
+    ),
+    _fixed(
+        unconfirmed.MOST_UNACKNOWLEDGED,
+        *("Notifications that wait for `NRCV`", Scope.CONNECTION, "others wait in the store"),
+        "UntilAcknowledged._sent",
+        bound=lambda _chosen: unconfirmed.MOST_UNACKNOWLEDGED + MAX_ITEMS,
     ),
     _set(
         *(_SMP, "notification_ttl", "Age of a notification", Scope.QUEUE, "it is removed"),
@@ -250,12 +262,29 @@ SMP_LIMITS: Final = (
         service_records.MAX_STORED,
         *("Services with queues", Scope.ROUTER, "a new service is refused: `HANDSHAKE BAD_SERVICE`"),
         *("SmpMemoryStore._services", "SmpMemoryStore._services_by_fingerprint", "SmpDirectTable._routers"),
+        "EmptyServices._found",
         metrics=("smp_services_refused_total",),
     ),
     _set(
         *(_SMP, "proxy.client_concurrency", "Commands being forwarded", Scope.CONNECTION),
         "the client is not read",
         setting="client_concurrency",
+    ),
+    _set(
+        *(_SMP, "names.concurrency", "Names being resolved", Scope.CONNECTION),
+        "`NAME RESOLVER resolver error`",
+        setting="resolver_concurrency",
+        metrics=("simplex_smp_names_resolver_errs",),
+    ),
+    _fixed(
+        name_resolver.MAX_AT_ONCE,
+        *("Requests at the resolver of names", Scope.ROUTER, "others wait, until `NAME RESOLVER timeout`"),
+        metrics=("simplex_smp_names_resolver_errs",),
+    ),
+    _set(
+        *(_SMP, "names.max_response_bytes", "Bytes of the record of a name", Scope.ROUTER),
+        "`NAME RESOLVER response too large`",
+        setting="resolver_max_response_bytes",
     ),
     _set(
         *(_SMP, "proxy.client_connects", "Routers being connected for a client", Scope.CONNECTION),
@@ -332,21 +361,55 @@ NTF_LIMITS: Final = (
         metrics=("simplex_ntf_subscriptions_refused",),
     ),
     _fixed(
+        router_addresses.MOST_ADDRESSES,
+        *("Addresses of one SMP router that are tried", Scope.HOST),
+        *(
+            "the one that failed most often is forgotten",
+            "RouterAddresses._known",
+            "RouterAddresses._attempts",
+        ),
+    ),
+    _fixed(
+        queue_subscriptions.NEW_QUEUES,
+        *("Queues of one SMP router that were answered with `SERVICE` once", Scope.HOST),
+        *("all of them are forgotten, and asked once more", "QueueSubscriptions._service_refused"),
+    ),
+    _fixed(
         recent_notifications.MOST,
         *("Notifications that are recognised when they come again", Scope.HOST),
         *("the older half is forgotten", "RecentNotifications._newer", "RecentNotifications._older"),
         bound=lambda _settings: recent_notifications.MOST + MAX_ITEMS,
     ),
-    Limit(
-        "Device tokens and their subscriptions",
-        Scope.ROUTER,
-        "no fixed number",
-        "rows of the store, about as long as devices register; a token that the provider calls invalid is removed",
-        collections=(
-            *("TokenTable._numbers", "TokenTable._registrations", "TokenTable._tokens", "ActiveTokens._seen"),
-            *("RowBlocks._routers", "SubscribedRouters._numbers", "SubscribedRouters._routers"),
-            *("SmpSubscribers._tasks", "SmpSubscribers.routers", "SmpSubscribers._untried"),
+    _set(
+        *(_NTF, "max_tokens", "Device tokens", Scope.ROUTER),
+        "`TNEW` of a new one is answered with `ERR QUOTA`; from three quarters on, registrations that nobody verified "
+        "for a day are removed",
+        *("TokenTable._numbers", "TokenTable._registrations", "TokenTable._tokens"),
+        metrics=(
+            *("simplex_ntf_tokens_over_limit", "simplex_ntf_tokens_never_verified"),
+            "simplex_ntf_tokens_total",
         ),
+    ),
+    _set(
+        *(_NTF, "max_subscriptions", "Subscriptions", Scope.ROUTER),
+        *("`SNEW` of a new one is answered with `ERR QUOTA`, a packet with the fate `Q`",),
+        *("RowBlocks._routers", "SubscribedRouters._numbers", "SubscribedRouters._routers"),
+        *("SubscribedRouters._addresses", "SubscriptionTable.router_of", "KeptRouter.addresses"),
+        *("SmpSubscribers._tasks", "SmpSubscribers._by_identity", "SmpSubscribers._untried"),
+        *("SmpSubscribers._named_by",),
+        metrics=("simplex_ntf_subscriptions_over_limit", "simplex_ntf_subscriptions_approx_total"),
+    ),
+    _set(
+        *(_NTF, "max_subscriptions_per_token", "Subscriptions", Scope.TOKEN),
+        "`SNEW` of a new one is answered with `ERR QUOTA`, a packet with the fate `Q`",
+        *("KeptToken.last",),
+        metrics=("simplex_ntf_subscriptions_over_token_limit",),
+    ),
+    _fixed(
+        counters.MOST_SEEN,
+        *("Tokens and queues that are known to be counted today", Scope.ROUTER, "all of them are forgotten"),
+        "ActiveTokens._seen",
+        bound=lambda _settings: counters.MOST_SEEN + 2,
     ),
 )
 

@@ -27,6 +27,8 @@ from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.operate.settings.keyed_settings import default_text
 from tocsin.operate.settings.setting_keys import SettingKey
 from tocsin.pipeline.lake import tables
+from tocsin.pipeline.report.verdict import DeliveryLosses, metrics_text
+from tocsin.pipeline.schemas import meanings
 from tocsin.protocol import error_codes
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.smp_router.operator import SmpOperator
@@ -52,7 +54,12 @@ class MetricLine(NamedTuple):
 def metrics() -> dict[str, list[MetricLine]]:
     """By router, in the order in which it tells them."""
     smp, ntf = asyncio.run(_expositions())
-    return {"SMP router": list(_metric_lines(smp)), "NTF router": list(_metric_lines(ntf))}
+    pipeline = metrics_text(DeliveryLosses(), checked_at=0, built_at=0, failed=False)
+    return {
+        "SMP router": list(_metric_lines(smp)),
+        "NTF router": list(_metric_lines(ntf)),
+        "Pipeline": list(_metric_lines(pipeline)),
+    }
 
 
 async def _expositions() -> tuple[str, str]:
@@ -94,7 +101,8 @@ def metrics_page() -> str:
     parts += [
         "",
         "Both routers serve them on `prometheus_port`, in Prometheus' text format. `simplex_ntf_…` names are the",
-        "reference's where it has them. Dashboards and alerts for them are in `deploy/`.",
+        "reference's where it has them. Dashboards and alerts for them are in `deploy/`. The pipeline's are in",
+        "`_status/tocsin_pipeline.prom` of the lake, for the textfile collector of Prometheus' node exporter.",
     ]
     for router, lines in metrics().items():
         parts += ["", f"## {router}", ""]
@@ -129,12 +137,17 @@ def tables_page() -> str:
     for table in found:
         parts += ["", f"## {table.name}", ""]
         parts += [
+            meanings.TABLES[table.name],
+            "",
             f"Partitioned by {', '.join(table.partitioned_by)}; kept for {table.retention_days} days"
             + ("; one row for each notification or event." if table.per_notification else "."),
             "",
         ]
-        columns = ((f"`{field.name}`", field.dataType.simpleString()) for field in table.schema.fields)
-        parts += _table(("Column", "Type"), columns)
+        columns = (
+            (f"`{field.name}`", field.dataType.simpleString(), meanings.meaning(table.name, field.name))
+            for field in table.schema.fields
+        )
+        parts += _table(("Column", "Type", "Meaning"), columns)
     return _page(parts)
 
 

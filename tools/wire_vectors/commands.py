@@ -22,6 +22,7 @@ from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import TokenStatus, parse_subscription_status, subscription_status_text
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.smp import (
+    names,
     notifier_commands,
     proxy_commands,
     recipient_commands,
@@ -389,6 +390,14 @@ _SMP_RESPONSES: Final[dict[type[Message], Conversion]] = {
     responses.ForwardedAnswer: Conversion(
         lambda m, _: {"enc": Opaque(m.transmission)},
         lambda f, _: responses.ForwardedAnswer(_content(f["enc"])),
+    ),
+    names.ResolveName: Conversion(
+        lambda m, _: {"name": m.name},
+        lambda f, _: names.ResolveName(f["name"]),
+    ),
+    names.NameResolved: Conversion(
+        lambda m, _: {"json": Opaque(m.json)},
+        lambda f, _: names.NameResolved(_content(f["json"])),
     ),
     responses.QueueInspected: Conversion(
         lambda m, _: {"json": m.json.decode()},

@@ -39,11 +39,13 @@ from tocsin.protocol.error_codes import (
     BrokerResponse,
     CommandFault,
     ErrorCode,
+    NameFault,
     NetworkFault,
     NetworkFaultKind,
     ProxyBroker,
     ProxyFault,
     ProxyProtocol,
+    ResolverFault,
     RouterError,
     StoreFault,
     TransportFault,
@@ -67,6 +69,7 @@ from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp import (
+    names,
     notifier_commands,
     proxy_commands,
     recipient_commands,
@@ -202,6 +205,9 @@ delivered: Final[SearchStrategy[Delivered]] = st.one_of(
     st.builds(DeliveredMessage, st.integers(0, 2**40), flags, tails),
     st.builds(QuotaMarker, i64s),
 )
+domain_names: Final = st.from_regex(
+    r"[a-z0-9]{1,20}(-[a-z0-9]{1,20})?(\.[a-z0-9]{1,20}){1,5}", fullmatch=True
+)
 queue_information: Final = st.builds(
     QueueInformation,
     st.booleans(),
@@ -219,6 +225,8 @@ def errors(version: int, depth: int = MAX_PROXY_DEPTH) -> SearchStrategy[RouterE
         st.sampled_from(CommandFault),
         st.sampled_from(ProxyFault),
         st.builds(StoreFault, short_texts),
+        st.sampled_from(NameFault),
+        st.builds(ResolverFault, short_texts),
         st.builds(ProxyBroker, _broker_faults),
     ]
     if version >= BLOCKED_VERSION:
@@ -335,6 +343,8 @@ _SMP_RESPONSES: Final[dict[type[Message], Callable[[int], SearchStrategy[Message
     ),
     responses.RelayAnswer: _any_version(st.builds(responses.RelayAnswer, tails)),
     responses.ForwardedAnswer: _any_version(st.builds(responses.ForwardedAnswer, tails)),
+    names.ResolveName: _any_version(st.builds(names.ResolveName, domain_names)),
+    names.NameResolved: _any_version(st.builds(names.NameResolved, tails)),
     responses.QueueInspected: _any_version(
         queue_information.map(lambda information: responses.QueueInspected(information.to_json()))
     ),
@@ -346,8 +356,11 @@ _SMP_RESPONSES: Final[dict[type[Message], Callable[[int], SearchStrategy[Message
 device_tokens: Final = st.builds(DeviceToken, st.sampled_from(PushProvider), short_octets)
 hex_device_tokens: Final = st.builds(
     DeviceToken,
-    st.sampled_from([provider for provider in PushProvider if provider is not PushProvider.WEBPUSH]),
+    st.sampled_from([provider for provider in PushProvider if provider.name.startswith("APNS")]),
     st.binary(min_size=1, max_size=32).map(lambda data: data.hex().encode()),
+)
+fcm_device_tokens: Final = st.builds(
+    DeviceToken, st.just(PushProvider.FCM), st.from_regex(rb"[A-Za-z0-9_:-]{20,255}", fullmatch=True)
 )
 web_push_addresses: Final = st.builds(
     WebPushAddress,

@@ -53,7 +53,6 @@ async def test_pushes_go_on_after_the_smp_router_was_killed(world: AgentWorld) -
             await pushed(world, alice, [at_alice], b"to the agent that was closed")
 
 
-@pytest.mark.timeout(60)
 async def test_50_connections_push_before_and_after_both_smp_routers_were_killed(world: AgentWorld) -> None:
     """Row "SMP restart batched"."""
     await world.start(smp=2)

@@ -25,6 +25,7 @@ from tests.doubles.agent_world import AgentWorld, connected, notified, pushed, s
 from tocsin.agent.runtime.events import MessageArrived, NotificationsReady, NotificationsRemoved, QueueRotated
 from tocsin.errors import AgentError
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
+from tocsin.protocol.smp.versions import SUPPORTED as SMP_VERSIONS
 
 ACTIVE = TokenStatus(TokenState.ACTIVE)
 PREVIOUS_SMP, PREVIOUS_NTF = {"highest_version": 16}, {"highest_version": 2}
@@ -43,18 +44,19 @@ class Versions:
 
 
 MATRIX = {
-    "all current": Versions(True, True, CURRENT_CLIENT, CURRENT_CLIENT, (18, 3)),
+    "all current": Versions(True, True, CURRENT_CLIENT, CURRENT_CLIENT, (SMP_VERSIONS.highest, 3)),
     "previous clients": Versions(True, True, PREVIOUS_CLIENT, PREVIOUS_CLIENT, (16, 1)),
     "all previous": Versions(False, False, PREVIOUS_CLIENT, PREVIOUS_CLIENT, (16, 1)),
     "previous routers": Versions(False, False, CURRENT_CLIENT, CURRENT_CLIENT, (16, 2)),
     "current SMP router only": Versions(True, False, PREVIOUS_CLIENT, PREVIOUS_CLIENT, (16, 1)),
     "current NTF router only": Versions(False, True, PREVIOUS_CLIENT, PREVIOUS_CLIENT, (16, 1)),
-    "previous client of the sender": Versions(True, True, CURRENT_CLIENT, PREVIOUS_CLIENT, (18, 3)),
+    "previous client of the sender": Versions(
+        True, True, CURRENT_CLIENT, PREVIOUS_CLIENT, (SMP_VERSIONS.highest, 3)
+    ),
     "previous client of the recipient": Versions(True, True, PREVIOUS_CLIENT, CURRENT_CLIENT, (16, 1)),
 }
 
 
-@pytest.mark.timeout(40)
 @pytest.mark.parametrize("versions", MATRIX.values(), ids=MATRIX)
 async def test_existing_and_new_connections_are_notified_of_whatever_the_versions(
     world: AgentWorld, versions: Versions

@@ -129,7 +129,7 @@ async def test_agent_fetches_another_key_when_its_own_is_of_no_use(scene: Scene,
     after = (await scene.alice.agent.tokens.current()).ntf_key
     assert after is not None
     assert after != before
-    assert after == keys.newest
+    assert after == await keys.newest()
     assert (await scene.queue(at_alice)).notifier is not None
     assert scene.ntf.running.state.counters.queues_subscribed == 0
 

@@ -57,7 +57,6 @@ SMP_OFF, NTF_OFF, AGENT_OFF = (False, True, True), (True, False, True), (True, T
 ALL_OFF = (False, False, False)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "phases",
     [(SMP_OFF, NEW), (NTF_OFF, NEW), (AGENT_OFF, NEW), (ALL_OFF, SMP_OFF, NTF_OFF, NEW)],

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.ntf_process import ADMIN_PASSWORD
+from tests.doubles.spark_desk import SparkDesk
 from tests.doubles.whole_delivery import Chat, Everything, everything
 from tocsin.events.queue_exports import id_text
 from tocsin.events.repair_plans import read_plan
@@ -29,9 +30,10 @@ pytestmark = pytest.mark.timeout(400)
 class Commands:
     """Of the operator, with the settings of the running routers."""
 
-    def __init__(self, parts: Everything, folder: Path, ntf: dict[str, Any]) -> None:
+    def __init__(self, parts: Everything, folder: Path, ntf: dict[str, Any], desk: SparkDesk) -> None:
         assert parts.ntf is not None
         self.parts = parts
+        self._desk = desk
         self.folder = folder
         settings = {**ntf, "control_port": parts.ntf.control_port}
         self._environment = parts._ntf_folders.environment(**settings)
@@ -40,6 +42,8 @@ class Commands:
 
     async def tocsin(self, *arguments: object, code: int = 0) -> dict[str, Any]:
         """What it says in JSON, if it does."""
+        if arguments[0] == "pipeline":
+            return _said(await self._desk.run(*arguments[1:], code=code))
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tocsin", *map(str, arguments)),
             stdout=asyncio.subprocess.PIPE,
@@ -48,8 +52,12 @@ class Commands:
         )
         output, errors = await process.communicate()
         assert process.returncode == code, (output + errors).decode()[-3000:]
-        said: dict[str, Any] = json.loads(output) if output.startswith(b"{") else {}
-        return said
+        return _said(output.decode())
+
+
+def _said(output: str) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(output) if output.startswith("{") else {}
+    return said
 
 
 async def lose(parts: Everything, commands: Commands, unassociated: Chat, deleted: Chat) -> tuple[Path, Path]:
@@ -78,7 +86,7 @@ async def message(parts: Everything, chat: Chat) -> None:
 
 
 async def test_a_queue_that_the_smp_router_forgot_is_notified_again_after_reconcile_and_repair(
-    tmp_path: Path, url: str
+    tmp_path: Path, url: str, desk: SparkDesk
 ) -> None:
     events = tmp_path / "ntf-events"
     ntf = {
@@ -90,7 +98,7 @@ async def test_a_queue_that_the_smp_router_forgot_is_notified_again_after_reconc
     }
     async with everything(tmp_path, ntf) as parts:
         assert parts.ntf is not None
-        commands, chance = Commands(parts, tmp_path, ntf), random.Random(1)
+        commands, chance = Commands(parts, tmp_path, ntf, desk), random.Random(1)
         traffic = asyncio.create_task(parts.traffic(chance))
         await asyncio.sleep(0.5)
         traffic.cancel()

@@ -56,11 +56,28 @@ async def test_no_notification_is_lost_when_a_part_is_killed(
             await parts.compare()
         accounting = await parts.accounting()
         assert accounting["received"] >= accounting["accepted"] > 0
-        assert sum(chat.answered for chat in parts.chats) > 0
+        assert any(chat.answered for chat in parts.chats)
         print(store_settings["store"], parts.kills, accounting)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(60 + 40 * KILLS)
+async def test_no_notification_is_lost_when_routers_with_slow_disks_are_killed(tmp_path: Path) -> None:
+    """A notification that leaves before its message is on disk would replace one that is."""
+    chance = random.Random(SEED)
+    async with everything(tmp_path, {"store": "memory"}, slow_disks=True) as parts:
+        for life in range(KILLS):
+            traffic = [asyncio.create_task(parts.traffic(chance)) for _ in range(4)]
+            try:
+                await asyncio.sleep(LONGEST + chance.uniform(0, LONGEST))
+                await parts.kill(("smp", "smp", "smp", "ntf")[life % 4])
+            finally:
+                for task in traffic:
+                    task.cancel()
+                await asyncio.gather(*traffic, return_exceptions=True)
+            await parts.compare()
+        assert any(chat.answered for chat in parts.chats)
+
+
 async def test_no_notification_is_lost_when_the_router_is_killed_while_its_database_hangs(
     tmp_path: Path, url: str
 ) -> None:
@@ -80,6 +97,6 @@ async def test_no_notification_is_lost_when_the_router_is_killed_while_its_datab
                 await parts.ntf.kill()
         finally:
             await database.close()
-        assert sum(chat.answered for chat in parts.chats) > 0
+        assert any(chat.answered for chat in parts.chats)
         await parts.start_ntf()
         await parts.compare()

@@ -18,11 +18,12 @@ import msgspec
 import pytest
 
 from tests.doubles.delivery_engines import PROVIDER, Meeting, running_engine
-from tests.doubles.delivery_lines import NOON, SECOND, event, recount, token_change, write_segment
+from tests.doubles.delivery_lines import NOON, SECOND, event, recent, recount, token_change, write_segment
 from tests.doubles.lake_rows import tables
+from tests.doubles.object_storage import BUCKET, object_storage
 from tests.doubles.postgres_server import new_database
 from tests.doubles.push_provider import RecordingProvider
-from tests.doubles.spark_cluster import QUICK_JAVA, SparkCluster, spark_cluster
+from tests.doubles.spark_cluster import QUICK_JAVA, SPARK, SparkCluster, spark_cluster
 from tests.doubles.spark_jobs import spark_jobs
 from tests.unit.ntf_router.store.samples import device_token, token
 from tests.unit.pipeline.delivery.test_handover_stream import deliver
@@ -36,7 +37,9 @@ from tocsin.events.queue_exports import (
 )
 from tocsin.events.repair_plans import read_plan
 from tocsin.pipeline.lake.lake import LakeTable
+from tocsin.pipeline.lake.places import table_place
 from tocsin.pipeline.lake.tables import TABLES
+from tocsin.pipeline.spark.java import java_home
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import running_fake_apns
@@ -64,7 +67,7 @@ def traffic(seed: int, notifications: int) -> list[DeliveryEvent]:
             reason = "410" if end is Stage.FAILED else ""
             written.append(event(end, number, at=at + 50_000, host=host, token=token, reason=reason))
     chance.shuffle(written)
-    return written
+    return recent(written)
 
 
 def run(*arguments: object) -> dict[str, object]:
@@ -109,12 +112,12 @@ def local_tables(
 
 
 def ingest_and_build(
-    source: Path, lake: Path, master: str, executors: Mapping[str, str] | None = None
+    source: Path, lake: Path | str, master: str, executors: Mapping[str, str] | None = None, *options: object
 ) -> None:
     arguments = ("--events", source, "--lake", lake, "--available-now", "--build", "--smallest-group", 5)
     settings = {**FOR_FEW_ROWS, **(executors or {})}
     words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    run("ingest", *arguments, "--master", master, *words)
+    run("ingest", *arguments, "--master", master, *words, *options)
 
 
 def test_a_cluster_gives_the_same_tables(
@@ -125,6 +128,48 @@ def test_a_cluster_gives_the_same_tables(
 ) -> None:
     ingest_and_build(source[0], tmp_path / "lake", cluster.master, EXECUTORS)
     assert tables(tmp_path / "lake") == local_tables
+
+
+def test_spark_submit_runs_a_job_where_it_is_told(
+    cluster: SparkCluster, source: tuple[Path, list[DeliveryEvent]], tmp_path: Path
+) -> None:
+    script = tmp_path / "job.py"
+    script.write_text("import sys\nfrom tocsin.cli.main import main\nsys.exit(main())\n")
+    settings = [word for name, value in EXECUTORS.items() for word in ("--conf", f"{name}={value}")]
+    job = ("pipeline", "ingest", "--events", source[0], "--lake", tmp_path / "lake", "--dry-run", "--json")
+    done = subprocess.run(
+        [SPARK / "bin" / "spark-submit", "--master", cluster.master, *settings, script, *job],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={
+            **os.environ,
+            **QUICK_JAVA,
+            "JAVA_HOME": str(java_home(os.environ)),
+            "PYSPARK_PYTHON": sys.executable,
+        },
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert summary["master"] == cluster.master
+    assert summary["application"].startswith("app-")
+    assert (summary["events"], summary["quarantined"]) == (len(source[1]), 1)
+
+
+def test_a_cluster_and_its_driver_need_no_shared_folder_for_the_tables(
+    cluster: SparkCluster,
+    source: tuple[Path, list[DeliveryEvent]],
+    local_tables: dict[str, list[str]],
+    tmp_path: Path,
+) -> None:
+    """They meet in object storage; only the event logs are where executors can read them."""
+    with object_storage() as storage:
+        lake = f"s3://{BUCKET}/cluster"
+        options = [word for name, value in storage.items() for word in ("--storage", f"{name}={value}")]
+        ingest_and_build(source[0], lake, cluster.master, EXECUTORS, "--work", tmp_path / "work", *options)
+        place = table_place(lake, storage)
+        for table in TABLES:
+            assert LakeTable(place, table).snapshot().rows == len(local_tables[table.name]), table.name
 
 
 def test_executors_killed_on_the_way_change_nothing(

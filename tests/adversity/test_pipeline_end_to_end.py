@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import random
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +21,7 @@ import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # it has no t
 import pytest
 
 from tests.doubles.delivery_lines import encode_events
-from tests.doubles.spark_cluster import QUICK_JAVA
+from tests.doubles.spark_desk import SparkDesk
 from tests.doubles.whole_delivery import Everything, everything
 from tocsin.events.delivery_events import Stage, decode_event
 from tocsin.events.pseudonyms import PERIOD_SECONDS
@@ -76,19 +74,6 @@ async def under_faults(parts: Everything) -> dict[str, int]:
 def ended(account: dict[str, float]) -> bool:
     """Nothing waits, and nothing more will for the token that the provider refuses."""
     return not account["pending"] and any(account[name] for name in account if name.startswith("failed"))
-
-
-async def tocsin(*arguments: object, code: int = 0) -> str:
-    """Standard output of a command."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tocsin", *map(str, arguments)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=os.environ | QUICK_JAVA,
-    )
-    output, errors = await process.communicate()
-    assert process.returncode == code, errors.decode()[-3000:]
-    return output.decode()
 
 
 def disturb(smp: Path, ntf: Path) -> None:
@@ -152,7 +137,9 @@ async def one_day_long_enough() -> None:
         await asyncio.sleep(left)
 
 
-async def test_what_routers_did_under_faults_is_what_the_pipeline_says(tmp_path: Path, url: str) -> None:
+async def test_what_routers_did_under_faults_is_what_the_pipeline_says(
+    tmp_path: Path, url: str, desk: SparkDesk
+) -> None:
     await one_day_long_enough()
     ntf = {"store": "url", "db_connection": url, **settings_of(tmp_path, "ntf")}
     async with everything(tmp_path, ntf, settings_of(tmp_path, "smp")) as parts:
@@ -169,9 +156,7 @@ async def test_what_routers_did_under_faults_is_what_the_pipeline_says(tmp_path:
 
     lake, report = tmp_path / "lake", tmp_path / "report"
     sources = ("--events", smp_events, "--events", ntf_events)
-    await tocsin(
-        *("pipeline", "ingest", *sources, "--lake", lake, "--available-now", "--build", "--smallest-group", 2)
-    )
+    await desk.run("ingest", *sources, "--lake", lake, "--available-now", "--build", "--smallest-group", 2)
     counted = sums(lake)
     assert counted["difference"] == counted["pending"] == 0
     # The router counts receipts, the pipeline notifications: what an SMP router sent again is one.
@@ -181,13 +166,11 @@ async def test_what_routers_did_under_faults_is_what_the_pipeline_says(tmp_path:
     assert counted["failed"] == failures > 0
 
     failed = next(event for line in written if (event := decode_event(line)).stage == Stage.FAILED)
-    told = await tocsin(
-        *("pipeline", "explain", "--lake", lake, "--notification", failed.notification, "--json"), code=1
-    )
+    told = await desk.run("explain", "--lake", lake, "--notification", failed.notification, "--json", code=1)
     [explained] = json.loads(told)["notifications"]
     assert explained["stopped_at"] == "failed"
 
-    await tocsin("pipeline", "report", "--lake", lake, "--out", report)
+    await desk.run("report", "--lake", lake, "--out", report)
     for folder in (lake, report, smp_events, ntf_events):
         for path, text in texts(folder):
             assert not [each for each in clear if each in text], path

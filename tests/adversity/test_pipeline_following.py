@@ -1,62 +1,141 @@
-"""`tocsin pipeline ingest` as a process that follows event logs: killed, started again, stopped."""
+"""`tocsin pipeline` as processes: killed, started again, stopped, two at once."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.doubles.delivery_lines import event, write_segment
-from tests.doubles.spark_cluster import QUICK_JAVA
+from tests.doubles.delivery_lines import event, recent, write_segment
+from tests.doubles.lake_rows import tables
 from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.lake.lake import LakeTable
 from tocsin.pipeline.lake.status_files import read_statuses
-from tocsin.pipeline.lake.tables import EVENTS_TABLE
+from tocsin.pipeline.lake.tables import EVENTS_TABLE, FUNNEL_TABLE, NOTIFICATIONS_TABLE, TableSpec
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 EACH = 500
+STARTED: list[subprocess.Popen[str]] = []
 
 
-def start(lake: Path, source: Path) -> subprocess.Popen[bytes]:
-    options = ["--lake", str(lake), "--events", str(source), "--interval", "0.2", "--master", "local[2]"]
-    command = [sys.executable, "-m", "tocsin", "pipeline", "ingest", *options]
-    return subprocess.Popen(command, env=os.environ | QUICK_JAVA)
+def start(job: str, lake: Path, *options: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tocsin", "pipeline", job, "--lake", str(lake), "--master", "local[2]"]
+    process = subprocess.Popen(
+        [*command, *map(str, options)],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    STARTED.append(process)
+    return process
 
 
-def until(holds: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    limit = time.monotonic() + 120
+@pytest.fixture(autouse=True)
+def _processes() -> Iterator[None]:
+    """None outlives its test."""
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def finished(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
+    """What it printed and said."""
+    printed, said = process.communicate(timeout=250)
+    assert process.returncode == code, (printed, said)
+    return printed, said
+
+
+def until(holds: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    limit = time.monotonic() + 250
     while not holds():
-        assert process.poll() is None, "it ended"
+        assert process.poll() is None, process.communicate()
         assert time.monotonic() < limit
         time.sleep(0.02)
 
 
-def rows(lake: Path) -> int:
-    return LakeTable(lake, EVENTS_TABLE).snapshot().rows
+def rows(lake: Path, table: TableSpec = EVENTS_TABLE) -> int:
+    return LakeTable(lake, table).snapshot().rows
 
 
 def test_a_killed_ingest_goes_on_where_it_was(tmp_path: Path) -> None:
     lake, source = tmp_path / "lake", tmp_path / "ntf"
-    write_segment(source, 0, [event(Stage.RECEIVED, number) for number in range(EACH)])
-    first = start(lake, source)
-    until(lambda: rows(lake) > 0, first)  # perhaps not yet noted by Spark: then the batch comes again
-    first.kill()
-    first.wait()
+    write_segment(source, 0, recent(event(Stage.RECEIVED, number) for number in range(EACH)))
+    first = start("ingest", lake, "--events", source, "--interval", 0.2)
+    until(lambda: rows(lake) > 0, first)  # perhaps the segment is not in its list yet
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
     for segment in range(1, 4):
         write_segment(
-            source, segment, [event(Stage.ACCEPTED, segment * EACH + number) for number in range(EACH)]
+            source, segment, recent(event(Stage.ACCEPTED, segment * EACH + number) for number in range(EACH))
         )
-    second = start(lake, source)
+    second = start("ingest", lake, "--events", source, "--interval", 0.2)
     until(lambda: rows(lake) >= 4 * EACH, second)
-    write_segment(source, 9, [event(Stage.FAILED, number) for number in range(EACH)])
+    write_segment(source, 9, recent(event(Stage.FAILED, number) for number in range(EACH)))
     until(lambda: rows(lake) >= 5 * EACH, second)
     second.send_signal(signal.SIGTERM)
-    assert second.wait(60) == 0
+    printed, _ = finished(second)
     assert rows(lake) == 5 * EACH
     assert read_statuses(lake)["ingest"].state == "done"
+    assert "local[2]" in printed
+    assert "application" in printed
+
+
+def test_builds_by_hand_and_the_service_get_along(tmp_path: Path) -> None:
+    """All succeed, and the tables are those of one build."""
+    lake, source, alone = tmp_path / "lake", tmp_path / "ntf", tmp_path / "alone"
+    stages = (Stage.RECEIVED, Stage.ATTEMPTED, Stage.ACCEPTED)
+    for segment, stage in enumerate(stages):
+        write_segment(source, segment, recent(event(stage, number, token=1) for number in range(EACH)))
+    groups = ("--smallest-group", 1)
+    service = start(
+        "ingest", lake, "--events", source, "--interval", 0.2, "--build", "--build-every", 0.2, *groups
+    )
+    until(lambda: rows(lake) > 0, service)
+    builds = [start("build", lake, "--json", *groups) for _ in range(2)]
+    for segment in range(10, 14):
+        write_segment(
+            source, segment, recent(event(Stage.RECEIVED, segment * EACH + n, token=1) for n in range(EACH))
+        )
+    for build in builds:
+        assert json.loads(finished(build)[0])["difference"] == 0
+    until(lambda: rows(lake, NOTIFICATIONS_TABLE) == 5 * EACH, service)
+    until(lambda: read_statuses(lake)["build"].state == "done", service)
+    service.send_signal(signal.SIGTERM)
+    assert "could not be built" not in finished(service)[1]
+    finished(start("build", lake, *groups))
+    for job, options in (("ingest", ("--events", source, "--available-now")), ("build", groups)):
+        finished(start(job, alone, *options))
+    assert tables(lake)[FUNNEL_TABLE.name] == tables(alone)[FUNNEL_TABLE.name]
+    assert tables(lake)[NOTIFICATIONS_TABLE.name] == tables(alone)[NOTIFICATIONS_TABLE.name]
+
+
+@pytest.mark.parametrize("to_java_too", [False, True])
+def test_a_build_that_is_stopped_says_so_in_one_line(tmp_path: Path, to_java_too: bool) -> None:
+    """A service manager may send the signal to Java as well."""
+    lake, source = tmp_path / "lake", tmp_path / "ntf"
+    write_segment(source, 0, recent(event(Stage.RECEIVED, n, token=n % 50) for n in range(60 * EACH)))
+    finished(start("ingest", lake, "--events", source, "--available-now"))
+    build = start("build", lake)
+    until((lake / NOTIFICATIONS_TABLE.name).exists, build)  # its first table is being written
+    if to_java_too:
+        os.killpg(build.pid, signal.SIGTERM)
+    else:
+        build.send_signal(signal.SIGTERM)
+    _, said = finished(build, code=1)
+    progress = ("build: ", "Warning: Java")
+    lines = [line for line in said.splitlines() if line.strip() and not line.startswith(progress)]
+    assert len(lines) == 1, said
+    assert "SIGTERM: stopped before the work was complete" in lines[0]
+    finished(start("build", lake))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from tests.doubles.fake_ntf_forwardee import fake_ntf_forwardee
 from tests.doubles.smp_direct import (
     DIRECT_ALPN,
@@ -32,7 +30,6 @@ SETTINGS: Final[dict[str, Any]] = {
 }
 
 
-@pytest.mark.timeout(60)
 async def test_packets_minimums_and_associations_survive_kill_9(tmp_path: Path) -> None:
     folders = SmpFolders(tmp_path)
     async with fake_ntf_forwardee(credentials=ntf_credentials()) as gone:

@@ -16,7 +16,6 @@ from tocsin.protocol.smp.recipient_commands import DeleteQueue, Subscribe
 from tocsin.protocol.smp.responses import MessageReceived, Subscribed
 from tocsin.smp_router.statistics.statistics_lines import StatisticsRecord, parse_statistics
 
-pytestmark = pytest.mark.timeout(120)  # the first test starts the server
 STATISTICS = "smp-server-stats.log"
 
 

@@ -130,7 +130,6 @@ async def test_r2_messages_survive_a_restart(folders: SmpFolders) -> None:
     assert folders.lines(MESSAGE_LOG) == []
 
 
-@pytest.mark.timeout(30)
 async def test_r3_messages_expire_at_start(folders: SmpFolders) -> None:
     async with folders.run() as router:
         recipient, sender = await router.connect(), await router.connect()

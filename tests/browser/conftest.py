@@ -18,16 +18,8 @@ from tests.browser.tabs import Tab
 from tests.doubles.browsers import NO_BROWSER, browser_or_skip
 from tests.doubles.small_lake import make_small_lake
 
-HERE: Final = Path(__file__).parent
 SCREENSHOTS_VARIABLE: Final = "TOCSIN_SCREENSHOTS"
 """A folder to keep the screenshots in, for people to look at."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test waits until everything has started."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.timeout(120))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -77,7 +77,7 @@ class DirectWorld:
 
     @asynccontextmanager
     async def smp(self, direct: bool = True, **changes: Any) -> AsyncIterator[SmpHarness]:
-        settings = direct_settings(**changes) if direct else SmpDirectSettings()
+        settings = direct_settings(**changes) if direct else SmpDirectSettings(enabled=False)
         async with self.smp_place.running(direct=settings, notification_interval=0.02) as smp:
             yield smp
 

@@ -43,8 +43,9 @@ def ntf_address(router: NtfHarness | RouterLocation) -> RouterAddress:
 def agent_settings(
     smp: Sequence[SmpHarness | RouterLocation], ntf: Sequence[NtfHarness | RouterLocation], **changes: Any
 ) -> AgentSettings:
-    """Short intervals; what a test does not wait for stays long."""
+    """Short intervals; what a test does not wait for stays long. The usual protocol, unless `direct` is on."""
     settings = AgentSettings(
+        direct=False,
         smp_routers=tuple(smp_address(router) for router in smp),
         ntf_routers=tuple(ntf_address(router) for router in ntf),
         retries=Backoff(initial=0.02, increase_after=0.1, maximum=0.1),

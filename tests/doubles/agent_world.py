@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -23,14 +26,17 @@ from tests.doubles.postgres_server import new_database
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.routers import HOST
 from tests.doubles.smp_process import SmpFolders, SmpProcess
-from tocsin.agent import ToFetch, Unreadable, Woken
+from tocsin.agent import ToFetch, TokenVerified, Unreadable, Woken
 from tocsin.agent.runtime.events import ConnectionReady, MessageArrived
 from tocsin.crypto.boxes import box_key
+from tocsin.ntf_router.settings.files import NTF_FILE
+from tocsin.ntf_router.store.logs.log_reading import STORE_LOG
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.protocol.smp.delivered_messages import unseal_meta
 from tocsin.push.fake.server import FakeApns, running_fake_apns
 from tocsin.push.provider import PushRequest, Urgency
+from tocsin.smp_router.settings.files import SMP_FILE
 
 PATIENCE = 15.0
 
@@ -65,6 +71,11 @@ class SmpProcessPlace:
         shutil.rmtree(self._folders.store)
         shutil.copytree(self._backup, self._folders.store)
 
+    async def tocsin(self, *words: object) -> str:
+        """What `tocsin smp` with these words says, with the settings of the router."""
+        config = ("--config", self._folders.config / SMP_FILE.ini_file)
+        return await _tocsin("smp", *words, *config, env=self._folders.environment(port=self._port))
+
 
 class NtfProcessPlace:
     """The same for an NTF router."""
@@ -73,8 +84,41 @@ class NtfProcessPlace:
         self._folders = NtfFolders(folder)
         self._apns = apns
         self._store = {} if database is None else {"db_connection": database, "db_schema": folder.name}
+        self._backup = folder / "backup"
         self._process: NtfProcess | None = None
         self._port = 0
+
+    def copy(self, source: Path, target: Path) -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+
+    async def back_up(self) -> None:
+        """While it does not run; there is one backup."""
+        self.copy(self._folders.store, self._backup)
+        if self._store:
+            await self._copy_database(self._database, f"{self._database}_backup")
+
+    async def restore(self) -> None:
+        self.copy(self._backup, self._folders.store)
+        if self._store:
+            await self._copy_database(f"{self._database}_backup", self._database)
+
+    @property
+    def _database(self) -> str:
+        return urlsplit(self._store["db_connection"]).path.removeprefix("/")
+
+    async def _copy_database(self, source: str, target: str) -> None:
+        server = await asyncpg.connect(self._store["db_connection"], database="postgres")
+        try:
+            await server.execute(f"DROP DATABASE IF EXISTS {target} WITH (FORCE)")
+            await server.execute(f"CREATE DATABASE {target} TEMPLATE {source}")
+        finally:
+            await server.close()
+
+    async def tocsin(self, *words: object) -> str:
+        """What `tocsin ntf` with these words says, with the settings of the router."""
+        config = ("--config", self._folders.config / NTF_FILE.ini_file)
+        return await _tocsin("ntf", *words, *config, env=self._folders.environment(**self._store))
 
     @property
     def location(self) -> RouterLocation:
@@ -133,6 +177,12 @@ class NtfProcessPlace:
         finally:
             await connection.close()
 
+    async def until_logged(self, words: bytes) -> None:
+        """These words are in the log of its store, which is in memory."""
+        async with asyncio.timeout(PATIENCE):
+            while words not in (self._folders.store / STORE_LOG).read_bytes():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+
     async def _subscribed(self) -> tuple[int, int]:
         assert self._process is not None
         _, text = await self._process.get("/metrics")
@@ -140,6 +190,15 @@ class NtfProcessPlace:
         kinds = ("smp_service_subscription", "smp_subscription")
         service, one = (int(values[f"simplex_ntf_{kind}_active_sub_count_other"]) for kind in kinds)
         return service, one
+
+
+async def _tocsin(*words: object, env: dict[str, str]) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tocsin", *map(str, words)), stdout=PIPE, stderr=STDOUT, env=env
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    return output.decode()
 
 
 class ApnsPushes(RecordingProvider):
@@ -244,7 +303,8 @@ async def notified(
 ) -> dict[str, bytes]:
     """Reads pushes until each of these connections was in one with a message that no earlier push told of.
 
-    With `former_notifiers` older items of the list may be of credentials that a queue had before.
+    With `former_notifiers` older items of the list may be of credentials that a queue had before, and codes of
+    registrations may come again.
     """
     token = await alice.agent.tokens.current()
     assert token.secret is not None
@@ -252,6 +312,8 @@ async def notified(
     while not news.keys() >= set(names):
         payload = await alice.push()
         woken = await alice.agent.wake(payload)
+        if former_notifiers and isinstance(woken, TokenVerified):
+            continue
         assert isinstance(woken, Woken), woken
         assert all(each.reason is Unreadable.UNKNOWN_QUEUE for each in woken.unreadable)
         assert former_notifiers or not woken.unreadable

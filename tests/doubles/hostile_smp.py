@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tests.doubles.ntf_harness import Device
-from tests.doubles.routers import running_router
-from tests.doubles.smp_harness import ed25519, router_credentials
+from tests.doubles.routers import SERVICE_ID, running_router
+from tests.doubles.smp_harness import credentials_at, ed25519, listens_at
 from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.errors import ConnectionLost
 from tocsin.protocol.addresses import RouterLocation
@@ -107,15 +107,20 @@ class HostileSmp:
 
 @asynccontextmanager
 async def hostile_smp(
-    answer: Answer = accept, *, port: int = 0, direct: bool = False
+    answer: Answer = accept, *, port: int = 0, direct: bool = False, service_id: bytes = SERVICE_ID
 ) -> AsyncIterator[HostileSmp]:
+    """`service_id` is what every service is called here."""
     hostile: HostileSmp | None = None
 
     async def serve(connection: RouterConnection) -> None:
         assert hostile is not None
         await hostile.serve(connection)
 
-    async with running_router(serve, credentials=router_credentials(), port=port, direct=direct) as running:
+    credentials = credentials_at(port)
+    async with running_router(
+        serve, credentials=credentials, port=port, direct=direct, service_id=service_id
+    ) as running:
+        listens_at(running.address.port_number, credentials)
         hostile = HostileSmp(running.address.location, answer)
         yield hostile
         for session in list(hostile.sessions):

@@ -22,11 +22,11 @@ def tables(lake: Path) -> dict[str, list[str]]:
     found = {}
     for table in TABLES:
         rows: list[str] = []
-        for path in LakeTable(lake, table).snapshot().files:
+        for path, file in LakeTable(lake, table).snapshot().files.items():
             part = parquet.ParquetFile(lake / table.name / path).read()
             columns = [name for name in part.column_names if name not in NOT_COMPARED]
             rows += [
-                f"{path.rsplit('/', 1)[0]} { {name: value for name, value in row.items() if value is not None} }"
+                f"{file.partition} { {name: value for name, value in row.items() if value is not None} }"
                 for row in part.select(columns).to_pylist()
             ]
         found[table.name] = sorted(rows)

@@ -34,8 +34,11 @@ class NtfFolders:
         self.config: Final = folder / "etc"
         self.store: Final = folder / "var"
         where = ["--folder", str(self.config), "--store", str(self.store)]
-        assert run(["ntf", "init", "--ip", HOST, *where, *options]) == 0
+        assert run(["ntf", "init", "--ip", HOST, "--no-event-log", *where, *options]) == 0
         self.fingerprint: Final = read_fingerprint(self.config)
+        self.program: tuple[str, ...] = (sys.executable, "-m", "tocsin")
+        """What runs `ntf start`."""
+        self.start_seconds = START_SECONDS
 
     def environment(self, **settings: Any) -> dict[str, str]:
         """Ports that the system chooses, no real provider, and what `settings` says, by the keys' names."""
@@ -53,15 +56,7 @@ class NtfFolders:
 
     async def spawn(self, *arguments: str, **settings: Any) -> Process:
         """The process, just started; its output and its log are one pipe."""
-        command = [
-            sys.executable,
-            "-m",
-            "tocsin",
-            "ntf",
-            "start",
-            "--config",
-            str(self.config / NTF_FILE.ini_file),
-        ]
+        command = [*self.program, "ntf", "start", "--config", str(self.config / NTF_FILE.ini_file)]
         return await asyncio.create_subprocess_exec(
             *command, *arguments, env=self.environment(**settings), stdout=PIPE, stderr=STDOUT
         )
@@ -70,7 +65,7 @@ class NtfFolders:
         """Exit code and output of a start that ends by itself."""
         process = await self.spawn(*arguments, **settings)
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(self.start_seconds):
                 output, _ = await process.communicate()
         except TimeoutError:
             process.kill()
@@ -83,7 +78,7 @@ class NtfFolders:
         """Returns when it serves, with all its ports."""
         router = NtfProcess(self, await self.spawn(**settings))
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(self.start_seconds):
                 await router.until_it_serves()
         except BaseException:
             await router.kill()
@@ -120,6 +115,10 @@ class NtfProcess:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             self.output.append(line.decode())
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
 
     async def connect(self) -> NtfTestClient:
         location = RouterLocation((HOST,), str(self.port), self._folders.fingerprint)

@@ -63,13 +63,14 @@ async def running_router(
     hello_seconds: float = 10.0,
     direct: bool = False,
     on_connection: Callable[[BlockConnection], Awaitable[None]] | None = None,
+    service_id: bytes = SERVICE_ID,
 ) -> AsyncIterator[RunningRouter]:
     """`serve` gets each session; `on_connection` replaces the whole handshake above TLS."""
     credentials = credentials or make_credentials()
     identity = RouterIdentity.create(dialect, credentials, versions, direct=direct)
 
     async def find_service(_role: ServiceRole, _fingerprint: bytes) -> bytes:
-        return SERVICE_ID
+        return service_id
 
     async def handle(connection: BlockConnection) -> None:
         try:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as arrow  # type: ignore[import-untyped]  # it has no types
-from pyarrow import parquet
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tocsin.pipeline.lake.lake import LakeTable
+from tocsin.pipeline.lake.tables import TABLES
 
 FUNNEL = ("received", "accepted", "superseded", "failed", "shed", "pending", "difference")
 
@@ -21,16 +24,16 @@ def sketch_of(value: int) -> bytes:
 
 def write_table(lake: Path, name: str, parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """`parts`: rows by partition, `day=2026-11-15/hour=7`."""
-    commits = lake / name / "_commits"
-    commits.mkdir(parents=True)
-    files = []
+    [table] = [table for table in TABLES if table.name == name]
+    columns = to_arrow_schema(table.schema)
+    made = []
     for partition, rows in parts.items():
-        path = f"{partition}/part.parquet"
-        (lake / name / partition).mkdir(parents=True)
-        parquet.write_table(arrow.Table.from_pylist(list(rows)), lake / name / path)
-        files.append({"path": path, "rows": len(rows)})
-    commit = {"number": 1, "key": "made", "at": 0.0, "adds": files, "removes": [], "sources": {}}
-    (commits / "0000000001.json").write_text(json.dumps(commit))
+        values = dict(part.split("=") for part in partition.split("/"))
+        place: dict[str, Any] = {"day": date.fromisoformat(values["day"])}
+        if "hour" in values:
+            place["hour"] = int(values["hour"])
+        made += [{**row, **place} for row in rows]
+    LakeTable(lake, table).publish(arrow.Table.from_pylist(made, columns), key="made")
 
 
 def make_small_lake(lake: Path) -> None:

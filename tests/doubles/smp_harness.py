@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import socket
+import struct
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from tests.doubles.routers import HOST, make_credentials
 from tocsin.crypto.boxes import box_key
@@ -143,6 +146,22 @@ def x25519() -> X25519PrivateKey:
 def router_credentials() -> Credentials:
     """Making certificates is slow and nothing depends on their being new."""
     return make_credentials()
+
+
+_of_stores: WeakKeyDictionary[SmpMemoryStore, Credentials] = WeakKeyDictionary()
+_of_ports: dict[int, Credentials] = {}
+
+
+def credentials_at(port: int, store: SmpMemoryStore | None = None) -> Credentials:
+    """Two routers have two identities. A router that starts again, with its store or at its port, has its old one."""
+    known = _of_ports.get(port) or (None if store is None else _of_stores.get(store)) or make_credentials()
+    if store is not None:
+        _of_stores[store] = known
+    return known
+
+
+def listens_at(port: int, credentials: Credentials) -> None:
+    _of_ports[port] = credentials
 
 
 @cache
@@ -312,6 +331,12 @@ class SmpTestClient:
 
     async def close(self) -> None:
         await self.connection.close(1.0)
+
+    def reset(self) -> None:
+        """Break the connection: unlike closing it, this may throw away what had arrived."""
+        linger = struct.pack("ii", 1, 0)
+        self.connection._connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.connection.abort()
 
     # What tests do again and again
 
@@ -499,11 +524,12 @@ async def smp_router(
         drain_seconds=1.0,
         proxy=proxy or SmpProxySettings(enabled=False, remember_failure=1.0),
     )
-    credentials, store = router_credentials(), store or SmpMemoryStore()
+    settings, store = replace(settings, **changes), store or SmpMemoryStore()
+    credentials = credentials_at(settings.ports[0], store)
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(
             running_smp_router(
-                replace(settings, **changes),
+                settings,
                 credentials,
                 store,
                 clock=clock,
@@ -512,6 +538,8 @@ async def smp_router(
             )
         )
         harness = SmpHarness(running, credentials, store)
+        for port in running.ports:
+            listens_at(port, credentials)
         yield harness
         for client in harness.clients:
             client.connection.abort()

@@ -39,8 +39,11 @@ class SmpFolders:
         self.store: Final = folder / "var"
         self.store.mkdir(parents=True)
         where = ["--folder", str(self.config), "--store", str(self.store)]
-        assert run(["smp", "init", "--host", HOST, *where]) == 0
+        assert run(["smp", "init", "--host", HOST, "--no-event-log", *where]) == 0
         self.fingerprint: Final = read_fingerprint(self.config)
+        self.program: tuple[str, ...] = (sys.executable, "-m", "tocsin")
+        """What runs `smp start`."""
+        self.start_seconds = START_SECONDS
 
     def environment(self, **settings: Any) -> dict[str, str]:
         """Short intervals and ports that the system chooses, and what `settings` says, by the keys' names."""
@@ -82,15 +85,7 @@ class SmpFolders:
 
     async def spawn(self, *arguments: str, **settings: Any) -> Process:
         """The process, just started; its log is a pipe."""
-        command = [
-            sys.executable,
-            "-m",
-            "tocsin",
-            "smp",
-            "start",
-            "--config",
-            str(self.config / SMP_FILE.ini_file),
-        ]
+        command = [*self.program, "smp", "start", "--config", str(self.config / SMP_FILE.ini_file)]
         return await asyncio.create_subprocess_exec(
             *command, *arguments, env=self.environment(**settings), stderr=PIPE
         )
@@ -99,7 +94,7 @@ class SmpFolders:
         """Exit code and standard error of a start that ends by itself."""
         process = await self.spawn(*arguments, **settings)
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(self.start_seconds):
                 _, errors = await process.communicate()
         except TimeoutError:
             process.kill()
@@ -112,7 +107,7 @@ class SmpFolders:
         """Returns when it serves."""
         router = SmpProcess(self, await self.spawn(**settings))
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(self.start_seconds):
                 await router._until_it_serves()
         except BaseException:
             await router.kill()
@@ -133,6 +128,10 @@ class SmpProcess:
         self.control_port = 0
         self.metrics_port = 0
 
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
     async def connect(self, version: int = 18, *, alpn: tuple[str, ...] | None = None) -> SmpTestClient:
         location = RouterLocation((HOST,), str(self.port), self._folders.fingerprint)
         versions = VersionRange(version, version)
@@ -140,6 +139,18 @@ class SmpProcess:
         client = SmpTestClient(await dial_smp(RouterAddress(Scheme.SMP, location), settings))
         self.clients.append(client)
         return client
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Status and body of a page for operators."""
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_connection(HOST, self.metrics_port)
+            try:
+                writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+                head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+            finally:
+                writer.close()
+                await writer.wait_closed()
+        return int(head.split(" ")[1]), body
 
     def terminate(self) -> None:
         """SIGTERM; `ended` waits."""

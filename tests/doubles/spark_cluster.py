@@ -20,7 +20,7 @@ from tocsin.pipeline.spark.java import java_home
 SPARK = Path(pyspark.__file__).parent
 CLASS = str(SPARK / "bin" / "spark-class")
 LOOPBACK = "127.0.0.1"
-QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 """Environment for short jobs, which thorough compilation would only slow down: it takes half their CPU."""
 
 

@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -88,9 +88,14 @@ class WebPushService:
         """For the next pushes; then all are accepted."""
         self.by_host: dict[str, Behaviour] = {}
         """For all pushes to this name."""
+        self.by_path: dict[str, Behaviour] = {}
+        """For all pushes to this endpoint."""
+        self.on_accepted: Callable[[Received], None] = lambda _received: None
+        """Called with every push that is about to be accepted."""
         self.connections = 0
         self._arrived: dict[str, asyncio.Queue[Received]] = {}
         self._handlers: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
         self._stopped = True
 
     async def next_received(self, path: str) -> Received:
@@ -109,20 +114,30 @@ class WebPushService:
         made = make_web_certificate(names, datetime.now(UTC))
         self.ca_file.write_bytes(made.certificate)
         self._key_file.write_bytes(made.private_key)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.ca_file, self._key_file)
-        server = await asyncio.start_server(self._handle, "127.0.0.1", self.port, ssl=context)
-        self.port = server.sockets[0].getsockname()[1]
-        self._stopped = False
+        await self.listen()
         try:
             yield self
         finally:
-            self._stopped = True
-            server.close()
-            for handler in self._handlers:
-                handler.cancel()
-            await asyncio.gather(*self._handlers, return_exceptions=True)
+            await self.leave()
             await asyncio.sleep(0.05)  # connections whose handshake was under way learn that nobody is there
+
+    async def listen(self) -> None:
+        """Listen, on the same port as before."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.ca_file, self._key_file)
+        self._server = await asyncio.start_server(self._handle, "127.0.0.1", self.port, ssl=context)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._stopped = False
+
+    async def leave(self) -> None:
+        """Close all connections and accept no more, until `listen`."""
+        self._stopped = True
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for handler in self._handlers:
+            handler.cancel()
+        await asyncio.gather(*self._handlers, return_exceptions=True)
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -153,16 +168,21 @@ class WebPushService:
             self._queue(path).put_nowait(received)
             host = headers["host"].partition(":")[0]
             waiting = self.behaviours.popleft() if self.behaviours else Answer()
-            await self._behave(self.by_host.get(host, waiting), writer)
+            behaviour = self.by_path.get(path, self.by_host.get(host, waiting))
+            await self._behave(behaviour, received, writer)
             if writer.is_closing():
                 return
 
-    async def _behave(self, behaviour: Behaviour, writer: asyncio.StreamWriter) -> None:
+    async def _behave(self, behaviour: Behaviour, received: Received, writer: asyncio.StreamWriter) -> None:
         match behaviour:
             case Answer():
+                if behaviour.status < 300:
+                    self.on_accepted(received)
                 writer.write(behaviour.encode())
                 await writer.drain()
             case Raw(data, close):
+                if data.startswith(b"HTTP/1.1 2") and b"\r\n\r\n" in data:
+                    self.on_accepted(received)  # whatever follows the head
                 writer.write(data)
                 await writer.drain()
                 if close:
@@ -171,7 +191,7 @@ class WebPushService:
                     await asyncio.Event().wait()
             case Held(gate):
                 await gate.wait()
-                await self._behave(Answer(), writer)
+                await self._behave(Answer(), received, writer)
             case EndlessHeaders():
                 writer.write(b"HTTP/1.1 201 Created\r\n")
                 while True:

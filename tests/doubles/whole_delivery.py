@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.doubles import slow_disk
 from tests.doubles.ntf_harness import Device
 from tests.doubles.ntf_process import NtfFolders, NtfProcess
 from tests.doubles.routers import HOST
@@ -27,7 +29,7 @@ from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
 from tocsin.push.fake.server import FakeApns, running_fake_apns
 
 DEVICES, QUEUES_EACH = 3, 8
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @dataclass
@@ -38,24 +40,35 @@ class Chat:
     notifier: Notifier
     device: Device
     subscription_id: bytes
-    answered: int = 0
-    """The number in the newest message whose SEND was answered."""
     tried: int = 0
-    numbers: dict[bytes, int] = field(default_factory=dict)
-    """Messages by message id, as the recipient got them."""
-    notified: int = 0
-    """The number in the newest message that the device was notified of."""
+    answered: set[int] = field(default_factory=set)
+    """The numbers in the messages whose SEND was answered."""
+    places: dict[bytes, int] = field(default_factory=dict)
+    """Places of messages in the queue, by message id, as the recipient got them."""
+    newest_answered: int = 0
+    """The place of the newest message whose SEND was answered. Two senders may store their messages in any order."""
+    newest_notified: int = 0
+    """The place of the newest message that the device was notified of."""
 
 
 class Everything:
     """The three parts, and whoever uses them."""
 
-    def __init__(self, folder: Path, ntf: dict[str, Any], smp: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ntf: dict[str, Any],
+        smp: dict[str, Any] | None = None,
+        *,
+        slow_disks: bool = False,
+    ) -> None:
         """`ntf` and `smp` are settings of the routers."""
         self._ntf_settings = ntf
         self._smp_settings = smp or {}
         self._smp_folders = SmpFolders(folder / "smp")
         self._ntf_folders = NtfFolders(folder / "ntf")
+        if slow_disks:
+            self._smp_folders.program = self._ntf_folders.program = (sys.executable, "-m", slow_disk.__name__)
         self._apns_folder = folder / "apns"
         self._stack = AsyncExitStack()
         self.smp: SmpProcess | None = None
@@ -64,7 +77,7 @@ class Everything:
         self._smp_port = self._ntf_port = 0
         self._read = 0
         self._told: dict[bytes, Chat] = {}
-        """Messages that pushes announced, by message id, until their numbers are known."""
+        """Messages that pushes announced, by message id, until their places are known."""
         self.chats: list[Chat] = []
         self.unreachable: set[bytes] = set()
         """Device tokens that a provider refuses for good: no test waits for their pushes."""
@@ -157,7 +170,7 @@ class Everything:
         number = chat.tried
         command = SendMessage(MessageFlags(notify=True), b"%d" % number)
         if await sender.ask(command, chat.queue.sender_id, chat.queue.sender_key) == OK:
-            chat.answered = max(chat.answered, number)
+            chat.answered.add(number)
 
     # Comparison
 
@@ -181,11 +194,12 @@ class Everything:
         return not self._missing()
 
     def _missing(self) -> list[tuple[int, int]]:
-        """Numbers of the newest messages that were answered, and of those that devices were notified of."""
+        """Places of the newest messages that were answered, and of those that devices were notified of."""
         return [
-            (chat.answered, chat.notified)
+            (chat.newest_answered, chat.newest_notified)
             for chat in self.chats
-            if chat.notified < chat.answered and chat.device.device_token not in self.unreachable
+            if chat.newest_notified < chat.newest_answered
+            and chat.device.device_token not in self.unreachable
         ]
 
     async def _fetch(self) -> None:
@@ -194,7 +208,9 @@ class Everything:
         recipient = await self.smp.connect()
         for chat in self.chats:
             while isinstance(message := await recipient.get(chat.queue), MessageReceived):
-                chat.numbers[message.message_id] = int(chat.queue.body(message))
+                place = chat.places.setdefault(message.message_id, len(chat.places) + 1)
+                if int(chat.queue.body(message)) in chat.answered:
+                    chat.newest_answered = place
                 assert await recipient.acknowledge(chat.queue, message) == OK
         await recipient.close()
 
@@ -216,8 +232,8 @@ class Everything:
                 meta = unseal_meta(box_key(told.notifier.secret), item.nonce, item.sealed_meta)
                 self._told.setdefault(meta.message_id, told)
         for message_id, told in list(self._told.items()):
-            if message_id in told.numbers:
-                told.notified = max(told.notified, told.numbers[message_id])
+            if message_id in told.places:
+                told.newest_notified = max(told.newest_notified, told.places[message_id])
                 del self._told[message_id]
 
     async def accounting(self) -> dict[str, float]:
@@ -244,10 +260,10 @@ class _PushesOf:
 
 @asynccontextmanager
 async def everything(
-    folder: Path, ntf: dict[str, Any], smp: dict[str, Any] | None = None
+    folder: Path, ntf: dict[str, Any], smp: dict[str, Any] | None = None, *, slow_disks: bool = False
 ) -> AsyncIterator[Everything]:
     """Starts everything with devices and queues, and kills it at the end."""
-    parts = Everything(folder, ntf, smp)
+    parts = Everything(folder, ntf, smp, slow_disks=slow_disks)
     try:
         await parts.start()
         await parts.register()

@@ -11,7 +11,7 @@ from tests.doubles.collections import growth, sizes_of
 from tests.doubles.ntf_harness import ntf_router, queue_at
 from tests.doubles.routers import HOST
 from tests.doubles.smp_direct import NtfIdentity, Wish, connect_direct, direct_settings, ntf_credentials
-from tests.doubles.smp_harness import OK, SmpHarness, smp_router
+from tests.doubles.smp_harness import OK, QUOTA, SmpHarness, smp_router
 from tocsin.ntf_router.settings.keys import NTF_KEYS
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
@@ -28,6 +28,8 @@ QUEUES: Final = 60
 RELAYS: Final = 10
 PACKETS: Final = 12
 SERVICES: Final = 10
+TOKENS: Final = 24
+SUBSCRIPTIONS: Final = 48
 PROXY: Final = SmpProxySettings(connect_timeout=1.0, public_relays_only=False, max_relays=RELAYS)
 
 
@@ -83,7 +85,6 @@ def beyond(limits: tuple[Limit, ...], settings: Any, grown: dict[str, int]) -> d
     return found
 
 
-@pytest.mark.timeout(60)
 async def test_no_collection_of_an_smp_router_grows_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_records, "MAX_UNSTORED", SERVICES)
     async with smp_router(proxy=PROXY, max_queues=QUEUES, end_interval=3600.0) as router:
@@ -96,7 +97,6 @@ async def test_no_collection_of_an_smp_router_grows_beyond_its_limit(monkeypatch
         assert router.running.router.proxy.relays.remembered_failures <= RELAYS
 
 
-@pytest.mark.timeout(60)
 async def test_no_collection_for_direct_notifications_grows_beyond_its_limit() -> None:
     direct = direct_settings(max_packets=PACKETS, answer_wait=0.0, retry_initial=60.0, retry_maximum=60.0)
     async with smp_router(direct=direct) as router:
@@ -107,9 +107,11 @@ async def test_no_collection_for_direct_notifications_grows_beyond_its_limit() -
         assert beyond(SMP_LIMITS, router.running.state.settings, grown) == {}
 
 
-@pytest.mark.timeout(60)
 async def test_no_collection_of_an_ntf_router_grows_beyond_its_limit() -> None:
-    async with ntf_router() as ntf, smp_router() as smp:
+    async with (
+        ntf_router(max_tokens=TOKENS, max_subscriptions=SUBSCRIPTIONS) as ntf,
+        smp_router() as smp,
+    ):
         before = sizes_of(ntf.running, shared_resolver())
         client = await smp.connect()
         for number in range(12):
@@ -122,8 +124,15 @@ async def test_no_collection_of_an_ntf_router_grows_beyond_its_limit() -> None:
             for host in range(3):
                 nowhere = RouterLocation((f"127.0.{number}.{host + 1}",), "1", bytes([number]) * 32)
                 await device.subscribe(NotifierQueue(nowhere, os.urandom(24)), notifier.key)
+        for _ in range(3):
+            late = await ntf.device()
+            assert await late.client.ask(late.register_command(), key=late.key) == QUOTA
+            command = device.subscribe_command(NotifierQueue(nowhere, os.urandom(24)), notifier.key)
+            assert await device.client.ask(command, key=device.key) == QUOTA
         grown = growth(before, sizes_of(ntf.running, shared_resolver()))
         assert "NtfRouter.connections" in grown
+        assert grown["TokenTable._tokens"] == TOKENS
+        assert (await ntf.store.counts()).subscriptions == SUBSCRIPTIONS
         assert beyond(NTF_LIMITS, ntf.running.state.settings, grown) == {}
 
 

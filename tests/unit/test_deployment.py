@@ -24,6 +24,7 @@ COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 _WORDS = frozenset(
     [
         "rate",
+        "time",
         "increase",
         "delta",
         "histogram_quantile",

@@ -34,7 +34,7 @@ from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
 NEW_NTF: dict[str, Any] = {"direct": NtfDirectSettings(enabled=True), "public_hosts": (HOST,)}
 NEW_SMP: dict[str, Any] = {"direct": direct_settings(), "message_quota": 128}
-OLD_SMP: dict[str, Any] = {"direct": SmpDirectSettings(), "message_quota": 128}
+OLD_SMP: dict[str, Any] = {"direct": SmpDirectSettings(enabled=False), "message_quota": 128}
 
 
 @dataclass

@@ -121,6 +121,22 @@ async def test_it_can_replay_and_reorder_as_it_likes(ntf: NtfHarness, device: Di
         assert await ntf.store.subscription_of(queue) is None
 
 
+async def test_a_stranger_who_knows_the_id_cannot_end_what_has_not_begun(
+    ntf: NtfHarness, device: DirectDevice
+) -> None:
+    """Only packets of the same token exclude each other: the owner's comes through, in any order."""
+    stranger = await direct_device(ntf)
+    async with evil_smp() as smp:
+        queue = smp.queue(b"q" * 24)
+        assert await fate(ntf, stranger.packet(queue, PacketKind.DISSOCIATE)) is PacketFate.ACCEPTED
+        assert await fate(ntf, device.packet(queue)) is PacketFate.ACCEPTED
+        assert await fate(ntf, stranger.packet(queue, PacketKind.DISSOCIATE)) is PacketFate.BAD_QUEUE
+        assert await fate(ntf, stranger.packet(queue)) is PacketFate.BAD_QUEUE
+        assert await ntf.store.subscription_of(queue) is not None
+        assert await fate(ntf, device.packet(queue, PacketKind.DISSOCIATE)) is PacketFate.ACCEPTED
+        assert await fate(ntf, device.packet(queue)) is PacketFate.BAD_QUEUE
+
+
 async def test_a_lie_about_a_deletion_costs_nothing(ntf: NtfHarness, device: DirectDevice) -> None:
     async with evil_smp() as smp:
         queue = smp.queue(b"q" * 24)

@@ -6,16 +6,20 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+from tests.doubles.direct_devices import DirectDevice, direct_client, direct_device
 from tests.doubles.fairness import MOST_TIMES_QUIET, StretchCounter, ping_ratio, quiet_ping
 from tests.doubles.ntf_harness import TEST_PROVIDER, Device, NtfHarness, NtfTestClient, ntf_router, until
 from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import Asked, authorized_with, ed448, ed25519, x25519
 from tocsin.crypto.keys import AuthPrivateKey, Ed448PublicKey
+from tocsin.ntf_router.settings.settings import NtfDirectSettings
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.direct.dialects import DIRECT_NTF
+from tocsin.protocol.direct.ntf_messages import ForwardPacket
 from tocsin.protocol.messages import Command
 from tocsin.protocol.ntf import subscription_commands, token_commands
 from tocsin.protocol.ntf.device_tokens import DeviceToken
@@ -59,8 +63,11 @@ ATTACKS: Final[dict[type[Command], Callable[[Device], Asked]]] = {
 """The most expensive form of each command."""
 
 
+DIRECT: Final[dict[str, Any]] = {"direct": NtfDirectSettings(enabled=True), "public_hosts": (HOST,)}
+
+
 def test_every_command_is_tried() -> None:
-    assert set(ATTACKS) == set(NTF.commands.kinds)
+    assert {*ATTACKS, ForwardPacket} == {*NTF.commands.kinds, *DIRECT_NTF.commands.kinds}
 
 
 def full_block(client: NtfTestClient, device: Device, kind: type[Command], *, legal: bool) -> list[bytes]:
@@ -80,7 +87,25 @@ async def attacked(
 ) -> AsyncIterator[None]:
     client = await router.connect(version)
     block = full_block(client, device, kind, legal=legal)
-    for _ in range(BLOCKS):
+    async with flooded(router, client, [block] * BLOCKS):
+        yield
+
+
+@asynccontextmanager
+async def flooded_with_packets(router: NtfHarness, device: DirectDevice, legal: bool) -> AsyncIterator[None]:
+    """A block has room for one packet. Illegal: it opens, and the signature is wrong."""
+    client, key = await direct_client(router), None if legal else ed25519()
+    packets = [device.packet(NotifierQueue(QUEUE.router, os.urandom(24)), key=key) for _ in range(BLOCKS)]
+    requests = [client.session.request(os.urandom(24), b"", ForwardPacket(each), None) for each in packets]
+    async with flooded(router, client, [[each] for each in requests]):
+        yield
+
+
+@asynccontextmanager
+async def flooded(
+    router: NtfHarness, client: NtfTestClient, blocks: list[list[bytes]]
+) -> AsyncIterator[None]:
+    for block in blocks:
         await client.connection.send(block)
     yield
     session_id = client.session.session_id
@@ -91,7 +116,6 @@ async def attacked(
     )
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_ping_is_answered_soon_while_another_client_sends_the_most_expensive_blocks(
     version: int,
@@ -111,6 +135,16 @@ async def test_a_ping_is_answered_soon_while_another_client_sends_the_most_expen
                 if ratio > MOST_TIMES_QUIET:
                     slow[kind.tag, legal] = ratio
     assert slow == {}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("legal", [False, True])
+async def test_a_ping_is_answered_soon_while_a_stranger_forwards_packets(legal: bool) -> None:
+    async with ntf_router(**DIRECT) as router:
+        victim, device = await router.connect(), await direct_device(router)
+        quiet = await quiet_ping(victim)
+        ratio = await ping_ratio(victim, quiet, partial(flooded_with_packets, router, device, legal))
+    assert ratio <= MOST_TIMES_QUIET
 
 
 async def test_a_connection_gives_way_after_its_slice(monkeypatch: pytest.MonkeyPatch) -> None:

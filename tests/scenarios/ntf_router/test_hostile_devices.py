@@ -175,10 +175,10 @@ async def test_a_slow_command_of_one_client_does_not_hold_up_another() -> None:
             super().__init__()
             self.begun, self.go_on = asyncio.Event(), asyncio.Event()
 
-        async def set_cron(self, token_id: bytes, minutes: int) -> bool:
+        async def set_cron(self, token_id: bytes, minutes: int, at: int) -> bool:
             self.begun.set()
             await self.go_on.wait()
-            return await super().set_cron(token_id, minutes)
+            return await super().set_cron(token_id, minutes, at)
 
     store = Slow()
     async with ntf_router(store) as ntf:

@@ -63,7 +63,7 @@ ANSWERS: list[tuple[Response, SubscriptionStatus]] = [
     (Subscribed(), SubscriptionState.ACTIVE),
     (Subscribed(b"foreign"), SubscriptionState.ACTIVE),
     (Refused(ErrorCode.AUTH), SubscriptionState.AUTH),
-    (Refused(ErrorCode.SERVICE), SubscriptionState.SERVICE),
+    (Refused(ErrorCode.SERVICE), SubscriptionState.SERVICE),  # until the next round
     (Refused(ErrorCode.QUOTA), failed("SMP error QUOTA")),
     (Refused(ErrorCode.INTERNAL), failed("SMP error INTERNAL")),
     (Refused(ErrorCode.DUPLICATE), failed("SMP error DUPLICATE_")),
@@ -111,6 +111,38 @@ async def test_what_answers_to_nsub_make_of_a_subscription() -> None:
             answers[notifier_id] = response
             subscription_id = await smp.subscribe(device, notifier_id)
             await becomes(device, subscription_id, status)
+
+
+async def test_SERVICE_to_nsub_is_asked_again_without_the_service() -> None:
+    """Issue 18, row 5: agents of 7.0 give up a subscription that is SERVICE at a check."""
+
+    def answer(received: ReceivedCommand) -> Response:
+        refused = isinstance(received.command, SubscribeNotifications) and received.service_signature
+        return Refused(ErrorCode.SERVICE) if refused else accept(received)
+
+    async with hostile_smp(answer) as smp, ntf_router() as ntf:
+        device = await ntf.active_device()
+        for name in (b"a", b"b"):
+            await becomes(device, await smp.subscribe(device, name * 24), SubscriptionState.ACTIVE)
+        assert smp.accepted == 2
+
+
+async def test_SERVICE_does_not_stay_beyond_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a router that answers so whatever it is asked: it was SERVICE for ever."""
+    monkeypatch.setattr(queue_subscriptions, "ROUND_AGAIN_SECONDS", 0.2)
+    seen: list[SubscriptionStatus] = []
+
+    def answer(received: ReceivedCommand) -> Response:
+        refused = isinstance(received.command, SubscribeNotifications)
+        return Refused(ErrorCode.SERVICE) if refused else accept(received)
+
+    async with hostile_smp(answer) as smp, ntf_router(subscriber=subscriber()) as ntf:
+        device = await ntf.active_device()
+        subscription_id = await smp.subscribe(device, b"a" * 24)
+        while not seen or not isinstance(seen[-1], SubscriptionFailed):
+            seen.append(await device.subscription_status(subscription_id))
+        assert seen[-1] == failed("SMP error SERVICE")
+        assert SubscriptionState.SERVICE in seen
 
 
 @pytest.mark.parametrize("version", [1, 3])
@@ -184,7 +216,7 @@ async def test_a_router_told_to_stop_while_an_smp_router_goes_away_stops(
     """Both in one turn of the loop, as when a machine shuts down: it went on dialling for ever."""
     goes_away = asyncio.Event()
 
-    async def receive(_self: SmpSubscriber, _client: object) -> None:
+    async def receive(_self: SmpSubscriber, *_: object) -> None:
         await goes_away.wait()
         raise ConnectionLost("it went away")
 
@@ -394,7 +426,7 @@ async def test_an_address_that_leads_to_nobody_leaves_a_subscription_as_it_is(
         await until(lambda: bool(state.last_error))
         assert await device.subscription_status(subscription_id) == SubscriptionState.NEW
         await subscribed_chat(smp, device, await smp.connect(), SubscriptionState.ACTIVE)
-        assert wrong in ntf.running.subscribers.routers
+        assert len(ntf.running.subscribers.routers) == (2 if "key_hash" in change else 1)
 
 
 @pytest.mark.parametrize(

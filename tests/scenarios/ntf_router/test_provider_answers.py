@@ -182,6 +182,7 @@ async def test_a_reminder_is_sent_once_however_long_it_takes(memory_world: World
         world.apns.refuse_connections()
         world.apns.close_connections()
         assert await device.ask(SetPeriodicPush(20)) == OK
+        world.clock.time += 21 * 60
         await until(lambda: ntf.running.state.counters.pushes_retried >= 5)
         await world.apns.listen()
         await world.apns.next_push(b"abcd")

@@ -155,6 +155,7 @@ async def test_messages_of_other_devices_do_not_wait_behind_periodic_pushes() ->
         provider.shut()
         for device in devices:
             assert await device.ask(SetPeriodicPush(20)) == Done()
+        ntf.clock.time += 21 * 60
         lane = ntf.running.delivery.lanes[TEST_PROVIDER]
         await until(lambda: len(lane.control) >= len(devices) - 2)
         await _messages_come_in_turn(smp, ntf, provider, chats)

@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doubles.failing_disk import without_syncs
+from tests.doubles.direct_devices import direct_client, direct_device, forward
+from tests.doubles.hostile_smp import hostile_smp
 from tests.doubles.ntf_harness import Device, NtfHarness, ntf_router
+from tests.doubles.ntf_world import becomes
 from tests.doubles.postgres_server import new_database
 from tests.doubles.routers import HOST
-from tests.doubles.smp_harness import ed25519
-from tests.strategies import messages, says_it
+from tests.doubles.smp_harness import ed25519, until
+from tests.doubles.told_stories import (
+    EDGES,
+    NUMBERS,
+    Story,
+    edged,
+    examples,
+    in_scratch_folder,
+    scratch_folder,
+    stories_about,
+)
+from tests.strategies import says_it
 from tests.unit.ntf_router.store.opened_stores import abandon
+from tocsin.ntf_router.settings.settings import NtfDirectSettings
 from tocsin.ntf_router.store.interface import WholeNtfStore
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.ntf_router.store.postgres.transfer import read_whole_ntf_database
+from tocsin.protocol.addresses import RouterLocation, Scheme
+from tocsin.protocol.direct.packets import PacketKind
 from tocsin.protocol.messages import Command, Message
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.ntf.responses import QueueSubscribed
+from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.ntf.subscription_commands import (
     CheckSubscription,
     DeleteSubscription,
@@ -39,25 +53,28 @@ from tocsin.protocol.ntf.token_commands import RegisterToken, ReplaceToken
 from tocsin.protocol.ping import Ping, Pong
 
 VERSION: Final = 3
+QUEUE_IDS: Final = (
+    *(edge for edge in EDGES if len(edge) < 24),
+    b"q" * 23,
+    b"q" * 24,
+    b"r" * 24,
+    b"\n" * 24,
+    b"q" * 25,
+)
+DIRECT: Final = NtfDirectSettings(enabled=True)
 KINDS: Final = [kind for kind in NTF.commands.kinds if says_it(kind, VERSION)]
-EDGES: Final = (b"", b"\0", b" ", b"\n", b"-", b",", b"a b", b"x" * 200)
 
 
 @st.composite
 def commands(draw: st.DrawFn, kinds: Sequence[type[Message]], edges: Sequence[bytes] = EDGES) -> Command:
-    """A command of one of these kinds, whose byte fields, device tokens and ids are often not what they should be."""
-    command: Any = draw(messages(draw(st.sampled_from(kinds)), VERSION))
-    if hasattr(command, "__dataclass_fields__"):
-        for each in fields(command):
-            if isinstance(getattr(command, each.name), bytes) and draw(st.booleans()):
-                command = replace(command, **{each.name: draw(st.sampled_from(edges))})
+    """A command whose byte fields, device tokens and ids are often not what they should be."""
+    command = draw(edged(kinds, VERSION, edges))
     if isinstance(command, RegisterToken | ReplaceToken) and draw(st.booleans()):
         token = replace(command.token, token=draw(st.sampled_from(edges)))
         command = replace(command, token=token)
     if isinstance(command, SubscribeToQueue) and draw(st.booleans()):
         queue = NotifierQueue(command.queue.router, draw(st.sampled_from(edges)))
         command = replace(command, queue=queue)
-    assert isinstance(command, Command)
     return command
 
 
@@ -100,18 +117,21 @@ def contents(store: WholeNtfStore) -> dict[str, Any]:
             (each.subscription_id, each.token_id, each.queue.text(), each.notifier_key)
             for each in store.all_subscriptions()
         ),
+        "services": sorted(
+            (location.text(Scheme.SMP), service_id) for location, service_id in store.all_services()
+        ),
         "totals": store.all_totals(),
     }
 
 
-async def talk(ntf: NtfHarness, told: list[tuple[int, Command]]) -> None:
+async def talk(ntf: NtfHarness, told: Story) -> None:
     conversation = Conversation([await ntf.active_device() for _ in range(2)])
     for number, command in told:
         await conversation.tell(number, command)
     assert await (await ntf.connect()).ask(Ping()) == Pong()
 
 
-async def read_back_from_logs(folder: Path, told: list[tuple[int, Command]]) -> None:
+async def read_back_from_logs(folder: Path, told: Story) -> None:
     store = open_ntf_store(folder)
     async with ntf_router(store) as ntf:
         await talk(ntf, told)
@@ -123,7 +143,7 @@ async def read_back_from_logs(folder: Path, told: list[tuple[int, Command]]) -> 
     assert found == expected
 
 
-async def read_back_from_database(url: str, told: list[tuple[int, Command]]) -> None:
+async def read_back_from_database(url: str, told: Story) -> None:
     store = await open_ntf_postgres_store(url, pool_size=3)
     async with ntf_router(store) as ntf:
         await talk(ntf, told)
@@ -131,8 +151,7 @@ async def read_back_from_database(url: str, told: list[tuple[int, Command]]) -> 
     read = NtfMemoryStore()
     await read_whole_ntf_database(url, "ntf_server", read)
     in_database = contents(read)
-    folder = Path(tempfile.mkdtemp(prefix="tocsin-read-back-"))
-    try:
+    with scratch_folder() as folder:
         in_logs = open_ntf_store(folder)
         for token in read.all_tokens():
             assert await in_logs.add_token(token)
@@ -143,41 +162,104 @@ async def read_back_from_database(url: str, told: list[tuple[int, Command]]) -> 
         found = contents(again)
         abandon(again)
         assert {**found, "totals": None} == {**in_database, "totals": None}
-    finally:
-        shutil.rmtree(folder)
-
-
-def stories(kind: type[Message]) -> st.SearchStrategy[list[tuple[int, Command]]]:
-    """This command with each edge, between others."""
-    numbers = st.integers(0, 255)
-    of_kind = st.tuples(*(st.tuples(numbers, commands([kind], [edge])) for edge in EDGES))
-    others = st.lists(st.tuples(numbers, commands(KINDS)), max_size=5)
-    return st.tuples(others, of_kind, others).map(lambda parts: [*parts[0], *parts[1], *parts[2]])
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.tag.decode())
-@settings(max_examples=15, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@examples(15)
 @given(data=st.data())
 def test_logs_restore_whatever_was_accepted(kind: type[Message], data: st.DataObject) -> None:
-    told = data.draw(stories(kind))
-    folder = Path(tempfile.mkdtemp(prefix="tocsin-read-back-"))
-    with pytest.MonkeyPatch.context() as patch:
-        without_syncs(patch)
-        try:
-            asyncio.run(read_back_from_logs(folder, told))
-        finally:
-            shutil.rmtree(folder)
+    told = data.draw(stories_about(kind, commands, KINDS))
+    in_scratch_folder(lambda folder: read_back_from_logs(folder, told))
 
 
 @pytest.mark.timeout(240)
-@settings(max_examples=15, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-@given(told=st.lists(st.tuples(st.integers(0, 255), commands(KINDS)), min_size=10, max_size=40))
-def test_a_database_and_logs_restore_whatever_was_accepted(
-    server_url: str, told: list[tuple[int, Command]]
-) -> None:
+@examples(15)
+@given(told=st.lists(st.tuples(NUMBERS, commands(KINDS)), min_size=10, max_size=40))
+def test_a_database_and_logs_restore_whatever_was_accepted(server_url: str, told: Story) -> None:
     async def run() -> None:
         async with new_database(server_url) as url:
             await read_back_from_database(url, told)
 
     asyncio.run(run())
+
+
+# Packets, which direct notifications bring
+
+
+Packets: TypeAlias = list[tuple[int, PacketKind, bytes]]
+"""The number says which device signs."""
+PACKETS: Final = st.lists(
+    st.tuples(NUMBERS, st.sampled_from(PacketKind), st.sampled_from(QUEUE_IDS)), min_size=10, max_size=40
+)
+
+
+async def hand_over(ntf: NtfHarness, packets: Packets) -> None:
+    devices = [await direct_device(ntf) for _ in range(2)]
+    here = RouterLocation((HOST,), "1", bytes(32))
+    for number, kind, notifier_id in packets:
+        device = devices[number % len(devices)]
+        packet = device.packet(NotifierQueue(here, notifier_id), kind)
+        await forward(await direct_client(ntf), packet)
+    assert await (await ntf.connect()).ask(Ping()) == Pong()
+
+
+@pytest.mark.timeout(240)
+@examples(15)
+@given(packets=PACKETS)
+def test_logs_restore_whatever_packets_made(packets: Packets) -> None:
+    async def read_back(folder: Path) -> None:
+        store = open_ntf_store(folder)
+        async with ntf_router(store, direct=DIRECT, public_hosts=(HOST,)) as ntf:
+            await hand_over(ntf, packets)
+        expected = contents(store), sorted(store._tables.direct.ended())
+        abandon(store)
+        again = open_ntf_store(folder)
+        found = contents(again), sorted(again._tables.direct.ended())
+        abandon(again)
+        assert found == expected
+
+    in_scratch_folder(read_back)
+
+
+@pytest.mark.timeout(240)
+@examples(5)
+@given(packets=PACKETS)
+def test_a_database_restores_whatever_packets_made(server_url: str, packets: Packets) -> None:
+    async def read_back() -> None:
+        async with new_database(server_url) as url:
+            found = []
+            for told in (packets, []):
+                store = await open_ntf_postgres_store(url, pool_size=3)
+                async with ntf_router(store, direct=DIRECT, public_hosts=(HOST,)) as ntf:
+                    if told:
+                        await hand_over(ntf, told)
+                await store.close()
+                read = NtfMemoryStore()
+                await read_whole_ntf_database(url, "ntf_server", read)
+                found.append(contents(read))
+            assert found[1] == found[0]
+
+    asyncio.run(read_back())
+
+
+# What an SMP router says of our service
+
+
+@pytest.mark.parametrize("service_id", [*EDGES, b"s" * 24])
+async def test_logs_restore_whatever_a_service_is_called(tmp_path: Path, service_id: bytes) -> None:
+    store = open_ntf_store(tmp_path)
+    async with hostile_smp(service_id=service_id) as smp, ntf_router(store) as ntf:
+        device = await ntf.active_device()
+        subscription_id = await smp.subscribe(device, b"q" * 24)
+        if service_id:
+            await becomes(device, subscription_id, SubscriptionState.ACTIVE)
+        else:
+            await until(lambda: smp.accepted > 1)  # it is no session, so there is another attempt
+    expected = contents(store)
+    abandon(store)
+    again = open_ntf_store(tmp_path)
+    found = contents(again)
+    abandon(again)
+    assert found == expected
+    assert not any(called == b"" for _, called in found["services"])

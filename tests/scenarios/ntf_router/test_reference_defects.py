@@ -70,9 +70,11 @@ async def test_B02_B04_a_period_outlives_a_restart_and_its_first_push_comes(worl
         token = await ntf.store.token(device.token_id)
         assert token is not None
         assert token.cron_minutes == 20
+        await world.apns.nothing()
+        world.clock.time += 20 * 60 + 1
         assert isinstance(await world.pushes.next_push(b"abcd"), CheckMessagesPush)
         async with asyncio.timeout(5):
-            while (token := await ntf.store.token(device.token_id)) and token.cron_sent_at is None:  # noqa: ASYNC110
+            while [page async for page in ntf.store.cron_due(world.clock.now())]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     world.clock.time += 19 * 60
     async with world.ntf(periodic_interval=0.05) as ntf:

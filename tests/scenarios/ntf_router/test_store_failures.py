@@ -40,6 +40,7 @@ from tocsin.protocol.ntf.token_commands import (
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.smp.recipient_commands import DeleteQueue
 from tocsin.push.fake.behaviours import Respond
+from tocsin.smp_router.settings.settings import SmpDirectSettings
 
 METHODS: Final = (
     "token",
@@ -88,6 +89,9 @@ READS: Final = frozenset(
         "tokens_with_pending",
     }
 )
+
+USUAL = SmpDirectSettings(enabled=False)
+"""Without acknowledgements."""
 
 
 @pytest.fixture(autouse=True)
@@ -161,6 +165,7 @@ class Life:
                 await device.activate()
                 await other.activate()
                 assert await device.ask(SetPeriodicPush(20)) == OK
+                self.world.clock.time += 21 * 60
                 assert isinstance(await self.world.pushes.next_push(b"abcd"), CheckMessagesPush)
                 await until(lambda: self.calls("cron_sent") > 0)
                 chats = [await subscribed_chat(smp, device, recipient) for _ in range(3)]
@@ -280,7 +285,7 @@ async def test_a_router_that_stops_stores_what_has_arrived() -> None:
     """The SMP router, as the reference's, sends it once."""
     store = HeldStore()
     async with (
-        smp_router(notification_interval=0.0, notification_confirm_after=0.0) as smp,
+        smp_router(direct=USUAL, notification_interval=0.0, notification_confirm_after=0.0) as smp,
         ntf_router(store) as ntf,
     ):
         device = await ntf.active_device()
@@ -300,7 +305,7 @@ async def test_what_has_arrived_is_stored_although_the_connection_is_lost_while_
 
     store = HeldStore()
     async with (
-        smp_router(notification_interval=0.0, notification_confirm_after=0.0) as smp,
+        smp_router(direct=USUAL, notification_interval=0.0, notification_confirm_after=0.0) as smp,
         ntf_router(store) as ntf,
     ):
         device, recipient = await ntf.active_device(), await smp.connect()
@@ -318,11 +323,14 @@ async def test_what_has_arrived_is_stored_although_the_connection_is_lost_while_
         await becomes(device, other, SubscriptionState.ACTIVE)
 
 
-async def test_smp_routers_keep_what_comes_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("direct", [USUAL, SmpDirectSettings()], ids=["usual", "direct"])
+async def test_smp_routers_keep_what_comes_while_the_store_is_away(
+    monkeypatch: pytest.MonkeyPatch, direct: SmpDirectSettings
+) -> None:
     """A router that is killed then has lost nothing: the SMP router has it, or sends it again."""
     monkeypatch.setattr(smp_subscriber, "STORED_WITHIN", 0.1)
     store = FailingStore(NtfMemoryStore(), ())
-    async with smp_router(notification_interval=0.0, notification_confirm_after=3600.0) as smp:
+    async with smp_router(direct=direct, notification_interval=0.0, notification_confirm_after=3600.0) as smp:
         async with ntf_router(cast(NtfStore, store)) as ntf:
             device, sender = await ntf.active_device(), await smp.connect()
             chat = await subscribed_chat(smp, device, await smp.connect(), SubscriptionState.ACTIVE)
@@ -385,8 +393,9 @@ async def test_a_periodic_push_that_ends_while_another_is_written_is_written_too
     async with world.ntf(periodic_interval=0.05) as ntf:
         devices = [await ntf.active_device(token) for token in (b"abcd", b"efgh")]
         assert await devices[0].ask(SetPeriodicPush(20)) == OK
+        world.clock.time += 21 * 60
         await store.begun.wait()
-        assert await devices[1].ask(SetPeriodicPush(20)) == OK
+        assert await store.set_cron(devices[1].token_id, 20, 0)
         await world.apns.next_push(b"efgh")
         await until(lambda: ntf.running.state.counters.notifications_periodic_delivered >= 2)
         store.go_on.set()

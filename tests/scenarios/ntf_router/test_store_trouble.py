@@ -21,7 +21,6 @@ from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Refused
 
 TEMPORARY: Final = Refused(StoreFault("the store is not available, try again"))
-pytestmark = pytest.mark.timeout(60)
 
 
 async def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import OK, ed25519
 from tocsin.clients.settings import Backoff
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.ntf_router.store.records import SubscriptionRecord
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.error_codes import ErrorCode
 from tocsin.protocol.ntf.statuses import InvalidReason, SubscriptionState, TokenState, TokenStatus
@@ -164,6 +165,27 @@ async def test_routers_are_dialled_for_active_tokens_only() -> None:
         assert await device.ask(VerifyToken(code)) == OK
         await ntf.subscribed_queues(1)
         await until(lambda: len(silent.connections) > 0)
+
+
+async def test_a_queue_is_subscribed_although_its_token_was_verified_while_it_was_added(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SNEW began when the token was invalid, and TVFY ended before the row was there."""
+    async with SmpPlace().running() as smp, ntf_router() as ntf:
+        device = await invalid_device(ntf)
+        chat = await chat_at(smp, await smp.connect())
+        elsewhere = replace(device, client=await ntf.connect())
+        add_subscription = ntf.store.add_subscription
+
+        async def add_later(record: SubscriptionRecord) -> bool:
+            code = await elsewhere.code()
+            await elsewhere.register()
+            assert await elsewhere.ask(VerifyToken(code)) == OK
+            return await add_subscription(record)
+
+        monkeypatch.setattr(ntf.store, "add_subscription", add_later)
+        await device.subscribe(chat.address, chat.notifier.key)
+        await ntf.subscribed_queues(1)
 
 
 async def test_a_start_dials_for_active_tokens_only() -> None:

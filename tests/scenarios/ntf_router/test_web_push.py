@@ -121,6 +121,7 @@ async def test_a_periodic_push_reaches_the_device(service: WebPushService) -> No
     async with web_push_router(service, kept(NtfMemoryStore()), periodic_interval=0.05) as ntf:
         device = await (await device_with(ntf, phone)).activate()
         assert await device.ask(SetPeriodicPush(20)) == OK
+        ntf.clock.time += 21 * 60
         assert await phone.next_push() == CheckMessagesPush()
 
 

@@ -66,7 +66,7 @@ async def test_the_hello_offers_the_versions_of_the_settings() -> None:
         assert await (await router.connect(17)).ask(Ping()) == Pong()
 
 
-@pytest.mark.parametrize("case", ["version 5", "version 19", "another key hash", "nonsense"])
+@pytest.mark.parametrize("case", ["version 5", "version 21", "another key hash", "nonsense"])
 async def test_a_bad_hello_is_answered_with_silence(case: str) -> None:
     async with smp_router() as router:
         connection = await dial_plainly(router)
@@ -74,7 +74,7 @@ async def test_a_bad_hello_is_answered_with_silence(case: str) -> None:
         fingerprint = router.credentials.fingerprint
         hello = {
             "version 5": ClientHello(5, fingerprint, None).encode(),
-            "version 19": ClientHello(19, fingerprint, None).encode(),
+            "version 21": ClientHello(21, fingerprint, None).encode(),
             "another key hash": ClientHello(18, bytes(32), None).encode(),
             "nonsense": b"\x00",
         }[case]

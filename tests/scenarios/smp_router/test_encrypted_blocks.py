@@ -29,7 +29,7 @@ CASES: list[Callable[[], Awaitable[None]]] = [
     test_notifications.test_n2_a_notifier_that_is_a_service,
     test_notifications.test_n3_a_service_after_two_restarts,
     test_notifications.test_a_hundred_notifications_come_in_blocks_of_at_most_eighty,
-    test_services.test_a_messaging_service,
+    test_services.test_a_messaging_service_of_6_5,
 ]
 
 

@@ -56,18 +56,19 @@ from tocsin.protocol.direct.smp_commands import (
 )
 from tocsin.protocol.messages import Command
 from tocsin.protocol.ping import Ping
-from tocsin.protocol.smp import notifier_commands, proxy_commands, sender_commands
+from tocsin.protocol.smp import names, notifier_commands, proxy_commands, sender_commands
 from tocsin.protocol.smp import recipient_commands as recipient
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.queue_modes import LinkData, NotifierKeys, QueueMode
-from tocsin.smp_router.settings.settings import UNRELEASED_VERSION, SmpProxySettings
+from tocsin.protocol.smp.versions import NEW_NOTIFIER_CREDS_VERSION
+from tocsin.smp_router.settings.settings import HIGHEST_VERSION, SmpNameSettings, SmpProxySettings
 from tocsin.transport.turns import SLICE_SECONDS
 
 __all__ = ["work"]  # a fixture
 
 KEYS: Final = 225
 """As many Ed448 keys as RKEY can name in one block."""
-VERSIONS: Final = range(SMP.supported.lowest, UNRELEASED_VERSION + 1)
+VERSIONS: Final = range(SMP.supported.lowest, HIGHEST_VERSION + 1)
 WRONG: Final = authorized_with(bytes(114))
 """As long as a signature by Ed448, the most expensive to check."""
 BLOCKS: Final = 4
@@ -173,6 +174,7 @@ ATTACKS: Final[dict[type[Command], Callable[[Target, bytes], Asked]]] = {
     proxy_commands.RelayForwarded: lambda _target, corr_id: Asked(
         proxy_commands.RelayForwarded(bytes(16_000)), b"", None, corr_id
     ),
+    names.ResolveName: lambda _target, corr_id: Asked(names.ResolveName("a.simplex"), b"", None, corr_id),
     Ping: lambda _target, corr_id: Asked(Ping(), b"", None, corr_id),
     CreateNotifyingQueue: lambda target, corr_id: Asked(
         CreateNotifyingQueue(target.key.public, x25519().public, direct=_notifying(target, corr_id)),
@@ -189,6 +191,9 @@ ATTACKS: Final[dict[type[Command], Callable[[Target, bytes], Asked]]] = {
         target.ntf_router.command(bytes(32)), b"", target.ntf_router.key, corr_id
     ),
     SubscribeNtfRouter: lambda target, corr_id: Asked(SubscribeNtfRouter(), bytes(24), target.key, corr_id),
+    notifier_commands.AcknowledgeNotifications: lambda _target, corr_id: Asked(
+        notifier_commands.AcknowledgeNotifications(0), corr_id=corr_id
+    ),
     AssociateQueue: of_direct(lambda target, corr_id: AssociateQueue(_notifying(target, corr_id))),
     SendPacketAgain: of_direct(lambda _target, _id: SendPacketAgain(some_packet())),
     SetMinimumPriority: of_direct(lambda _target, _id: SetMinimumPriority(MinimumPriority.ALL)),
@@ -223,14 +228,17 @@ def attacks_of(version: int) -> list[tuple[tuple[str, ...] | None, type[Command]
     if version < DIRECT_SMP.oldest:
         return plain
     own = set(DIRECT_SMP.commands.kinds) - set(SMP.commands.kinds)
+    if version < NEW_NOTIFIER_CREDS_VERSION:
+        own.discard(CreateNotifyingQueue)  # NEW has no notifier there
     return plain + [((DIRECT_SMP.alpn,), kind) for kind in own]
 
 
 def fair_router() -> AbstractAsyncContextManager[SmpHarness]:
     return smp_router(
-        highest_version=UNRELEASED_VERSION,
+        highest_version=HIGHEST_VERSION,
         direct=direct_settings(),
         proxy=SmpProxySettings(connect_timeout=1.0, public_relays_only=False),
+        names=SmpNameSettings(enabled=True, endpoint=f"http://{HOST}:1"),
     )
 
 
@@ -254,7 +262,6 @@ async def attacked(
     await until(lambda: peer not in router.running.router.peers)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_ping_is_answered_soon_while_another_client_sends_the_most_expensive_blocks(
     version: int,

@@ -21,13 +21,11 @@ from tests.doubles.smp_harness import (
 from tocsin.events.delivery_events import Stage, decode_event
 from tocsin.events.event_log import PUBLISHED, EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.ntf_router.subscriber.smp_subscriber import STORED_WITHIN
 from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotifications
 from tocsin.smp_router import notification_delivery
 from tocsin.smp_router.event_recorder import SmpEventRecorder
 from tocsin.smp_router.session.requests import NamedNotification
-from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import StoredNotification
 from tocsin.transport.block_connection import BlockConnection
@@ -119,18 +117,6 @@ async def test_what_nobody_fetches_expires() -> None:
         await told.until("enqueued", "expired")
 
 
-async def test_a_notifier_that_is_killed_right_after_receiving_gets_them_again() -> None:
-    """Its system had acknowledged the bytes; whether the process had read them nobody knows."""
-    async with smp_router(notification_confirm_after=3600.0) as router:
-        client, queue, notifier_client, notifier = await notified(router)
-        await client.send_message(queue, b"hello", notify=True)
-        first = await notifier_client.event()
-        notifier_client.connection.abort()
-        again = await router.connect()
-        await again.subscribe_notifier(notifier)
-        assert await again.event() == first
-
-
 async def test_what_a_notifier_says_does_not_prove_that_it_has_stored_them() -> None:
     """While it subscribes to many queues it says something all the time, and stores what came in between."""
     async with smp_router(notification_confirm_after=3600.0, notification_interval=3600.0) as router:
@@ -141,7 +127,7 @@ async def test_what_a_notifier_says_does_not_prove_that_it_has_stored_them() -> 
         first = await notifier_client.event()
         await notifier_client.subscribe_notifier(notifier)
         await delivery.confirm()
-        notifier_client.connection.abort()
+        notifier_client.reset()
         again = await router.connect()
         await again.subscribe_notifier(notifier)
         await until(lambda: router.running.state.counters.notifications_repeated == 1)
@@ -169,66 +155,20 @@ async def test_time_to_store_begins_when_a_notification_has_arrived(monkeypatch:
         assert not router.store.notifications(notifier.notifier_id)
 
 
-@pytest.mark.parametrize(("breaks", "seconds"), [(0, 10.0), (1, 5.0), (2, 3.0), (3, 3.0)])
-async def test_what_is_sent_again_is_kept_for_a_shorter_time(
-    monkeypatch: pytest.MonkeyPatch, breaks: int, seconds: float
-) -> None:
-    """Or connections that break all the time would bring more each time. But it outlasts a peer whose store hangs."""
-    now, told = 1000.0, Told()
-    monkeypatch.setattr(notification_delivery, "_now", lambda: now)
-    async with smp_router(
-        events=told, notification_confirm_after=10.0, notification_interval=3600.0
-    ) as router:
-        client, queue, notifier_client, notifier = await notified(router)
-        delivery, counters = router.running.router.notifications, router.running.state.counters
-        await client.send_message(queue, b"hello", notify=True)
-        for number in range(breaks):
-            await delivery.deliver()
-            await notifier_client.event()
-            notifier_client.connection.abort()
-            await until(lambda number=number: counters.notifications_repeated == number + 1)  # type: ignore[misc]
-            notifier_client = await router.connect()
-            await notifier_client.subscribe_notifier(notifier)
-        await delivery.deliver()
-        await notifier_client.event()
-        await until(lambda: _is_reached(delivery))
-        now += seconds - 0.1
-        await delivery.confirm()
-        assert router.store.notifications(notifier.notifier_id)
-        now += 0.2
-        await delivery.confirm()
-        assert not router.store.notifications(notifier.notifier_id)
-        assert not delivery._times
-    assert [stage for stage, _ in told.stages] == ["enqueued", "sent"]
-
-
-@pytest.mark.parametrize("times", range(5))
-def test_every_notification_is_kept_until_an_ntf_router_has_broken_off(times: int) -> None:
-    """With the default setting: an NTF router that cannot store a notification breaks off, and gets it again."""
-    batch = notification_delivery._SentBatch([], 0, 0.0, times)
-    assert batch.kept_for(SmpSettings().notification_confirm_after) >= 1.5 * STORED_WITHIN
-    assert batch.kept_for(0.5) == pytest.approx(0.5), "a shorter setting is the operator's wish"
-
-
-def _is_reached(delivery: notification_delivery.NotificationDelivery) -> bool:
-    [(peer, [batch])] = delivery._unconfirmed.items()
-    delivery._note_reached(peer, [batch], notification_delivery._now())
-    return batch.reached_at is not None
-
-
 async def test_nothing_is_remembered_of_notifications_that_are_gone() -> None:
     async with smp_router(notification_confirm_after=3600.0) as router:
         client, queue, notifier_client, _ = await notified(router)
         await client.send_message(queue, b"hello", notify=True)
         await notifier_client.event()
-        notifier_client.connection.abort()
         delivery = router.running.router.notifications
-        await until(lambda: len(delivery._times) == 1)
+        await delivery.confirm()
+        notifier_client.reset()
+        await until(lambda: len(delivery._once_more) == 1)
         await delivery.expire()
-        assert len(delivery._times) == 1
+        assert len(delivery._once_more) == 1
         assert await client.ask(DisableNotifications(), queue.recipient_id, queue.key) == OK
         await delivery.expire()
-        assert not delivery._times
+        assert not delivery._once_more
 
 
 async def test_what_comes_while_others_are_kept_is_delivered() -> None:
@@ -287,7 +227,7 @@ async def test_what_is_older_than_others_under_way_is_sent_again_too() -> None:
         await client.send_message(queue, b"two", notify=True)
         newer = await second.event()
         assert newer != lost
-        first.connection.abort()
+        first.reset()
         assert await second.event() == lost
         await second.nothing()
         delivery = router.running.router.notifications

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from tests.doubles.routers import make_credentials
 from tests.doubles.smp_harness import OK, smp_router
 from tocsin.clients import SmpClient
@@ -19,8 +17,6 @@ from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
 from tocsin.smp_router.opened_store import opened_store
 from tocsin.smp_router.running_router import running_smp_router
 from tocsin.smp_router.settings.settings import SmpSettings
-
-pytestmark = pytest.mark.timeout(120)
 
 
 async def test_queues_and_messages_survive_a_restart(url: str) -> None:

@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.doubles.failing_disk import without_syncs
 from tests.doubles.postgres_server import new_database
-from tests.doubles.smp_harness import Queue, SmpHarness, SmpTestClient, ed25519, smp_router
+from tests.doubles.routers import HOST
+from tests.doubles.smp_direct import NtfIdentity, connect_direct, direct_settings
+from tests.doubles.smp_harness import Queue, SmpHarness, SmpTestClient, ed25519, smp_router, x25519
+from tests.doubles.told_stories import (
+    EDGES,
+    NUMBERS,
+    Story,
+    edged,
+    examples,
+    in_scratch_folder,
+    stories_about,
+)
 from tests.strategies import messages, says_it
 from tests.unit.smp_router.store.logs.test_store_files import abandon
 from tests.unit.smp_router.store.postgres.opened_stores import contents, cut_off
 from tests.unit.smp_router.test_links import sender_id_for
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.direct.packets import PACKET_BYTES
+from tocsin.protocol.direct.priorities import MinimumPriority
+from tocsin.protocol.direct.queue_ids import ids_for
+from tocsin.protocol.direct.smp_commands import (
+    AssociateQueue,
+    CreateNotifyingQueue,
+    DeleteQueueProven,
+    DisableNotificationsProven,
+    NtfSubscription,
+    RegisterNtfRouter,
+    SendPacketAgain,
+    SetMinimumPriority,
+)
 from tocsin.protocol.messages import Command, Message, Needs
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.smp.dialect import SMP
-from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
+from tocsin.protocol.smp.notifier_commands import AcknowledgeNotifications, SubscribeNotifications
+from tocsin.protocol.smp.queue_modes import QueueMode, QueueRequest
 from tocsin.protocol.smp.recipient_commands import CreateQueue
 from tocsin.protocol.smp.responses import QueueCreated
 from tocsin.protocol.smp.sender_commands import (
@@ -40,28 +63,65 @@ from tocsin.smp_router.store.postgres.postgres_store import open_postgres_smp_st
 
 VERSION: Final = 18
 KINDS: Final = [kind for kind in SMP.commands.kinds if says_it(kind, VERSION)]
-EDGES: Final = (b"", b"\0", b" ", b"\n", b"-", b",", b"x" * 255)
 Stores = Callable[[], AbstractAsyncContextManager[tuple[SmpMemoryStore, Callable[[], Any]]]]
 
 
+def commands(kinds: Sequence[type[Message]], edges: Sequence[bytes] = EDGES) -> st.SearchStrategy[Command]:
+    return edged(kinds, VERSION, edges)
+
+
+NTF_ROUTERS: Final = (
+    RouterLocation((HOST,), "1", bytes(32)),
+    RouterLocation((HOST, "x" * 200 + ".onion"), "", b"\xff" * 32),
+)
+"""They do not answer, so their packets stay."""
+
+
 @st.composite
-def commands(draw: st.DrawFn, kinds: Sequence[type[Message]], edges: Sequence[bytes] = EDGES) -> Command:
-    """A command of one of these kinds, whose byte fields are often not what they should be."""
-    command: Any = draw(messages(draw(st.sampled_from(kinds)), VERSION))
-    if hasattr(command, "__dataclass_fields__"):
-        for each in fields(command):
-            if isinstance(getattr(command, each.name), bytes) and draw(st.booleans()):
-                command = replace(command, **{each.name: draw(st.sampled_from(edges))})
-    assert isinstance(command, Command)
-    return command
+def direct_commands(draw: st.DrawFn) -> Command:
+    """A command that direct notifications add, or change. Its ids are derived when it is sent."""
+    packet = draw(st.sampled_from([None, bytes(PACKET_BYTES), b"\n" * PACKET_BYTES, b" " * PACKET_BYTES]))
+    minimum = draw(st.sampled_from(MinimumPriority))
+    wanted = NtfSubscription(
+        x25519().public, draw(st.sampled_from(NTF_ROUTERS)), bytes(24), minimum, packet or bytes(PACKET_BYTES)
+    )
+    plain = draw(messages(CreateQueue, VERSION))
+    assert isinstance(plain, CreateQueue)
+    request = draw(
+        st.sampled_from([None, QueueRequest(QueueMode.MESSAGING), QueueRequest(QueueMode.CONTACT)])
+    )
+    made: Command = draw(
+        st.sampled_from(
+            [
+                AssociateQueue(wanted, packet),
+                SendPacketAgain(packet),
+                SetMinimumPriority(minimum),
+                DisableNotificationsProven(packet),
+                DeleteQueueProven(packet),
+                AcknowledgeNotifications(draw(st.integers(-1, 3))),
+                CreateNotifyingQueue(
+                    plain.auth_key, plain.dh_key, None, plain.subscription, request, None, wanted
+                ),
+                RegisterNtfRouter(NtfIdentity().command(bytes(32)).credentials),
+            ]
+        )
+    )
+    return made
 
 
 class Conversation:
     """A client with a few queues, all of whose keys it keeps."""
 
-    def __init__(self, client: SmpTestClient) -> None:
+    def __init__(self, client: SmpTestClient, router_identity: bytes = bytes(32)) -> None:
         self._client = client
+        self._router_identity = router_identity
         self._queues: list[Queue] = []
+        self._told = 0
+
+    def _corr_id(self, number: int) -> bytes:
+        """Mostly a new one."""
+        self._told += 1
+        return bytes([number % 256, self._told % 256 if number % 5 else 0]) * 12
 
     async def begin(self) -> None:
         self._queues.append(await self._client.secured_queue())
@@ -72,7 +132,23 @@ class Conversation:
         queue = self._queues[number % len(self._queues)]
         link_id = queue.created.link_id or b"\x01"
         notifier = queue.created.notifier
+        corr_id = self._corr_id(number)
         match command:
+            case CreateNotifyingQueue(direct=wanted) if wanted is not None:
+                key = ed25519()
+                named = replace(wanted, notifier_id=ids_for(corr_id).notifier_id)
+                command = replace(command, auth_key=key.public, direct=named)
+                answer = await self._client.ask(command, b"", key, corr_id=corr_id)
+                if isinstance(answer, QueueCreated):
+                    self._queues.append(Queue(answer, key, b""))
+            case AssociateQueue(subscription=wanted):
+                named = replace(wanted, notifier_id=ids_for(corr_id).notifier_id)
+                command = replace(command, subscription=named)
+                await self._client.ask(command, queue.recipient_id, queue.key, corr_id=corr_id)
+            case RegisterNtfRouter():
+                identity = NtfIdentity(issued_at=number)
+                command = identity.command(self._router_identity)
+                await self._client.ask(command, b"", identity.key)
             case CreateQueue(request=request):
                 key, corr_id = ed25519(), bytes([number % 256]) * 24
                 if request is not None and request.link is not None and number % 3:
@@ -101,10 +177,12 @@ class Conversation:
                 )
 
 
-async def read_back(stores: Stores, told: list[tuple[int, Command]]) -> None:
+async def read_back(stores: Stores, told: Story, *, direct: bool = False) -> None:
     async with stores() as (store, kill):
-        async with smp_router(store, message_quota=3) as router:
-            conversation = Conversation(await router.connect(VERSION))
+        settings = direct_settings(answer_wait=0.0, retry_initial=3600.0, retry_maximum=3600.0)
+        async with smp_router(store, message_quota=3, direct=settings) as router:
+            client = await (connect_direct(router) if direct else router.connect(VERSION))
+            conversation = Conversation(client, router.credentials.fingerprint)
             await conversation.begin()
             for number, command in told:
                 await conversation.tell(number, command)
@@ -139,35 +217,46 @@ def in_database(url: str) -> Stores:
     return opened
 
 
-def stories(kind: type[Message]) -> st.SearchStrategy[list[tuple[int, Command]]]:
-    """This command with each edge, between others."""
-    numbers = st.integers(0, 255)
-    of_kind = st.tuples(*(st.tuples(numbers, commands([kind], [edge])) for edge in EDGES))
-    others = st.lists(st.tuples(numbers, commands(KINDS)), max_size=5)
-    return st.tuples(others, of_kind, others).map(lambda parts: [*parts[0], *parts[1], *parts[2]])
-
-
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.tag.decode())
-@settings(max_examples=20, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@examples(20)
 @given(data=st.data())
 def test_logs_restore_whatever_was_accepted(kind: type[Message], data: st.DataObject) -> None:
-    told = data.draw(stories(kind))
-    folder = Path(tempfile.mkdtemp(prefix="tocsin-read-back-"))
-    with pytest.MonkeyPatch.context() as patch:
-        without_syncs(patch)
-        try:
-            asyncio.run(read_back(in_folder(folder), told))
-        finally:
-            shutil.rmtree(folder)
+    told = data.draw(stories_about(kind, commands, KINDS))
+    in_scratch_folder(lambda folder: read_back(in_folder(folder), told))
 
 
 @pytest.mark.timeout(240)
-@settings(max_examples=15, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-@given(told=st.lists(st.tuples(st.integers(0, 255), commands(KINDS)), min_size=10, max_size=40))
-def test_a_database_restores_whatever_was_accepted(server_url: str, told: list[tuple[int, Command]]) -> None:
+@examples(15)
+@given(told=st.lists(st.tuples(NUMBERS, commands(KINDS)), min_size=10, max_size=40))
+def test_a_database_restores_whatever_was_accepted(server_url: str, told: Story) -> None:
     async def run() -> None:
         async with new_database(server_url) as url:
             await read_back(in_database(url), told)
+
+    asyncio.run(run())
+
+
+DIRECT_STORIES: Final = st.lists(
+    st.tuples(NUMBERS, st.one_of(direct_commands(), direct_commands(), commands(KINDS))),
+    min_size=5,
+    max_size=30,
+)
+
+
+@pytest.mark.timeout(240)
+@examples(40)
+@given(told=DIRECT_STORIES)
+def test_logs_restore_whatever_was_accepted_in_a_direct_session(told: Story) -> None:
+    in_scratch_folder(lambda folder: read_back(in_folder(folder), told, direct=True))
+
+
+@pytest.mark.timeout(240)
+@examples(10)
+@given(told=DIRECT_STORIES)
+def test_a_database_restores_whatever_was_accepted_in_a_direct_session(server_url: str, told: Story) -> None:
+    async def run() -> None:
+        async with new_database(server_url) as url:
+            await read_back(in_database(url), told, direct=True)
 
     asyncio.run(run())

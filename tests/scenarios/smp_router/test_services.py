@@ -35,6 +35,7 @@ from tocsin.protocol.smp.responses import (
     Subscribed,
     SubscriptionEnded,
 )
+from tocsin.transport import block_connection
 
 CREATE_ONLY = SubscriptionMode.CREATE_ONLY
 NSUBS = SubscribeServiceNotifications()
@@ -179,8 +180,9 @@ async def test_a_notifier_service_only_subscribes_to_notifications() -> None:
         assert await service.ask(Ping()) == Pong()
 
 
-async def test_a_messaging_service() -> None:
-    async with smp_router() as router:
+async def test_a_messaging_service_of_6_5() -> None:
+    """As 6.5.5 serves it. Services that receive messages are in `tests/unit/smp_router/test_services.py`."""
+    async with smp_router(highest_version=18) as router:
         service = await router.connect_service(role=ServiceRole.MESSAGING)
         ordinary, key, dh_key = await router.connect(), ed25519(), x25519()
         create_only = create_command(key, dh_key, subscription=CREATE_ONLY)
@@ -220,7 +222,9 @@ async def test_one_certificate_has_one_role_for_ever() -> None:
         assert (await router.connect_service()).service_id == service.service_id
 
 
-async def test_a_service_without_its_certificate_in_tls_is_refused() -> None:
+async def test_a_service_without_its_certificate_in_tls_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a client that names it although TLS did not carry it."""
+    monkeypatch.setattr(block_connection, "asked_for_certificate", lambda _sock: True)
     async with smp_router(accept_service_credentials=False) as router:
         with pytest.raises(HandshakeRefused) as refusal:
             await router.connect_service()

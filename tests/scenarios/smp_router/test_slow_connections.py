@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Any
+
+import pytest
 
 from tests.doubles.smp_harness import (
     OK,
@@ -72,6 +75,29 @@ async def test_a_client_that_sends_and_does_not_read_stops_nobody() -> None:
         flooding.cancel()
         rude.connection.abort()
         await until(lambda: peer not in router.running.router.peers)
+
+
+@pytest.mark.parametrize(
+    ("limits", "counted"),
+    [({"write_stall_seconds": 0.1}, "stalled"), ({"max_waiting_bytes": 100_000}, "over_budget")],
+)
+async def test_a_client_that_does_not_read_is_closed_as_the_settings_say(
+    limits: dict[str, Any], counted: str
+) -> None:
+    async with smp_router(**limits) as router:
+        rude, client = await router.connect(), await router.connect()
+        queue = await rude.new_queue(subscription=SubscriptionMode.CREATE_ONLY)
+        assert await client.send_message(queue, b"hello") == OK
+
+        async def flood() -> None:
+            while True:
+                await rude.send(fetch(queue))
+
+        flooding = asyncio.create_task(flood())
+        await until(lambda: getattr(router.running.listeners[0].counts, counted) > 0)
+        flooding.cancel()
+        rude.connection.abort()
+        assert await client.send_message(queue, b"hello") == OK
 
 
 async def test_a_message_of_a_sender_that_is_cut_off_is_delivered() -> None:

@@ -24,7 +24,6 @@ from tocsin.smp_router.store.postgres import database_session
 
 SECONDS: Final = 5.0
 IMPATIENT: Final = 0.05
-pytestmark = pytest.mark.timeout(120)
 
 
 def journal_of(router: SmpHarness) -> Commits:

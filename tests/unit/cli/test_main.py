@@ -63,5 +63,5 @@ def test_the_self_check_shows_every_version_and_finds_nothing_wrong(
 ) -> None:
     assert run(["self-check"]) == 0
     shown = capsys.readouterr().out
-    assert "50 of 50 connections" in shown
+    assert "58 of 58 connections" in shown
     assert "failed" not in shown

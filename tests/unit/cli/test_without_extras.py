@@ -31,8 +31,6 @@ found = PathFinder.find_spec
 PathFinder.find_spec = lambda name, *rest: None if name.partition(".")[0] in {EXTRAS!r} else found(name, *rest)
 """
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:

@@ -343,7 +343,7 @@ async def test_what_has_arrived_can_be_read_after_an_abort() -> None:
     async with running_router(serve) as router, SmpClient.connect(router.address, settings) as client:
         await until(lambda: len(client._events._blocks) == 2)
         client.abort("for a test")
-        [first, second] = await anext(events := client.event_batches())
+        [[first], [second]] = await anext(events := client.event_blocks())
         assert [int.from_bytes(each.entity_id, "big") for each in (first, second)] == [0, 1]
         with pytest.raises(ConnectionLost, match="for a test"):
             await anext(events)

@@ -277,13 +277,13 @@ def test_tables_that_do_not_go_on(tmp_path: Path) -> None:
         return by_subject(pipeline_findings(lake, surroundings(), [events]))
 
     assert found()["tables"].status is Status.SKIPPED
-    commits = lake / "events" / "_commits"
+    commits = lake / "events" / "_delta_log"
     commits.mkdir(parents=True)
     assert by_subject(pipeline_findings(None, surroundings(), []))["tables"].status is Status.SKIPPED
-    (commits / "0000000001.json").write_text("{}")
+    (commits / "00000000000000000001.json").write_text("{}")
     write_status(lake, "ingest", "done")
     assert statuses(found(), "tables", "job ingest") == ["ok", "ok"]
-    aged(commits / "0000000001.json", 2 * DAY)
+    aged(commits / "00000000000000000001.json", 2 * DAY)
     write_status(lake, "build", "failed", error="the disk is full\nTraceback")
     broken = found()
     assert statuses(broken, "tables", "job build") == ["bad", "bad"]
@@ -292,8 +292,8 @@ def test_tables_that_do_not_go_on(tmp_path: Path) -> None:
     write_status(lake, "deliver", "running")
     later = surroundings(now=lambda: time.time() + DAY)
     assert by_subject(pipeline_findings(lake, later, [events]))["job deliver"].status is Status.WARN
-    (commits / "0000000001.json").unlink()
-    (commits / "0000000001.json").parent.rmdir()
+    (commits / "00000000000000000001.json").unlink()
+    (commits / "00000000000000000001.json").parent.rmdir()
     assert found()["tables"].status is Status.WARN
 
 

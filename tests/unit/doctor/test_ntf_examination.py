@@ -28,12 +28,12 @@ from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_st
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.push.fake.behaviours import Respond
+from tocsin.push.fake.fcm import ACCOUNT_FILE, running_fake_fcm
 from tocsin.push.fake.server import running_fake_apns
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, TokenInvalid
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.postgres.postgres_store import open_postgres_smp_store
 
-pytestmark = pytest.mark.timeout(120)
 PASSWORD = "hidden-password"
 
 
@@ -100,7 +100,8 @@ async def test_smp_routers_in_use_are_reached_or_named(ntf: NtfFolders, tmp_path
     smp = SmpFolders(tmp_path / "smp")
     router = await smp.start()
     here = RouterLocation((HOST,), str(router.port), smp.fingerprint)
-    gone = RouterLocation(("localhost",), "1", smp.fingerprint)
+    elsewhere = RouterLocation(("localhost",), "1", smp.fingerprint)
+    gone = RouterLocation(("localhost",), "1", b"g" * 32)
     stranger = RouterLocation((HOST,), str(router.port), bytes(32))
     try:
         await with_routers(open_ntf_store(ntf.store), here)
@@ -112,7 +113,7 @@ async def test_smp_routers_in_use_are_reached_or_named(ntf: NtfFolders, tmp_path
 
         for path in ntf.store.iterdir():
             path.unlink()
-        await with_routers(open_ntf_store(ntf.store), here, gone, stranger)
+        await with_routers(open_ntf_store(ntf.store), here, elsewhere, gone, stranger)
         found = (await look_at(ntf, allow_private_hosts="on"))["SMP routers"]
         assert found.status is Status.WARN
         assert found.text.startswith("2 of 3 tried cannot be reached: ")
@@ -276,3 +277,34 @@ async def test_the_key_for_web_push_is_looked_at(ntf: NtfFolders) -> None:
     path.write_text("no key")
     found = await look_at(ntf, webpush_key_file=path, **alone)
     assert "holds no unencrypted private key" in found["key for Web Push"].text
+
+
+async def test_the_key_for_firebase_is_looked_at(ntf: NtfFolders, tmp_path: Path) -> None:
+    alone: dict[str, Any] = {"apns_prod_host": "off", "apns_dev_host": "off"}
+    async with running_fake_fcm(tmp_path / "fcm") as fcm:
+        path = tmp_path / "fcm" / ACCOUNT_FILE
+        alone |= {
+            "fcm_key_file": path,
+            "fcm_host": fcm.host,
+            "fcm_port": fcm.port,
+            "fcm_ca_file": fcm.ca_file,
+        }
+        found = await look_at(ntf, **alone)
+        assert (
+            found["key for Firebase"].text
+            == "it is the key of a service account, and only its owner can read it"
+        )
+        assert found["push provider"].text == "fcm: not tested"
+        found = await look_at(ntf, online=True, **alone)
+        assert found["push provider"].text == "fcm answers, and accepts our service account"
+        fcm.behave_tokens(Respond(400, "invalid_grant"))
+        found = await look_at(ntf, online=True, **alone)
+        assert found["push provider"].text == "fcm does not accept our service account: oauth_invalid_grant"
+        fcm.behave(Respond(400, "INVALID_ARGUMENT"), times=None)
+        found = await look_at(ntf, online=True, **alone)
+        assert found["push provider"].text == "fcm answers, but refuses our pushes: INVALID_ARGUMENT"
+    found = await look_at(ntf, online=True, **alone)
+    assert found["push provider"].text == "fcm cannot be used now: oauth_connection"
+    path.write_text("{}")
+    found = await look_at(ntf, **alone)
+    assert "not the key file of a service account" in found["key for Firebase"].text

@@ -75,6 +75,19 @@ def test_segments_end_after_their_seconds_also_when_nothing_more_comes(tmp_path:
     assert published(tmp_path) == [[1, 2], [3]]
 
 
+@pytest.mark.parametrize("jump", [-7200.0, 7200.0])
+def test_segments_end_also_after_a_jump_of_the_clock(tmp_path: Path, clock: Clock, jump: float) -> None:
+    log = EventLog(tmp_path, EventLogSettings(segment_seconds=5.0), clock)
+    append(log, event(1))
+    clock.time += jump
+    log.publish_if_due()
+    append(log, event(2))
+    clock.time += 5.0
+    log.publish_if_due()
+    log._thread.shutdown()
+    assert published(tmp_path) == [[1], [2]]
+
+
 def test_segments_end_at_their_size(tmp_path: Path, clock: Clock) -> None:
     log = EventLog(tmp_path, EventLogSettings(segment_bytes=100), clock)
     for number in range(4):

@@ -108,3 +108,14 @@ def test_what_does_not_look_like_a_key_stays(tmp_path: Path, clock: Clock) -> No
     (tmp_path / "keys" / "notes.key").write_text("mine")
     using.current()
     assert (tmp_path / "keys" / "notes.key").exists()
+
+
+def test_a_clock_that_jumps_ahead_and_back_uses_the_key_of_the_day_again(
+    tmp_path: Path, clock: Clock
+) -> None:
+    jumping, steady = keys(tmp_path, clock), keys(tmp_path, clock)
+    today = steady.current().name
+    clock.time += PERIOD_SECONDS
+    assert jumping.current().name != today
+    clock.time -= PERIOD_SECONDS
+    assert jumping.current().name == today

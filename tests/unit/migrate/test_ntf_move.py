@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import asyncpg
 import pytest
 
+from tests.doubles.reference_7_0 import upgrade_to_7_0
 from tests.unit.ntf_router.store.samples import (
     OTHER_ROUTER,
     ROUTER,
@@ -41,7 +42,6 @@ from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 from tocsin.transport.credential_files import read_fingerprint
 
-pytestmark = pytest.mark.timeout(120)
 TOTALS = "2 tokens, 4 subscriptions, 1 services, 2 notifications"
 
 # As `ntf-server init` writes it, with what operators uncomment.
@@ -225,6 +225,33 @@ async def test_the_tables_of_the_reference_are_used_where_they_are(
     assert await command(reference.arguments("--back")) == 0
 
 
+async def test_tables_of_7_0_are_used_where_they_are(
+    reference: Reference, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both ways, and it says which version they are of. They were refused."""
+    reference.ini.write_text(
+        INI.replace("# db_connection: postgresql://ntf@/ntf_server_store", f"db_connection: {url}").replace(
+            "websockets: 443", "websockets: off"
+        )
+    )
+    await fill(await open_ntf_postgres_store(url))
+    assert await command(reference.arguments("--dry-run")) == 0
+    assert "the tables are those of the reference 6.5: 7.0 brings them up to date" in capsys.readouterr().out
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("DROP SCHEMA ntf_server_tocsin CASCADE")
+        await upgrade_to_7_0(url)
+        for arguments in (["--dry-run"], [], ["--back"]):
+            assert await command(reference.arguments(*arguments)) == 0
+            shown = " ".join(capsys.readouterr().out.split())
+            assert "2 tokens, 4 subscriptions, 0 services, 2 notifications" in shown
+            assert "the tables are those of the reference 7.0" in shown
+        names = await connection.fetch("SELECT name FROM ntf_server.migrations ORDER BY name")
+        assert [row["name"] for row in names][-1] == "20251219_service_cert_per_server"
+    finally:
+        await connection.close()
+
+
 async def test_a_database_of_an_older_reference_is_counted(
     reference: Reference, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -266,7 +293,7 @@ async def test_back_in_place_needs_a_stop_that_was_graceful(
 async def test_what_the_reference_does_not_know_is_told_on_the_way_back(
     reference: Reference, kept_in: str, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Direct notifications mean nothing to it; a token of Web Push would stop it."""
+    """Direct notifications mean nothing to it; a token of Web Push or Firebase would stop it."""
     ini = INI.replace("websockets: 443", "websockets: off")
     if kept_in == "PostgreSQL":
         ini = ini.replace("# db_connection: postgresql://ntf@/ntf_server_store", f"db_connection: {url}")
@@ -288,7 +315,12 @@ async def test_what_the_reference_does_not_know_is_told_on_the_way_back(
     assert await store.add_token(token("w", DeviceToken(PushProvider.WEBPUSH, endpoint)))
     await store.close()
     assert await command(reference.arguments("--back")) == 1
-    assert "1 device tokens are for Web Push" in capsys.readouterr().err
+    assert "1 device tokens are for Web Push or Firebase" in capsys.readouterr().err
+    store = await opened()
+    assert await store.add_token(token("f", DeviceToken(PushProvider.FCM, b"x" * 150)))
+    await store.close()
+    assert await command(reference.arguments("--back")) == 1
+    assert "2 device tokens are for Web Push or Firebase" in capsys.readouterr().err
 
 
 async def test_what_cannot_be_moved_is_told(

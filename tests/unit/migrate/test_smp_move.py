@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.positional_statistics import PositionalReader
 from tests.unit.smp_router.store.postgres.opened_stores import contents, stored
 from tests.unit.smp_router.store.samples import a_message, a_queue
 from tocsin.cli.main import run
@@ -18,7 +19,6 @@ from tocsin.smp_router.store.logs.store_files import fill_folder, read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.transport.credential_files import read_fingerprint
 
-pytestmark = pytest.mark.timeout(120)
 TOTALS = "0 services, 3 queues, 3 messages, 0 notifications"
 
 # As `smp-server init` writes it, with what operators uncomment.
@@ -185,12 +185,46 @@ async def test_logs_go_into_a_database_and_back_into_logs(
     assert not back.exists()
     assert await asyncio.to_thread(run, arguments) == 0
     shown = capsys.readouterr().out
-    assert f"same identity, {TOTALS} in the reference's logs" in shown
+    assert f"same identity, {TOTALS} in the reference's store" in shown
     assert f"SMP_SERVER_CFG_PATH={back / 'etc'} SMP_SERVER_LOG_PATH={back / 'var'} smp-server start" in shown
     assert "[TOCSIN] database_url" in shown
     assert url not in shown
     assert contents(read_smp_store(back / "var")[0]) == source
     assert await stored(url) == source, "nothing is removed"
+
+
+OLD_STATISTICS = [
+    "fromTime=2026-01-01T00:00:00Z",
+    *("qCreated=7", "qSecured=5", "qDeletedAll=3", "qCount=4", "ntfCreated=2", "ntfDeleted=1"),
+    *("ntfCount=1", "msgSent=9", "msgRecv=8", "activeQueues:", "dayHashes=1,2"),
+    *("weekHashes=1,2", "monthHashes=1,2"),
+]
+"""As versions of Tocsin before wrote some lines, which the reference does not read."""
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("\n".join(OLD_STATISTICS) + "\n", {"qCreated": 7, "qCount": 4, "ntfCreated": 2, "msgRecv": 8}),
+        ("not statistics\n", None),
+    ],
+)
+def test_statistics_are_written_as_the_reference_reads_them(
+    text: str, values: dict[str, int] | None, reference: Reference, tmp_path: Path
+) -> None:
+    """It does not start on a file with other lines."""
+    ours, back = tmp_path / "ours", tmp_path / "back"
+    assert run(reference.arguments(*to(ours))) == 0
+    (ours / "var" / "smp-server-stats.log").write_text(text)
+    assert run(["migrate", "smp", "--back", "--from", str(ours / "etc"), *to(back)]) == 0
+    file = back / "var" / "smp-server-stats.log"
+    assert (ours / "var" / "smp-server-stats.log").read_text() == text
+    if values is None:
+        assert not file.exists()
+        return
+    found = PositionalReader(file.read_text().splitlines(), knows_names=False).values
+    assert {key: value for key, value in found.items() if key in values} == values
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_settings_in_toml_become_an_ini_file_for_the_reference(
@@ -201,6 +235,7 @@ def test_settings_in_toml_become_an_ini_file_for_the_reference(
     init = [
         "smp",
         "init",
+        "--no-event-log",
         "--host",
         "smp.example",
         "--port",
@@ -228,6 +263,12 @@ def test_back_in_place_needs_a_stop_that_was_graceful(
     use_memory_web(reference)
     assert run(reference.arguments("--back")) == 0
     assert f"the reference finds {TOTALS}" in capsys.readouterr().out
+    statistics = reference.data / "smp-server-stats.log"
+    before = statistics.read_text()
+    statistics.write_text("\n".join(OLD_STATISTICS))
+    assert run(reference.arguments("--back")) == 1
+    assert "of an older Tocsin" in capsys.readouterr().err
+    statistics.write_text(before)
     (reference.data / CHANGE_LOG).write_bytes(b"")
     assert run(reference.arguments("--back")) == 1
     assert "--maintenance" in capsys.readouterr().err
@@ -270,7 +311,7 @@ def test_wrong_calls_are_told(
         (["--to", tmp_path / "a"], "go together"),
         (["--to", full, "--to-data", tmp_path / "b"], "is not empty"),
         (["--database", "postgresql://x"], "needs --to"),
-        (["--back", "--database", "postgresql://x"], "the settings name the store"),
+        (["--back", "--database", "postgresql://x"], "needs --to"),
         (["--from-data", tmp_path / "nowhere", *to(tmp_path / "c")], "does not exist"),
         (["--back", "--from-data", tmp_path / "nowhere"], "does not exist"),
         (["--back", "--from-data", tmp_path / "nowhere", *to(tmp_path / "c")], "does not exist"),
@@ -326,5 +367,5 @@ def test_broken_lines_are_left_out_on_the_way_back_but_not_in_place(
     assert run(reference.arguments("--back", *to(back), "--skip-broken-lines")) == 0
     shown = capsys.readouterr().out
     assert "1 unreadable lines" in shown
-    assert f"same identity, {TOTALS} in the reference's logs" in shown
+    assert f"same identity, {TOTALS} in the reference's store" in shown
     assert reference.files() == before

@@ -109,7 +109,7 @@ def test_lines_are_those_of_the_schema_and_counted(recording: Recording, at: flo
         ReceivedNotification(NOTIFIER, nonce, b"m" * size, at)
         for nonce, size in zip(nonces, sizes, strict=True)
     ]
-    recorded = [Recorded(TOKEN_ID, provider, None) for provider in (*PushProvider, PushProvider.APNS_PROD)]
+    recorded = [Recorded(TOKEN_ID, provider, None) for provider in PushProvider]
     recording.recorder.received(ROUTER, came, recorded)
     waiting = [PendingNotification(at, nonce, b"text", b"s" * 24, queue) for nonce in nonces]
     recording.recorder.attempted([push(waiting[:3], 0), push(waiting[3:], 2)])
@@ -133,7 +133,7 @@ def test_lines_are_those_of_the_schema_and_counted(recording: Recording, at: flo
     assert [event.attempt for event in events] == [0] * 9 + [2, 2, 2] + [0, 0, 0, 2, 2, 2]
     assert len({event.id for event in events}) == 18
     assert tuple(event.size for event in events[:6]) == sizes
-    assert [event.provider for event in events[:6]] == [each.text for each in PushProvider] + ["apns_prod"]
+    assert [event.provider for event in events[:6]] == [each.text for each in PushProvider]
     assert sum(recording.latencies.received_to_accepted.counts) == 3
 
 

@@ -26,7 +26,6 @@ from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.protocol.ntf.statuses import SubscriptionFailed
 
-pytestmark = pytest.mark.timeout(120)
 TOTALS = "2 tokens, 4 subscriptions, 1 services, 3 notifications"
 
 

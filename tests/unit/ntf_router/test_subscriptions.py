@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,9 +30,10 @@ from tests.doubles.smp_harness import (
     smp_router,
     x25519,
 )
+from tocsin.clients import SmpClient
 from tocsin.crypto.keys import AuthPrivateKey
-from tocsin.protocol.addresses import RouterLocation
-from tocsin.protocol.error_codes import ErrorCode, StoreFault
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.error_codes import CommandFault, ErrorCode
 from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus
 from tocsin.protocol.ntf.subscription_commands import (
     CheckSubscription,
@@ -40,7 +42,9 @@ from tocsin.protocol.ntf.subscription_commands import (
 )
 from tocsin.protocol.ntf.token_commands import DeleteToken
 from tocsin.protocol.router_answers import Refused
+from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotifications
+from tocsin.transport.client_sessions import ServiceIdentity
 
 
 @asynccontextmanager
@@ -223,7 +227,7 @@ async def test_an_address_that_is_not_public_is_not_dialled(host: str) -> None:
         queue = NotifierQueue(RouterLocation((host,), "5223", bytes(32)), os.urandom(24))
         answer = await device.client.ask(device.subscribe_command(queue, ed25519()), key=device.key)
         assert isinstance(answer, Refused)
-        assert isinstance(answer.error, StoreFault)
+        assert answer.error is CommandFault.PROHIBITED
         assert not ntf.running.subscribers.routers
 
 
@@ -280,6 +284,34 @@ async def test_N07_a_router_that_no_longer_knows_services_is_subscribed_one_by_o
             assert (used.associated_count, used.individual_count) == (0, 1)
 
 
+async def test_a_router_that_does_not_ask_for_certificates_is_not_told_of_our_service() -> None:
+    """Issue 18, row 2: it answered BAD_AUTH, and the next attempt came after the delay of lost connections."""
+    settings = replace(ntf_settings().subscriber, reconnect_initial=3600.0, reconnect_maximum=7200.0)
+    async with ntf_router(subscriber=settings) as ntf, smp_router(accept_service_credentials=False) as smp:
+        _, notifier = await notified_queue(smp)
+        device = await ntf.active_device()
+        before = smp.running.listeners[0].counts.accepted
+        await becomes(
+            device, await device.subscribe(queue_at(smp, notifier), notifier.key), SubscriptionState.ACTIVE
+        )
+        assert smp.running.listeners[0].counts.accepted == before + 1, "it was told, and refused"
+
+
+async def test_a_router_that_refuses_our_service_is_subscribed_one_by_one_at_once() -> None:
+    """It knows our certificate in another role: BAD_SERVICE."""
+    settings = replace(ntf_settings().subscriber, reconnect_initial=3600.0, reconnect_maximum=7200.0)
+    async with ntf_router(subscriber=settings) as ntf, smp_router() as smp:
+        address = RouterAddress(Scheme.SMP, smp.location)
+        rival = ServiceIdentity(ntf.credentials, ServiceRole.PROXY)
+        async with SmpClient.connect(address, service=rival):
+            pass
+        _, notifier = await notified_queue(smp)
+        device = await ntf.active_device()
+        await becomes(
+            device, await device.subscribe(queue_at(smp, notifier), notifier.key), SubscriptionState.ACTIVE
+        )
+
+
 async def test_a_service_is_resubscribed_with_one_command() -> None:
     async with ntf_router() as ntf:
         async with smp_router() as smp:
@@ -295,6 +327,29 @@ async def test_a_service_is_resubscribed_with_one_command() -> None:
             [subscriber] = ntf.running.subscribers.routers.values()
             await until(lambda: subscriber.state.service_count == 5)
             assert subscriber.state.drift == 0
+
+
+@pytest.mark.parametrize(("version", "words"), [(18, "the count agrees"), (19, "count and hash agree")])
+async def test_the_log_says_that_a_router_is_back_and_agrees(
+    version: int, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 18, row 6: the log named troubles only, not their end. Since v19 routers compare hashes, too."""
+    caplog.set_level(logging.INFO, "tocsin.ntf_router")
+    settings = replace(ntf_settings().subscriber, highest_version=version)
+    async with ntf_router(subscriber=settings) as ntf:
+        async with smp_router(highest_version=version) as smp:
+            device = await ntf.active_device()
+            for _ in range(3):
+                _, notifier = await notified_queue(smp)
+                await device.subscribe(queue_at(smp, notifier), notifier.key)
+            await ntf.subscribed_queues(3)
+            store, port = smp.store, smp.running.ports[0]
+        async with smp_router(store, ports=(port,), highest_version=version):
+            await until(lambda: any("count" in line for line in caplog.messages))
+    name = f"127.0.0.1:{port}"
+    assert f"{name}: connected" in caplog.messages
+    assert f"{name}: connected again" in caplog.messages
+    assert f"{name}: our service is subscribed to 3 queues; {words} with ours" in caplog.messages
 
 
 async def test_N18_another_number_of_queues_than_expected_is_drift() -> None:

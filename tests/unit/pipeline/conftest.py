@@ -6,19 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS, SparkSettings, spark_session
-
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test that uses Spark waits for its start, on a busy machine for longer than other tests may last."""
-    for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(120))
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +20,21 @@ def spark() -> Iterator[SparkSession]:
     )
     with spark_session(settings) as session:
         yield session
+
+
+def cached_ids() -> set[int]:
+    """The ids of rows that Spark keeps in memory, if it runs."""
+    context = SparkContext._active_spark_context
+    java = None if context is None else context._jsc
+    return set() if java is None else set(java.getPersistentRDDs().keySet())
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_cached() -> Iterator[None]:
+    """A service that runs for months must release what it caches, whether its work succeeds or fails."""
+    before = cached_ids()
+    yield
+    assert cached_ids() <= before
 
 
 @pytest.fixture

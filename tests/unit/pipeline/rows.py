@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.doubles.delivery_lines import encode_events
+from tests.doubles.delivery_lines import NOON, encode_events
 from tocsin.events.delivery_events import DeliveryEvent
-from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
+from tocsin.pipeline.checks.event_checks import DAY, event_checks
 from tocsin.pipeline.lake.column_values import ColumnValues
 from tocsin.pipeline.schemas.notifications import NOTIFICATIONS, STAGES, TEXTS, moment
 from tocsin.pipeline.transforms import notifications as transform
 from tocsin.pipeline.transforms.event_lines import events_of, read_lines
 from tocsin.pipeline.transforms.funnel import host_hours
 from tocsin.pipeline.transforms.notification_flags import count_by_flags
-from tocsin.pipeline.transforms.small_groups import large_hosts
+from tocsin.pipeline.transforms.small_groups import Cells, cells_of
 
 
 def lines(spark: SparkSession, texts: Sequence[str], segment: str = "ntf/events-1.jsonl") -> DataFrame:
@@ -24,9 +24,9 @@ def lines(spark: SparkSession, texts: Sequence[str], segment: str = "ntf/events-
 
 
 def events(spark: SparkSession, written: Sequence[DeliveryEvent]) -> DataFrame:
-    """Rows of `events`, as `ingest` reads them."""
+    """Rows of `events`, as `ingest` reads them a month later."""
     texts = encode_events(list(written)).decode().splitlines()
-    return events_of(read_lines(lines(spark, texts), checks=EVENT_CHECKS))
+    return events_of(read_lines(lines(spark, texts), checks=event_checks(now=NOON + 30 * DAY)))
 
 
 def notifications(spark: SparkSession, written: Sequence[DeliveryEvent]) -> DataFrame:
@@ -69,7 +69,12 @@ def column_values_of_rows(rows: DataFrame) -> ColumnValues:
 
 def hours_of(
     spark: SparkSession, written: Sequence[DeliveryEvent], smallest: int = 1
-) -> tuple[DataFrame, DataFrame]:
-    """Host hours of the events, and which hosts are large."""
+) -> tuple[DataFrame, Cells | None]:
+    """Host hours of the events, and their cells. Every hour is counted by itself."""
     hours = host_hours(flag_counts_of(spark, events(spark, written)))
-    return hours, large_hosts(hours, smallest=smallest)
+    if smallest <= 1:
+        return hours, None
+    own = hours.select(
+        "day", "hour", F.col("hour").alias("cell_hour"), F.lit(False).alias("by_queue")
+    ).distinct()
+    return hours, cells_of(hours, own, smallest=smallest)

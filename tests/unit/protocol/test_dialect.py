@@ -10,7 +10,7 @@ from tocsin.wire.versions import VersionRange
 
 @pytest.mark.parametrize(
     ("dialect", "with_alpn", "without"),
-    [(SMP, VersionRange(6, 18), VersionRange(6, 6)), (NTF, VersionRange(1, 3), VersionRange(1, 1))],
+    [(SMP, VersionRange(6, 20), VersionRange(6, 6)), (NTF, VersionRange(1, 3), VersionRange(1, 1))],
 )
 def test_a_client_without_alpn_is_offered_the_oldest_version(
     dialect: Dialect, with_alpn: VersionRange, without: VersionRange

@@ -16,11 +16,13 @@ from tocsin.protocol.error_codes import (
     BrokerResponse,
     CommandFault,
     ErrorCode,
+    NameFault,
     NetworkFault,
     NetworkFaultKind,
     ProxyBroker,
     ProxyFault,
     ProxyProtocol,
+    ResolverFault,
     RouterError,
     StoreFault,
     TransportFault,
@@ -46,6 +48,9 @@ TEXTS: list[tuple[RouterError, bytes]] = [
     (Blocked(BlockReason.SPAM, BlockNotice(86400)), b'BLOCKED reason=spam,notice={"ttl":86400}'),
     (StoreFault("no such row, sorry"), b"STORE no such row, sorry"),
     (StoreFault(""), b"STORE "),
+    (NameFault.NO_RESOLVER, b"NAME NO_RESOLVER"),
+    (NameFault.NOT_FOUND, b"NAME NOT_FOUND"),
+    (ResolverFault("HTTP 503"), b"NAME RESOLVER HTTP 503"),
     (ProxyFault.BASIC_AUTH, b"PROXY BASIC_AUTH"),
     (ProxyFault.NO_SESSION, b"PROXY NO_SESSION"),
     (ProxyProtocol(ErrorCode.CRYPTO), b"PROXY PROTOCOL CRYPTO"),
@@ -72,7 +77,9 @@ def test_every_error_has_the_text_of_the_grammar(error: RouterError, text: bytes
     assert decode(text) == error
 
 
-@pytest.mark.parametrize("text", [text for error, text in TEXTS if not isinstance(error, StoreFault)])
+@pytest.mark.parametrize(
+    "text", [text for error, text in TEXTS if not isinstance(error, StoreFault | ResolverFault)]
+)
 def test_an_error_with_something_behind_it_is_refused(text: bytes) -> None:
     for behind in (b"x", b" x"):
         with pytest.raises(DecodeError):

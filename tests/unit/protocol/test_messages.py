@@ -23,7 +23,6 @@ from tocsin.protocol.messages import (
 )
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.smp.dialect import SMP
-from tocsin.protocol.smp.service_subscriptions import SubscribesService
 from tocsin.wire.reader import WireReader
 from tocsin.wire.writer import WireWriter
 
@@ -105,8 +104,7 @@ def test_parameters_follow_one_space_and_leave_nothing_over(
     version = dialect.supported.highest
     with pytest.raises(UnknownTag):
         table.decode(kind.tag + b"=", version)
-    has_parameters = kind.has_body and not issubclass(kind, SubscribesService)  # those come with v19
-    if has_parameters:
+    if kind.has_body:
         with pytest.raises(DecodeError, match="wrong parameters"):
             table.decode(kind.tag, version)
         return
@@ -185,7 +183,7 @@ SMP_NEEDS = {
     Needs.AUTH_AND_ENTITY: "SUB KEY RKEY LSET LDEL NKEY NDEL GET ACK OFF DEL QUE SKEY LKEY NSUB SUBS NSUBS",
     Needs.ENTITY_MAYBE_AUTH: "SEND",
     Needs.ENTITY: "LGET PFWD",
-    Needs.NOTHING: "PING PRXY RFWD",
+    Needs.NOTHING: "PING PRXY RFWD RSLV",
 }
 NTF_NEEDS = {
     Needs.AUTH: "TNEW SNEW",
@@ -202,7 +200,8 @@ def test_commands_need_the_credentials_of_the_matrix(dialect: Dialect, matrix: d
 
 
 @pytest.mark.parametrize(
-    ("dialect", "empty"), [(SMP, {"IDS", "PONG", "PKEY", "RRES", "ALLS"}), (NTF, {"IDTKN", "IDSUB", "PONG"})]
+    ("dialect", "empty"),
+    [(SMP, {"IDS", "PONG", "PKEY", "RRES", "ALLS", "RNAME"}), (NTF, {"IDTKN", "IDSUB", "PONG"})],
 )
 def test_responses_name_an_entity_where_the_protocol_says_so(dialect: Dialect, empty: set[str]) -> None:
     """smp.md 6.4, ntf.md 1.7."""

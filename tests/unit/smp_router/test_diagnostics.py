@@ -68,7 +68,7 @@ async def test_information_about_the_router_has_no_secrets() -> None:
     assert found["version"] == "Tocsin 1.2.3"
     assert found["address"] == ADDRESS
     assert found["ports"] == str(ports[0])
-    assert found["protocol versions"] == "6-18"
+    assert found["protocol versions"] == "6-20"
     assert found["python"]
     assert found["[TOCSIN] message_quota"] == "7"
     assert not any("-secret" in line for line in lines)

@@ -167,3 +167,15 @@ async def test_a_link_that_exists_cannot_be_chosen_for_a_new_queue() -> None:
             created = await client.ask(command, key=key, corr_id=corr_id)
             assert isinstance(created, answer)
         assert created == AUTH
+
+
+async def test_link_id_of_another_queue_is_refused() -> None:
+    """Release 6.5.5 moved the link to the other queue (v7.md 4)."""
+    async with smp_router() as router:
+        recipient = await router.connect()
+        first, second = [await recipient.new_queue(mode=QueueMode.CONTACT) for _ in range(2)]
+        link_id, data, other = os.urandom(24), LinkData(b"fixed", b"user"), LinkData(b"other", b"data")
+        assert await recipient.ask(SetLinkData(link_id, data), first.recipient_id, first.key) == OK
+        assert await recipient.ask(SetLinkData(link_id, other), second.recipient_id, second.key) == AUTH
+        assert await recipient.ask(SetLinkData(link_id, data), second.recipient_id, second.key) == AUTH
+        assert await recipient.ask(GetLinkData(), link_id) == LinkContent(first.sender_id, data)

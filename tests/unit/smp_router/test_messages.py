@@ -30,6 +30,7 @@ from tests.doubles.smp_harness import (
 from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ping import Ping, Pong
+from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.delivered_messages import DeliveredMessage, QuotaMarker
 from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import (
@@ -42,6 +43,8 @@ from tocsin.protocol.smp.recipient_commands import (
 from tocsin.protocol.smp.responses import QueueDeleted, Subscribed, SubscriptionEnded
 from tocsin.protocol.smp.sender_commands import MessageFlags
 from tocsin.smp_router.session import peers
+from tocsin.smp_router.store.memory import queue_index
+from tocsin.smp_router.store.records import QueueRecord
 
 CREATE_ONLY = SubscriptionMode.CREATE_ONLY
 LONGEST_DELIVERED = 16122
@@ -455,3 +458,33 @@ async def test_a_connection_that_is_too_far_behind_with_late_events_is_closed(
             await second.subscribe(queue)
         await until(lambda: peer not in router.running.router.peers)
         assert router.running.state.counters.connections_behind == 1
+
+
+async def test_the_queue_of_an_absent_recipient_is_not_read_to_push_a_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As long as no service that receives messages is connected, which could be the recipient."""
+    async with smp_router() as router:
+        client = await router.connect()
+        queue = await client.secured_queue(subscription=SubscriptionMode.CREATE_ONLY)
+        assert await client.send_message(queue, b"hello") == OK
+        read: list[bytes] = []
+        unpack = queue_index.unpack_queue
+
+        def note(recipient_id: bytes, packed: bytes) -> QueueRecord:
+            read.append(recipient_id)
+            return unpack(recipient_id, packed)
+
+        monkeypatch.setattr(queue_index, "unpack_queue", note)
+        router.running.router.messages.push_head(queue.recipient_id)
+        assert read == []
+        service = await router.connect_service("messages", ServiceRole.MESSAGING, version=20)
+        await service.new_queue()
+        read.clear()
+        router.running.router.messages.push_head(queue.recipient_id)
+        assert read == [queue.recipient_id]
+        await service.close()
+        await until(lambda: len(router.running.router.peers) == 1)
+        read.clear()
+        router.running.router.messages.push_head(queue.recipient_id)
+        assert read == []

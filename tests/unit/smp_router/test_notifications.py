@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -393,10 +391,7 @@ async def test_what_the_peer_had_when_it_left_is_not_sent_again(reset: bool) -> 
         received = await first.event()
         assert router.store.notifications(notifier.notifier_id)
         peer = router.peer_of(first)
-        if reset:
-            linger = struct.pack("ii", 1, 0)
-            first.connection._connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        first.connection.abort()
+        first.reset() if reset else first.connection.abort()
         await until(lambda: peer not in router.running.router.peers)
         assert await second.subscribe_notifier(notifier) == Subscribed()
         await notifications.deliver()

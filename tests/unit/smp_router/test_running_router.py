@@ -27,7 +27,13 @@ from tocsin.smp_router.session.requests import NoSmpEvents, SmpState
 from tocsin.smp_router.settings.settings import DAY, SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
-from tocsin.smp_router.store.records import NotifierRecord, QueueRecord, StoredMessage, StoredNotification
+from tocsin.smp_router.store.records import (
+    NotifierRecord,
+    QueueRecord,
+    ServiceRecord,
+    StoredMessage,
+    StoredNotification,
+)
 from tocsin.transport import turns
 from tocsin.transport.router_sessions import RouterIdentity
 from tocsin.transport.turns import SLICE_SECONDS
@@ -38,6 +44,7 @@ LONGEST_STRETCH: Final = SLICE_SECONDS / StretchCounter.STEP_SECONDS + 4 * NOTIF
 STORE_CALLS: Final = (
     *("queue_by_notifier", "queue_by_recipient", "notifications", "newest_notifications"),
     *("remove_notification", "expire_messages", "head_message"),
+    "associated",
 )
 
 
@@ -102,13 +109,14 @@ class Population:
         service = None
         if service_id is not None:
             service = ServicePeer(service_id, bytes(32), ServiceRole.NOTIFIER, cast(Any, None))
-        session = SimpleNamespace(response=lambda *_: b"", service=service)
+        session = SimpleNamespace(response=lambda *_: b"", service=service, dialect=SMP)
         block_connection = SimpleNamespace(
             write_room=128,
             received_at=0.0,
             sent_at=0.0,
             blocks_written=1,
             blocks_acknowledged=1,
+            ended_in_order=False,
             abort=self._step,
         )
         connection = SimpleNamespace(session=session, connection=block_connection, try_send=try_send)
@@ -166,7 +174,19 @@ async def test_every_timer_is_tried(population: Population) -> None:
         "push_undelivered",
         "_close_idle_relays",
         "_disconnect_inactive",
+        "_remove_empty_services",
     }
+
+
+async def test_services_without_queues_are_removed_in_slices(population: Population) -> None:
+    for number in range(POPULATION):
+        population.store.add_service(
+            ServiceRecord(named("v", number), ServiceRole.NOTIFIER, (), named("f", number), 0)
+        )
+    assert await population.run("_remove_empty_services") >= POPULATION
+    assert population.store.service_count() == POPULATION
+    assert await population.run("_remove_empty_services") >= POPULATION
+    assert population.store.service_count() == 0
 
 
 async def test_messages_expire_in_slices(population: Population) -> None:

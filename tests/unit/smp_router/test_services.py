@@ -1,4 +1,4 @@
-"""Services that receive the messages of their queues: v19, offered only where it is asked for (smp.md Appendix C)."""
+"""Services that receive the messages of their queues, from v19 on (v7.md 2)."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ from tocsin.protocol.smp.responses import (
 )
 from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
 from tocsin.smp_router.operator import QueueOperator
+from tocsin.smp_router.store.memory import queue_index
+from tocsin.smp_router.store.records import QueueRecord
 from tocsin.transport.client_sessions import DialSettings, ServiceIdentity
 from tocsin.wire.versions import VersionRange
 
@@ -61,8 +63,9 @@ NSUBS = SubscribeServiceNotifications()
 ALL_DELIVERED = (b"", AllDelivered())
 
 
-def v19_router(**changes: Any) -> AbstractAsyncContextManager[SmpHarness]:
-    return smp_router(highest_version=19, **changes)
+def service_router(**changes: Any) -> AbstractAsyncContextManager[SmpHarness]:
+    """v19 is offered by default."""
+    return smp_router(**changes)
 
 
 async def messaging_service(router: SmpHarness, name: str = "messages", version: int = 19) -> SmpTestClient:
@@ -103,7 +106,7 @@ async def subs(service: SmpTestClient) -> ServiceSubscribed:
 
 
 async def test_sub_associates_the_queue_with_the_service() -> None:
-    async with v19_router() as router:
+    async with service_router() as router:
         client, service = await router.connect(), await messaging_service(router)
         queue = await client.new_queue(subscription=CREATE_ONLY)
         assert await client.send_message(queue, b"1") == OK
@@ -120,7 +123,7 @@ async def test_sub_associates_the_queue_with_the_service() -> None:
 
 
 async def test_a_queue_that_a_service_makes_is_its_own() -> None:
-    async with v19_router() as router:
+    async with service_router() as router:
         client, service = await router.connect(), await messaging_service(router)
         key, dh_key = ed25519(), x25519()
         create_only = create_command(key, dh_key, subscription=CREATE_ONLY)
@@ -140,8 +143,8 @@ async def test_a_queue_that_a_service_makes_is_its_own() -> None:
 
 @pytest.mark.parametrize("version", [16, 17, 18, 19])
 async def test_subs_is_answered_then_come_the_messages_that_wait_then_alls(version: int) -> None:
-    """A client of before v19 gets neither hash nor ALLS: it could not read them."""
-    async with v19_router() as router:
+    """A client of before v19 gets no hash, but ALLS: only a client that knows services sends SUBS (v7.md 2.1)."""
+    async with service_router() as router:
         client, first = await router.connect(), await messaging_service(router)
         queues = await associated_queues(client, first, 5)
         await first.close()
@@ -161,8 +164,7 @@ async def test_subs_is_answered_then_come_the_messages_that_wait_then_alls(versi
             assert isinstance(event, MessageReceived)
             waiting[entity_id] = event
         assert waiting.keys() == {queue.recipient_id for queue in queues[:3]}
-        if version >= 19:
-            assert await service.event() == ALL_DELIVERED
+        assert await service.event() == ALL_DELIVERED
         await service.nothing()
         for queue in queues[:3]:
             assert queue.body(waiting[queue.recipient_id]) == b"1"
@@ -174,7 +176,7 @@ async def test_subs_is_answered_then_come_the_messages_that_wait_then_alls(versi
 
 
 async def test_subs_without_queues_and_again() -> None:
-    async with v19_router() as router:
+    async with service_router() as router:
         client, service = await router.connect(), await messaging_service(router)
         assert await subs(service) == subscribed_to()
         [queue] = await associated_queues(client, service, 1)
@@ -187,7 +189,7 @@ async def test_subs_without_queues_and_again() -> None:
 
 
 async def test_subs_needs_the_session_of_a_messaging_service() -> None:
-    async with v19_router() as router:
+    async with service_router() as router:
         service, ordinary = await messaging_service(router), await router.connect(19)
         notifier = await router.connect_service(version=19)
         wire = SUBS.encode(19)
@@ -199,7 +201,7 @@ async def test_subs_needs_the_session_of_a_messaging_service() -> None:
 
 
 async def test_an_ordinary_connection_takes_a_queue_from_a_service_and_back() -> None:
-    async with v19_router() as router:
+    async with service_router() as router:
         client, service = await router.connect(), await messaging_service(router)
         kept, queue = await associated_queues(client, service, 2)
         assert await client.send_message(queue, b"1") == OK
@@ -223,7 +225,7 @@ async def test_an_ordinary_connection_takes_a_queue_from_a_service_and_back() ->
 
 
 async def test_one_service_takes_a_queue_from_another() -> None:
-    async with v19_router() as router:
+    async with service_router() as router:
         client = await router.connect()
         first, second = await messaging_service(router), await messaging_service(router, "another")
         kept, queue = await associated_queues(client, first, 2)
@@ -239,7 +241,7 @@ async def test_one_service_takes_a_queue_from_another() -> None:
 
 @pytest.mark.parametrize("by_subs", [True, False])
 async def test_another_connection_of_the_service_takes_all(by_subs: bool) -> None:
-    async with v19_router() as router:
+    async with service_router() as router:
         client, first = await router.connect(), await messaging_service(router)
         queues = await associated_queues(client, first, 3)
         assert await client.send_message(queues[0], b"1") == OK
@@ -266,7 +268,7 @@ async def test_another_connection_of_the_service_takes_all(by_subs: bool) -> Non
 
 async def test_a_connection_that_lost_the_service_is_not_told_that_all_was_delivered() -> None:
     """It does not read, so its messages are still on their way when another takes over."""
-    async with v19_router(write_queue_blocks=2) as router:
+    async with service_router(write_queue_blocks=2) as router:
         client, service = await router.connect(), await messaging_service(router)
         queues = await associated_queues(client, service, 400)
         await service.close()
@@ -290,7 +292,7 @@ async def test_a_connection_that_lost_the_service_is_not_told_that_all_was_deliv
 
 async def test_the_connection_is_served_while_waiting_messages_are_delivered() -> None:
     """More of them than its write queue and the kernel take: other commands and other clients are not stopped."""
-    async with v19_router(write_queue_blocks=2) as router:
+    async with service_router(write_queue_blocks=2) as router:
         client, service = await router.connect(), await messaging_service(router)
         queues = await associated_queues(client, service, 400)
         await service.close()
@@ -309,7 +311,7 @@ async def test_the_connection_is_served_while_waiting_messages_are_delivered() -
 
 
 async def test_deleted_queues_leave_the_service() -> None:
-    async with v19_router() as router:
+    async with service_router() as router:
         client, service = await router.connect(), await messaging_service(router)
         by_other, by_service, by_operator, kept = await associated_queues(client, service, 4)
         assert await client.ask(DeleteQueue(), by_other.recipient_id, by_other.key) == OK
@@ -324,7 +326,7 @@ async def test_deleted_queues_leave_the_service() -> None:
 
 async def test_a_service_is_told_of_blocked_queues() -> None:
     spam = Blocked(BlockReason.SPAM)
-    async with v19_router() as router:
+    async with service_router() as router:
         client, service = await router.connect(), await messaging_service(router)
         [queue] = await associated_queues(client, service, 1)
         assert await client.send_message(queue, b"hello") == OK
@@ -339,7 +341,7 @@ async def test_a_service_is_told_of_blocked_queues() -> None:
 
 async def test_the_service_cannot_fetch_what_it_is_subscribed_to() -> None:
     """Others can, and a queue fetched before the association is not delivered too."""
-    async with v19_router() as router:
+    async with service_router() as router:
         client, service = await router.connect(), await messaging_service(router)
         [queue] = await associated_queues(client, service, 1)
         assert await service.get(queue) == PROHIBITED
@@ -358,15 +360,38 @@ async def test_the_service_cannot_fetch_what_it_is_subscribed_to() -> None:
         assert await second.acknowledge(queue, message) == OK
 
 
-async def test_the_version_must_be_asked_for() -> None:
+async def test_router_that_does_not_offer_v19_has_no_such_services() -> None:
     """Without it a messaging service is what it is in 6.5 (smp.md 6.6): NEW and SUB say its id, SUBS is refused."""
-    async with smp_router() as router:
+    async with smp_router(highest_version=18) as router:
         client, service = await router.connect(), await messaging_service(router, version=18)
         queue = await client.new_queue()
         assert await service.subscribe(queue) == Subscribed(service.service_id)
         assert service_of(router, queue) is None
         assert await client.event() == (queue.recipient_id, SubscriptionEnded())
         assert await service.ask(SUBS, service.service_id) == PROHIBITED
+
+
+async def test_subs_looks_at_the_queues_of_its_service_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody can be a service: it must not cost the router a look at everybody's queues."""
+    async with service_router() as router:
+        client, service = await router.connect(), await messaging_service(router)
+        for _ in range(50):
+            queue = await client.new_queue(subscription=CREATE_ONLY)
+            assert await client.send_message(queue, b"of somebody else") == OK
+        own = await associated_queues(client, service, 3)
+        for queue in own[:2]:
+            assert await client.send_message(queue, b"hello") == OK
+            await service.receive(queue, b"hello")
+        read: list[bytes] = []
+        unpack = queue_index.unpack_queue
+
+        def note(recipient_id: bytes, packed: bytes) -> QueueRecord:
+            read.append(recipient_id)
+            return unpack(recipient_id, packed)
+
+        monkeypatch.setattr(queue_index, "unpack_queue", note)
+        assert await subs(service) == subscribed_to(*own)
+        assert set(read) <= {queue.recipient_id for queue in own}
 
 
 # Restarts
@@ -397,7 +422,7 @@ async def test_associations_survive_restarts(tmp_path: Path) -> None:
 
 
 async def test_notifier_services_are_told_hashes_too() -> None:
-    async with v19_router() as router:
+    async with service_router() as router:
         client = await router.connect()
         first = await router.connect_service(version=19)
         notifiers = [await client.enable_notifications(await client.new_queue()) for _ in range(3)]
@@ -422,7 +447,7 @@ def client_settings(version: int) -> ClientSettings:
 
 async def test_our_client_shows_messaging_credentials_from_version_19_on() -> None:
     identity = ServiceIdentity(service_credentials("messages"), ServiceRole.MESSAGING)
-    async with v19_router() as router:
+    async with service_router() as router:
         address = RouterAddress(Scheme.SMP, router.location)
         async with SmpClient.connect(address, client_settings(18), service=identity) as client:
             assert client.session.service is None
@@ -434,7 +459,7 @@ async def test_our_client_shows_messaging_credentials_from_version_19_on() -> No
 
 async def test_our_client_receives_as_a_service() -> None:
     identity = ServiceIdentity(service_credentials("messages"), ServiceRole.MESSAGING)
-    async with v19_router() as router:
+    async with service_router() as router:
         sender = await router.connect()
         queues = [await sender.new_queue(subscription=CREATE_ONLY) for _ in range(2)]
         address = RouterAddress(Scheme.SMP, router.location)
@@ -457,7 +482,7 @@ async def test_our_client_receives_as_a_service() -> None:
 
 
 async def test_a_subscription_by_an_ordinary_connection_is_not_one_of_a_service() -> None:
-    async with v19_router() as router:
+    async with service_router() as router:
         client = await router.connect(19)
         queue = await client.new_queue()
         assert await client.ask(Subscribe(), queue.recipient_id, queue.key) == Subscribed()

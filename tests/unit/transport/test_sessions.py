@@ -27,6 +27,7 @@ from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.sessions import BlockCoder, ServiceRole
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.router_handshake import SmpRouterHandshake
+from tocsin.protocol.smp.versions import SUPPORTED as SMP_VERSIONS
 from tocsin.transport import client_sessions
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.client_sessions import DialSettings, ServiceIdentity, dial_smp
@@ -141,9 +142,9 @@ async def raw_connection(router_address: RouterAddress, dialect: Dialect = SMP) 
         b"\xff" * 40,
         (18).to_bytes(2, "big") + b"\x20" + bytes(32) + b"F0",
         (5).to_bytes(2, "big") + b"\x20" + b"K" * 32,
-        (19).to_bytes(2, "big") + b"\x20" + b"K" * 32 + b"F0",
+        (21).to_bytes(2, "big") + b"\x20" + b"K" * 32 + b"F0",
     ],
-    ids=["empty", "garbage", "another identity", "version 5", "version 19"],
+    ids=["empty", "garbage", "another identity", "version 5", "version 21"],
 )
 async def test_a_bad_client_hello_closes_the_connection_without_a_word(hello: bytes) -> None:
     async with running_router() as router:
@@ -222,7 +223,7 @@ async def test_a_service_whose_tls_certificate_is_another_is_told_bad_auth() -> 
 async def test_a_proxy_connection_is_not_encrypted_inside_tls() -> None:
     async with running_router() as router:
         connection = await dial_smp(router.address, DialSettings(proxy=True))
-        assert connection.session.version == 18
+        assert connection.session.version == SMP_VERSIONS.highest
         assert not connection.session.encrypted
         connection.abort()
 

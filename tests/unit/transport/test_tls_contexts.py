@@ -143,10 +143,18 @@ async def test_client_without_a_certificate_is_served() -> None:
         assert router.peer_chain == ()
 
 
-async def test_client_certificate_is_not_sent_unless_it_is_asked_for() -> None:
-    unasking = server_context(credentials(), alpn=ALPN, request_client_certificates=False)
-    async with connected(context=for_clients("smp/1", chain=2), listener_context=unasking) as (_, router):
-        assert router.peer_chain == ()
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+@pytest.mark.parametrize("asking", [True, False])
+async def test_client_knows_whether_its_certificate_was_asked_for(
+    version: ssl.TLSVersion, *, asking: bool
+) -> None:
+    """It is not sent unless it is asked for; then the client must not name its service (smp.md 4.4)."""
+    router_context = server_context(credentials(), alpn=ALPN, request_client_certificates=asking)
+    context = for_clients("smp/1", chain=2)
+    context.maximum_version = version
+    async with connected(context=context, listener_context=router_context) as (client, router):
+        assert bool(router.peer_chain) == client.certificate_asked == asking
+        assert not router.certificate_asked
 
 
 def test_credentials_whose_key_is_not_the_leafs_are_refused() -> None:

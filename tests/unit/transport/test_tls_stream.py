@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tocsin.errors import ConnectFailed
-from tocsin.push.apns.client import tls_context
 from tocsin.push.fake.server import FakeApns, running_fake_apns
+from tocsin.push.http2.push_provider import tls_context
 from tocsin.transport.resolver import Address
 from tocsin.transport.tls_stream import FindAddresses, TlsStream
 

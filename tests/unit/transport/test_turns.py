@@ -8,7 +8,15 @@ from itertools import pairwise
 import pytest
 
 from tocsin.transport import turns as turns_module
-from tocsin.transport.turns import ITERATIONS_BETWEEN, SHORT_SLICE_SECONDS, SLICE_SECONDS, Turns, in_slices
+from tocsin.transport.turns import (
+    IDLE_ITERATIONS,
+    IDLE_SECONDS,
+    ITERATIONS_BETWEEN,
+    SHORT_SLICE_SECONDS,
+    SLICE_SECONDS,
+    Turns,
+    in_slices,
+)
 
 
 class Clock:
@@ -19,14 +27,17 @@ class Clock:
 
 
 class Iterations:
-    """Counts iterations of the event loop."""
+    """Counts iterations of the event loop, and moves the clock in each."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, seconds: float = 0.0) -> None:
         self.count = 0
+        self._clock = clock
+        self._seconds = seconds
         self._handle = asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
         self.count += 1
+        self._clock.time += self._seconds
         self._handle = asyncio.get_running_loop().call_soon(self._next)
 
     def stop(self) -> None:
@@ -63,18 +74,31 @@ async def test_while_others_wait_in_line_the_first_slice_is_short() -> None:
 
 
 async def test_one_task_goes_on_at_a_time_and_others_run_in_between() -> None:
-    turns, iterations, went_on = Turns(), Iterations(), []
+    gaps = await _gaps_between_slices(work_of_others=2 * IDLE_SECONDS)
+    assert min(gaps) >= ITERATIONS_BETWEEN - 1
+
+
+async def test_slices_follow_each_other_soon_if_nobody_else_has_work() -> None:
+    gaps = await _gaps_between_slices(work_of_others=0.0)
+    assert min(gaps) >= IDLE_ITERATIONS
+    assert max(gaps) < ITERATIONS_BETWEEN - 1
+
+
+async def _gaps_between_slices(work_of_others: float) -> list[int]:
+    """Iterations of the event loop from each slice to the next, if others work for so long in each iteration."""
+    clock = Clock()
+    turns, iterations, went_on = Turns(clock), Iterations(clock, work_of_others), list[int]()
 
     async def work() -> None:
         for _ in range(3):
             await turns.turn().give_way()
             went_on.append(iterations.count)
+            clock.time += SLICE_SECONDS
 
     await asyncio.gather(*(work() for _ in range(10)))
     iterations.stop()
     assert turns.waited == 30
-    gaps = [after - before for before, after in pairwise(went_on)]
-    assert min(gaps) >= ITERATIONS_BETWEEN - 1
+    return [after - before for before, after in pairwise(went_on)]
 
 
 async def test_the_line_is_first_come_first_served_and_survives_a_cancelled_task() -> None:
@@ -98,7 +122,7 @@ async def test_a_pass_over_many_items_lets_others_run_after_each_slice(
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(turns_module, "_clock", clock)
-    iterations, seen = Iterations(), []
+    iterations, seen = Iterations(clock), []
     async for item in in_slices(range(100)):
         seen.append((item, iterations.count))
         clock.time += SLICE_SECONDS / 10

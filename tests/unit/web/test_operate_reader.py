@@ -11,8 +11,8 @@ async def test_the_view_names_what_cannot_be_read(tmp_path: Path) -> None:
     async def away() -> str:
         raise ConnectionRefusedError
 
-    (tmp_path / "funnel_hourly" / "_commits").mkdir(parents=True)
-    (tmp_path / "funnel_hourly" / "_commits" / "0000000001.json").write_text("{")
+    (tmp_path / "funnel_hourly" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "funnel_hourly" / "_delta_log" / "00000000000000000000.json").write_text("{")
     view = await OperateReader({"ntf": away}, tmp_path).read()
     assert view["missing"]["NTF router"] == "does not answer: is it running?"
     assert view["missing"]["tables"].startswith("cannot be read: ")

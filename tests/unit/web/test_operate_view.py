@@ -48,6 +48,18 @@ def values(shown: dict[str, Any]) -> dict[str, Any]:
     return {each["key"]: each["value"] for each in shown["figures"]}
 
 
+def test_losses_of_the_last_check_are_shown_and_are_bad() -> None:
+    tables = TableReadings(days=1, losses={"overdue": 3, "never_received": 0, "unknown_queue": 0})
+    shown = {
+        each["key"]: each
+        for each in section(operate_view(Readings(NTF, tables=tables), 1.0), "tables")["figures"]
+    }
+    assert (shown["tables-overdue"]["value"], shown["tables-overdue"]["level"]) == (3, Level.BAD)
+    assert shown["tables-never_received"]["level"] is Level.GOOD
+    unchecked = section(operate_view(Readings(NTF, tables=TableReadings(days=1)), 1.0), "tables")
+    assert values(unchecked)["tables-overdue"] is None
+
+
 def test_the_parts_and_the_difference_add_up() -> None:
     shown = section(operate_view(Readings(NTF), 1.0), "funnel")
     found = values(shown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.doubles.small_lake import make_small_lake
+from tocsin.pipeline.lake.status_files import write_status
 from tocsin.web.pipeline_tables import read_tables
 
 
@@ -27,4 +28,11 @@ def test_tables_are_added_up_without_spark(tmp_path: Path) -> None:
     [server] = tables.servers
     assert (server["received"], server["errors"], server["skew_us"]) == (100, 2, -3_000)
     assert tables.drift == (("smp1.example", "missing at SMP", 3),)
+    assert tables.losses is None
+    write_status(
+        tmp_path, "check", "failed", {"overdue": 3, "never_received": 0, "unknown_queue": 1}, "4 lost"
+    )
+    tables = read_tables(tmp_path)
+    assert tables is not None
+    assert tables.losses == {"overdue": 3, "never_received": 0, "unknown_queue": 1}
     assert read_tables(tmp_path / "nothing") is None

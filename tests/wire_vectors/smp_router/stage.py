@@ -41,6 +41,9 @@ from tools.wire_vectors.recorded_sessions import ed25519_public_key, recorded_se
 PATIENCE: Final = 5.0
 VECTORS: Final = {vector.name: vector for vector in read_folder(Path(__file__).parents[1])}
 
+RECORDED_VERSION = 18
+"""The highest version of the reference that was recorded, 6.5.5."""
+
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
     """Every object inside a vector, at any depth."""
@@ -301,7 +304,12 @@ async def stage(
 
     patch.setattr("tocsin.smp_router.router.accept_smp", accept_recorded)
     settings = SmpSettings(
-        hosts=(HOST,), ports=(0,), store=None, notification_interval=3600.0, end_interval=3600.0
+        hosts=(HOST,),
+        ports=(0,),
+        store=None,
+        highest_version=RECORDED_VERSION,
+        notification_interval=3600.0,
+        end_interval=3600.0,
     )
     settings = replace(
         settings, **{"proxy": SmpProxySettings(remember_failure=1.0, public_relays_only=False), **changes}

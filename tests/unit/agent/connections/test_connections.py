@@ -11,11 +11,11 @@ import pytest
 from tests.doubles.agent_harness import connected, running_agent
 from tests.doubles.ntf_world import SmpPlace
 from tests.doubles.push_provider import RecordingProvider
-from tests.doubles.smp_harness import PATIENCE, smp_router
+from tests.doubles.smp_harness import PATIENCE, smp_router, until
 from tocsin.agent import ToFetch
 from tocsin.agent.runtime.events import ConnectionReady, MessageArrived, QueueRotated, SubscriptionTaken
 from tocsin.clients import RouterRefused
-from tocsin.errors import AgentError, DecodeError, TransportError
+from tocsin.errors import AgentError, DecodeError
 
 PROVIDER = RecordingProvider()
 
@@ -163,16 +163,33 @@ async def test_connection_whose_queue_is_gone_cannot_be_subscribed(tmp_path: Pat
         assert await alice.store.connections() == []
 
 
-async def test_connection_at_a_router_that_is_down_is_not_deleted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_connection_at_a_router_that_is_down_is_deleted_here_now_and_there_later(
+    tmp_path: Path, *, restarted: bool
+) -> None:
+    """Issue 18, row 6: it could not be deleted. The agent's restart does not forget it."""
     place = SmpPlace()
     async with AsyncExitStack() as run:
         smp = await run.enter_async_context(place.running())
-        async with running_agent(tmp_path / "alice", [smp], [], PROVIDER) as alice:
+        async with AsyncExitStack() as device:
+            opened = running_agent(tmp_path / "alice", [smp], [], PROVIDER)
+            alice = await device.enter_async_context(opened)
             invitation = await alice.agent.connections.create()
             await run.aclose()
-            with pytest.raises(TransportError):
+            await alice.agent.connections.delete(invitation.connection_id)
+            assert await alice.store.connections() == []
+            with pytest.raises(AgentError):
                 await alice.agent.connections.delete(invitation.connection_id)
-            assert len(await alice.store.connections()) == 1
+            assert place.store.queue_count() == 1
+            if restarted:
+                await device.aclose()
+                again = running_agent(tmp_path / "alice", [smp], [], PROVIDER)
+                alice = await device.enter_async_context(again)
+            await run.enter_async_context(place.running())
+            await until(lambda: place.store.queue_count() == 0)
+            async with asyncio.timeout(10):
+                while await alice.store.unfinished_connections():  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.01)
 
 
 async def test_no_message_is_lost_by_a_rotation(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from tocsin.protocol.error_codes import CommandFault, ErrorCode, StoreFault
         (RouterRefused(ErrorCode.AUTH), ErrorKind.AUTH),
         (RouterRefused(ErrorCode.QUOTA), ErrorKind.PERMANENT),
         (RouterRefused(CommandFault.PROHIBITED), ErrorKind.PERMANENT),
-        (RouterRefused(StoreFault("x")), ErrorKind.PERMANENT),
+        (RouterRefused(StoreFault("x")), ErrorKind.TEMPORARY),
         (UnexpectedResponse("x"), ErrorKind.PERMANENT),
         (LocalProtocolError("x"), ErrorKind.PERMANENT),
     ],
@@ -54,7 +54,7 @@ def test_too_many_registrations_pass() -> None:
     """A token whose TRPL came at a bad time must not be given up with all its subscriptions."""
     assert registration_error_kind(RouterRefused(ErrorCode.QUOTA)) is ErrorKind.TEMPORARY
     assert registration_error_kind(RouterRefused(ErrorCode.AUTH)) is ErrorKind.AUTH
-    assert registration_error_kind(RouterRefused(StoreFault("x"))) is ErrorKind.PERMANENT
+    assert registration_error_kind(RouterRefused(StoreFault("x"))) is ErrorKind.TEMPORARY
 
 
 def test_router_in_trouble_is_asked_again_by_workers() -> None:

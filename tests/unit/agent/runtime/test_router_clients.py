@@ -14,7 +14,12 @@ from tests.doubles.agent_samples import OTHER_SMP, SMP
 from tocsin.agent.runtime.router_clients import Purpose, RouterClients
 from tocsin.agent.runtime.settings import AgentSettings
 from tocsin.clients import ClientSettings, Event, SmpClient
-from tocsin.errors import ConnectFailed, ConnectionLost, TransportError
+from tocsin.errors import (
+    BadCertificateChain,
+    ConnectFailed,
+    ConnectionLost,
+    RemoteProtocolError,
+)
 from tocsin.protocol.addresses import RouterAddress, RouterLocation
 from tocsin.protocol.ping import Pong
 from tocsin.transport.client_sessions import DialSettings
@@ -41,7 +46,7 @@ class FakeClient:
 class Network:
     dialled: list[RouterLocation] = field(default_factory=list)
     clients: list[FakeClient] = field(default_factory=list)
-    failure: TransportError | None = None
+    failure: Exception | None = None
 
     @asynccontextmanager
     async def connect(self, address: RouterAddress) -> AsyncIterator[SmpClient]:
@@ -175,4 +180,19 @@ async def test_failed_attempts_take_no_room() -> None:
                     pass
         network.failure = None
         async with clients.smp(replace(SMP, port="1")):
+            pass
+
+
+@pytest.mark.parametrize(
+    "failure", [RemoteProtocolError("nonsense"), BadCertificateChain("odd"), ValueError("odd")]
+)
+async def test_whatever_fails_while_connecting_is_a_connection_that_failed(failure: Exception) -> None:
+    """As 7.0 (v7.md 7.2): it is temporary, so workers try again."""
+    network = Network(failure=failure)
+    async with pool(network) as clients:
+        with pytest.raises(ConnectFailed):
+            async with clients.smp(SMP):
+                pass
+        network.failure = None
+        async with clients.smp(SMP):
             pass

@@ -85,7 +85,7 @@ def test_every_action_retries_temporary_errors_and_ends_with_permanent_ones() ->
         (SubscriptionState.PENDING, Success.KEPT),
         (SubscriptionState.ACTIVE, Success.KEPT),
         (SubscriptionState.INACTIVE, Success.KEPT),
-        (SubscriptionState.SERVICE, Success.KEPT),
+        (SubscriptionState.SERVICE, Success.LOST),
         (SubscriptionState.END, Success.LOST),
         (SubscriptionState.DELETED, Success.LOST),
         (SubscriptionState.AUTH, Success.LOST),

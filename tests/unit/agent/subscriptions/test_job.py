@@ -55,7 +55,7 @@ async def agent_in(
         smp_routers=(RouterAddress(Scheme.SMP, SMP),),
         ntf_routers=(RouterAddress(Scheme.NTF, NTF),),
         remember_failure=0.0,
-        **{"retries": Backoff(initial=0.001, maximum=0.001), **changes},
+        **{"direct": False, "retries": Backoff(initial=0.001, maximum=0.001), **changes},
     )
     async with (
         opened_agent_store(path, executor=executor) as store,

@@ -69,7 +69,6 @@ CASES = [Case(*each) for each in product(TOKENS, ANSWERS, (False, True), (False,
 WANTED = (MinimumPriority.ALL, MinimumPriority.PRIORITY, MinimumPriority.OFF)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("wanted", WANTED, ids=lambda each: each.name)
 @pytest.mark.parametrize("action", [None, *NextAction], ids=lambda each: getattr(each, "name", "GIVEN_UP"))
 def test_every_row_reaches_its_goal(action: NextAction | None, wanted: MinimumPriority) -> None:

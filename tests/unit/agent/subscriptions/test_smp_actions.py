@@ -93,6 +93,22 @@ def tags(commands: Sequence[Command]) -> list[str]:
     ]
 
 
+async def test_packets_that_stay_pending_give_way_to_the_old_way(world: FakeWorld, tmp_path: Path) -> None:
+    """An SMP router cannot reach every NTF router, and the phone must get its notifications all the same."""
+    world.fates = deque([P] * 1_000)
+    clock = LeapingClock()
+    async with alice_in(world, tmp_path, clock, pending_limit=60.0) as alice:
+        await waiting_connection(alice)
+        await activated(world, alice)
+        await alice.event(NotificationsReady)
+        sent = tags(world.commands)
+        assert sent[0] == "NSKEY"
+        assert set(sent[1:-1]) == {"NPKT"}
+        assert sent[-1] == "NKEY"
+        assert clock.time >= START + 60
+        assert len(world.fates) > 900, "the delays grow"
+
+
 @pytest.mark.parametrize(
     ("fates", "sent"),
     [

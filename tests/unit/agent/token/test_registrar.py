@@ -24,7 +24,9 @@ from tocsin.agent import TokenVerified
 from tocsin.agent.runtime.events import TokenRecreated
 from tocsin.agent.store.records import CheckDue, RegistrationDue, VerificationDue
 from tocsin.agent.token.router_trial import TrialStep
-from tocsin.errors import AgentError, BadBox, ConnectFailed, PeerIdentityMismatch, TransportError
+from tocsin.clients import RouterRefused
+from tocsin.errors import AgentError, BadBox, ConnectFailed, PeerIdentityMismatch, StoreError, TransportError
+from tocsin.ntf_router.store.interface import Replaced
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState, TokenStatus
 
@@ -265,6 +267,32 @@ async def test_D10_token_that_the_router_forgot_is_registered_again(
         after = await device.agent.tokens.current()
         assert (after.key, after.token_id) != (before.key, before.token_id)
         assert after.device_token == device.device
+
+
+async def test_token_survives_a_replacement_that_the_router_could_not_store(
+    place: NtfPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As 7.0 (v7.md 7.2): STORE to TRPL made the agent give the token up, with all its subscriptions."""
+
+    async def fails(*_arguments: object) -> Replaced:
+        raise StoreError("the disk is full")
+
+    async with place.running(), agent_at(place, tmp_path / "a") as device:
+        await device.activate(PERIODIC)
+        before = await device.agent.tokens.current()
+    with monkeypatch.context() as patch:
+        async with (
+            place.running() as ntf,
+            agent_at(place, tmp_path / "a", device_token=OTHER.token) as device,
+        ):
+            patch.setattr(ntf.store, "replace_token", fails)
+            with pytest.raises(RouterRefused):
+                await device.agent.tokens.register(device.device, PERIODIC)
+    async with place.running(), agent_at(place, tmp_path / "a", device_token=OTHER.token) as device:
+        await device.agent.tokens.register(device.device, PERIODIC)
+        await device.verify()
+        after = await device.agent.tokens.current()
+        assert (after.key, after.token_id) == (before.key, before.token_id)
 
 
 async def test_deleted_token_is_deleted_at_its_router_however_long_that_takes(

@@ -155,9 +155,20 @@ async def test_push_for_another_token_is_refused(tmp_path: Path) -> None:
             await alice.agent.wake(push)
 
 
-async def test_push_without_an_active_token_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", list(TokenState))
+async def test_push_opens_whatever_the_state_of_its_token_is(tmp_path: Path, state: TokenState) -> None:
+    """It was sent while the token was active, and comes while its new device token is being verified."""
     async with device(tmp_path) as alice:
-        await alice.store.save_token(agent_token(status=TokenStatus(TokenState.REGISTERED)))
+        await alice.store.save_token(agent_token(status=TokenStatus(state)))
+        assert names(await woken(alice, payload(item("a", 5)))) == "a"
+
+
+async def test_push_without_a_token_is_refused(tmp_path: Path) -> None:
+    async with device(tmp_path) as alice:
+        await alice.store.save_token(agent_token(token_id=None, secret=None))
+        with pytest.raises(AgentError):
+            await alice.agent.wake(payload(item("a", 5)))
+        await alice.store.remove_token(delete_at_router=False, now=0)
         with pytest.raises(AgentError):
             await alice.agent.wake(payload(item("a", 5)))
 

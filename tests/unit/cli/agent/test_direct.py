@@ -53,7 +53,7 @@ async def two_direct_agents(tmp_path: Path) -> AsyncIterator[Two]:
         two = Two(smp, ntf, AgentCommands(tmp_path / "a", b"aaaa"), AgentCommands(tmp_path / "b", b"bbbb"))
         servers = ["--smp-server", str(smp_address(smp)), "--ntf-server", str(ntf_address(ntf))]
         await two.alice.ok("init", "--direct", *servers)
-        await two.bob.ok("init", *servers)
+        await two.bob.ok("init", "--no-direct", *servers)
         await two.alice.activate(ntf)
         two.at_alice, two.at_bob = await connected_commands(two.alice, two.bob)
         await two.alice.ok("wake", await two.alice.push(ntf))
@@ -68,11 +68,11 @@ def _no_delays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_switch_is_kept_in_the_settings_file(tmp_path: Path) -> None:
-    write_agent_file(tmp_path, AgentFile(direct=True))
-    assert read_agent_file(tmp_path).direct
-    assert read_agent_file(tmp_path).settings(1.0).direct
     write_agent_file(tmp_path, AgentFile())
     assert "direct" not in (tmp_path / "agent.ini").read_text()
+    assert read_agent_file(tmp_path).direct
+    assert read_agent_file(tmp_path).settings(1.0).direct
+    write_agent_file(tmp_path, AgentFile(direct=False))
     assert not read_agent_file(tmp_path).settings(1.0).dialling.dial.direct
     (tmp_path / "agent.ini").write_text("[AGENT]\ndirect = perhaps\n")
     with pytest.raises(ConfigError, match="direct: write on or off"):

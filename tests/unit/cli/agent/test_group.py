@@ -7,6 +7,7 @@ import json
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.doubles.ntf_harness import NtfHarness, ntf_router
 from tests.doubles.smp_harness import SmpHarness, smp_router
 from tocsin.agent.store.sqlite.store import opened_agent_store
 from tocsin.cli import agent
+from tocsin.cli.agent.folder import read_agent_file, write_agent_file
 from tocsin.cli.main import build_parser
 from tocsin.crypto.boxes import box_key
 from tocsin.protocol.ntf.pushes import VerificationPush, parse_push_json, unseal_code
@@ -150,7 +152,9 @@ async def test_status_tells_token_connections_and_what_is_next(tmp_path: Path) -
 
 
 async def test_mute_and_unmute_remove_and_bring_back_a_subscription(tmp_path: Path) -> None:
+    """In the usual protocol: with direct notifications the SMP router holds them back."""
     async with two_agents(tmp_path) as (_, ntf, alice, bob):
+        write_agent_file(alice.folder, replace(read_agent_file(alice.folder), direct=False))
         at_alice, at_bob = await connected_commands(alice, bob)
         await alice.activate(ntf)
         assert (await alice.ok("mute", at_alice[:8]))["notifications"] is False

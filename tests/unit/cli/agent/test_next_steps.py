@@ -69,7 +69,7 @@ def test_a_wrong_call_exits_with_2(arguments: list[str]) -> None:
         (StoreError("the agent's store is not encrypted: open it without"), "leave out"),
         (StoreError("the disk is full"), "check the folder"),
         (AgentError("there is no token: register one"), "tocsin agent register"),
-        (AgentError("there is no active token that this push could be for"), "then `verify`"),
+        (AgentError("there is no token that this push could be for"), "then `verify`"),
         (AgentError("the connection is not ready: the other side has not joined yet"), "tocsin agent listen"),
         (BadBox("no"), "an unaltered push of this token"),
         (PeerIdentityMismatch("no"), "fingerprint"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from tests.unit.push.fcm.test_service_account import FILE as FIREBASE_KEY_FILE
 from tocsin.cli import ntf
 from tocsin.cli.main import build_parser, run
 from tocsin.crypto.es256 import unpadded_base64url
@@ -193,6 +196,39 @@ def test_check_says_the_key_for_web_push(
     (router / "webpush-vapid.pem").write_text("no key")
     assert run(["ntf", "config", "check", *config(router)]) == 1
     assert "the VAPID key file holds no" in capsys.readouterr().err
+
+
+def test_vapid_prints_one_key_and_makes_it_once(
+    router: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["ntf", "vapid", *config(router)]) == 1
+    assert "webpush is off" in capsys.readouterr().err
+    monkeypatch.setenv("TOCSIN_NTF_WEBPUSH", "on")
+    monkeypatch.setenv("TOCSIN_NTF_WEBPUSH_SUBJECT", "https://op.test")
+    shown = []
+    for _ in range(2):
+        assert run(["ntf", "vapid", *config(router)]) == 0
+        shown.append(capsys.readouterr().out)
+    key = VapidKey.from_pem((router / "webpush-vapid.pem").read_bytes())
+    assert shown == [f"{unpadded_base64url(key.public).decode()}\n"] * 2
+    assert stat.S_IMODE((router / "webpush-vapid.pem").stat().st_mode) == 0o600
+
+
+def test_check_names_the_project_of_firebase(
+    router: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("APNS_PROD_HOST", "APNS_DEV_HOST"):
+        monkeypatch.setenv(f"TOCSIN_NTF_{name}", "off")
+    path = tmp_path / "account.json"
+    monkeypatch.setenv("TOCSIN_NTF_FCM_KEY_FILE", str(path))
+    path.write_text(json.dumps(FIREBASE_KEY_FILE))
+    assert run(["ntf", "config", "check", *config(router)]) == 0
+    shown = capsys.readouterr().out
+    assert "Device tokens of: fcm" in shown
+    assert "Firebase project: my-project-1" in shown
+    path.write_text("{}")
+    assert run(["ntf", "config", "check", *config(router)]) == 1
+    assert "not the key file of a service account" in capsys.readouterr().err
 
 
 def test_show_hides_passwords(

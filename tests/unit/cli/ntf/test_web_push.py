@@ -5,8 +5,6 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-import pytest
-
 from tests.doubles.agent_commands import AgentCommands, connected_commands
 from tests.doubles.agent_harness import smp_address
 from tests.doubles.ntf_process import NtfFolders
@@ -15,7 +13,6 @@ from tests.doubles.smp_harness import smp_router
 from tests.doubles.web_push_service import WebPushService
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 
-pytestmark = pytest.mark.timeout(60)
 PATH = "/up/alice?up=1"
 
 

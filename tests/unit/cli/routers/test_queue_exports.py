@@ -28,8 +28,6 @@ from tocsin.smp_router.store.logs.store_files import fill_folder
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.wire.base64url import encode_base64url
 
-pytestmark = pytest.mark.timeout(120)
-
 
 async def command(*arguments: object) -> int:
     """In a thread, as commands have event loops of their own."""

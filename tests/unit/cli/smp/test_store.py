@@ -14,8 +14,6 @@ from tocsin.smp_router.store.logs.log_reading import MESSAGE_LOG, STORE_LOG
 from tocsin.smp_router.store.logs.store_files import fill_folder, read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:

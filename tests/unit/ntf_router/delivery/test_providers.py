@@ -15,11 +15,19 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from tests.doubles.web_push_service import WebPushPhone, WebPushService
 from tests.unit.push.webpush.stage import WebPushStage
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.providers import opened_providers, served_names, served_settings, vapid_key
+from tocsin.ntf_router.delivery.providers import (
+    opened_providers,
+    served_names,
+    served_settings,
+    service_account,
+    vapid_key,
+)
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.push.fake.fcm import ACCOUNT_FILE, running_fake_fcm
+from tocsin.push.fcm.client import FcmProvider
 from tocsin.push.provider import Accepted, RetryLater
-from tocsin.push.settings import ApnsEndpoint, ApnsSettings, WebPushSettings
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings, FcmSettings, WebPushSettings
 from tocsin.push.webpush.client import WebPushProvider
 
 TEST_ONLY = ApnsSettings(endpoints={"apns_test": ApnsEndpoint("localhost", 6010)})
@@ -153,3 +161,35 @@ async def test_web_push_does_not_reach_into_the_network_unless_allowed(tmp_path:
                 outcome = await stage.push(phone)
             assert isinstance(outcome, RetryLater if public_only else Accepted)
             assert len(service.received) == (0 if public_only else 1)
+
+
+async def test_firebase_is_served_with_the_key_of_an_account(tmp_path: Path) -> None:
+    async with running_fake_fcm(tmp_path) as fcm:
+        fcm_settings = FcmSettings(key_file=tmp_path / ACCOUNT_FILE, ca_file=fcm.ca_file)
+        async with opened_providers(TEST_ONLY, None, fcm_settings) as providers:
+            assert isinstance(providers[PushProvider.FCM], FcmProvider)
+        async with opened_providers(TEST_ONLY, None, FcmSettings()) as providers:
+            assert PushProvider.FCM not in providers
+        account = service_account(fcm_settings)
+        assert account is not None
+        assert account.project == fcm.project
+    assert service_account(FcmSettings()) is None
+    assert served_names(NtfSettings(apns=TEST_ONLY, fcm=fcm_settings)) == ["apns_test", "fcm"]
+    assert served_names(NtfSettings(apns=TEST_ONLY)) == ["apns_test"]
+    with pytest.raises(ConfigError, match=r"fcm_ca_file .* is unusable"):
+        async with opened_providers(TEST_ONLY, None, replace(fcm_settings, ca_file=tmp_path / "none.pem")):
+            pass
+
+
+def test_a_key_file_of_firebase_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "account.json"
+    with pytest.raises(
+        ConfigError, match=r"cannot read fcm_key_file .*account\.json \(No such file.*Firebase"
+    ):
+        service_account(FcmSettings(key_file=path))
+    path.write_text("{}")
+    with pytest.raises(
+        ConfigError, match=r"fcm_key_file .*: not the key file of a service account"
+    ) as caught:
+        service_account(FcmSettings(key_file=path))
+    assert "\n" not in str(caught.value)

@@ -107,6 +107,34 @@ async def test_a_new_key_comes_while_the_old_one_still_opens_packets(ntf: NtfHar
     assert await handed_over(ntf, device.packet(other)) is PacketFate.ACCEPTED
 
 
+async def test_the_expiry_of_a_key_is_exact(ntf: NtfHarness) -> None:
+    """Issue 18, D2: keys turned every ten minutes only. Nothing turns them here but the time."""
+    device = await direct_device(ntf)
+    first = device.offer
+    ntf.clock.time += 7 * DAY
+    second = await device.newest_key()
+    assert second.key_id != first.key_id
+    assert second.expires_at == ntf.clock.now() + 30 * DAY
+    ended = NotifierQueue(SMP, b"m" * 24)
+    packet, again = device.packet(QUEUE), device.packet(ended)
+    assert await handed_over(ntf, again) is PacketFate.ACCEPTED
+    assert await handed_over(ntf, device.packet(ended, PacketKind.DISSOCIATE)) is PacketFate.ACCEPTED
+    ntf.clock.time = first.expires_at - 1
+    assert await handed_over(ntf, packet) is PacketFate.ACCEPTED
+    assert await handed_over(ntf, again) is PacketFate.BAD_QUEUE
+    ntf.clock.time = first.expires_at
+    for recorded in (packet, again):
+        assert await handed_over(ntf, recorded) is PacketFate.UNKNOWN_KEY
+    device.offer = second
+    assert await handed_over(ntf, device.packet(NotifierQueue(SMP, b"n" * 24))) is PacketFate.ACCEPTED
+    ntf.clock.time = second.expires_at + 100 * DAY
+    newest = await device.newest_key()
+    assert newest.expires_at == ntf.clock.now() + 30 * DAY
+    await ntf.store.forget_ended(ntf.clock.now())
+    for recorded in (packet, again):
+        assert await handed_over(ntf, recorded) is PacketFate.UNKNOWN_KEY
+
+
 async def test_erased_keys_are_erased_from_the_store_too(ntf: NtfHarness) -> None:
     keys = ntf.running.keys
     assert keys is not None
@@ -125,7 +153,7 @@ async def test_keys_survive_a_restart(open_store: StoreOpening) -> None:
         kept: dict[str, Any] = {"credentials": ntf.credentials, "ports": ntf.running.ports}
     async with open_store() as store, direct_router(store=store, **kept) as ntf:
         assert ntf.running.keys is not None
-        assert ntf.running.keys.newest == device.offer
+        assert await ntf.running.keys.newest() == device.offer
         assert ntf.running.keys.auth == auth
         assert await handed_over(ntf, device.packet(QUEUE)) is PacketFate.ACCEPTED
 

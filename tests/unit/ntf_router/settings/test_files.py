@@ -24,7 +24,7 @@ from tocsin.ntf_router.settings.settings import (
     SubscriberSettings,
 )
 from tocsin.protocol.ntf.versions import SUPPORTED
-from tocsin.push.settings import ApnsEndpoint, ApnsSettings, WebPushSettings
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings, FcmSettings, WebPushSettings
 
 Load = Callable[..., NtfSettings]
 URL = "postgresql://ntf:hid:den@/ntf"
@@ -76,6 +76,9 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "registrations_per_connection", "7", "registrations_per_connection", 7, "0"),
     ("TOCSIN", "registration_interval", "0.5", "registration_interval", 0.5, "0"),
     ("TOCSIN", "registrations_per_device", "2", "registrations_per_device", 2, "0"),
+    ("TOCSIN", "max_tokens", "7", "max_tokens", 7, "0"),
+    ("TOCSIN", "max_subscriptions", "8", "max_subscriptions", 8, "0"),
+    ("TOCSIN", "max_subscriptions_per_token", "9", "max_subscriptions_per_token", 9, "0"),
     ("TOCSIN", "write_queue_blocks", "4", "write_queue_blocks", 4, "0"),
     ("TOCSIN", "write_stall_seconds", "30", "write_stall_seconds", 30.0, "0"),
     ("TOCSIN", "max_waiting_bytes", "5000000", "max_waiting_bytes", 5_000_000, "1"),
@@ -117,6 +120,15 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "webpush_hosts", "3", "webpush.hosts", 3, "0"),
     ("TOCSIN", "webpush_timeout", "3", "webpush.timeout", 3.0, "0"),
     ("TOCSIN", "webpush_rate", "7", "webpush.rate", 7, "0"),
+    ("TOCSIN", "fcm_key_file", "/f.json", "fcm.key_file", Path("/f.json"), ""),
+    ("TOCSIN", "fcm_host", "fcm.test", "fcm.host", "fcm.test", "a/b"),
+    ("TOCSIN", "fcm_port", "6020", "fcm.port", 6020, "x"),
+    ("TOCSIN", "fcm_ca_file", "/f.pem", "fcm.ca_file", Path("/f.pem"), ""),
+    ("TOCSIN", "fcm_connections", "2", "fcm.connections", 2, "0"),
+    ("TOCSIN", "fcm_timeout", "3", "fcm.timeout", 3.0, "0"),
+    ("TOCSIN", "separate_services", "on", "subscriber.separate_services", True, "x"),
+    ("TOCSIN", "smp_lowest_version", "7", "subscriber.lowest_version", 7, "5"),
+    ("TOCSIN", "smp_highest_version", "16", "subscriber.highest_version", 16, "99"),
     ("TOCSIN", "smp_connect_timeout", "3", "subscriber.connect_timeout", 3.0, "0"),
     ("TOCSIN", "smp_response_timeout", "3", "subscriber.response_timeout", 3.0, "0"),
     ("TOCSIN", "smp_reconnect_initial", "0.1", "subscriber.reconnect_initial", 0.1, "0"),
@@ -131,7 +143,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "smp_untried_dials", "3", "subscriber.untried_dials", 3, "0"),
     ("TOCSIN", "smp_untried_dials_per_token", "3", "subscriber.untried_dials_per_token", 3, "0"),
     ("TOCSIN", "smp_untried_maximum", "30", "subscriber.untried_maximum", 30.0, "0"),
-    ("TOCSIN", "direct_notifications", "on", "direct.enabled", True, "x"),
+    ("TOCSIN", "direct_notifications", "off", "direct.enabled", False, "x"),
     ("TOCSIN", "direct_key_lifetime", "864000", "direct.key_lifetime", 864_000.0, "0"),
     ("TOCSIN", "direct_key_rotation", "3600", "direct.key_rotation", 3600.0, "0"),
     ("TOCSIN", "direct_auth_key_rotation", "3600", "direct.auth_key_rotation", 3600.0, "0"),
@@ -198,6 +210,7 @@ def test_every_setting_can_be_set() -> None:
         "subscriber": SubscriberSettings,
         "direct": NtfDirectSettings,
         "webpush": WebPushSettings,
+        "fcm": FcmSettings,
     }
     fields = {each.name for each in dataclass_fields(NtfSettings)} - {"sources", *parts}
     for name, kind in parts.items():
@@ -268,6 +281,10 @@ def test_unknown_variable_is_refused_and_others_are_not_looked_at(load: Load) ->
     ("text", "says"),
     [
         ("[TOCSIN]\nlowest_version: 3\nhighest_version: 2\n", "lowest_version 3 is above highest_version 2"),
+        (
+            "[TOCSIN]\nsmp_lowest_version: 16\nsmp_highest_version: 7\n",
+            "smp_lowest_version 16 is above [TOCSIN] smp_highest_version 7",
+        ),
         ("[TRANSPORT]\ncontrol_port: 443\n", "must be different ports"),
         ("[AUTH]\ncontrol_port_admin_password: x\ncontrol_port_user_password: x\n", "must differ"),
         ("[INACTIVE_CLIENTS]\ndisconnect: on\n", "ttl is not set"),
@@ -337,6 +354,8 @@ def test_a_file_of_the_reference_is_read_unchanged(load: Load) -> None:
 def test_the_key_for_web_push_is_in_the_folder_of_the_settings(load: Load, tmp_path: Path) -> None:
     assert load().webpush.key_file == tmp_path / "webpush-vapid.pem"
     assert load("[TOCSIN]\nwebpush_ca_file: ca.pem\n").webpush.ca_file == tmp_path / "ca.pem"
+    fcm = load("[TOCSIN]\nfcm_key_file: a.json\nfcm_ca_file: ca.pem\n").fcm
+    assert (fcm.key_file, fcm.ca_file) == (tmp_path / "a.json", tmp_path / "ca.pem")
 
 
 def test_inactive_clients_stay_unless_their_disconnection_is_asked_for(load: Load) -> None:
@@ -456,12 +475,9 @@ def test_defaults_in_a_new_file_are_true(load: Load) -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("[TOCSIN]\ndirect_notifications: on\n", "host is not set"),
         ("[TOCSIN]\ndirect_key_lifetime: 60\ndirect_key_rotation: 60\n", "must be shorter"),
     ],
 )
-def test_direct_notifications_need_an_address_and_keys_that_overlap(
-    load: Load, text: str, wrong: str
-) -> None:
+def test_keys_of_direct_notifications_overlap(load: Load, text: str, wrong: str) -> None:
     with pytest.raises(ConfigError, match=wrong):
         load(text)

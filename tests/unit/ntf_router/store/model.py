@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import xor
+from typing import NamedTuple
 
 from tests.unit.ntf_router.store.samples import ACTIVE, CONFIRMED, REGISTERED, pending
 from tocsin.ntf_router.store.interface import Replaced
@@ -31,12 +33,23 @@ WANTED = (S.NEW, S.PENDING, S.ACTIVE, S.INACTIVE, S.SERVICE)
 VERIFIABLE = (TokenState.REGISTERED, TokenState.CONFIRMED, TokenState.ACTIVE)
 
 
+class QueueName(NamedTuple):
+    """An SMP router is its key hash, whichever hosts and ports are named."""
+
+    key_hash: bytes
+    notifier_id: bytes
+
+
+def name_of(queue: NotifierQueue) -> QueueName:
+    return QueueName(queue.router.key_hash, queue.notifier_id)
+
+
 class ModelStore:
     def __init__(self) -> None:
         self.tokens: dict[bytes, TokenRecord] = {}
-        self.subscriptions: dict[NotifierQueue, SubscriptionRecord] = {}
-        self.services: dict[RouterLocation, bytes] = {}
-        self.last: dict[NotifierQueue, LastNotification] = {}
+        self.subscriptions: dict[QueueName, SubscriptionRecord] = {}
+        self.services: dict[bytes, bytes] = {}
+        self.last: dict[QueueName, LastNotification] = {}
         self.ends: Counter[str] = Counter()
         self.received = 0
 
@@ -103,9 +116,10 @@ class ModelStore:
     def delete_token(self, token_id: bytes) -> set[NotifierQueue] | None:
         if self.tokens.pop(token_id, None) is None:
             return None
-        queues = set(self._queues(token_id))
-        for queue in queues:
-            self._remove(queue, "token_removed")
+        names = self._queues(token_id)
+        queues = {self.subscriptions[name].queue for name in names}
+        for name in names:
+            self._remove(name, "token_removed")
         return queues
 
     # Subscriptions
@@ -114,21 +128,21 @@ class ModelStore:
         ids = [each.subscription_id for each in self.subscriptions.values()]
         if (
             subscription.token_id not in self.tokens
-            or subscription.queue in self.subscriptions
+            or name_of(subscription.queue) in self.subscriptions
             or subscription.subscription_id in ids
         ):
             return False
-        self.subscriptions[subscription.queue] = subscription
+        self.subscriptions[name_of(subscription.queue)] = subscription
         return True
 
     def delete_subscription(self, subscription_id: bytes) -> bool:
-        for queue, each in self.subscriptions.items():
+        for name, each in self.subscriptions.items():
             if each.subscription_id == subscription_id:
-                self._remove(queue, "subscription_removed")
+                self._remove(name, "subscription_removed")
                 return True
         return False
 
-    def set_status(self, queue: NotifierQueue, status: SubscriptionStatus, *, associated: bool) -> int:
+    def set_status(self, queue: QueueName, status: SubscriptionStatus, *, associated: bool) -> int:
         before = self.subscriptions.get(queue)
         if before is None:
             return 0
@@ -136,25 +150,27 @@ class ModelStore:
         self.subscriptions[queue] = after
         return int(before != after)
 
-    def subscribed(self, queue: NotifierQueue, service_id: bytes | None) -> int:
-        if service_id is not None and queue.router in {each.router for each in self.subscriptions}:
-            self.services[queue.router] = service_id
+    def subscribed(self, queue: QueueName, service_id: bytes | None) -> int:
+        if service_id is not None and queue.key_hash in {each.key_hash for each in self.subscriptions}:
+            self.services[queue.key_hash] = service_id
         return self.set_status(queue, S.ACTIVE, associated=service_id is not None)
 
     def forget_service(self, router: RouterLocation) -> int:
-        self.services.pop(router, None)
+        self.services.pop(router.key_hash, None)
         count = 0
         for queue, each in self.subscriptions.items():
-            if queue.router == router and each.service_associated:
+            if queue.key_hash == router.key_hash and each.service_associated:
                 status = S.INACTIVE if each.status in WANTED else each.status
                 count += self.set_status(queue, status, associated=False)
         return count
 
-    def used_routers(self) -> dict[RouterLocation, UsedRouter]:
+    def used_routers(self) -> dict[bytes, UsedRouter]:
+        """By key hash. Their addresses are in the order of their texts."""
         wanted = [each for each in self.subscriptions.values() if each.status in WANTED]
         found = {}
-        for router in {each.queue.router for each in wanted}:
-            here = [each for each in wanted if each.queue.router == router]
+        for router in {each.queue.router.key_hash for each in wanted}:
+            here = [each for each in wanted if each.queue.router.key_hash == router]
+            first, *others = sorted({each.queue.router for each in here}, key=str)
             ours = [each.queue.notifier_id for each in here if each.service_associated]
             combined = ids_hash_bytes(reduce(xor, map(id_hash, ours), 0))
             untried = router not in self.services and all(
@@ -162,20 +178,43 @@ class ModelStore:
             )
             active = any(self.tokens[each.token_id].status == ACTIVE for each in here)
             found[router] = UsedRouter(
-                router,
+                first,
                 self.services.get(router),
                 len(ours),
                 combined,
                 len(here) - len(ours),
                 untried,
                 not untried or active,
+                tuple(others),
             )
         return found
 
     # Notifications
 
+    def add_notifications(
+        self, router: RouterLocation, block: Sequence[ReceivedNotification]
+    ) -> list[Recorded | NotRecorded]:
+        """Those of a queue are in order, so everything up to its last known one is known."""
+        known = {
+            name.notifier_id: last.nonce
+            for name, last in self.last.items()
+            if name.key_hash == router.key_hash
+            and self.tokens[self.subscriptions[name].token_id].status.state in VERIFIABLE
+        }
+        repeated = {
+            each.notifier_id: place
+            for place, each in enumerate(block)
+            if known.get(each.notifier_id) == each.nonce
+        }
+        return [
+            NotRecorded.DUPLICATE
+            if place <= repeated.get(each.notifier_id, -1)
+            else self.add_notification(router, each)
+            for place, each in enumerate(block)
+        ]
+
     def add_notification(self, router: RouterLocation, came: ReceivedNotification) -> Recorded | NotRecorded:
-        queue = NotifierQueue(router, came.notifier_id)
+        queue = QueueName(router.key_hash, came.notifier_id)
         subscription = self.subscriptions.get(queue)
         token = self.tokens[subscription.token_id] if subscription is not None else None
         if token is None or token.status.state not in VERIFIABLE:
@@ -198,14 +237,15 @@ class ModelStore:
         )
 
     def settle(self, settled: SettledNotification) -> None:
-        subscription, last = self.subscriptions.get(settled.queue), self.last.get(settled.queue)
+        name = name_of(settled.queue)
+        subscription, last = self.subscriptions.get(name), self.last.get(name)
         if (
             subscription is not None
             and subscription.token_id == settled.token_id
             and last is not None
             and last.nonce == settled.nonce
         ):
-            self._end(settled.queue, settled.outcome)
+            self._end(name, settled.outcome)
             self._prune(settled.token_id)
 
     def expire_pending(self, before: float) -> int:
@@ -228,16 +268,16 @@ class ModelStore:
         accepted, superseded = failed.pop("accepted", 0), failed.pop("superseded", 0)
         return Accounting(self.received, accepted, superseded, failed, waiting)
 
-    def _queues(self, token_id: bytes) -> list[NotifierQueue]:
+    def _queues(self, token_id: bytes) -> list[QueueName]:
         return [queue for queue, each in self.subscriptions.items() if each.token_id == token_id]
 
-    def _end(self, queue: NotifierQueue, outcome: str) -> None:
+    def _end(self, queue: QueueName, outcome: str) -> None:
         last = self.last.get(queue)
         if last is not None and last.pending:
             self.ends[outcome] += 1
             self.last[queue] = LastNotification(last.received_at, last.nonce, last.text)
 
-    def _remove(self, queue: NotifierQueue, outcome: str) -> None:
+    def _remove(self, queue: QueueName, outcome: str) -> None:
         self._end(queue, outcome)
         self.last.pop(queue, None)
         del self.subscriptions[queue]

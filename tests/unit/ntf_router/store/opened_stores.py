@@ -15,7 +15,7 @@ from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.logs.store_files import NtfFolderStore, open_ntf_store
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
-from tocsin.ntf_router.store.records import SettledNotification
+from tocsin.ntf_router.store.records import RowLimits, SettledNotification
 
 KINDS: Final = ("memory", "killed", "stopped", "postgres")
 _NUMBERS: Final = itertools.count()
@@ -27,6 +27,7 @@ _READS: Final = frozenset(
         "subscription_of",
         "other_routers_of",
         "used_router",
+        "service_credentials",
         "used_routers",
         "due_pushes",
         "tokens_with_pending",
@@ -53,11 +54,16 @@ class Reopened:
         self._folder = folder
         self._killed = killed
         self._report: Callable[[Sequence[SettledNotification]], None] | None = None
+        self._limits: RowLimits | None = None
         self.store = open_ntf_store(folder)
 
     def report_settled_to(self, report: Callable[[Sequence[SettledNotification]], None]) -> None:
         self._report = report
         self.store.report_settled_to(report)
+
+    async def limit_to(self, limits: RowLimits) -> None:
+        self._limits = limits
+        await self.store.limit_to(limits)
 
     def __getattr__(self, name: str) -> Any:
         method: Callable[..., Any] = getattr(self.store, name)
@@ -70,6 +76,8 @@ class Reopened:
             self.store = open_ntf_store(self._folder)
             if self._report is not None:
                 self.store.report_settled_to(self._report)
+            if self._limits is not None:
+                await self.store.limit_to(self._limits)
             return result
 
         return called

@@ -172,6 +172,14 @@ async def test_an_end_is_forgotten_when_no_packet_can_bring_the_queue_back(store
     assert await store.associate(owner.token_id, queue("b"), NOW) is Associated.REMOVED
 
 
+async def test_the_end_of_a_queue_binds_only_the_token_that_ended_it(store: NtfStore) -> None:
+    """A stranger who knows the id could otherwise block its owner."""
+    owner, stranger = await filled(store, "owner"), await filled(store, "stranger")
+    assert await store.dissociate(stranger.token_id, queue("a"), LATER)
+    assert await store.associate(stranger.token_id, queue("a"), NOW) is Associated.REMOVED
+    assert await store.associate(owner.token_id, queue("a"), NOW) is Associated.ADDED
+
+
 async def test_a_queue_can_end_without_a_mark(store: NtfStore) -> None:
     owner = await filled(store, "owner")
     await associated(store, owner, "a")

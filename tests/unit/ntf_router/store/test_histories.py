@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.ntf_router.store.model import WANTED, ModelStore
+from tests.unit.ntf_router.store.model import WANTED, ModelStore, name_of
 from tests.unit.ntf_router.store.opened_stores import abandon, postgres_store
 from tests.unit.ntf_router.store.samples import (
     ACTIVE,
@@ -47,6 +48,15 @@ STATUSES: Final = (*SubscriptionState, SubscriptionFailed("SMP error QUOTA"))
 SERVICES: Final = (None, filler("service", 24), filler("another", 24))
 
 
+ALIASES: Final = (
+    ROUTER,
+    replace(ROUTER, hosts=ROUTER.hosts[:1]),
+    replace(ROUTER, hosts=ROUTER.hosts[::-1]),
+    replace(ROUTER, port="5223"),
+)
+"""Addresses of one SMP router: with and without its onion host, in another order, with its port."""
+
+
 def token_of(chance: random.Random) -> TokenRecord:
     number = chance.randrange(TOKENS)
     status = chance.choice((ACTIVE, ACTIVE, REGISTERED))
@@ -54,7 +64,7 @@ def token_of(chance: random.Random) -> TokenRecord:
 
 
 def queue_of(chance: random.Random) -> NotifierQueue:
-    router: RouterLocation = chance.choice((ROUTER, ROUTER, OTHER_ROUTER))
+    router: RouterLocation = chance.choice((*ALIASES, OTHER_ROUTER))
     return NotifierQueue(router, filler(("notifier", chance.randrange(QUEUES)), 24))
 
 
@@ -139,27 +149,27 @@ class History:
     async def set_statuses(self) -> None:
         queue, status = queue_of(self.chance), self.chance.choice(STATUSES)
         changed = await self.store.set_statuses(queue.router, [(queue.notifier_id, status)])
-        assert changed == self.model.set_status(queue, status, associated=False)
+        assert changed == self.model.set_status(name_of(queue), status, associated=False)
 
     async def subscribed(self) -> None:
         queue, service_id = queue_of(self.chance), self.chance.choice(SERVICES)
-        if queue not in self.model.subscriptions:
+        if name_of(queue) not in self.model.subscriptions:
             return
         changed = await self.store.subscribed(queue.router, [queue.notifier_id], service_id)
-        assert changed == self.model.subscribed(queue, service_id)
+        assert changed == self.model.subscribed(name_of(queue), service_id)
 
     async def forget_service(self) -> None:
         router = queue_of(self.chance).router
         assert await self.store.forget_service(router) == self.model.forget_service(router)
 
     async def add_notifications(self) -> None:
-        router, batch = ROUTER, []
+        router, batch = self.chance.choice(ALIASES), []
         for _ in range(self.chance.randrange(1, 5)):
             queue, nonce = queue_of(self.chance), filler(("nonce", self.chance.randrange(1000)), 24)
             self.now += 0.25
             batch.append(ReceivedNotification(queue.notifier_id, nonce, filler(nonce, 144), self.now))
         results = await self.store.add_notifications(router, batch)
-        assert results == [self.model.add_notification(router, each) for each in batch]
+        assert results == self.model.add_notifications(router, batch)
 
     async def settle(self) -> None:
         batch = []
@@ -168,7 +178,7 @@ class History:
                 subscribed = self.model.subscriptions[queue]
                 outcome = self.chance.choice(("accepted", "refused"))
                 ids = subscribed.token_id, subscribed.subscription_id
-                batch.append(SettledNotification(*ids, last.nonce, outcome, queue))
+                batch.append(SettledNotification(*ids, last.nonce, outcome, subscribed.queue))
         await self.store.settle(batch)
         for each in batch:
             self.model.settle(each)
@@ -194,10 +204,10 @@ class History:
             for device in range(DEVICES):
                 asked = (device_token(device), token(number).verify_key)
                 assert await store.registration(*asked) == model.registration(*asked)
-        for router in (ROUTER, OTHER_ROUTER):
+        for router in (*ALIASES, OTHER_ROUTER):
             for number in range(QUEUES):
                 queue = NotifierQueue(router, filler(("notifier", number), 24))
-                assert await store.subscription_of(queue) == model.subscriptions.get(queue)
+                assert await store.subscription_of(queue) == model.subscriptions.get(name_of(queue))
         for number in range(2 * QUEUES):
             subscription_id = filler(("subscription", number), 24)
             found = await store.subscription(subscription_id)
@@ -205,8 +215,14 @@ class History:
                 each for each in model.subscriptions.values() if each.subscription_id == subscription_id
             ]
             assert ([] if found is None else [found[0]]) == expected
-        used = {each.location: each for each in await store.used_routers()}
-        assert used == model.used_routers()
+        used = {each.location.key_hash: each for each in await store.used_routers()}
+        expected_used = model.used_routers()
+        assert set(used) == set(expected_used)
+        for key_hash, each in expected_used.items():
+            found_used = used[key_hash]
+            addresses = {found_used.location, *found_used.other_addresses}
+            assert {each.location, *each.other_addresses} <= addresses <= {*ALIASES, OTHER_ROUTER}
+            assert replace(found_used, location=each.location, other_addresses=each.other_addresses) == each
         accounting = await store.accounting()
         assert accounting == model.accounting()
         assert accounting.difference == 0
@@ -225,7 +241,8 @@ def check_indices(store: NtfMemoryStore, model: ModelStore) -> None:
     for row in rows:
         found = table.get(row)
         assert table.find(found.subscription_id) == row
-        assert table.find_queue(found.router, found.notifier_id) == row
+        router = tables.routers.address(found.address).router
+        assert table.find_queue(router.number, found.notifier_id) == row
         assert row in tables.tokens.of_number(found.token).rows
     assert sorted(row for kept in tables.tokens for row in kept.rows) == sorted(rows)
     for kept in tables.tokens:
@@ -235,7 +252,9 @@ def check_indices(store: NtfMemoryStore, model: ModelStore) -> None:
     assert all(len(each) > 1 for each in registered.values() if isinstance(each, dict))
     assert set(registered) == {each.device_token for each in model.tokens.values()}
     for router in tables.routers:
-        here = [each for each in model.subscriptions.values() if each.queue.router == router.location]
+        locations = [tables.routers.address(number).location for number in router.addresses]
+        here = [each for each in model.subscriptions.values() if each.queue.router in locations]
+        assert {each.key_hash for each in locations} == {locations[0].key_hash}
         wanted = [each for each in here if each.status in WANTED]
         assert router.associated + router.individual == len(wanted)
 

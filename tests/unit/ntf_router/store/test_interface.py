@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import reduce
 from itertools import count
 from operator import xor
@@ -34,11 +36,13 @@ from tocsin.ntf_router.store.records import (
     DuePush,
     LastNotification,
     NotRecorded,
+    ReceivedNotification,
     Recorded,
     SettledNotification,
     TokenRecord,
     UsedRouter,
 )
+from tocsin.ntf_router.subscriber.service_certificates import new_service_credentials
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import (
     InvalidReason,
@@ -391,11 +395,40 @@ async def test_periodic_pushes_come_in_pages(store: NtfStore) -> None:
 
 async def test_the_interval_is_set_and_taken_away(store: NtfStore) -> None:
     owner = await filled(store, "a")
-    assert await store.set_cron(owner.token_id, 60)
-    assert await store.token(owner.token_id) == replace(owner, cron_minutes=60)
-    assert await store.set_cron(owner.token_id, 0)
-    assert await store.token(owner.token_id) == owner
-    assert not await store.set_cron(filler("nobody", 24), 60)
+    assert await store.set_cron(owner.token_id, 60, 7)
+    assert await store.token(owner.token_id) == replace(owner, cron_minutes=60, cron_sent_at=7)
+    assert await store.set_cron(owner.token_id, 0, 8)
+    assert await store.token(owner.token_id) == replace(owner, cron_sent_at=8)
+    assert not await store.set_cron(filler("nobody", 24), 60, 9)
+
+
+async def test_the_first_periodic_push_is_due_one_period_after_it_was_set(store: NtfStore) -> None:
+    """Issue 18, row 1: it was due at once."""
+    now = 1_700_000_000
+    owner = await filled(store, "a")
+    assert await store.set_cron(owner.token_id, 20, now)
+    assert await cron_ids(store, now + 1) == []
+    assert await cron_ids(store, now + 1200) == []
+    assert [each.token_id for [each] in await cron_ids(store, now + 1201)] == [owner.token_id]
+    assert await store.set_cron(owner.token_id, 20, now + 1201)  # the device is awake
+    assert await cron_ids(store, now + 2401) == []
+    assert len(await cron_ids(store, now + 2402)) == 1
+
+
+async def test_a_periodic_push_is_due_one_period_after_the_last_message(store: NtfStore) -> None:
+    now = 1_700_000_000
+    owner = await filled(store, "a", "a1", "a2")
+    assert await store.set_cron(owner.token_id, 20, now)
+    await store.add_notifications(
+        ROUTER, [received("a1", 1, at=now + 600.5), received("a2", 2, at=now + 500.0)]
+    )
+    assert await cron_ids(store, now + 10_000) == []  # messages wait to be pushed
+    await store.settle([settled(owner, "a1", 1), settled(owner, "a2", 2)])
+    assert await cron_ids(store, now + 1800) == []
+    assert [each.token_id for [each] in await cron_ids(store, now + 1801)] == [owner.token_id]
+    await store.cron_sent([owner.token_id], now + 700)
+    assert await cron_ids(store, now + 1900) == []
+    assert len(await cron_ids(store, now + 1901)) == 1
 
 
 # Subscriptions
@@ -704,6 +737,28 @@ async def test_a_repeated_nonce_is_a_duplicate(store: NtfStore) -> None:
     assert await accounting(store) == Accounting(received=1, accepted=1)
 
 
+@pytest.mark.parametrize("seed", range(10))
+async def test_whatever_an_smp_router_repeats_the_newest_notification_stays_the_last(
+    store: NtfStore, seed: int
+) -> None:
+    """In any blocks: an SMP router sends those of a queue in order, but not always in one block."""
+    chance = random.Random(seed)
+    owner = await filled(store, "a", "a1")
+    numbers = list(range(chance.randint(2, 12)))
+    before = numbers[: chance.choice([chance.randint(1, len(numbers)), len(numbers)])]
+    for number in before:
+        await store.add_notifications(ROUTER, [received("a1", number)])
+    block, repeated = 0, list[ReceivedNotification]()
+    for number in numbers[chance.choice(before) :]:
+        block += chance.random() < 0.3
+        repeated.append(received("a1", number)._replace(block=block))
+    while repeated:
+        together = chance.choice([chance.randint(1, len(repeated)), len(repeated)])
+        await store.add_notifications(ROUTER, repeated[:together])
+        del repeated[:together]
+    assert await pending_nonces(store, owner) == [received("a1", numbers[-1]).nonce]
+
+
 async def test_S04_a_newer_notification_of_a_queue_takes_the_place_of_the_older(store: NtfStore) -> None:
     """S4: there is one for each queue."""
     owner = await filled(store, "a", "a1")
@@ -861,3 +916,22 @@ async def test_what_ends_otherwise_than_by_settling_is_told(store: NtfStore) -> 
     assert told[3:] == [ended(other, "b1", 9, "token_removed")]
     found = await accounting(store)
     assert (found.received, found.accepted, sum(found.failed.values())) == (5, 1, 4)
+
+
+async def test_certificates_of_our_services_are_kept_by_router(store: NtfStore) -> None:
+    first, second = (new_service_credentials(datetime.now(UTC)) for _ in range(2))
+    assert await store.service_credentials(ROUTER) is None
+    await store.set_service_credentials(ROUTER, first)
+    assert await store.service_credentials(ROUTER) is None  # a router without queues has none
+    owner = await filled(store, "a", "a1")
+    await store.set_service_credentials(ROUTER, first)
+    assert await store.service_credentials(replace(ROUTER, hosts=("another.example.com",))) == first
+    assert await store.service_credentials(OTHER_ROUTER) is None
+    await store.subscribed(ROUTER, [queue("a1").notifier_id], SERVICE)
+    await store.forget_service(ROUTER)
+    assert await store.service_credentials(ROUTER) == first
+    await store.set_service_credentials(ROUTER, second)
+    assert await store.service_credentials(ROUTER) == second
+    await store.set_service_credentials(ROUTER, None)
+    assert await store.service_credentials(ROUTER) is None
+    assert await store.subscription_of(queue("a1")) == subscription("a1", owner, status=S.INACTIVE)

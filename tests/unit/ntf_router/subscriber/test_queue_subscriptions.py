@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.doubles.smp_harness import ed25519, until
+from tests.doubles.smp_harness import ed25519, router_credentials, until
 from tests.unit.ntf_router.store.samples import ROUTER, filled, subscription
 from tocsin.clients.client_metrics import NoMetrics
 from tocsin.clients.requests import Answer, Request
@@ -19,24 +19,30 @@ from tocsin.ntf_router.settings.settings import SubscriberSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.subscriber.queue_subscriptions import QueueSubscriptions
+from tocsin.ntf_router.subscriber.service_certificates import ServiceCertificates
 from tocsin.ntf_router.subscriber.smp_network import SmpNetwork, SmpRouterInUse
+from tocsin.operate.clock import SystemClock
 from tocsin.protocol.addresses import RouterLocation
-from tocsin.protocol.sessions import ServiceSession
+from tocsin.protocol.sessions import ServiceRole, ServiceSession
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
 from tocsin.protocol.smp.responses import Subscribed
+from tocsin.transport.client_sessions import ServiceIdentity
 
 SOMEWHERE = RouterLocation(("smp.example.com",), "", bytes(32))
 SERVICE = ServiceSession(b"s" * 24, bytes(32), ed25519())
 
 
 def router(location: RouterLocation = SOMEWHERE, store: NtfMemoryStore | None = None) -> SmpRouterInUse:
+    store = store or NtfMemoryStore()
+    shared = ServiceIdentity(router_credentials(), ServiceRole.NOTIFIER)
     network = SmpNetwork(
-        store or NtfMemoryStore(),
+        store,
         NoEvents(),
         None,
         NoMetrics(),
-        certificate=None,
-        fallback=None,
+        certificates=ServiceCertificates(
+            store, shared, SystemClock(), always=False, separate=False, direct=False
+        ),
         client=ClientSettings(),
         settings=SubscriberSettings(),
         counters=NtfCounters(),

@@ -38,8 +38,8 @@ def change(of: Stage, after: str, at: int = NOON - 60_000_000) -> StatusChange:
 
 STOPS = [
     ((Stage.ENQUEUED,), DeliveryVerdict.WAITING, "no NTF router is subscribed"),
-    ((Stage.ENQUEUED, Stage.EXPIRED), DeliveryVerdict.LOST, "No NTF router was subscribed while"),
-    ((Stage.ENQUEUED, Stage.DROPPED), DeliveryVerdict.LOST, "had no room"),
+    ((Stage.ENQUEUED, Stage.EXPIRED), DeliveryVerdict.LOST, "no NTF router subscribed in time"),
+    ((Stage.ENQUEUED, Stage.DROPPED), DeliveryVerdict.LOST, "too many were waiting"),
     (SMP, DeliveryVerdict.LOST, "no event says that an NTF router received it"),
     ((*SMP, Stage.UNKNOWN_QUEUE), DeliveryVerdict.LOST, "has no subscription for its queue"),
     (NTF, DeliveryVerdict.WAITING, "has not tried to push it"),

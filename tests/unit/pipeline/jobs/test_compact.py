@@ -87,7 +87,7 @@ async def do_something(store: NtfFolderStore, chance: random.Random, shared: str
         case 3:
             await store.replace_token(owner.token_id, device, b"code", 7)
         case 4:
-            await store.set_cron(owner.token_id, chance.randrange(100))
+            await store.set_cron(owner.token_id, chance.randrange(100), 5)
         case 5:
             await store.note_use(owner.token_id, 86_400 * chance.randrange(5))
         case 6:

@@ -25,7 +25,6 @@ from tocsin.pipeline.jobs.explain import run_explain
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.lake.lake import Lake
 
-pytestmark = pytest.mark.timeout(120)
 MINUTE = 60_000_000
 ARRIVED = (
     (Stage.ENQUEUED, 0),

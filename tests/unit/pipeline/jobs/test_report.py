@@ -16,15 +16,15 @@ from tocsin.cli.pipeline import report as report_command
 from tocsin.errors import ConfigError, StoreError
 from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.jobs.options import JobOptions
-from tocsin.pipeline.jobs.report import PAGE, ReportOptions, run_report
+from tocsin.pipeline.jobs.report import METRICS, PAGE, ReportOptions, run_report
 from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.status_files import read_statuses
 from tocsin.pipeline.lake.tables import DRIFT_TABLE
 from tocsin.pipeline.report.collection import Collection, days_of
 from tocsin.pipeline.report.figures import Days, Figures, HostDrift
 from tocsin.pipeline.report.sections.page import report_page
+from tocsin.pipeline.report.verdict import DeliveryLosses, headline
 from tocsin.pipeline.update.build import build
-
-pytestmark = pytest.mark.timeout(120)
 
 ARRIVED = (
     (Stage.ENQUEUED, 0),
@@ -175,6 +175,58 @@ def test_job_writes_the_same_files_again_and_says_the_accounting(
     assert (said["job"], said["received"], said["difference"]) == ("report", 3, 0)
     run_report(options, ReportOptions(tmp_path / "out", first=DAY))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+
+
+LOST = {
+    "overdue": [way("x", 0, *ARRIVED[:4], token="t1", provider="apns_prod")],
+    "never_received": [way("x", 0, *ARRIVED[:2])],
+    "unknown_queue": [way("x", 0, *ARRIVED[:2], (Stage.UNKNOWN_QUEUE, 900))],
+    "ends_unreceived": [way("x", 0, *ARRIVED[:2], ARRIVED[4], token="t1", provider="apns_prod")],
+    "ends_twice": [way("x", 0, *ARRIVED, (Stage.SHED, 60_000), token="t1", provider="apns_prod")],
+}
+"""Planted losses: what the events of one notification look like."""
+
+
+@pytest.mark.parametrize("kind", LOST)
+def test_a_planted_loss_is_found_and_fails_the_check(
+    spark: SparkSession,
+    lake: Lake,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    """The difference of the accounting stays 0 even if all outcomes are lost: then everything is pending."""
+    keep_session(spark, monkeypatch)
+    fine = way("fine", 0, *ARRIVED, token="t1", provider="apns_prod")
+    write_events(spark, lake, [*fine, *LOST[kind][0]])
+    build(spark, lake, smallest_group=1)
+    after = datetime(2026, 11, 15, 14, tzinfo=UTC)
+    losses = Collection(spark, lake).figures(Days(DAY, DAY), now=after).losses
+    assert losses == DeliveryLosses(**{kind: 1})
+    early = Collection(spark, lake).figures(Days(DAY, DAY), now=datetime(2026, 11, 15, 12, 30, tzinfo=UTC))
+    assert early.losses.total == (0 if kind in ("overdue", "never_received") else 1)
+    parser = argparse.ArgumentParser()
+    report_command.add_arguments(parser)
+    given = ["--lake", str(lake.folder), "--out", str(tmp_path / "out"), "--json"]
+    assert report_command.run(parser.parse_args([*given, "--check"])) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == headline(losses)
+    metrics = (lake.folder / "_status" / METRICS).read_text()
+    assert f'tocsin_pipeline_unaccounted{{kind="{kind}"}} 1' in metrics
+    assert "tocsin_pipeline_check_failed 1" in metrics
+    assert read_statuses(lake.folder)["check"].state == "failed"
+    if kind not in ("ends_unreceived", "ends_twice"):  # these are a difference, too
+        assert report_command.run(parser.parse_args([*given, "--check", "--allow", f"{kind}=1"])) == 0
+        assert read_statuses(lake.folder)["check"].state == "done"
+
+
+def test_what_was_on_its_way_at_midnight_is_not_called_lost(spark: SparkSession, lake: Lake) -> None:
+    """It has another pseudonym after midnight."""
+    before_midnight = 12 * 3_600_000_000 - 5_000_000
+    write_events(spark, lake, way("x", before_midnight, *ARRIVED[:2]))
+    build(spark, lake, smallest_group=1)
+    later = datetime(2026, 11, 17, tzinfo=UTC)
+    assert Collection(spark, lake).figures(Days(DAY, DAY), now=later).losses == DeliveryLosses()
 
 
 def keep_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

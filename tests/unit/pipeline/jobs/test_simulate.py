@@ -16,8 +16,6 @@ from tocsin.pipeline.simulate.demand import SimulatedProtocol
 from tocsin.pipeline.simulate.population import Population
 from tocsin.pipeline.simulate.simulated_tokens import simulated
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def test_small_populations_are_whole_and_large_ones_are_weighted_with_an_error(spark: SparkSession) -> None:
     population = Population()

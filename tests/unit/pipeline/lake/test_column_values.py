@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyarrow.parquet import write_table  # type: ignore[import-untyped]  # it has no types
+from pyspark.sql import SparkSession
 
-from tocsin.pipeline.lake.column_values import ColumnValues, column_values_of
+from tests.doubles.delivery_lines import write_segment
+from tests.unit.pipeline.update.lake_updates import delivered, ingest
+from tocsin.pipeline.lake.column_values import ColumnValues, column_values_of, values_in_files
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.places import TablePlace
+from tocsin.pipeline.lake.tables import EVENTS_TABLE
+from tocsin.pipeline.schemas.notifications import TEXTS
 
 
 def write(path: Path, *, dictionary: bool = True, **columns: list[str | None]) -> Path:
@@ -20,6 +28,21 @@ def write(path: Path, *, dictionary: bool = True, **columns: list[str | None]) -
     return path
 
 
+def in_files(*paths: Path, texts: Collection[str] = TEXTS) -> ColumnValues:
+    return values_in_files(TablePlace(str(paths[0].parent)), [path.name for path in paths], texts)
+
+
+def test_executors_find_the_same_as_the_driver(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    for number in (1, 2):
+        write_segment(tmp_path / "ntf", number, delivered(number))
+        ingest(spark, lake, tmp_path / "ntf")
+    table = lake.table(EVENTS_TABLE)
+    files = list(table.snapshot().files.values())
+    on_driver = column_values_of(spark, table, files)
+    assert on_driver.stages == {"enqueued", "sent", "received", "attempted", "accepted"}
+    assert column_values_of(spark, table, files, drivers_rows=0) == on_driver
+
+
 def test_words_of_all_files_and_row_groups_are_found_once(tmp_path: Path) -> None:
     one = write(
         tmp_path / "1.parquet",
@@ -29,16 +52,14 @@ def test_words_of_all_files_and_row_groups_are_found_once(tmp_path: Path) -> Non
         router=["never", "never", "never"],
     )
     two = write(tmp_path / "2.parquet", stage=["failed"], smp_host=["b"], reason=["503"], dictionary=False)
-    assert column_values_of([one, two]) == ColumnValues(
+    assert in_files(one, two) == ColumnValues(
         frozenset({"sent", "received", "failed"}),
         {"smp_host": frozenset({"a", "b"}), "reason": frozenset({"503"})},
     )
 
 
 def test_rows_of_notifications_have_texts_and_columns_of_stages(tmp_path: Path) -> None:
-    found = column_values_of(
-        [write(tmp_path / "1.parquet", period=["20772-x"], shed_at=["1"], other_at=["2"])]
-    )
+    found = in_files(write(tmp_path / "1.parquet", period=["20772-x"], shed_at=["1"], other_at=["2"]))
     assert found == ColumnValues(frozenset({"shed"}), {"period": frozenset({"20772-x"})})
     assert found | ColumnValues(frozenset({"sent"}), {"reason": frozenset({"503"})}) == ColumnValues(
         frozenset({"sent", "shed"}), {"period": frozenset({"20772-x"}), "reason": frozenset({"503"})}
@@ -47,7 +68,5 @@ def test_rows_of_notifications_have_texts_and_columns_of_stages(tmp_path: Path) 
 
 def test_only_the_texts_that_are_asked_for_are_read(tmp_path: Path) -> None:
     path = write(tmp_path / "1.parquet", period=["20772-x"], reason=["503"])
-    assert column_values_of([path], texts=("reason",)) == ColumnValues(
-        frozenset(), {"reason": frozenset({"503"})}
-    )
-    assert column_values_of([path], texts=()) == ColumnValues()
+    assert in_files(path, texts=("reason",)) == ColumnValues(frozenset(), {"reason": frozenset({"503"})})
+    assert in_files(path, texts=()) == ColumnValues()

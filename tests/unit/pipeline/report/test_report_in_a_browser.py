@@ -76,7 +76,6 @@ def measured(chromium: str, tmp_path: Path, page: str, width: int) -> dict[str, 
     return {**found, "complaints": complaints}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("figures", [pytest.param(FIGURES, id="full"), pytest.param(EMPTY, id="empty")])
 def test_page_fits_a_phone_and_loads_nothing(chromium: str, tmp_path: Path, figures: Figures) -> None:
     found = measured(chromium, tmp_path, report_page(figures), PHONE)
@@ -89,7 +88,6 @@ def test_page_fits_a_phone_and_loads_nothing(chromium: str, tmp_path: Path, figu
     assert found["focusable"] > 10
 
 
-@pytest.mark.timeout(120)
 def test_page_on_a_screen_shows_the_wide_drawings(chromium: str, tmp_path: Path) -> None:
     found = measured(chromium, tmp_path, report_page(FIGURES), 1100)
     assert found["narrow"] == 0
@@ -97,7 +95,6 @@ def test_page_on_a_screen_shows_the_wide_drawings(chromium: str, tmp_path: Path)
     assert found["scrollWidth"] <= found["width"]
 
 
-@pytest.mark.timeout(120)
 def test_the_measuring_can_find_what_it_looks_for(chromium: str, tmp_path: Path) -> None:
     bad = '<img src="x.png"><main style="width:900px">wide</main><script>console.error("no")</script>'
     page = report_page(FIGURES).replace("<main", f"{bad}<main").replace("default-src 'none'", "default-src *")

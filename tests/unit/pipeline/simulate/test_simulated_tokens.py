@@ -8,7 +8,6 @@ from pyspark.testing import assertDataFrameEqual
 from tocsin.pipeline.simulate.population import Population
 from tocsin.pipeline.simulate.simulated_tokens import SUMMED, simulated_tokens, sums_of_first
 
-pytestmark = pytest.mark.timeout(120)
 POPULATION = Population(seed=7)
 
 

@@ -6,13 +6,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
+from tests.doubles.delivery_lines import NOON
 from tests.unit.pipeline.rows import flag_counts_of, lines
 from tocsin.events.delivery_events import decode_event
-from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
+from tocsin.pipeline.checks.event_checks import event_checks
 from tocsin.pipeline.synthetic.delivery import EVENTS_EACH, Traffic, delivery_events
 from tocsin.pipeline.transforms.event_lines import as_table, quarantine_of, read_lines
 from tocsin.pipeline.transforms.funnel import funnel_hourly, host_hours
-from tocsin.pipeline.transforms.small_groups import large_hosts
 
 FEW = Traffic(tokens=20, hosts=3)
 
@@ -30,12 +30,13 @@ def test_they_are_events(spark: SparkSession) -> None:
     assert len(texts) >= 30 * (EVENTS_EACH - 1.5)
     for text in texts:
         decode_event(text.encode())
-    assert quarantine_of(read_lines(lines(spark, texts), checks=EVENT_CHECKS), seen_at=1).count() == 0
+    read = read_lines(lines(spark, texts), checks=event_checks(now=NOON))
+    assert quarantine_of(read, seen_at=1).count() == 0
 
 
 def test_their_accounting_adds_up(spark: SparkSession) -> None:
     hours = host_hours(flag_counts_of(spark, as_table(delivery_events(spark.range(300), FEW))))
-    funnel = funnel_hourly(hours, large_hosts(hours, smallest=1))
+    funnel = funnel_hourly(hours, None)
     totals = funnel.agg(F.sum("received"), F.sum("accepted"), F.max(F.abs("difference"))).head()
     assert totals is not None
     assert totals[0] > totals[1] > 200

@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 from tests.doubles.delivery_lines import NOON, encode_events, event, token_change
 from tests.unit.pipeline.rows import events, lines
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.checks.event_checks import EVENT_CHECKS
+from tocsin.pipeline.checks.event_checks import DAY, event_checks
 from tocsin.pipeline.schemas.events import EVENTS, QUARANTINE
-from tocsin.pipeline.transforms.event_lines import events_of, quarantine_of, read_lines
+from tocsin.pipeline.transforms.event_lines import UNKNOWN_FIELDS, events_of, quarantine_of, read_lines
 
+CHECKS = event_checks(now=NOON, ahead=DAY)
 GOOD = json.loads(encode_events([event(Stage.RECEIVED)]))
 
 
@@ -62,7 +63,11 @@ def test_pseudonyms_are_hashed_with_their_period(spark: SparkSession) -> None:
         (changed(period=None), "no period"),
         (changed(stage="teleported"), "unknown stage"),
         (changed(at=17), "impossible time"),
+        (changed(at=NOON + DAY + 1), "time ahead"),
+        (changed(at=3_786_912_000_000_000), "time ahead"),
         (changed(period="yesterday"), "not a period"),
+        (changed(period="20774-0123abcd"), "period ahead"),
+        (changed(period="999999-0123abcd"), "period ahead"),
         (changed(token="clear-device-token"), "token is no pseudonym"),
         (changed(queue="q" * 23), "queue is no pseudonym"),
         (changed(notification=None), "no notification"),
@@ -72,14 +77,37 @@ def test_pseudonyms_are_hashed_with_their_period(spark: SparkSession) -> None:
 def test_a_line_that_is_no_event_is_quarantined_with_the_reason(
     spark: SparkSession, line: str, reason: str
 ) -> None:
-    read = read_lines(lines(spark, [line, changed()]), checks=EVENT_CHECKS)
+    read = read_lines(lines(spark, [line, changed()]), checks=CHECKS)
     [bad] = quarantine_of(read, seen_at=NOON).collect()
     assert (bad.reason, bad.segment, bad.line_bytes) == (reason, "ntf/events-1.jsonl", len(line))
     assert events_of(read).count() == 1
 
 
 def test_quarantine_does_not_say_what_a_line_says(spark: SparkSession) -> None:
-    read = read_lines(lines(spark, [changed(token="a-device-token-in-clear")]), checks=EVENT_CHECKS)
+    read = read_lines(lines(spark, [changed(token="a-device-token-in-clear")]), checks=CHECKS)
     rows = quarantine_of(read, seen_at=NOON)
     assert rows.columns == QUARANTINE.names
     assert "a-device-token-in-clear" not in str(rows.collect())
+
+
+def test_a_time_may_be_ahead_by_the_stated_skew(spark: SparkSession) -> None:
+    ahead = [changed(at=NOON + DAY), changed(at=NOON + DAY, period="20773-0123abcd")]
+    assert events_of(read_lines(lines(spark, ahead), checks=CHECKS)).count() == 2
+    strict = event_checks(now=NOON, ahead=DAY // 2)
+    assert [
+        row.reason
+        for row in quarantine_of(read_lines(lines(spark, ahead), checks=strict), seen_at=1).collect()
+    ] == [
+        "time ahead",
+        "time ahead",
+    ]
+
+
+def test_the_version_before_is_read_and_fields_of_later_ones_are_ignored_but_counted(
+    spark: SparkSession,
+) -> None:
+    written = [changed(), changed(version=1), changed(version=2, colour="red", taste=1), changed(version=3)]
+    read = read_lines(lines(spark, written), checks=event_checks(now=NOON, version=2))
+    assert sorted(row.version for row in events_of(read).collect()) == [1, 1, 2]
+    assert [row.reason for row in quarantine_of(read, seen_at=1).collect()] == ["not version 2"]
+    assert [row[UNKNOWN_FIELDS] for row in read.collect()] == [0, 0, 2, 0]

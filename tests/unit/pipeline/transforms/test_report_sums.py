@@ -2,14 +2,12 @@ from __future__ import annotations
 
 from datetime import date
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from tocsin.pipeline.schemas.hourly import FUNNEL_HOURLY, SERVERS_HOURLY, SMALL_GROUPS
 from tocsin.pipeline.transforms import report_sums
 
-pytestmark = pytest.mark.timeout(120)
 MONDAY = date(2026, 11, 9)
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from tests.doubles.delivery_lines import NOON, event
+from tests.unit.pipeline.rows import events
 from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.lake.lake import Lake
-from tocsin.pipeline.update.event_stream import IngestedBatch, start_ingest
+from tocsin.pipeline.lake.tables import EVENTS_TABLE
+from tocsin.pipeline.update.event_stream import IngestedBatch, SegmentIngest
 
 
 def ingest(spark: SparkSession, lake: Lake, *sources: Path) -> list[IngestedBatch]:
-    batches: list[IngestedBatch] = []
-    query = start_ingest(spark, lake, sources, interval=None, ingested=batches.append)
-    query.awaitTermination()
-    return batches
+    return list(SegmentIngest(spark, lake, sources).read_all())
 
 
 def delivered(number: int, at: int = NOON, token: int = 1) -> list[DeliveryEvent]:
@@ -27,3 +27,8 @@ def delivered(number: int, at: int = NOON, token: int = 1) -> list[DeliveryEvent
         event(Stage.ATTEMPTED, number, at=at + 3000, token=token, attempt=1),
         event(Stage.ACCEPTED, number, at=at + 4000, token=token),
     ]
+
+
+def publish_events(spark: SparkSession, lake: Lake, written: Sequence[DeliveryEvent], key: str) -> None:
+    """Adds events to the table as `ingest` does, without its stream."""
+    lake.table(EVENTS_TABLE).publish(events(spark, written), key=key)

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from datetime import date, timedelta
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.doubles.delivery_lines import NOON, SECOND, event, recount, token_change, write_segment
 from tests.doubles.lake_rows import tables
+from tests.unit.pipeline.conftest import cached_ids
 from tests.unit.pipeline.update.lake_updates import delivered, ingest
-from tocsin.errors import StoreError
 from tocsin.events.delivery_events import DeliveryEvent, Stage
-from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.lake import Lake, LakeTable
 from tocsin.pipeline.lake.tables import (
+    EVENTS_TABLE,
     FUNNEL_TABLE,
     NOTIFICATIONS_TABLE,
+    TABLES,
 )
-from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
-from tocsin.pipeline.update.build import _exclusive, accounting, build, expire, unbuilt
+from tocsin.pipeline.update.build import accounting, build, unbuilt
 from tocsin.pipeline.update.notification_merge import merge_new_events
 
 HOUR = 3600 * SECOND
@@ -33,10 +34,10 @@ def test_a_second_build_does_nothing(spark: SparkSession, lake: Lake, tmp_path: 
     write_segment(tmp_path / "ntf", 1, [*delivered(1), token_change(1, "ACTIVE")])
     ingest(spark, lake, tmp_path / "ntf")
     assert unbuilt(lake) == {"new_files": 1, "new_events": 6}
-    built = build(spark, lake, smallest_group=1)
+    built = build(spark, lake, smallest_group=1).rows
     assert (built["notifications"], built["funnel_hourly"], built["tokens_daily"]) == (1, 1, 2)
     assert unbuilt(lake) == {"new_files": 0, "new_events": 0}
-    assert build(spark, lake, smallest_group=1) == {}
+    assert build(spark, lake, smallest_group=1).rows == {}
 
 
 def test_news_of_a_notification_reach_its_row_in_an_earlier_hour(
@@ -95,31 +96,115 @@ def test_a_build_killed_between_two_tables_is_finished_by_the_next(
 
     with pytest.raises(KeyboardInterrupt):
         build(spark, lake, smallest_group=1, step=killed)
-    assert set(build(spark, lake, smallest_group=1)) == {"latency_hourly", "servers_hourly", "tokens_daily"}
+    rest = build(spark, lake, smallest_group=1).rows
+    assert set(rest) == {"latency_hourly", "servers_hourly", "tokens_daily"}
 
 
 def test_another_threshold_rebuilds_the_tables(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     write_segment(tmp_path / "ntf", 1, delivered(1))
     ingest(spark, lake, tmp_path / "ntf")
     build(spark, lake, smallest_group=2)
-    assert [row.smp_host for row in lake.table(FUNNEL_TABLE).read(spark).collect()] == [SMALL_GROUPS]
+    assert lake.table(FUNNEL_TABLE).read(spark).collect() == []  # one device alone is withheld
     build(spark, lake, smallest_group=1)
     assert [row.smp_host for row in lake.table(FUNNEL_TABLE).read(spark).collect()] == ["smp.example"]
 
 
-def test_two_builds_at_once_are_refused(spark: SparkSession, lake: Lake) -> None:
-    with _exclusive(lake), pytest.raises(StoreError, match="another build"):
-        build(spark, lake)
+@pytest.mark.parametrize("overtaken_at", [1, 2, 5])
+def test_a_build_that_another_one_overtakes_goes_on_with_what_is_left(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overtaken_at: int
+) -> None:
+    """The other one even saw more events."""
+    publish, calls = LakeTable.publish, list[str]()
 
+    def overtaken(self: LakeTable, *arguments: object, **options: object) -> object:
+        calls.append(self.table.name)
+        if len(calls) == overtaken_at:
+            with monkeypatch.context() as patched:
+                patched.setattr(LakeTable, "publish", publish)
+                write_segment(tmp_path / "ntf", 2, [*delivered(1), *delivered(2)])
+                ingest(spark, Lake(lake.folder), tmp_path / "ntf")
+                build(spark, Lake(lake.folder), smallest_group=1)
+        return publish(self, *arguments, **options)  # type: ignore[arg-type]
 
-def test_tables_expire_by_their_retention(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     write_segment(tmp_path / "ntf", 1, delivered(1))
     ingest(spark, lake, tmp_path / "ntf")
+    with monkeypatch.context() as patched:
+        patched.setattr(LakeTable, "publish", overtaken)
+        build(spark, lake, smallest_group=1)
+    assert len(calls) >= overtaken_at
+    whole = Lake(tmp_path / "whole")
+    ingest(spark, whole, tmp_path / "ntf")
+    build(spark, whole, smallest_group=1)
+    assert tables(lake.folder) == tables(whole.folder)
+
+
+def test_many_builds_leave_few_files_and_nothing_in_memory(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tocsin.pipeline.lake.lake.SMALL_FILES", 3)
+    before = cached_ids()
+    for number in range(6):
+        write_segment(tmp_path / "ntf", number, [*delivered(number), *delivered(number + 1)])
+        ingest(spark, lake, tmp_path / "ntf")
+        build(spark, lake, smallest_group=1)
+        for table in TABLES:
+            lake.table(table).compact(spark, 0.0)
+        files = {table.name: len(lake.table(table).snapshot().files) for table in TABLES}
+        assert max(files.values()) < 3, files
+        assert cached_ids() <= before
+    assert lake.table(EVENTS_TABLE).snapshot().rows == 60
+
+
+def test_many_quiet_hours_give_the_same_tables_in_one_file_each(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = [each for number in range(12) for each in delivered(number, NOON + number % 4 * HOUR, number)]
+    write_segment(tmp_path / "ntf", 1, history)
+    usual = Lake(tmp_path / "usual")
+    for each in (lake, usual):
+        ingest(spark, each, tmp_path / "ntf")
+    build(spark, usual, smallest_group=1)
+    monkeypatch.setattr("tocsin.pipeline.update.hourly_tables.MANY_PARTITIONS", 2)
+    monkeypatch.setattr("tocsin.pipeline.update.notification_merge.MANY_HOURS", 2)
     build(spark, lake, smallest_group=1)
-    day = date(2026, 11, 15)
-    assert expire(lake, day + timedelta(days=30), 0) == {}
-    assert set(expire(lake, day + timedelta(days=31), 0)) == {"events", "notifications"}
-    assert "funnel_hourly" in expire(lake, day + timedelta(days=401), 0)
+    assert tables(lake.folder) == tables(usual.folder)
+    for table in (NOTIFICATIONS_TABLE, FUNNEL_TABLE):
+        files = lake.table(table).snapshot().files
+        assert len(files) == 4
+        assert not any("part-" in path for path in files)  # as Spark's writer names them
+
+
+FAILING = (
+    "update.notification_merge._merge",
+    "update.hourly_tables.cells_of",
+    "update.hourly_tables.funnel_hourly",
+    "update.hourly_tables.servers_hourly",
+    "update.hourly_tables.tokens_daily",
+)
+
+
+@pytest.mark.parametrize("failing", FAILING)
+def test_a_build_that_fails_leaves_nothing_in_memory(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """Also if rows were computed before the failure."""
+    write_segment(tmp_path / "ntf", 1, delivered(1))
+    ingest(spark, lake, tmp_path / "ntf")
+    build(spark, lake, smallest_group=2)
+    write_segment(tmp_path / "ntf", 2, delivered(2))
+    ingest(spark, lake, tmp_path / "ntf")
+    before = cached_ids()
+
+    def fails(*frames: object, **_: object) -> None:
+        for frame in frames:
+            if isinstance(frame, DataFrame):
+                frame.collect()
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(f"tocsin.pipeline.{failing}", fails)
+    with suppress(RuntimeError):
+        assert "no room" in build(spark, lake, smallest_group=2).reason
+    assert cached_ids() <= before
 
 
 NTF_ENDS = st.sampled_from([None, Stage.ACCEPTED, Stage.SUPERSEDED, Stage.FAILED, Stage.SHED])

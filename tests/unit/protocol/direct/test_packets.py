@@ -33,6 +33,7 @@ from tocsin.protocol.direct.packets import (
 )
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.wire.padding import unpad
+from tocsin.wire.writer import WireWriter
 
 
 @pytest.mark.parametrize("kind", PacketKind)
@@ -69,10 +70,14 @@ def test_all_packets_have_one_size(hosts: tuple[str, ...]) -> None:
     assert len(sealed(queue=NotifierQueue(location, bytes(24)))) == PACKET_BYTES
 
 
-def test_hosts_that_do_not_fit_are_refused_by_us() -> None:
-    location = RouterLocation(tuple("h" * 60 + f"{number}.example" for number in range(9)), "", bytes(32))
+def test_an_smp_router_has_at_most_275_bytes() -> None:
+    """As the document says: with a port of four digits its hosts have 236, with their length bytes."""
+    fits = RouterLocation(("a" * 117, "b" * 117), "5223", bytes(32))
+    fits.encode(out := WireWriter())
+    assert len(out.done()) == 275
+    assert len(sealed(queue=NotifierQueue(fits, bytes(24)))) == PACKET_BYTES
     with pytest.raises(LocalProtocolError, match="do not fit"):
-        sealed(queue=NotifierQueue(location, bytes(24)))
+        sealed(queue=NotifierQueue(RouterLocation(("a" * 117, "b" * 118), "5223", bytes(32)), bytes(24)))
 
 
 def test_the_same_words_look_different_each_time() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from fuzz import fixed_parties as fixed
+from tests.doubles.routers import make_credentials
+from tocsin.crypto.credentials import CertificateAlgorithm
 from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.registration import NtfRouterCredentials
+from tocsin.protocol.ntf.dialect import NTF
+from tocsin.transport.router_sessions import RouterIdentity
 
 SMP_IDENTITY = bytes(range(32))
 AUTH_KEY = Ed25519PrivateKey(b"\x44" * 32)
@@ -31,6 +35,22 @@ def signed(**changes: object) -> NtfRouterCredentials:
 
 def test_its_certificates_prove_it() -> None:
     assert signed().proves_identity(SMP_IDENTITY, fixed.NOW)
+
+
+@pytest.mark.parametrize("algorithm", CertificateAlgorithm)
+def test_either_kind_of_leaf_key_may_sign(algorithm: CertificateAlgorithm) -> None:
+    credentials = make_credentials(algorithm)
+    identity = RouterIdentity.create(NTF, credentials)
+    made = NtfRouterCredentials.signed(
+        RouterLocation(("ntf.example.com",), "", credentials.fingerprint),
+        credentials.chain,
+        AUTH_KEY.public,
+        7,
+        smp_identity=SMP_IDENTITY,
+        sign=identity.signing_key.sign,
+    )
+    assert made.proves_identity(SMP_IDENTITY, datetime.now(UTC))
+    assert not replace(made, issued_at=8).proves_identity(SMP_IDENTITY, datetime.now(UTC))
 
 
 @pytest.mark.parametrize(

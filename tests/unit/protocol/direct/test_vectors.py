@@ -55,3 +55,24 @@ def test_messages_are_read_back(protocol: str, dialect: Any) -> None:
             decoded = dialect.responses.decode(wire, part["version"])
         assert decoded.encode(part["version"]) == wire
         assert wire.split(b" ")[0].decode() == message["tag"]
+
+
+@pytest.mark.parametrize("flags", PUBLISHED["flags_read"])
+def test_flags_by_their_first_two_bytes(flags: str) -> None:
+    expected = 0 if flags[0] == "F" else int(flags[1]) if flags[1:2] in ("2", "3") else 1
+    assert PUBLISHED["flags_read"][flags] == expected
+
+
+@pytest.mark.parametrize("server", PUBLISHED["servers"], ids=lambda server: str(len(server["wire"]) // 2))
+def test_servers_byte_by_byte(server: dict[str, Any]) -> None:
+    texts = [*server["hosts"], server["port"]]
+    written = b"".join(bytes([len(text)]) + text.encode() for text in texts)
+    assert raw(server["wire"]) == bytes([len(server["hosts"])]) + written + b"\x20" + bytes(range(32))
+
+
+def test_the_longest_server_fills_a_statement() -> None:
+    """The document says so: 275 bytes of 326."""
+    assert len(raw(PUBLISHED["servers"][-1]["wire"])) == 275
+    statement = PUBLISHED["packets"][-1]["statement"]
+    assert len(raw(statement)) == 326
+    assert PUBLISHED["servers"][-1]["wire"] in statement

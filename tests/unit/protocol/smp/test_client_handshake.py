@@ -49,10 +49,10 @@ def test_the_client_answers_with_its_key_and_the_highest_version(algorithm: Cert
     sent, session, hello = smp_client(credentials=credentials).answer(
         smp_router(credentials=credentials).hello()
     )
-    assert ClientHello.decode(sent) == ClientHello(18, credentials.fingerprint, CLIENT_KEY.public)
+    assert ClientHello.decode(sent) == ClientHello(20, credentials.fingerprint, CLIENT_KEY.public)
     assert isinstance(session, ClientSession)
     assert session.encrypted
-    assert hello.versions == VersionRange(6, 18)
+    assert hello.versions == VersionRange(6, 20)
 
 
 @pytest.mark.parametrize("hello", [b"", b"\x00", smp_router().hello()[:-1], smp_router().hello()[:40]])
@@ -69,7 +69,7 @@ def test_the_hello_of_another_session_is_refused(session_id: bytes) -> None:
     assert refusal(smp_client(), hello_with(session_id=session_id)) is HandshakeFault.SESSION
 
 
-@pytest.mark.parametrize("versions", [VersionRange(19, 20), VersionRange(19, 65535)])
+@pytest.mark.parametrize("versions", [VersionRange(21, 22), VersionRange(21, 65535)])
 def test_versions_without_a_common_one_are_refused(versions: VersionRange) -> None:
     assert refusal(smp_client(), hello_with(versions=versions)) is HandshakeFault.VERSION
     assert refusal(smp_client(versions=VersionRange(2, 5)), smp_router().hello()) is HandshakeFault.VERSION

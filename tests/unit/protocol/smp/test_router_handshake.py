@@ -45,13 +45,13 @@ def test_the_hello_offers_versions_and_a_signed_key(algorithm: CertificateAlgori
     credentials = router_credentials(algorithm)
     router = smp_router(credentials=credentials)
     hello = RouterHello.decode(router.hello())
-    assert hello.versions == VersionRange(6, 18)
+    assert hello.versions == VersionRange(6, 20)
     assert hello.router_key is not None
     assert hello.router_key.certificates == credentials.chain
     assert hello.router_key.signed_key.signed_by(signing_key(credentials).public)
 
 
-@pytest.mark.parametrize("version", range(6, 19))
+@pytest.mark.parametrize("version", range(6, 21))
 def test_every_offered_version_is_accepted(version: int) -> None:
     session = smp_router().accept(ClientHello(version, KEY_HASH, CLIENT_KEY.public).encode(), NOW)
     assert isinstance(session, RouterSession)
@@ -59,7 +59,7 @@ def test_every_offered_version_is_accepted(version: int) -> None:
     assert session.encrypted == (version >= 11)
 
 
-@pytest.mark.parametrize("version", [0, 5, 19, 65535])
+@pytest.mark.parametrize("version", [0, 5, 21, 65535])
 def test_other_versions_are_refused(version: int) -> None:
     assert refusal(smp_router(), ClientHello(version, KEY_HASH, None).encode()) is HandshakeFault.VERSION
 

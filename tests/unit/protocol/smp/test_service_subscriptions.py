@@ -1,4 +1,4 @@
-"""Counts and hashes of service subscriptions (smp.md Appendix C)."""
+"""Counts and hashes of service subscriptions (v7.md 2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.smp.dialect import SMP_COMMANDS, SMP_RESPONSES
 from tocsin.protocol.smp.notifier_commands import SubscribeServiceNotifications
 from tocsin.protocol.smp.recipient_commands import SubscribeService
-from tocsin.protocol.smp.responses import ServiceSubscribed, ServiceSubscriptionEnded
+from tocsin.protocol.smp.responses import AllDelivered, ServiceSubscribed, ServiceSubscriptionEnded
 from tocsin.protocol.smp.service_subscriptions import NO_IDS_HASH, id_hash, ids_hash_bytes
 
 HASH = bytes(range(16))
@@ -24,6 +24,25 @@ def test_the_hash_of_three_ids_is_that_of_the_specification() -> None:
     combined = reduce(lambda so_far, each: so_far ^ id_hash(each), ids, 0)
     assert ids_hash_bytes(combined).hex() == "679f48b258aafe24d48c5c590c33fd09"
     assert ids_hash_bytes(0) == NO_IDS_HASH
+
+
+THREE = bytes.fromhex("679f48b258aafe24d48c5c590c33fd09")
+TWO = bytes.fromhex("340ff55eba8f4dafe489c000970cb6c9")
+
+
+@pytest.mark.parametrize(
+    ("message", "wire"),
+    [
+        (SubscribeServiceNotifications(3, THREE), "4e5355425320 0000000000000003 10" + THREE.hex()),
+        (SubscribeService(0, NO_IDS_HASH), "5355425320 0000000000000000 10" + "00" * 16),
+        (ServiceSubscribed(2, TWO), "534f4b5320 0000000000000002 10" + TWO.hex()),
+        (ServiceSubscriptionEnded(3, THREE), "454e445320 0000000000000003 10" + THREE.hex()),
+        (AllDelivered(), "414c4c53"),
+    ],
+)
+def test_vectors_of_the_specification(message: Command | Response, wire: str) -> None:
+    """v7.md Appendix A"""
+    assert message.encode(19) == message.encode(20) == bytes.fromhex(wire)
 
 
 @pytest.mark.parametrize("kind", [SubscribeService, SubscribeServiceNotifications])

@@ -115,8 +115,16 @@ async def test_what_the_provider_does_becomes_an_outcome(
 
 
 async def test_an_answer_that_began_with_200_is_one(stage: Stage) -> None:
-    stage.apns.behave(CloseMidAnswer(200))
-    assert await stage.push() == Accepted()
+    stage.apns.behave(CloseMidAnswer(200), device_token=b"abcd")
+    assert await stage.push(b"abcd") == Accepted()
+    push = await stage.apns.next_push(b"abcd")  # what the provider accepts reaches the device
+    assert (push.status, push.delivered) == (200, True)
+
+
+async def test_an_answer_that_began_with_another_status_is_no_delivery(stage: Stage) -> None:
+    stage.apns.behave(CloseMidAnswer(500), device_token=b"abcd")
+    await stage.push(b"abcd")
+    await stage.apns.nothing(b"abcd", seconds=0)
 
 
 async def test_a_push_that_the_provider_loses_is_not_seen_by_the_device(stage: Stage) -> None:

@@ -10,7 +10,6 @@ from typing import Final
 import pytest
 
 from tests.unit.push.stage import PAYLOAD
-from tocsin.push.apns.client import tls_context
 from tocsin.push.fake.behaviours import Behaviour, Hold, SendRaw
 from tocsin.push.fake.server import FakeApns
 from tocsin.push.http2.connection import Http2Connection
@@ -24,6 +23,7 @@ from tocsin.push.http2.exchange import (
     Unprocessed,
 )
 from tocsin.push.http2.header_blocks import Header, new_encoder
+from tocsin.push.http2.push_provider import tls_context
 
 REQUEST: Final[Sequence[Header]] = [
     (b":authority", b"localhost", False),

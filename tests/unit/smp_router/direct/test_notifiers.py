@@ -46,7 +46,9 @@ from tests.unit.smp_router.direct.direct_routers import (
     router_away,
     router_back,
 )
-from tocsin.protocol.addresses import RouterAddress, Scheme
+from tocsin.errors import DecodeError, LocalProtocolError
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
+from tocsin.protocol.direct.dialects import DIRECT_SMP
 from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.direct.queue_ids import ids_for
@@ -67,6 +69,7 @@ from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotificat
 from tocsin.protocol.smp.responses import QueueCreated, QueueDeleted, Subscribed
 from tocsin.smp_router import running_router as service
 from tocsin.smp_router.operator import QueueOperator
+from tocsin.wire.writer import WireWriter
 
 
 def service_of(router: SmpHarness, notifier_id: bytes) -> bytes | None:
@@ -338,7 +341,29 @@ async def test_only_listed_ntf_routers_get_packets() -> None:
             assert other.connections == 0
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.1.2.3", "ntf.internal", "fe80::1"])
+async def test_an_ntf_router_that_cannot_be_public_is_refused_at_once(host: str) -> None:
+    """Its device subscribes in the old way then, instead of asking about a packet that never gets through."""
+    async with direct_router(direct_settings(public_ntf_routers_only=True)) as (router, client):
+        queue, wish = await client.new_queue(), Wish(RouterLocation((host,), "", bytes(32)))
+        assert (await wish.associate(client, queue))[1] is PacketFate.UNSUPPORTED
+        assert router.store.direct.packet_count() == 0
+
+
 # NEW
+
+
+async def test_new_with_a_subscription_needs_a_version_that_can_answer_it() -> None:
+    """IDS of v16 has neither a notifier id nor a key."""
+    wish = Wish(NtfIdentity().location)
+    command = creation(wish, ed25519())
+    with pytest.raises(LocalProtocolError, match="v16"):
+        command.encode(16)
+    out = WireWriter(replace(command, direct=None).encode(16))
+    wish.subscription.encode(out)
+    with pytest.raises(DecodeError):
+        DIRECT_SMP.commands.decode(out.done(), 16)
+    assert DIRECT_SMP.commands.decode(command.encode(17), 17) == command
 
 
 def creation(

@@ -40,11 +40,15 @@ from tocsin.protocol.direct.smp_commands import (
     SubscribeNotificationsAs,
     SubscribeNtfRouter,
 )
-from tocsin.protocol.direct.smp_responses import NtfRouterRegistered, NtfRouterSubscribed
+from tocsin.protocol.direct.smp_responses import (
+    NotificationsAcknowledged,
+    NtfRouterRegistered,
+    NtfRouterSubscribed,
+)
 from tocsin.protocol.messages import Command
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.sessions import ServiceRole
-from tocsin.protocol.smp.notifier_commands import SubscribeServiceNotifications
+from tocsin.protocol.smp.notifier_commands import AcknowledgeNotifications, SubscribeServiceNotifications
 from tocsin.protocol.smp.responses import (
     QueueDeleted,
     ServiceSubscribed,
@@ -53,6 +57,7 @@ from tocsin.protocol.smp.responses import (
     SubscriptionEnded,
 )
 from tocsin.protocol.smp.service_subscriptions import id_hash, ids_hash_bytes
+from tocsin.smp_router.settings.settings import SmpDirectSettings
 from tocsin.smp_router.store.memory.memory_store import NoJournal, SmpMemoryStore, StoreChange
 
 DIRECT = direct_settings()
@@ -102,7 +107,7 @@ async def test_new_commands_are_unknown_in_a_session_that_is_not_direct(enabled:
 
 
 async def test_a_router_without_direct_notifications_agrees_on_the_usual_protocol() -> None:
-    async with smp_router() as router:
+    async with smp_router(direct=SmpDirectSettings(enabled=False)) as router:
         client = await router.connect(alpn=(*DIRECT_ALPN, "smp/1"))
         assert client.session.dialect.alpn == "smp/1"
         for command, entity_id in new_commands():
@@ -293,6 +298,7 @@ async def test_one_subscription_brings_the_notifications_of_all_associated_queue
         await subscriber.notification(notifiers[0])
         assert await client.send_message(queues[2], b"hello", notify=True) == OK
         await subscriber.notification(notifiers[2])
+        assert await subscriber.ask(AcknowledgeNotifications(2)) == NotificationsAcknowledged(2)
         await until(lambda: router.store.notifiers_with_notifications() == [])
 
 

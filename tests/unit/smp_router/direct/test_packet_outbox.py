@@ -28,14 +28,14 @@ OTHER = RouterLocation(("other.example",), "5223", b"\x01" * 32)
     ],
 )
 def test_a_listed_router_may_be_named_by_some_of_its_hosts(location: RouterLocation, allowed: bool) -> None:
-    listed = AllowedNtfRouters([each.text(Scheme.NTF) for each in (LISTED, OTHER)])
+    listed = AllowedNtfRouters([each.text(Scheme.NTF) for each in (LISTED, OTHER)], public_only=False)
     assert listed.allow(location) is allowed
 
 
 def test_any_may_be_named_if_none_are_listed() -> None:
-    assert AllowedNtfRouters(()).allow(OTHER)
+    assert AllowedNtfRouters((), public_only=False).allow(OTHER)
 
 
 def test_what_is_no_address_is_refused_at_start() -> None:
     with pytest.raises(ConfigError, match="direct_ntf_routers"):
-        AllowedNtfRouters(["ntf://nobody@nowhere"])
+        AllowedNtfRouters(["ntf://nobody@nowhere"], public_only=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -22,12 +23,14 @@ from tests.doubles.smp_harness import (
     SmpHarness,
     ed448,
     ed25519,
+    router_credentials,
     send_command,
     smp_router,
     until,
     x25519,
 )
 from tests.doubles.smp_proxied_sender import ProxiedSender
+from tocsin.clients import SmpClient
 from tocsin.crypto.boxes import box_key
 from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.protocol.addresses import RouterLocation
@@ -35,6 +38,7 @@ from tocsin.protocol.error_codes import (
     Blocked,
     BlockNotice,
     BlockReason,
+    CommandFault,
     ErrorCode,
     NetworkFault,
     ProxyBroker,
@@ -51,7 +55,9 @@ from tocsin.protocol.smp.recipient_commands import SecureQueue, SetLinkData, Sub
 from tocsin.protocol.smp.responses import LinkContent, ProxySession, RelayAnswer
 from tocsin.protocol.smp.sender_commands import GetLinkData, SecureQueueBySender
 from tocsin.smp_router.operator import QueueOperator
+from tocsin.smp_router.proxy.relays import Relays
 from tocsin.smp_router.settings.settings import SmpProxySettings
+from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection
 from tocsin.wire.versions import VersionRange
 
@@ -95,7 +101,7 @@ async def deliver(
     sender = await ProxiedSender.through(client, relay.location, b"correct")
     again = await ProxiedSender.through(client, relay.location, b"correct")
     assert sender.found == again.found
-    assert sender.found.versions == VersionRange(8, 17)
+    assert sender.found.versions == VersionRange(8, 20)
     other = bytes(reversed(sender.found.session_id))
     for body in bodies:
         assert await sender.forward(send_command(body), queue.sender_id) == OK
@@ -208,6 +214,23 @@ async def test_forwarded_commands_are_of_their_own_version(version: int, longest
         assert queue.body(await recipient.message(queue)) == body
 
 
+async def test_a_version_that_the_relay_does_not_offer_is_refused() -> None:
+    async with smp_router(highest_version=18) as relay, smp_router(proxy=PROXY) as proxy:
+        sender = await ProxiedSender.through(await proxy.connect(), relay.location)
+        assert sender.found.versions == VersionRange(8, 18)
+        assert await sender.forward(send_command(b"hello"), b"queue", version=18) == AUTH
+        refused = await sender.forward(send_command(b"hello"), b"queue", version=19)
+        assert refused == Refused(ProxyProtocol(CommandFault.SYNTAX))
+
+
+@pytest.mark.parametrize(("highest", "offered"), [(17, 17), (18, 17), (19, 18), (20, 20)])
+async def test_versions_that_a_proxy_offers(highest: int, offered: int) -> None:
+    """v7.md 1"""
+    async with smp_router() as relay, smp_router(proxy=PROXY, highest_version=highest) as proxy:
+        sender = await ProxiedSender.through(await proxy.connect(17), relay.location)
+        assert sender.found.versions == VersionRange(8, offered)
+
+
 async def test_forwarded_messages_notify() -> None:
     async with smp_router() as relay, smp_router(proxy=PROXY) as proxy:
         recipient, notified, client = await relay.connect(), await relay.connect(), await proxy.connect()
@@ -270,6 +293,84 @@ async def test_a_silent_relay_does_not_stop_the_clients_other_commands() -> None
             assert await other.send_message(queue, b"hello") == OK
             assert not asking.done()
             assert await asking == NETWORK
+
+
+@pytest.mark.parametrize("failure", [ssl.SSLError("bad record"), ValueError("nonsense"), OSError("gone")])
+async def test_any_failure_to_connect_is_answered(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before 7.0 the reference gave no answer to failures other than those of I/O (v7.md 4)."""
+
+    async def fail(_relays: Relays, _location: RouterLocation) -> None:
+        raise failure
+
+    async with smp_router() as relay, smp_router(proxy=replace(PROXY, remember_failure=0.0)) as proxy:
+        client = await proxy.connect()
+        with monkeypatch.context() as patched:
+            patched.setattr(Relays, "_connect", fail)
+            assert await client.ask(RequestProxySession(relay.location)) == NETWORK
+            assert await client.ask(Ping()) == Pong()
+        await client.expect(ProxySession, RequestProxySession(relay.location))
+
+
+async def test_any_failure_to_forward_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_args: object, **_options: object) -> None:
+        raise ssl.SSLError("bad record")
+
+    async with smp_router() as relay, smp_router(proxy=PROXY) as proxy:
+        client = await proxy.connect()
+        sender = await ProxiedSender.through(client, relay.location)
+        with monkeypatch.context() as patched:
+            patched.setattr(SmpClient, "request", fail)
+            assert await sender.forward(send_command(b"hello"), b"queue") == NETWORK
+        assert await sender.forward(send_command(b"hello"), b"queue") == AUTH
+
+
+async def test_a_client_that_leaves_while_its_relay_is_connected_harms_nobody() -> None:
+    """The next request connects (v7.md 4)."""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold_up(connection: BlockConnection) -> None:
+        arrived.set()
+        await go_on.wait()
+
+    held = replace(PROXY, connect_timeout=10.0, remember_failure=0.0)
+    async with smp_router(proxy=held) as proxy, AsyncExitStack() as first_run:
+        credentials = router_credentials()
+        slow = await first_run.enter_async_context(
+            running_router(credentials=credentials, on_connection=hold_up)
+        )
+        location = slow.address.location
+        leaving = await proxy.connect()
+        await leaving.send(Asked(RequestProxySession(location)))
+        await arrived.wait()
+        await leaving.close()
+        await until(lambda: len(proxy.running.router.peers) == 0)
+        go_on.set()
+        await first_run.aclose()
+        await until(lambda: not len(proxy.running.router.proxy.relays))
+        async with running_router(credentials=credentials, port=int(location.port)):
+            client = await proxy.connect()
+            await client.expect(ProxySession, RequestProxySession(location))
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("[name]", SYNTAX),
+        ("[127.0.0.1]", SYNTAX),
+        ("na[me.example", SYNTAX),
+        ("name].example", SYNTAX),
+        ("[::1", SYNTAX),
+        ("[::1]", NETWORK),
+        ("::1", NETWORK),
+    ],
+)
+async def test_brackets_are_for_ipv6_addresses(host: str, told: Refused) -> None:
+    async with smp_router(proxy=PROXY) as proxy:
+        client = await proxy.connect()
+        location = RouterLocation((host,), str(closed_port()), bytes(32))
+        assert await client.ask(RequestProxySession(location)) == told
 
 
 # The relay's side, seen by a proxy

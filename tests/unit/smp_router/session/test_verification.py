@@ -203,7 +203,7 @@ def test_the_queues_own_key_is_accepted(tag: str, of_queue: str) -> None:
 
 
 def test_every_authorized_command_about_a_queue_is_measured() -> None:
-    elsewhere = {"NEW", "LGET", "PING", "PRXY", "PFWD", "RFWD", "SUBS", "NSUBS"}
+    elsewhere = {"NEW", "LGET", "PING", "PRXY", "PFWD", "RFWD", "RSLV", "SUBS", "NSUBS"}
     assert {kind.tag.decode() for kind in SMP.commands.kinds} - elsewhere == set(COMMANDS)
 
 

@@ -19,11 +19,13 @@ from tocsin.smp_router.settings.settings import (
     HIGHEST_VERSION,
     LOWEST_VERSION,
     SmpDirectSettings,
+    SmpNameSettings,
     SmpProxySettings,
     SmpSettings,
 )
 
 Load = Callable[..., SmpSettings]
+ENDPOINT = "https://names.example/v1"
 NTF_ADDRESS = f"ntf://{'A' * 43}=@ntf.example"
 
 # Section, key, text, setting, value, a text that is wrong. None for a setting: accepted, nothing depends on it.
@@ -67,6 +69,12 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
         "a/b",
     ),
     ("PROXY", "client_concurrency", "2", "proxy.client_concurrency", 2, "0"),
+    ("NAMES", "enable", "off", None, None, "yes"),  # on needs a resolver
+    ("NAMES", "resolver_endpoint", ENDPOINT, "names.endpoint", ENDPOINT, "ftp://names.example"),
+    ("NAMES", "resolver_auth", "basic a:b", "names.auth", "basic a:b", "digest a"),
+    ("NAMES", "resolver_timeout_ms", "250", "names.timeout", 0.25, "99"),
+    ("NAMES", "resolver_max_response_bytes", "1024", "names.max_response_bytes", 1024, "16001"),
+    ("NAMES", "resolver_concurrency", "2", "names.concurrency", 2, "0"),
     ("INACTIVE_CLIENTS", "disconnect", "off", "inactive_ttl", None, "never"),
     ("INACTIVE_CLIENTS", "ttl", "60", "inactive_ttl", 60.0, "1e3"),
     ("INACTIVE_CLIENTS", "check_interval", "1.5", "inactive_check_interval", 1.5, "nan"),
@@ -84,7 +92,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "credentials", "/somewhere", "credentials", Path("/somewhere"), ""),
     ("TOCSIN", "store_path", "/elsewhere", "store", Path("/elsewhere"), ""),
     ("TOCSIN", "lowest_version", "7", "lowest_version", 7, "5"),
-    ("TOCSIN", "highest_version", "7", "highest_version", 7, "20"),
+    ("TOCSIN", "highest_version", "7", "highest_version", 7, "21"),
     ("TOCSIN", "accept_without_alpn", "off", "accept_without_alpn", False, "none"),
     ("TOCSIN", "max_queues", "5", "max_queues", 5, "0"),
     ("TOCSIN", "message_quota", "4", "message_quota", 4, "four"),
@@ -116,7 +124,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "proxy_client_connects", "2", "proxy.client_connects", 2, "0"),
     ("TOCSIN", "proxy_max_relays", "10", "proxy.max_relays", 10, "0"),
     ("TOCSIN", "proxy_relay_idle", "60", "proxy.relay_idle", 60.0, "0"),
-    ("TOCSIN", "direct_notifications", "on", "direct.enabled", True, "yes"),
+    ("TOCSIN", "direct_notifications", "off", "direct.enabled", False, "yes"),
     ("TOCSIN", "direct_connect_timeout", "3", "direct.connect_timeout", 3.0, "0"),
     ("TOCSIN", "direct_response_timeout", "4", "direct.response_timeout", 4.0, "0"),
     ("TOCSIN", "direct_answer_wait", "0", "direct.answer_wait", 0.0, "-1"),
@@ -166,7 +174,8 @@ def test_every_key_has_a_row_here() -> None:
 
 def test_every_setting_can_be_set() -> None:
     settable = {key.setting for key in SMP_KEYS}
-    fields = {each.name for each in dataclass_fields(SmpSettings)} - {"proxy", "direct", "sources"}
+    fields = {each.name for each in dataclass_fields(SmpSettings)} - {"proxy", "direct", "names", "sources"}
+    fields |= {f"names.{name}" for name in SmpNameSettings.__slots__}
     fields |= {f"proxy.{name}" for name in SmpProxySettings.__slots__}
     assert fields | {f"direct.{name}" for name in SmpDirectSettings.__slots__} == settable - {None}
 
@@ -259,6 +268,11 @@ def test_unknown_variable_is_refused_and_others_are_not_looked_at(load: Load) ->
         ("[AUTH]\ncontrol_port_admin_password: x\ncontrol_port_user_password: x\n", "must differ"),
         ("[STORE_LOG]\nenable: off\nlog_stats: on\n", "log_stats writes files"),
         ("[TOCSIN]\ndirect_retry_maximum: 1\n", "direct_retry_initial is above direct_retry_maximum"),
+        ("[NAMES]\nenable: on\n", "resolver_endpoint is missing"),
+        (
+            "[NAMES]\nresolver_endpoint: http://names.example\nresolver_auth: bearer x\n",
+            "resolver_auth would go unencrypted to another machine",
+        ),
         ("[STORE_LOG]\nexpire_messages_days: 1\n[TOCSIN]\nmessage_ttl: 1\n", "remove one of them"),
     ],
 )
@@ -271,6 +285,11 @@ def test_values_that_do_not_go_together_are_refused(text: str, says: str, load: 
 def test_several_ports_may_be_left_to_the_system(load: Load) -> None:
     settings = load("[TRANSPORT]\nport: 0\ncontrol_port: 0\n[TOCSIN]\nprometheus_port: 0\n")
     assert (settings.ports, settings.control_port, settings.prometheus_port) == ((0,), 0, 0)
+
+
+def test_names_are_resolved_where_a_resolver_is_named(load: Load) -> None:
+    assert load(f"[NAMES]\nenable: on\nresolver_endpoint: {ENDPOINT}\n").names.enabled
+    assert not load(f"[NAMES]\nresolver_endpoint: {ENDPOINT}\n").names.enabled
 
 
 def test_environment_wins_over_the_file_also_with_another_key(load: Load) -> None:

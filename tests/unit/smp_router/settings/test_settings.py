@@ -23,5 +23,5 @@ def test_the_defaults_are_those_of_the_reference() -> None:
     assert settings.accept_without_alpn
 
 
-def test_direct_notifications_are_off_unless_wanted() -> None:
-    assert not SmpSettings().direct.enabled
+def test_direct_notifications_are_on_unless_switched_off() -> None:
+    assert SmpSettings().direct.enabled

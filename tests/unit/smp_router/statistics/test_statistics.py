@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from datetime import UTC, datetime
 
+from tests.doubles.positional_statistics import PositionalReader
 from tocsin.operate.metrics import totals
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.statistics.statistics import (
@@ -15,6 +16,7 @@ from tocsin.smp_router.statistics.statistics import (
 )
 from tocsin.smp_router.statistics.statistics_lines import StatisticsRecord, parse_statistics
 
+PARTS = ("rcv_services", "ntf_services", "names")
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 STORE = SmpStoreCounts(queues=3, messages=4, notifiers=2)
 
@@ -23,47 +25,68 @@ def saved(statistics: SmpStatistics, now: datetime = NOW) -> StatisticsRecord:
     return parse_statistics("\n".join(statistics.record(STORE, now).lines()))
 
 
-def test_every_key_is_one_counter() -> None:
-    assert set(COUNTERS.values()) <= {each.name for each in totals(SmpCounters())}
+def counted_names() -> dict[str, int]:
+    """Every counter with its value, those of services and names with the name of their part."""
+    return values_of(SmpCounters())
+
+
+def values_of(counters: SmpCounters) -> dict[str, int]:
+    parts = {"": counters, **{f"{part}.": getattr(counters, part) for part in PARTS}}
+    return {f"{prefix}{each.name}": each.value for prefix, part in parts.items() for each in totals(part)}
+
+
+def test_every_line_of_the_file_is_one_counter() -> None:
+    assert set(COUNTERS.values()) <= set(counted_names())
     assert len(set(COUNTERS.values())) == len(COUNTERS)
+    lines = StatisticsRecord(NOW, {}, names=True).lines()
+    keys = set(PositionalReader(list(lines), knows_names=True).values)
+    assert keys - set(COUNTERS) == {"qCount", "ntfCreated"}
+    assert set(COUNTERS) <= keys
 
 
 def test_counting_goes_on_after_a_restart() -> None:
     first = SmpCounters()
     for number, name in enumerate(COUNTERS.values(), start=1):
-        setattr(first, name, number)
+        part, _, last = name.rpartition(".")
+        setattr(getattr(first, part) if part else first, last, number)
+    first.notifiers_created = first.notifiers_created_by_new + 1000
     first.active.used(b"queue", int(NOW.timestamp()), notify=True)
-    before = saved(SmpStatistics(first, since=NOW))
+    before = saved(SmpStatistics(first, since=NOW, names=True))
     second = SmpCounters()
     statistics = SmpStatistics(second, since=datetime.now(UTC))
     statistics.restore(before, NOW)
-    assert [(each.name, each.value) for each in totals(second)] == [
-        (each.name, each.value) for each in totals(first)
-    ]
+    assert values_of(second) == values_of(first)
     assert saved(statistics) == before
+    assert before.values["ntfCreated"] == 1000
     second.messages_sent += 10
     assert saved(statistics).values["msgSent"] == before.values["msgSent"] + 10
 
 
-def test_what_we_do_not_count_is_carried_along() -> None:
+def test_every_number_of_the_reference_is_passed_on() -> None:
+    """Whatever is in a file of 7.0 is in ours too, though names are not resolved here."""
+    lines = list(StatisticsRecord(NOW, {}, names=True).lines())
+    numbered = []
+    for number, line in enumerate(lines):
+        name, sign, _ = line.partition("=")
+        is_number = sign and name != "fromTime" and not name.endswith("Hashes")
+        numbered.append(f"{name}={number}" if is_number else line)
     statistics = SmpStatistics(SmpCounters(), since=NOW)
-    statistics.restore(StatisticsRecord(NOW, {"msgGetNoMsg": 7, "rcvServices.subEnd": 2}), NOW)
-    assert saved(statistics).values["msgGetNoMsg"] == 7
-    assert saved(statistics).values["rcvServices.subEnd"] == 2
+    statistics.restore(parse_statistics("\n".join(numbered)), NOW)
+    store = SmpStoreCounts(queues=numbered.index("qCount=8"), messages=0, notifiers=0)
+    assert list(statistics.record(store, NOW).lines()) == numbered
 
 
-def test_deleted_queues_are_secured_or_new_and_requests_failed_or_not() -> None:
-    counters = SmpCounters(
-        queues_deleted=5, queues_deleted_secured=2, proxy_requests=9, proxy_connect_errors=4
-    )
-    found = saved(SmpStatistics(counters, since=NOW)).values
-    assert (found["qDeletedAll"], found["qDeletedNew"], found["qDeletedSecured"]) == (5, 3, 2)
-    assert (found["pRelays.requests"], found["pRelays.successes"], found["pRelays.errorsConnect"]) == (
-        9,
-        5,
-        4,
-    )
-    assert (found["qCount"], found["ntfCount"]) == (3, 2)
+def test_section_of_names_is_written_only_where_names_are_resolved_or_7_0_wrote_it() -> None:
+    counters = SmpCounters()
+    counters.names.disabled = 3
+    plain = SmpStatistics(counters, since=NOW)
+    assert len(list(plain.record(STORE, NOW).lines())) == 95
+    assert len(plain.end_day(STORE, NOW).split(",")) == 75
+    resolving = SmpStatistics(counters, since=NOW, names=True)
+    assert list(resolving.record(STORE, NOW).lines())[-1] == "disabled=3"
+    assert resolving.end_day(STORE, NOW).split(",")[75:] == ["0", "0", "0", "0", "3"]
+    plain.restore(StatisticsRecord(NOW, {}, names=True), NOW)
+    assert len(list(plain.record(STORE, NOW).lines())) == 101
 
 
 def cells(line: str) -> dict[str, str]:
@@ -90,4 +113,4 @@ def test_a_day_has_one_line_and_the_next_begins_at_zero() -> None:
 
 def test_counters_have_no_other_state_than_totals_and_active_queues() -> None:
     others = {each.name for each in dataclasses.fields(SmpCounters)} - {t.name for t in totals(SmpCounters())}
-    assert others == {"active"}
+    assert others == {"active", *PARTS}

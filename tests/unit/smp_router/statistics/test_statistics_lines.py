@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from tests.doubles.positional_statistics import LINES, PositionalReader
 from tocsin.operate.active_queues import PeriodHashes, id_number
 from tocsin.smp_router.statistics.statistics_lines import StatisticsRecord, parse_statistics
 
@@ -24,6 +26,7 @@ def text_of(record: StatisticsRecord) -> str:
 def test_file_has_the_lines_of_the_reference() -> None:
     lines = list(RECORD.lines())
     assert len(lines) == 95  # smp-tests.md R2
+    assert [line.split("=")[0] for line in lines[1 : 1 + len(LINES)]] == list(LINES)
     assert lines[:4] == ["fromTime=2026-11-15T12:30:00.250000Z", "qCreated=7", "qSecured=0", "qDeletedAll=0"]
     at = lines.index("activeQueues:")
     assert lines[at + 1 : at + 5] == [
@@ -42,6 +45,33 @@ def test_file_has_the_lines_of_the_reference() -> None:
     ]
     assert lines[lines.index("rcvServices:") - 1] == "pMsgFwdsRecv=2"
     assert lines[lines.index("ntfServices:") + 5] == "subCount=1"
+
+
+@pytest.mark.parametrize("knows_names", [False, True], ids=["6.5.5", "7.0"])
+def test_reference_reads_the_file_by_position(knows_names: bool) -> None:
+    found = PositionalReader(list(RECORD.lines()), knows_names=knows_names).values
+    assert {key: value for key, value in found.items() if value} == RECORD.values
+
+
+def test_section_of_names_is_at_the_end_and_only_7_0_reads_it() -> None:
+    record = replace(RECORD, values={**RECORD.values, "rslvStats.notFound": 4}, names=True)
+    lines = list(record.lines())
+    assert len(lines) == 101
+    assert lines[-6:] == ["rslvStats:", "reqs=0", "succ=0", "notFound=4", "resolverErrs=0", "disabled=0"]
+    assert PositionalReader(lines, knows_names=True).values["rslvStats.notFound"] == 4
+    with pytest.raises(AssertionError, match="unexpected line: rslvStats:"):
+        PositionalReader(lines, knows_names=False)
+    again = parse_statistics(text_of(record))
+    assert again.names
+    assert list(again.lines()) == lines
+    assert not parse_statistics(text_of(RECORD)).names
+
+
+def test_counters_that_older_files_of_ours_had_are_left_out() -> None:
+    lines = list(RECORD.lines())
+    lines.insert(lines.index("ntfDeletedB=0") + 1, "ntfCount=3")
+    lines.remove("ntfNewCreated=0")
+    PositionalReader(list(parse_statistics("\n".join(lines)).lines()), knows_names=False)
 
 
 def test_file_reads_back() -> None:

@@ -27,7 +27,6 @@ from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.postgres.postgres_store import PostgresStore
 from tocsin.smp_router.store.records import QueueRecord
 
-pytestmark = pytest.mark.timeout(120)
 NOW: Final = 1_760_000_000
 
 Open = Callable[[], Awaitable[SmpMemoryStore]]

@@ -20,6 +20,7 @@ from tests.doubles.agent_samples import (
     send_queue,
     subscription,
 )
+from tests.doubles.file_permissions import modes_apply
 from tests.unit.agent.store.test_interface import WEAK
 from tocsin.agent.store.records import AgentConnection, KeptMessage
 from tocsin.agent.store.sqlite.store import AgentSqliteStore, opened_agent_store
@@ -195,13 +196,13 @@ async def test_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
     assert await fails_as_it_should(path) is not None
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 async def test_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     path = tmp_path / "agent.db"
     await filled(path)
     _set_mode(tmp_path, 0o500)
     try:
-        text = await fails_as_it_should(path)
+        with modes_apply():
+            text = await fails_as_it_should(path)
     finally:
         _set_mode(tmp_path, 0o700)
     assert text is not None

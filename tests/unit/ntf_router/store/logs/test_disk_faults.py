@@ -170,7 +170,7 @@ async def test_while_it_lasts_nothing_changes_and_everybody_is_told(
     disk = FailingDisk(folder, monkeypatch)
     disk.fill()
     with pytest.raises(StoreUnavailable, match="No space left"):
-        await store.set_cron(owner.token_id, 20)
+        await store.set_cron(owner.token_id, 20, 5)
     begun = contents(store)
     queue, router = samples.queue("x"), samples.ROUTER
     changes: list[Step] = [
@@ -184,7 +184,7 @@ async def test_while_it_lasts_nothing_changes_and_everybody_is_told(
         lambda store: store.activate_token(owner.token_id, owner.code),
         lambda store: store.invalidate_token(owner.token_id, owner.device_token, samples.CONFIRMED),
         lambda store: store.replace_token(owner.token_id, samples.device_token("n"), b"c" * 32, 7),
-        lambda store: store.set_cron(owner.token_id, 30),
+        lambda store: store.set_cron(owner.token_id, 30, 5),
         lambda store: store.delete_token(owner.token_id),
         lambda store: store.cron_sent([owner.token_id], 7),
         lambda store: store.subscription(samples.subscription("x", owner).subscription_id),
@@ -203,6 +203,6 @@ async def test_while_it_lasts_nothing_changes_and_everybody_is_told(
     disk.heal()
     while store._journal.trouble is not None:  # noqa: ASYNC110 - nobody is told when it passes
         await asyncio.sleep(0)
-    await store.set_cron(owner.token_id, 30)
+    await store.set_cron(owner.token_id, 30, 5)
     await store.close()
     assert [each.cron_minutes for each in opened(folder).all_tokens()] == [30]

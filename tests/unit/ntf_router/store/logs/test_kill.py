@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store
 
 REPOSITORY = Path(__file__).parents[5]
@@ -33,7 +31,6 @@ def told_until_killed(folder: Path, seed: int, lines: int) -> list[list[str]]:
     return told
 
 
-@pytest.mark.timeout(120)
 async def test_killed_at_random_moments_it_loses_nothing_that_was_returned(tmp_path: Path) -> None:
     chance = random.Random(1)
     tokens: set[str] = set()

@@ -63,7 +63,7 @@ async def test_changes_are_written_as_the_reference_does(tmp_path: Path) -> None
         samples.ROUTER, [(added.queue.notifier_id, SubscriptionFailed("SMP error QUOTA"))]
     )
     await store.forget_service(samples.ROUTER)
-    await store.set_cron(owner.token_id, 30)
+    await store.set_cron(owner.token_id, 30, 5)
     await store.note_use(owner.token_id, 86_400)
     new = samples.device_token("new")
     await store.replace_token(owner.token_id, new, b"n" * 32, 5)

@@ -36,6 +36,7 @@ def made(number: int, router: int) -> Subscription:
 def test_what_was_added_and_not_removed_is_found(seed: int) -> None:
     chance = random.Random(seed)
     table = SubscriptionTable()
+    table.router_of.extend(range(ROUTERS))
     there: dict[int, Subscription] = {}
     for step in range(4000):
         # It grows, shrinks to almost nothing, and grows again.
@@ -53,19 +54,20 @@ def test_what_was_added_and_not_removed_is_found(seed: int) -> None:
     assert {row: table.get(row) for row in table.rows()} == there
     for row, each in there.items():
         assert table.find(each.subscription_id) == row
-        assert table.find_queue(each.router, each.notifier_id) == row
-        assert table.find_queue(each.router + 1, each.notifier_id) is None
+        assert table.find_queue(each.address, each.notifier_id) == row
+        assert table.find_queue(each.address + 1, each.notifier_id) is None
     rows = [
         (router, row)
         for router in range(ROUTERS)
         for place in range(table.block_count(router))
         for row in table.rows_of_block(router, place)
     ]
-    assert sorted(rows) == sorted((each.router, row) for row, each in there.items())
+    assert sorted(rows) == sorted((each.address, row) for row, each in there.items())
 
 
 def test_blocks_of_a_router_that_is_gone_serve_another() -> None:
     table = SubscriptionTable()
+    table.router_of.extend((0, 1))
     rows = [table.add(made(number, 0)) for number in range(100)]
     for row in rows:
         table.remove(row)
@@ -101,7 +103,12 @@ def test_keys_that_share_a_slot_are_told_apart_and_removed_one_by_one(seed: int)
 
 
 def router(number: int) -> RouterLocation:
-    return RouterLocation((f"smp{number}.example.com",), "", bytes(32))
+    return RouterLocation((f"smp{number}.example.com",), "", number.to_bytes(32, "big"))
+
+
+def locations(store: NtfMemoryStore) -> set[RouterLocation]:
+    routers = store.tables.routers
+    return {routers.address(number).location for router in routers for number in router.addresses}
 
 
 async def subscribe(store: NtfMemoryStore, owner: TokenRecord, number: int, count: int = 1) -> None:
@@ -121,7 +128,7 @@ async def test_a_router_goes_with_its_last_subscription() -> None:
     for number in range(100):
         await subscribe(store, owner, number, 2)
         await unsubscribe(store, number, 2)
-    assert [each.location for each in store.tables.routers] == [ROUTER]
+    assert locations(store) == {ROUTER}
     assert await store.used_router(router(1)) is None
     await store.delete_token(owner.token_id)
     assert list(store.tables.routers) == []
@@ -134,7 +141,7 @@ async def test_a_router_that_comes_again_takes_a_place_that_is_free() -> None:
         await subscribe(store, owner, number)
     await unsubscribe(store, 2)
     await subscribe(store, owner, 4)
-    assert {each.location for each in store.tables.routers} == {ROUTER, router(1), router(3), router(4)}
+    assert locations(store) == {ROUTER, router(1), router(3), router(4)}
     for number, known in ((1, True), (2, False), (3, True), (4, True)):
         came = received((number, 0), number)
         [result] = await store.add_notifications(router(number), [came])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
@@ -13,6 +16,7 @@ import asyncpg
 import pytest
 
 from tests.doubles.postgres_server import frozen
+from tests.doubles.reference_7_0 import upgrade_to_7_0
 from tests.unit.ntf_router.store.samples import (
     ACTIVE,
     REGISTERED,
@@ -28,9 +32,13 @@ from tests.unit.ntf_router.store.samples import (
 )
 from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.errors import StoreError, StoreUnavailable
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.postgres import pools, postgres_store
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
+from tocsin.ntf_router.store.postgres.schema import reference_version
+from tocsin.ntf_router.store.postgres.transfer import fill_ntf_database, read_whole_ntf_database
 from tocsin.ntf_router.store.records import Accounting, NotRecorded, Recorded
+from tocsin.ntf_router.subscriber.service_certificates import new_service_credentials
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState
 
 Operator: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -279,7 +287,7 @@ async def test_errors_tell_no_secrets(url: str, store: NtfPostgresStore, operato
     assert str(caught.value) == "a token in the database has an unknown provider or status"
     await operator.execute("ALTER TABLE tokens ADD CONSTRAINT odd CHECK (cron_interval < 5)")
     with pytest.raises(StoreError, match="PostgreSQL refused a statement: CheckViolationError") as caught:
-        await store.set_cron(owner.token_id, 20)
+        await store.set_cron(owner.token_id, 20, 5)
     assert owner.dh_secret.hex() not in repr(caught.value)
     with pytest.raises(StoreError) as caught:
         await open_ntf_postgres_store("postgresql://user:hunter2@127.0.0.1:1/nothing?sslmode=nonsense")
@@ -301,7 +309,6 @@ async def test_an_ended_session_is_replaced(store: NtfPostgresStore, operator: O
         pytest.fail("no connection was made anew")
 
 
-@pytest.mark.timeout(60)
 async def test_a_restart_of_the_database_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
     with TemporaryDirectory(prefix="tocsin-postgres-") as folder:
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
@@ -355,3 +362,132 @@ async def test_a_frozen_database_fails_calls_until_it_goes_on(
     assert await store.add_token(token("e"))
     assert await store.token(token("a").token_id) is not None
     await store.close()
+
+
+async def test_rows_of_one_router_under_several_hosts_are_one_router(
+    url: str, store: NtfPostgresStore, operator: Operator
+) -> None:
+    """As the reference leaves them: it knows routers by their hosts, and version 7.0 has a service for each row."""
+    owner, other = await filled(store, "a", "q", "r"), await filled(store, "b")
+    await operator.execute(
+        """
+        INSERT INTO smp_servers (smp_host, smp_port, smp_keyhash)
+        SELECT 'other.example.com', '5223', smp_keyhash FROM smp_servers
+        """
+    )
+    await operator.execute(
+        """
+        INSERT INTO subscriptions
+        SELECT $1, $2, v.smp_server_id, s.smp_notifier_id, s.smp_notifier_key, 'INACTIVE', true
+        FROM subscriptions s, smp_servers v WHERE v.smp_host = 'other.example.com' AND s.smp_notifier_id = $3
+        """,
+        filler("again", 24),
+        other.token_id,
+        queue("q").notifier_id,
+    )
+    await operator.execute("UPDATE smp_servers SET ntf_service_id = smp_host::bytea")
+    elsewhere = replace(ROUTER, hosts=("third.example.com",))
+    assert await store.subscribed(elsewhere, [queue("r").notifier_id], None) == 1
+    used = await store.used_router(elsewhere)
+    assert used is not None
+    assert (used.service_id, used.associated_count, used.individual_count) == (None, 0, 3)
+    assert {used.location, *used.other_addresses} == {
+        ROUTER,
+        replace(ROUTER, hosts=("other.example.com",), port="5223"),
+    }
+    await operator.execute("UPDATE subscriptions SET status = 'ACTIVE' WHERE token_id = $1", owner.token_id)
+    results = await store.add_notifications(elsewhere, [received("q", 1), received("r", 2)])
+    assert [result.token_id for result in results if isinstance(result, Recorded)] == [owner.token_id] * 2
+    assert await store.subscription_of(queue("q", elsewhere)) == await store.subscription_of(queue("q"))
+    added = subscription("q", other, elsewhere, subscription_id=filler("another", 24))
+    assert not await store.add_subscription(added)
+    read = await read_whole_ntf_database(url, "ntf_server", NtfMemoryStore())
+    assert sorted(each.queue.notifier_id for each in read.all_subscriptions()) == sorted(
+        [queue("q").notifier_id, queue("r").notifier_id]
+    )
+    assert await read.accounting() == await store.accounting()
+
+
+async def test_tables_of_7_0_are_used_as_they_are(
+    url: str, store: NtfPostgresStore, operator: Operator
+) -> None:
+    """v7.md 6.4: its columns hold our certificates, and its triggers count what we count."""
+    owner = await filled(store, "a", "q", "r", "s")
+    await store.subscribed(ROUTER, [queue("q").notifier_id], b"s" * 24)
+    await store.set_service_credentials(ROUTER, before := new_service_credentials(datetime.now(UTC)))
+    await upgrade_to_7_0(url)
+    upgraded = await open_ntf_postgres_store(url)
+    try:
+        used = await upgraded.used_router(ROUTER)
+        assert used is not None
+        assert (used.service_id, used.associated_count, used.individual_count) == (None, 0, 3)
+        assert await upgraded.service_credentials(ROUTER) == before
+        credentials = new_service_credentials(datetime.now(UTC))
+        await upgraded.set_service_credentials(ROUTER, credentials)
+        row = await operator.fetchrow("SELECT * FROM smp_servers")
+        assert row is not None
+        [der] = credentials.chain
+        assert row["ntf_service_cert"] == b"\1" + len(der).to_bytes(2, "big") + der
+        assert row["ntf_service_cert_hash"] == base64.urlsafe_b64encode(hashlib.sha256(der).digest())
+        assert row["ntf_service_priv_key"] == credentials.private_key
+        assert await upgraded.service_credentials(ROUTER) == credentials
+        for names in (("q", "r"), ("r", "s"), ("q",)):
+            ids = [queue(name).notifier_id for name in names]
+            await upgraded.subscribed(ROUTER, ids, b"s" * 24)
+            await upgraded.set_statuses(ROUTER, [(ids[0], SubscriptionState.END)])
+            used = await upgraded.used_router(ROUTER)
+            row = await operator.fetchrow("SELECT * FROM smp_servers")
+            assert used is not None
+            assert row is not None
+            assert (row["smp_notifier_count"], row["smp_notifier_ids_hash"]) == (
+                used.associated_count,
+                used.associated_hash,
+            )
+        results = await upgraded.add_notifications(ROUTER, [received("r", 1)])
+        assert isinstance(results[0], Recorded)
+        read = await read_whole_ntf_database(url, "ntf_server", NtfMemoryStore())
+        assert [each for _, each in read.all_service_credentials()] == [credentials]
+        assert len(list(read.all_subscriptions())) == 3
+        assert await upgraded.delete_token(owner.token_id) is not None
+        assert await operator.fetchval("SELECT smp_notifier_count FROM smp_servers") == 0
+    finally:
+        await upgraded.close()
+    assert await reference_version(operator, "ntf_server") == "7.0"
+
+
+async def test_tables_of_another_version_are_refused(url: str, operator: Operator) -> None:
+    await operator.execute("INSERT INTO migrations (name, ts) VALUES ('20270101_something', now())")
+    with pytest.raises(StoreError, match="20270101_something"):
+        await open_ntf_postgres_store(url)
+
+
+@pytest.mark.parametrize("version", ["6.5", "7.0"])
+async def test_a_whole_store_is_written_into_tables_of_either_version(
+    url: str, store: NtfPostgresStore, operator: Operator, version: str
+) -> None:
+    """And read back as it was: the counts and hashes of 7.0 are those of our own."""
+    source = NtfMemoryStore()
+    await filled(source, "a", "q", "r", "s")
+    await source.subscribed(ROUTER, [queue("q").notifier_id, queue("r").notifier_id], b"s" * 24)
+    await source.set_service_credentials(ROUTER, new_service_credentials(datetime.now(UTC)))
+    await source.add_notifications(ROUTER, [received("q", 1)])
+    if version == "7.0":
+        await upgrade_to_7_0(url)
+    assert await reference_version(operator, "ntf_server") == version
+    await fill_ntf_database(url, "ntf_server", source, lambda _count: None)
+    opened = await open_ntf_postgres_store(url)
+    try:
+        used = await opened.used_router(ROUTER)
+        assert used == await source.used_router(ROUTER)
+        assert await opened.service_credentials(ROUTER) == await source.service_credentials(ROUTER)
+        if version == "7.0":
+            row = await operator.fetchrow("SELECT * FROM smp_servers")
+            assert row is not None
+            assert used is not None
+            assert row["ntf_service_cert"] is not None
+            assert (row["smp_notifier_count"], row["smp_notifier_ids_hash"]) == (2, used.associated_hash)
+    finally:
+        await opened.close()
+    read = await read_whole_ntf_database(url, "ntf_server", NtfMemoryStore())
+    assert list(read.all_service_credentials()) == list(source.all_service_credentials())
+    assert read.all_totals() == source.all_totals()

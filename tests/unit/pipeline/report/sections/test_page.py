@@ -10,11 +10,16 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.unit.pipeline.report.sample_figures import DAYS, EMPTY, FIGURES, LEG, PERIOD, SUMS, server
+from tocsin.events.delivery_events import Stage
+from tocsin.pipeline.explain.explanation import SAID
 from tocsin.pipeline.report.figures import Days, Figures, HostDrift, HostHealth, HostHour, OutcomeCount
+from tocsin.pipeline.report.sections.funnel import EXITS
 from tocsin.pipeline.report.sections.heat_maps import MOST_HOSTS, OTHERS, by_host
 from tocsin.pipeline.report.sections.page import SECTIONS, report_page
 from tocsin.pipeline.report.sections.servers import troubles
+from tocsin.pipeline.report.verdict import ALL_IS_WELL, MEANINGS, DeliveryLosses
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
+from tools.reference_pages import _member_docs
 
 HOSTILE = "<img src=x onerror=alert(1)>&\"'"
 
@@ -125,7 +130,31 @@ def test_redelivered_notifications_are_told_beside_the_funnel_with_their_meaning
 
 def test_differences_that_cancel_out_are_seen_too() -> None:
     hidden = replace(PERIOD, accounting=replace(SUMS, ends_twice=1, ends_unreceived=1))
-    assert "Every notification is accounted for" not in report_page(replace(FIGURES, period=hidden))
+    assert "The terms add up" not in report_page(replace(FIGURES, period=hidden))
+
+
+@pytest.mark.parametrize("kind", MEANINGS)
+def test_the_headline_says_that_nothing_is_missing_only_if_it_is_so(kind: str) -> None:
+    assert words(report_page(FIGURES)).count(ALL_IS_WELL) == 2
+    page = report_page(replace(FIGURES, losses=DeliveryLosses(**{kind: 7})))
+    assert ALL_IS_WELL not in page
+    assert "tile alarm" in page
+    assert words(page).count(f"7 notifications are not accounted for: 7 {MEANINGS[kind][0]}.") == 2
+
+
+def test_late_events_are_said_beside_quarantined_lines() -> None:
+    assert "arrived after" not in report_page(FIGURES)
+    assert "12 events arrived after the rows of their day had expired" in report_page(
+        replace(FIGURES, late_events=12)
+    )
+
+
+def test_stages_are_described_with_the_words_of_the_schema() -> None:
+    """The report said that there was no room where the schema said that the queue was deleted."""
+    meanings = _member_docs(Stage)
+    for stage in (Stage.DROPPED, Stage.EXPIRED):
+        assert EXITS[stage] in meanings[stage.name]
+        assert EXITS[stage] in SAID[stage].means
 
 
 def test_names_chosen_by_strangers_are_escaped_everywhere() -> None:

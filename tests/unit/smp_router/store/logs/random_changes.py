@@ -35,7 +35,7 @@ from tocsin.smp_router.store.logs.message_log import (
     encode_change_line,
 )
 from tocsin.smp_router.store.logs.store_files import StoreFiles, open_smp_store
-from tocsin.smp_router.store.memory.memory_store import Journal, SmpMemoryStore, StoreChange
+from tocsin.smp_router.store.memory.memory_store import Journal, ServiceRemoved, SmpMemoryStore, StoreChange
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord, StoredMessage, StoredNotification
 
 WORKERS: Final = 4
@@ -52,9 +52,18 @@ class Recorder:
         self.lines: list[bytes] = []
 
     def append(self, change: StoreChange) -> None:
+        assert not isinstance(change, ServiceRemoved)  # has no line
         is_message = isinstance(change, MESSAGE_CHANGES)
         self.lines.append(encode_change_line(change) if is_message else change.encode())  # type: ignore[arg-type]
         self.journal.append(change)
+
+    @property
+    def appended(self) -> int:
+        return self.journal.appended
+
+    @property
+    def durable(self) -> int:
+        return self.journal.durable
 
     @property
     def uncommitted(self) -> bool:

@@ -12,8 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from tests.unit.smp_router.store.logs.random_changes import MESSAGE_CHANGES, WORKERS, worker_of
 from tests.unit.smp_router.store.logs.test_store_files import abandon, opened
 from tocsin.durable.log_fields import BadLogLine
@@ -122,7 +120,6 @@ def own(state: State, worker: int) -> State:
     return {rid: queue for rid, queue in state.items() if worker_of(rid) == worker}
 
 
-@pytest.mark.timeout(120)
 def test_killed_at_random_moments_it_loses_nothing_committed(tmp_path: Path) -> None:
     chance = random.Random(1)
     folder, copy = tmp_path / "store", tmp_path / "copy"

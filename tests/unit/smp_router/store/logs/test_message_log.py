@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import pytest
@@ -29,7 +30,9 @@ MESSAGES: Final = [
         MessageAdded(b"rrr", StoredMessage(b"mid", 17, True, b"\xfb\xff")),
         b"v3 cnJy bWlk 17 flags=T -_8=",
     ),
-    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, False, b"")), b"v3 cnJy bWlk 17 flags=F "),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, False, b"")), b"v3 cnJy bWlk 017 flags=F AA=="),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, False, b"\0")), b"v3 cnJy bWlk 17 flags=F AA=="),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 0, True, b"")), b"v3 cnJy bWlk 00 flags=T AA=="),
     (MessageAdded(b"rrr", StoredMessage(b"mid", 17, False, None)), b"v3 cnJy bWlk 17 quota"),
 ]
 NOTIFICATION: Final = NotificationAdded(b"ntf", StoredNotification(b"mid", 17, b"non", b"met"))
@@ -40,6 +43,22 @@ def test_message_has_this_line(record: MessageAdded, line: bytes) -> None:
     assert record.encode() == line
     assert decode_message_line(line) == record
     assert encode_change_line(record) == b"M " + line
+
+
+def test_empty_body_is_also_read_as_the_reference_writes_it() -> None:
+    """Which the reference itself cannot read (v7.md Appendix B)."""
+    record = MessageAdded(b"rrr", StoredMessage(b"mid", 17, False, b""))
+    assert decode_message_line(b"v3 cnJy bWlk 17 flags=F ") == record
+
+
+BASE64: Final = rb"[A-Za-z0-9_-]+={0,2}"
+READABLE: Final = re.compile(rb"v3 %b %b [0-9]+ (?:quota|flags=[TF] %b)" % (BASE64, BASE64, BASE64))
+"""A line that the reference can read: its base64 has at least one character."""
+
+
+@given(samples.ids, samples.messages)
+def test_reference_can_read_every_message(recipient_id: bytes, message: StoredMessage) -> None:
+    assert READABLE.fullmatch(MessageAdded(recipient_id, message).encode())
 
 
 def test_notification_has_this_line() -> None:

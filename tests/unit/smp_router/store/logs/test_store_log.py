@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -80,6 +79,11 @@ LINES: Final[list[tuple[StoreLogRecord, bytes]]] = [
         AddServiceLine(ServiceRecord(b"srv", ServiceRole.NOTIFIER, (b"cer", b"c"), b"fpr", 17)),
         b"NEW_SERVICE service_id=c3J2 role=N cert=Y2Vy,Yw== cert_hash=ZnBy created_at=17",
     ),
+    (
+        AddServiceLine(ServiceRecord(b"srv", ServiceRole.MESSAGING, (b"cer",), b"fpr", 17)),
+        b"NEW_SERVICE service_id=c3J2 role=M cert=Y2Vy cert_hash=ZnBy created_at=17",
+    ),
+    (lines.SetQueueServiceLine(b"rrr", ServiceRole.NOTIFIER, None), b"QUEUE_SERVICE cnJy N "),
     (lines.SetQueueServiceLine(b"rrr", ServiceRole.NOTIFIER, b"srv"), b"QUEUE_SERVICE cnJy N c3J2"),
     (lines.SetQueueServiceLine(b"rrr", ServiceRole.MESSAGING, None), b"QUEUE_SERVICE cnJy R "),
 ]
@@ -95,17 +99,6 @@ def test_the_old_word_for_the_queue_mode_is_read() -> None:
     line = b"CREATE rid=cnJy rk=a2tr rdh=ZGRk sid=c3Nz sk= sndSecure="
     assert decode_store_log_line(line + b"T") == CreateQueueLine(replace(QUEUE, mode=QueueMode.MESSAGING))
     assert decode_store_log_line(line + b"F") == CreateQueueLine(replace(QUEUE, mode=QueueMode.CONTACT))
-
-
-def test_a_chain_in_one_field_is_read() -> None:
-    leaf, authority = b"\x30" + b"l" * 299, b"\x30" + b"a" * 279
-    packed = b"\2" + b"".join(len(each).to_bytes(2, "big") + each for each in (leaf, authority))
-    for text in (packed, leaf):
-        cert = urlsafe_b64encode(text)
-        line = b"NEW_SERVICE service_id=c3J2 role=N cert=%s cert_hash=ZnBy created_at=17" % cert
-        record = decode_store_log_line(line)
-        assert isinstance(record, AddServiceLine)
-        assert record.service.certificates == ((leaf, authority) if text is packed else (leaf,))
 
 
 def test_fields_without_padding_are_read() -> None:

@@ -10,7 +10,7 @@ from tests.unit.smp_router.store.samples import QUOTA, a_message, a_notification
 from tocsin.smp_router.store.logs import direct_log as smp_direct_log
 from tocsin.smp_router.store.logs import message_log as smp_message_log
 from tocsin.smp_router.store.logs import store_log as smp_store_log
-from tocsin.smp_router.store.memory.memory_store import NoJournal, SmpMemoryStore
+from tocsin.smp_router.store.memory.memory_store import NoJournal, ServiceRemoved, SmpMemoryStore
 from tocsin.smp_router.store.postgres import change_batch
 from tocsin.smp_router.store.postgres.change_batch import PendingChanges, StoreChange
 
@@ -44,7 +44,7 @@ def pending(store: SmpMemoryStore) -> PendingChanges:
 
 def test_every_kind_of_change_is_known() -> None:
     told = smp_store_log._RECORDS.keys() | smp_message_log._CHANGES.keys() | smp_direct_log._KINDS.keys()
-    assert change_batch._TAKERS.keys() == told
+    assert change_batch._TAKERS.keys() == told | {ServiceRemoved.tag}
 
 
 def test_a_queue_is_written_once_however_often_it_changed(

@@ -26,8 +26,6 @@ from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.postgres.change_batch import ChangeBatch
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
 
-pytestmark = pytest.mark.timeout(120)  # the first test starts the server
-
 
 async def test_ten_thousand_sends_share_a_few_transactions(url: str) -> None:
     store, database = await opened(url)

@@ -28,8 +28,6 @@ from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import NotifierRecord, QueueRecord, QueueStatus
 
-pytestmark = pytest.mark.timeout(120)  # the first test starts the server
-
 # The suite of the store in memory (smp-tests.md 17, K1 to K3, quota, expiry, indices) holds for this one too.
 CONTRACT = [
     case
@@ -88,6 +86,25 @@ async def test_every_change_of_a_queue_is_found_again(url: str) -> None:
     store.delete_queue(queue.recipient_id)
     await database.close()
     assert (await stored(url))["queues"] == {}
+
+
+async def test_a_removed_service_is_gone_and_may_come_back(url: str) -> None:
+    store, database = await opened(url)
+    kept, gone, back = a_service(), a_service(), a_service()
+    for service in (kept, gone, back):
+        store.add_service(service)
+    await store.commit()
+    for service in (gone, back):
+        store.remove_service(service.service_id)
+    store.add_service(back)
+    brief = a_service()
+    store.add_service(brief)
+    store.remove_service(brief.service_id)
+    store.check_indices()
+    await database.close()
+    store, database = await opened(url)
+    assert {each.service_id for each in store.services()} == {kept.service_id, back.service_id}
+    await database.close()
 
 
 async def test_services_messages_and_notifications_are_found_again(url: str) -> None:

@@ -13,8 +13,6 @@ from tocsin.errors import StoreError
 from tocsin.smp_router.store.postgres import schema_migrations
 from tocsin.smp_router.store.postgres.schema_migrations import Migration, migrate, migrations
 
-pytestmark = pytest.mark.timeout(120)  # the first test starts the server
-
 
 def test_migrations_are_numbered_without_gaps() -> None:
     numbers = [int(migration.name.partition("_")[0]) for migration in migrations()]

@@ -44,8 +44,6 @@ from tocsin.smp_router.store.postgres.transfer import (
 )
 from tocsin.smp_router.store.records import QueueStatus
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def no_progress(_count: int) -> None:
     pass

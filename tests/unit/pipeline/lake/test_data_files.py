@@ -1,0 +1,70 @@
+"""Files are written and read with every value of every column, in a folder and in object storage."""
+
+from __future__ import annotations
+
+import itertools
+
+import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # it has no types
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import BooleanType, DataType, DateType, IntegerType, LongType, StringType
+
+from tocsin.pipeline.lake.data_files import WRITE
+from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.tables import SEGMENTS_TABLE, TABLES, TableSpec
+
+VALUES: dict[type[DataType], str] = {
+    StringType: "concat('x', id)",
+    LongType: "id",
+    IntegerType: "int(7)",
+    BooleanType: "id > 1",
+    DateType: "DATE'2026-11-15'",
+}
+
+
+@pytest.mark.parametrize("spec", [*TABLES, SEGMENTS_TABLE], ids=lambda spec: spec.name)
+def test_every_value_of_every_column_comes_back(spark: SparkSession, lake: Lake, spec: TableSpec) -> None:
+    """A folder of a write is named like a partition: Spark would take its name for the value of such a column."""
+    assert WRITE not in spec.schema.names
+    columns = [
+        f"{VALUES.get(type(field.dataType), 'binary(string(id))')} AS {field.name}"
+        for field in spec.schema.fields
+    ]
+    made = spark.range(3).selectExpr(*columns)
+    table = lake.table(spec)
+    table.publish(made, key="one")
+    table.publish(made.toArrow(), key="two")
+    table.publish(made, key="three", scattered=True)
+    wanted = sorted(str(tuple(row)) for row in made.collect())
+    assert sorted(str(tuple(row)) for row in table.read(spark).collect()) == sorted(3 * wanted)
+    assert sorted(str(tuple(row.values())) for row in table.arrow().to_pylist()) == sorted(
+        3 * [each.replace("bytearray(b", "b").replace("'))", "')") for each in wanted]
+    )
+
+
+def test_a_task_keeps_few_files_open(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lake of a year has more partitions than a process may have open files."""
+    monkeypatch.setattr("tocsin.pipeline.lake.data_files.OPEN_FILES", 2)
+    opened: list[int] = []
+
+    class Counted(parquet.ParquetWriter):  # type: ignore[misc]  # it has no types
+        def __init__(self, *arguments: object, **options: object) -> None:
+            opened.append(1)
+            super().__init__(*arguments, **options)
+
+        def close(self) -> None:
+            if self.is_open:
+                opened.append(-1)
+            super().close()
+
+    monkeypatch.setattr(parquet, "ParquetWriter", Counted)
+    hours = spark.range(10).selectExpr(
+        "'s' AS source", "string(id) AS segment", "id AS bytes", "id AS read_at"
+    )
+    rows = hours.selectExpr("*", "date_add(DATE'2026-11-15', int(bytes % 5)) AS day").toArrow()
+    table = lake.table(SEGMENTS_TABLE)
+    table.publish(rows, key="one")
+    assert max(itertools.accumulate(opened)) == 2
+    assert sorted(row["bytes"] for row in table.arrow().to_pylist()) == list(range(10))

@@ -1,0 +1,1 @@
+"""Tests of Firebase Cloud Messaging against a fake of both Google endpoints."""

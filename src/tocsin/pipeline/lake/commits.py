@@ -47,6 +47,7 @@ SOURCE: Final = "source:"
 KIND: Final = "tocsin.kind"
 NOTES: Final = "tocsin.notes"
 EXPIRY: Final = "expiry"
+NO_RETRIES: Final = CommitProperties(max_commit_retries=0)
 
 
 class OvertakenError(StoreError):
@@ -234,7 +235,8 @@ class CommitList:
         """Makes the next commit, or returns False if another process made it."""
         table = self._table
         assert table is not None
-        assert table.version() == number
+        if table.version() != number:  # whoever decided saw a newer state than `add` did
+            return False
         batches = [] if draft.batch is None else [Transaction(*draft.batch)]
         metadata = {name: text for name, text in ((KIND, draft.kind), (NOTES, draft.notes)) if text}
         properties = CommitProperties(
@@ -292,23 +294,29 @@ class CommitList:
         return DeltaTable(self._place.uri, number, self._place.storage_options)
 
     def _create(self) -> None:
+        """Makes the table, or the columns that it lacks. If another process is quicker, that is as good."""
         table = self._current()
         with self._seam():
-            if table is None:
-                if (folder := self._place.local) is not None:
-                    folder.mkdir(parents=True, exist_ok=True)
-                self._table = DeltaTable.create(
-                    self._place.uri,
-                    Schema.from_arrow(self._schema),
-                    mode="ignore",
-                    partition_by=list(self._partitioned_by),
-                    configuration=dict(CONFIGURATION),
-                    storage_options=self._place.storage_options,
-                )
-                return
-            known = {each.name for each in table.schema().fields}
-            if new := [each for each in self._schema if each.name not in known]:
-                table.alter.add_columns([Field.from_arrow(each) for each in new])
+            try:
+                if table is None:
+                    if (folder := self._place.local) is not None:
+                        folder.mkdir(parents=True, exist_ok=True)
+                    self._table = DeltaTable.create(
+                        self._place.uri,
+                        Schema.from_arrow(self._schema),
+                        mode="ignore",
+                        partition_by=list(self._partitioned_by),
+                        configuration=dict(CONFIGURATION),
+                        storage_options=self._place.storage_options,
+                        commit_properties=NO_RETRIES,
+                    )
+                    return
+                known = {each.name for each in table.schema().fields}
+                if new := [each for each in self._schema if each.name not in known]:
+                    columns = [Field.from_arrow(each) for each in new]
+                    table.alter.add_columns(columns, commit_properties=NO_RETRIES)
+            except CommitFailedError:
+                self._table = self._load()
 
     def _files(self, table: DeltaTable) -> dict[str, DataFile]:
         with self._seam():

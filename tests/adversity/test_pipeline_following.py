@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,10 +17,12 @@ import pytest
 
 from tests.doubles.delivery_lines import event, recent, write_segment
 from tests.doubles.lake_rows import tables
+from tests.doubles.spark_cluster import QUICK_JAVA
 from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.lake.lake import LakeTable
 from tocsin.pipeline.lake.status_files import read_statuses
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, FUNNEL_TABLE, NOTIFICATIONS_TABLE, TableSpec
+from tocsin.pipeline.spark.session import FOR_FEW_ROWS
 
 pytestmark = pytest.mark.timeout(600)
 EACH = 500
@@ -28,8 +31,10 @@ STARTED: list[subprocess.Popen[str]] = []
 
 def start(job: str, lake: Path, *options: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tocsin", "pipeline", job, "--lake", str(lake), "--master", "local[2]"]
+    settings = [word for name, value in FOR_FEW_ROWS.items() for word in ("--conf", f"{name}={value}")]
     process = subprocess.Popen(
-        [*command, *map(str, options)],
+        [*command, *settings, *map(str, options)],
+        env=os.environ | QUICK_JAVA,
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -121,12 +126,21 @@ def test_builds_by_hand_and_the_service_get_along(tmp_path: Path) -> None:
     assert tables(lake)[NOTIFICATIONS_TABLE.name] == tables(alone)[NOTIFICATIONS_TABLE.name]
 
 
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ingested")
+    write_segment(folder / "ntf", 0, recent(event(Stage.RECEIVED, n, token=n % 50) for n in range(60 * EACH)))
+    finished(start("ingest", folder / "lake", "--events", folder / "ntf", "--available-now"))
+    return folder / "lake"
+
+
 @pytest.mark.parametrize("to_java_too", [False, True])
-def test_a_build_that_is_stopped_says_so_in_one_line(tmp_path: Path, to_java_too: bool) -> None:
+def test_a_build_that_is_stopped_says_so_in_one_line(
+    ingested: Path, tmp_path: Path, to_java_too: bool
+) -> None:
     """A service manager may send the signal to Java as well."""
-    lake, source = tmp_path / "lake", tmp_path / "ntf"
-    write_segment(source, 0, recent(event(Stage.RECEIVED, n, token=n % 50) for n in range(60 * EACH)))
-    finished(start("ingest", lake, "--events", source, "--available-now"))
+    lake = tmp_path / "lake"
+    shutil.copytree(ingested, lake)
     build = start("build", lake)
     until((lake / NOTIFICATIONS_TABLE.name).exists, build)  # its first table is being written
     if to_java_too:
@@ -134,7 +148,7 @@ def test_a_build_that_is_stopped_says_so_in_one_line(tmp_path: Path, to_java_too
     else:
         build.send_signal(signal.SIGTERM)
     _, said = finished(build, code=1)
-    progress = ("build: ", "Warning: Java")
+    progress = ("build: ", "Warning: Java", "Picked up JAVA_TOOL_OPTIONS")
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith(progress)]
     assert len(lines) == 1, said
     assert "SIGTERM: stopped before the work was complete" in lines[0]

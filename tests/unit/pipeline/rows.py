@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -70,11 +71,15 @@ def column_values_of_rows(rows: DataFrame) -> ColumnValues:
 def hours_of(
     spark: SparkSession, written: Sequence[DeliveryEvent], smallest: int = 1
 ) -> tuple[DataFrame, Cells | None]:
-    """Host hours of the events, and their cells. Every hour is counted by itself."""
-    hours = host_hours(flag_counts_of(spark, events(spark, written)))
+    """Host hours of the events, and their cells. Every hour is counted by itself.
+
+    Both are computed at once, as a build does it: otherwise each use would compute them anew.
+    """
+    hours = spark.createDataFrame(host_hours(flag_counts_of(spark, events(spark, written))).toArrow())
     if smallest <= 1:
         return hours, None
     own = hours.select(
         "day", "hour", F.col("hour").alias("cell_hour"), F.lit(False).alias("by_queue")
     ).distinct()
-    return hours, cells_of(hours, own, smallest=smallest)
+    cells = cells_of(hours, own, smallest=smallest)
+    return hours, replace(cells, groups=spark.createDataFrame(cells.groups.toArrow()))

@@ -28,6 +28,9 @@ SMP_FILES: Final = {
 """Names of the files in the folder of our router, by the variables that name the suite's files."""
 SWITCHES: Final = {"on": True, "off": False, "1": True, "0": False}
 
+STORES: Final = ("memory", "journal", "postgres")
+LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
+
 Convert: TypeAlias = Callable[[str], Any]
 
 
@@ -37,6 +40,10 @@ class BadVariable(Exception):
 
 def switch(text: str) -> bool:
     return SWITCHES[text.lower()]
+
+
+def one_of(choices: tuple[str, ...]) -> Convert:
+    return lambda text: choices[choices.index(text)]
 
 
 def microseconds(text: str) -> float:
@@ -111,11 +118,17 @@ def converted(
     for name, (setting, convert) in table.items():
         if name in found:
             part, _, field = setting.rpartition(".")
-            try:
-                values.setdefault(part, {})[field] = convert(found[name])
-            except (KeyError, ValueError):
-                raise BadVariable(f"{PREFIX}{name}: {found[name]!r} cannot be used") from None
+            values.setdefault(part, {})[field] = value_of(found, name, convert)
     return values
+
+
+def value_of(found: Mapping[str, str], name: str, convert: Convert, default: str | None = None) -> Any:
+    """Return the value of one variable. Raises BadVariable if it cannot be used."""
+    text = found[name] if default is None else found.get(name, default)
+    try:
+        return convert(text)
+    except (KeyError, ValueError):
+        raise BadVariable(f"{PREFIX}{name}: {text!r} cannot be used: see tests/interop/README.md") from None
 
 
 class SuiteFiles:
@@ -157,20 +170,22 @@ async def run_smp(found: Mapping[str, str]) -> None:
 
     values = converted(found, SMP_VARIABLES)
     files = SuiteFiles(found)
-    if found.get("STORE") == "postgres" and "DB" not in found:
+    is_postgres = value_of(found, "STORE", one_of(STORES), "memory") == "postgres"
+    if is_postgres and "DB" not in found:
         raise BadVariable(f"{PREFIX}STORE is postgres, but {PREFIX}DB is not set: set it to a URL")
-    if not switch(found.get("ALPN", "on")):
+    has_alpn = value_of(found, "ALPN", switch, "on")
+    if not has_alpn:
         values[""] |= {"lowest_version": 6, "highest_version": 6}
-    is_direct = switch(found.get("DIRECT", "on")) and switch(found.get("ALPN", "on"))
+    is_direct = value_of(found, "DIRECT", switch, "on") and has_alpn
     proxy: dict[str, Any] = {"enabled": False, "public_relays_only": False} | values.get("proxy", {})
     own: dict[str, Any] = {
         "hosts": (HOST,),
-        "ports": (int(found.get("PORT", "0")),),
+        "ports": (value_of(found, "PORT", int, "0"),),
         "credentials": Path(found["CREDENTIALS"]),
         "store": files.folder,
         "restore_messages": nothing_if_off(found.get("STORE_MSGS", "off")) is not None,
         "statistics_file": None,
-        "database_url": found.get("DB") if found.get("STORE") == "postgres" else None,
+        "database_url": found.get("DB") if is_postgres else None,
         "proxy": SmpProxySettings(**proxy),
         "direct": SmpDirectSettings(enabled=is_direct, public_ntf_routers_only=False),
     }
@@ -195,12 +210,12 @@ async def run_ntf(found: Mapping[str, str]) -> None:
     endpoints = {}
     if "APNS_PORT" in found:
         ca_file = Path(found["APNS_CA"]) if "APNS_CA" in found else None
-        endpoints["apns_test"] = ApnsEndpoint("localhost", int(found["APNS_PORT"]), ca_file)
+        endpoints["apns_test"] = ApnsEndpoint("localhost", value_of(found, "APNS_PORT", int), ca_file)
     subscriber: dict[str, Any] = {"allow_private_hosts": True} | values.get("subscriber", {})
     folder = nothing_if_off(found.get("STORE_LOG", "off"))
     own: dict[str, Any] = {
         "hosts": (HOST,),
-        "ports": (int(found.get("PORT", "0")),),
+        "ports": (value_of(found, "PORT", int, "0"),),
         "public_hosts": (HOST,),  # SMP routers learn it with direct notifications
         "credentials": Path(found["CREDENTIALS"]),
         "store": None if folder is None else Path(folder),
@@ -209,7 +224,7 @@ async def run_ntf(found: Mapping[str, str]) -> None:
         "statistics_file": None,
         "apns": ApnsSettings(endpoints=endpoints),
         "subscriber": SubscriberSettings(**subscriber),
-        "direct": NtfDirectSettings(enabled=switch(found.get("DIRECT", "on"))),
+        "direct": NtfDirectSettings(enabled=value_of(found, "DIRECT", switch, "on")),
     }
     await run_ntf_router(NtfSettings(**(own | values[""])))
 
@@ -221,7 +236,8 @@ def main(arguments: list[str] | None = None, environment: Mapping[str, str] | No
         return 2
     try:
         found = variables_of(os.environ if environment is None else environment, chosen[0])
-        logging.basicConfig(level=found.get("LOG_LEVEL", "INFO"), format="%(message)s", stream=sys.stdout)
+        level = value_of(found, "LOG_LEVEL", one_of(LOG_LEVELS), "INFO")
+        logging.basicConfig(level=level, format="%(message)s", stream=sys.stdout)
         asyncio.run(run_smp(found) if chosen == ["smp"] else run_ntf(found))
     except BadVariable as error:
         print(error, file=sys.stderr)

@@ -98,6 +98,26 @@ def test_what_cannot_be_used_is_named(
     assert wrong in capsys.readouterr().err
 
 
+FREE_TEXT = {"CREDENTIALS", "DB", "DB_SCHEMA", "APNS_CA", "CONTROL_USER", "CONTROL_ADMIN", "BASIC_AUTH"}
+FREE_TEXT |= {"STORE_LOG", "STORE_MSGS", "STORE_NTFS", "STATS_BACKUP"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (kind, name)
+        for kind, table in (("smp", tool.SMP_VARIABLES), ("ntf", tool.NTF_VARIABLES))
+        for name in {**table, **dict.fromkeys(tool.SPECIAL[kind])}
+        if name not in FREE_TEXT
+    ],
+)
+def test_every_variable_refuses_a_value_that_means_nothing(
+    kind: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tool.main([kind], {"EXT_CREDENTIALS": "here", f"EXT_{name}": "perhaps"}) == 2
+    assert f"EXT_{name}: 'perhaps' cannot be used" in capsys.readouterr().err
+
+
 def test_the_credentials_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert tool.main(["smp"], {}) == 2
     assert "EXT_CREDENTIALS is not set" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from tests.doubles.smp_harness import ed25519, x25519
 from tocsin.errors import HandshakeRefused, TransportError
 from tocsin.ntf_router import running_router
 from tocsin.ntf_router.session.rates import RateLimit, RateTable
-from tocsin.ntf_router.settings.settings import NtfDirectSettings
+from tocsin.ntf_router.settings.settings import NtfDirectSettings, NtfSettings
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.ntf_keys import DAY
@@ -62,12 +62,16 @@ async def handed_over(ntf: NtfHarness, packet: bytes) -> PacketFate:
 # Negotiation
 
 
-async def test_it_is_off_unless_the_operator_wants_it() -> None:
+async def test_it_is_on_by_default_and_needs_a_host_name() -> None:
+    assert NtfSettings().direct.enabled
+    assert not NtfSettings().public_hosts
     async with ntf_router() as plain:
         with pytest.raises((TransportError, HandshakeRefused)):
             await direct_client(plain)
         both = await plain.connect(alpn=("ntf+direct/1", "ntf/1"))
         assert await both.ask(ForwardPacket(bytes(448))) == Refused(CommandFault.UNKNOWN)
+    async with ntf_router(public_hosts=("ntf.example",)) as named:
+        assert await forward(await direct_client(named), bytes(448)) is PacketFate.UNKNOWN_KEY
 
 
 async def test_sessions_without_it_get_what_they_always_got(ntf: NtfHarness) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from bench.auth_timing import PAIRS
 from bench.timing_audit import SEVERAL_KEYS, compare, rank_sum_p
+from tests.doubles.spark_cluster import QUICK_JAVA
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -141,6 +143,7 @@ def test_bench_pipeline_ends_in_one_json_line_with_the_targets_of_quiet_weeks_an
         cwd=ROOT,
         capture_output=True,
         text=True,
+        env=os.environ | QUICK_JAVA,
     )
     assert finished.returncode == 0, finished.stderr[-3000:]
     results = {result["name"]: result for result in json.loads(finished.stdout.splitlines()[-1])}
@@ -163,6 +166,7 @@ def test_builds_leave_no_frames_in_memory_and_few_files() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
+        env=os.environ | QUICK_JAVA,
     )
     assert finished.returncode == 0, finished.stderr[-3000:]
     files, frames, *memory = json.loads(finished.stdout.splitlines()[-1])

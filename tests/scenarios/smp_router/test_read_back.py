@@ -57,11 +57,12 @@ from tocsin.protocol.smp.sender_commands import (
     SecureQueueBySender,
     SendMessage,
 )
+from tocsin.protocol.smp.versions import SUPPORTED
 from tocsin.smp_router.store.logs.store_files import open_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.postgres.postgres_store import open_postgres_smp_store
 
-VERSION: Final = 18
+VERSION: Final = SUPPORTED.highest
 KINDS: Final = [kind for kind in SMP.commands.kinds if says_it(kind, VERSION)]
 Stores = Callable[[], AbstractAsyncContextManager[tuple[SmpMemoryStore, Callable[[], Any]]]]
 

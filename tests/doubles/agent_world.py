@@ -38,7 +38,7 @@ from tocsin.push.fake.server import FakeApns, running_fake_apns
 from tocsin.push.provider import PushRequest, Urgency
 from tocsin.smp_router.settings.files import SMP_FILE
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 
 
 class SmpProcessPlace:

@@ -46,7 +46,7 @@ class Engine:
 
     async def settled(self) -> Accounting:
         """Waits until nothing is pending."""
-        async with asyncio.timeout(PATIENCE * 4):
+        async with asyncio.timeout(PATIENCE * 20):
             while (accounting := await self.store.accounting()).pending:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
         assert accounting.difference == 0

@@ -8,7 +8,9 @@ import pytest
 
 from tests.unit.push.stage import PUSH, Stage
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, push_json
-from tocsin.push.apns.request import request_headers
+from tocsin.push.apns.request import PATH, own_headers, shared_headers
+from tocsin.push.http2.header_blocks import RequestBlocks
+from tocsin.push.http2.hpack import Decoder, Header
 from tocsin.push.provider import Accepted, PushRequest, Urgency
 from tools.wire_vectors.files import read_folder
 
@@ -37,17 +39,21 @@ async def test_what_the_provider_gets_begins_as_the_reference_recorded_it(stage:
     ]
 
 
+def headers_sent(authorization: bytes | None) -> list[Header]:
+    shared = shared_headers(PUSH.urgency, authority=b"a", topic=b"t", authorization=authorization)
+    block = RequestBlocks().encode_request(shared, PATH + PUSH.device_token, own_headers(PUSH))
+    return Decoder(1 << 16).decode(block)
+
+
 def test_the_authorization_stands_where_the_reference_has_it() -> None:
-    headers = request_headers(PUSH, authority=b"a", topic=b"t", authorization=b"bearer x")
-    names = [name for name, _, _ in headers]
+    names = [name for name, _, _ in headers_sent(b"bearer x")]
     assert names[5:8] == [b"apns-push-type", b"authorization", b"apns-priority"]
 
 
 def test_a_push_does_not_replace_an_earlier_one() -> None:
-    headers = request_headers(PUSH, authority=b"a", topic=b"t", authorization=None)
-    assert b"apns-collapse-id" not in {name for name, _, _ in headers}
+    assert b"apns-collapse-id" not in {name for name, _, _ in headers_sent(None)}
 
 
 def test_what_differs_from_push_to_push_is_kept_out_of_the_compression_table() -> None:
-    headers = request_headers(PUSH, authority=b"a", topic=b"t", authorization=b"bearer x")
-    assert {name for name, _, once in headers if once} == {b":path", b"apns-id", b"apns-expiration"}
+    secret = {name for name, _, is_secret in headers_sent(b"bearer x") if is_secret}
+    assert secret == {b":path", b"apns-id", b"apns-expiration"}

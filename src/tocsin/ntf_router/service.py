@@ -30,7 +30,6 @@ from tocsin.wire.base64url import encode_base64url
 logger = logging.getLogger(__name__)
 
 MAINTENANCE_INTERVAL: Final = 60.0
-METRICS_FILE: Final = "ntf-server-metrics.txt"
 DAILY_LOG: Final = "ntf-server-stats.daily.log"
 RUNTIME_OPTIONS_VARIABLE: Final = "NTF_RTS_OPTIONS"
 MAINTENANCE_NOTICE: Final = "Server started in 'maintenance' mode, exiting"
@@ -118,7 +117,6 @@ async def running(
             Upkeep(
                 store.maintain,
                 MAINTENANCE_INTERVAL,
-                METRICS_FILE,
                 settings.statistics_start,
                 settings.statistics_interval,
             ),

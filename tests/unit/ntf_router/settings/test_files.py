@@ -152,6 +152,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "statistics_start", "60", "statistics_start", 60.0, "-1"),
     ("TOCSIN", "statistics_interval", "60", "statistics_interval", 60.0, "0"),
     ("TOCSIN", "prometheus_port", "9100", "prometheus_port", 9100, "http"),
+    ("TOCSIN", "prometheus_file", "/metrics", "prometheus_file", Path("/metrics"), ""),
     ("TOCSIN", "prometheus_host", "0.0.0.0", "prometheus_host", "0.0.0.0", "a b"),  # noqa: S104 - only read
     ("TOCSIN", "event_log", "/events", "event_log", Path("/events"), ""),
     ("TOCSIN", "event_log_keys", "/keys", "event_log_keys", Path("/keys"), ""),

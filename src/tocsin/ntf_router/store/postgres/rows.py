@@ -27,6 +27,15 @@ TOKEN_COLUMNS: Final = """
     coalesce(r.registered_at, 0) AS registered_at
 """  # noqa: S105
 TOKENS: Final = "tokens t LEFT JOIN token_registrations r ON r.token_id = t.token_id"
+CRON_DUE: Final = """
+    t.cron_interval > 0 AND coalesce(t.cron_sent_at, 0) + t.cron_interval * 60 < {now}
+    AND NOT EXISTS (
+        SELECT FROM last_notifications l WHERE l.token_id = t.token_id
+            AND floor(extract(epoch FROM l.sent_at)) + t.cron_interval * 60 >= {now}
+    )
+    AND NOT EXISTS (SELECT FROM pending_notifications p WHERE p.token_id = t.token_id)
+"""
+"""Condition of tokens whose periodic push is due (`TokenStore.cron_due`)."""
 SUBSCRIPTION_COLUMNS: Final = """
     s.subscription_id, s.token_id, s.smp_notifier_id, s.smp_notifier_key, s.status, s.ntf_service_assoc,
     v.smp_host, v.smp_port, v.smp_keyhash

@@ -10,7 +10,12 @@ import asyncpg
 
 from tocsin.crypto.credentials import Credentials
 from tocsin.errors import DecodeError, StoreError, StoreFull
-from tocsin.ntf_router.store.postgres.outcomes import END_OF_SUBSCRIPTION, ReportSettled, end_pending
+from tocsin.ntf_router.store.postgres.outcomes import (
+    END_OF_SUBSCRIPTION,
+    ReportSettled,
+    end_pending,
+    keep_periods,
+)
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy, rows_of
 from tocsin.ntf_router.store.postgres.row_counts import Addition, RowCounts
 from tocsin.ntf_router.store.postgres.rows import (
@@ -210,6 +215,7 @@ class PostgresSubscriptions:
 
     async def delete_subscription(self, subscription_id: bytes) -> bool:
         async def statements(connection: Proxy) -> bool:
+            await keep_periods(connection, [subscription_id])
             found = await connection.fetchval(
                 "SELECT true FROM subscriptions WHERE subscription_id = $1 FOR UPDATE", subscription_id
             )

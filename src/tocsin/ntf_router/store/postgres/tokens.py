@@ -16,6 +16,7 @@ from tocsin.ntf_router.store.postgres.outcomes import END_OF_TOKENS, ReportSettl
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy
 from tocsin.ntf_router.store.postgres.row_counts import RowCounts
 from tocsin.ntf_router.store.postgres.rows import (
+    CRON_DUE,
     SUBSCRIPTIONS,
     TOKEN_COLUMNS,
     TOKENS,
@@ -92,13 +93,7 @@ _QUEUES: Final = f"""
 """  # noqa: S608
 _CRON_DUE: Final = f"""
     SELECT {TOKEN_COLUMNS} FROM {TOKENS}
-    WHERE t.status = 'ACTIVE' AND t.cron_interval > 0
-        AND coalesce(t.cron_sent_at, 0) + t.cron_interval * 60 < $1 AND t.token_id > $2
-        AND NOT EXISTS (
-            SELECT FROM last_notifications l WHERE l.token_id = t.token_id
-                AND floor(extract(epoch FROM l.sent_at)) + t.cron_interval * 60 >= $1
-        )
-        AND NOT EXISTS (SELECT FROM pending_notifications p WHERE p.token_id = t.token_id)
+    WHERE t.status = 'ACTIVE' AND {CRON_DUE.format(now="$1")} AND t.token_id > $2
     ORDER BY t.token_id LIMIT $3
 """  # noqa: S608
 

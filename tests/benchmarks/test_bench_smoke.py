@@ -80,6 +80,18 @@ def test_bench_auth_ends_in_one_json_line_with_every_command_and_pair_of_keys() 
     assert {result["name"] for result in results} == at_smp | at_ntf
 
 
+def test_bench_ntf_commands_ends_in_one_json_line_with_both_stores() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.ntf_commands", "--quick"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names = {result["name"] for result in json.loads(finished.stdout.splitlines()[-1])}
+    assert {"TCHK, in memory", "TCHK, PostgreSQL", "SCHK, PostgreSQL", "SNEW, PostgreSQL"} <= names
+
+
 def test_bench_ntf_store_ends_in_one_json_line_with_its_targets() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "bench.ntf_store", "--quick"],

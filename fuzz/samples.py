@@ -25,7 +25,7 @@ from tocsin.protocol.ntf import statuses, subscription_commands, token_commands
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.ntf.pushes import CheckMessagesPush, PushedNotification, seal_code, seal_notifications
-from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.smp import (
@@ -88,9 +88,16 @@ NOTIFIER_QUEUES: Final = tuple(
     subscription_commands.NotifierQueue(location.with_legacy_onion(), ID) for location in LOCATIONS
 )
 TOKEN: Final = DeviceToken(PushProvider.APNS_TEST, b"0123456789abcdef")
+_WEB_PUSH_RECEIVER: Final = WebPushSecret(b"\x07" * 48).receiver
 WEB_PUSH_TOKEN: Final = DeviceToken(
     PushProvider.WEBPUSH,
-    WebPushAddress.from_url("https://[2001:db8::1]:8443/up?a", WebPushSecret(b"\x07" * 48).receiver).token(),
+    WebPushAddress.from_url("https://[2001:db8::1]:8443/up?a", _WEB_PUSH_RECEIVER).token(),
+)
+REFERENCE_WEB_PUSH_TOKEN: Final = DeviceToken(
+    PushProvider.WEBPUSH,
+    WebPushAddress.from_url(
+        "https://push.example.org:8443/up?a", _WEB_PUSH_RECEIVER, WebPushForm.REFERENCE
+    ).token(),
 )
 
 NTF_KEY_OFFER: Final = NtfKeyOffer(_DH, 1_900_000_000)
@@ -194,6 +201,7 @@ NTF_COMMANDS: Final[tuple[Command, ...]] = (
     token_commands.CheckToken(),
     token_commands.ReplaceToken(TOKEN),
     token_commands.ReplaceToken(WEB_PUSH_TOKEN),
+    token_commands.ReplaceToken(REFERENCE_WEB_PUSH_TOKEN),
     token_commands.DeleteToken(),
     token_commands.SetPeriodicPush(20),
     *(

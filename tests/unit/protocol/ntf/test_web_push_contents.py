@@ -23,7 +23,9 @@ from tocsin.protocol.ntf.web_push_contents import (
     parse_web_push_content,
     web_push_content,
 )
+from tocsin.protocol.ntf.web_push_tokens import WebPushForm
 
+COMPACT = WebPushForm.COMPACT
 KEY = box_key(CLIENT_DH.agree(ROUTER_DH.public))
 sealed = st.binary(min_size=16, max_size=3088)
 pushes = (
@@ -37,7 +39,7 @@ pushes = (
 def test_pushes_are_read_back(push: Push) -> None:
     content = web_push_content(push)
     assert parse_web_push_content(content) == push
-    assert len(content) < PADDED_CONTENT_BYTES
+    assert len(content) < PADDED_CONTENT_BYTES[COMPACT]
 
 
 def test_contents_begin_with_their_kind() -> None:
@@ -50,7 +52,8 @@ def test_contents_begin_with_their_kind() -> None:
 def test_what_a_router_pushes_fits_one_body() -> None:
     for push in (seal_code(KEY, PUSH_NONCE, CODE), seal_notifications(KEY, PUSH_NONCE, [])):
         assert len(web_push_content(push)) == MAX_CONTENT_BYTES
-    assert MAX_CONTENT_BYTES < PADDED_CONTENT_BYTES <= MAX_PADDED_BYTES
+    assert MAX_CONTENT_BYTES < PADDED_CONTENT_BYTES[COMPACT] <= MAX_PADDED_BYTES
+    assert PADDED_CONTENT_BYTES[WebPushForm.REFERENCE] <= MAX_PADDED_BYTES
 
 
 def test_content_that_is_cut_or_too_long_is_refused() -> None:
@@ -62,7 +65,13 @@ def test_content_that_is_cut_or_too_long_is_refused() -> None:
         parse_web_push_content(content + b"x")
 
 
-@pytest.mark.parametrize("content", [b"", b"X", b"v" + bytes(100), b"CC", b"C" + bytes(100), b"\0", b"{}"])
+@pytest.mark.parametrize("content", [b"", b"X", b"v" + bytes(100), b"CC", b"C" + bytes(100), b"\0", b"[]"])
 def test_other_kinds_are_refused(content: bytes) -> None:
     with pytest.raises(DecodeError, match="V, M or C"):
+        parse_web_push_content(content)
+
+
+@pytest.mark.parametrize("content", [b"{}", b"{", b'{"message":"x"}', b'{"aps":{}}'])
+def test_json_that_is_no_push_is_refused(content: bytes) -> None:
+    with pytest.raises(DecodeError, match="not a push"):
         parse_web_push_content(content)

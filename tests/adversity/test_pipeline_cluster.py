@@ -20,7 +20,7 @@ import pytest
 from tests.doubles.delivery_engines import PROVIDER, Meeting, running_engine
 from tests.doubles.delivery_lines import NOON, SECOND, event, recent, recount, token_change, write_segment
 from tests.doubles.lake_rows import tables
-from tests.doubles.object_storage import BUCKET, object_storage
+from tests.doubles.object_storage import BUCKET, object_storage, put_object
 from tests.doubles.postgres_server import new_database
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.spark_cluster import QUICK_JAVA, SPARK, SparkCluster, spark_cluster
@@ -112,7 +112,11 @@ def local_tables(
 
 
 def ingest_and_build(
-    source: Path, lake: Path | str, master: str, executors: Mapping[str, str] | None = None, *options: object
+    source: Path | str,
+    lake: Path | str,
+    master: str,
+    executors: Mapping[str, str] | None = None,
+    *options: object,
 ) -> None:
     arguments = ("--events", source, "--lake", lake, "--available-now", "--build", "--smallest-group", 5)
     settings = {**FOR_FEW_ROWS, **(executors or {})}
@@ -156,17 +160,19 @@ def test_spark_submit_runs_a_job_where_it_is_told(
     assert (summary["events"], summary["quarantined"]) == (len(source[1]), 1)
 
 
-def test_a_cluster_and_its_driver_need_no_shared_folder_for_the_tables(
+def test_a_cluster_and_its_driver_share_nothing_but_object_storage(
     cluster: SparkCluster,
     source: tuple[Path, list[DeliveryEvent]],
     local_tables: dict[str, list[str]],
     tmp_path: Path,
 ) -> None:
-    """They meet in object storage; only the event logs are where executors can read them."""
+    """Event logs are copied there, and tables are written there; the driver's folder is its own."""
     with object_storage() as storage:
-        lake = f"s3://{BUCKET}/cluster"
+        lake, events = f"s3://{BUCKET}/cluster", f"s3://{BUCKET}/routers/ntf"
+        for segment in source[0].iterdir():
+            put_object(storage, f"{events}/{segment.name}", segment.read_bytes())
         options = [word for name, value in storage.items() for word in ("--storage", f"{name}={value}")]
-        ingest_and_build(source[0], lake, cluster.master, EXECUTORS, "--work", tmp_path / "work", *options)
+        ingest_and_build(events, lake, cluster.master, EXECUTORS, "--work", tmp_path / "work", *options)
         place = table_place(lake, storage)
         for table in TABLES:
             assert LakeTable(place, table).snapshot().rows == len(local_tables[table.name]), table.name

@@ -42,6 +42,15 @@ def test_bench_smp_ends_in_one_json_line_with_its_targets() -> None:
     assert any(name.startswith("restart with") for name in limited)
 
 
+def test_bench_push_ends_in_one_json_line_with_every_provider() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "bench.push", "--quick"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    results = json.loads(finished.stdout.splitlines()[-1])
+    limited = [result["name"].partition(":")[0] for result in results if "limit" in result]
+    assert limited == ["APNs", "FCM", "Web Push, 1 host", "Web Push, 20 hosts"]
+
+
 def test_bench_auth_ends_in_one_json_line_with_every_command_and_pair_of_keys() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "bench.auth_timing", "--quick"],

@@ -10,6 +10,10 @@ from http.client import HTTPConnection
 from typing import Final
 
 BUCKET: Final = "lake"
+USER: Final = (
+    "AWS4-HMAC-SHA256 Credential=someone/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+)
+"""Only a user may replace an object. The signature is not checked."""
 SERVER: Final = """
 import logging, sys, threading
 from moto.server import ThreadedMotoServer
@@ -35,11 +39,7 @@ def object_storage() -> Iterator[dict[str, str]]:
         assert server.stdout is not None
         try:
             port = int(server.stdout.readline())
-            connection = HTTPConnection("127.0.0.1", port)
-            connection.request("PUT", f"/{BUCKET}")
-            answer = connection.getresponse()
-            assert answer.status == 200, answer.read()
-            connection.close()
+            _put(port, BUCKET, b"")
             yield {
                 "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
                 "AWS_ALLOW_HTTP": "true",
@@ -49,3 +49,16 @@ def object_storage() -> Iterator[dict[str, str]]:
             }
         finally:
             server.stdin.close()  # it ends then
+
+
+def put_object(options: dict[str, str], address: str, data: bytes) -> None:
+    """Stores what another program copied there, at `s3://BUCKET/…`."""
+    _put(int(options["AWS_ENDPOINT_URL"].rpartition(":")[2]), address.removeprefix("s3://"), data)
+
+
+def _put(port: int, path: str, data: bytes) -> None:
+    connection = HTTPConnection("127.0.0.1", port)
+    connection.request("PUT", f"/{path}", data, {"Authorization": USER})
+    answer = connection.getresponse()
+    assert answer.status == 200, answer.read()
+    connection.close()

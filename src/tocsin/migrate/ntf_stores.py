@@ -110,6 +110,14 @@ class NtfTransfers:
         async with opened_database(place) as url:
             await fill_ntf_database(url, place.schema, store, progress)
 
+    async def roll_back_database(
+        self, place: StorePlace, keep: str, *, lose_data: bool, dry_run: bool
+    ) -> tuple[list[str], list[str]]:
+        from tocsin.ntf_router.store.postgres.transfer import roll_back_ntf_database  # needs asyncpg
+
+        async with opened_database(place) as url:
+            return await roll_back_ntf_database(url, place.schema, keep, lose_data=lose_data, dry_run=dry_run)
+
 
 async def count_database(place: StorePlace) -> OpenedStore[NtfMemoryStore]:
     """Count the reference's tables in the operator's database; they stay where they are. Raises StoreError."""

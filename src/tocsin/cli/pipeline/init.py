@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tocsin.cli.pipeline.job_options import add_events, add_lake, storage_options
+from tocsin.cli.pipeline.job_options import absolute_place, add_events, add_lake, storage_options
 from tocsin.doctor.installations import NamedPlaces, find_installation
 from tocsin.errors import ConfigError
 from tocsin.events.event_log import SetsEventLog
@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="folder of a router's settings; may be repeated (default: the usual folders)",
     )
-    add_events(parser, required=False, which="a further event_log folder, e.g. copied from another machine")
+    add_events(
+        parser, required=False, which="a further event_log folder, or an address to which one is copied"
+    )
     add_lake(parser)
     parser.add_argument(
         "--report", type=Path, default=Path("tocsin-report"), metavar="DIR", help="folder of the report"
@@ -46,12 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     folders, keys = _event_logs(options.folder)
-    events = [each.absolute() for each in (*folders, *options.events)]
+    events = [absolute_place(each) for each in (*map(str, folders), *options.events)]
     if not events:
         raise ConfigError(
             "no router of this machine has an event log: set event_log in its settings, or name a folder with --events"
         )
-    lake = options.lake if "://" in options.lake else str(Path(options.lake).absolute())
+    lake = absolute_place(options.lake)
     text = new_settings(
         events=events,
         lake=lake,
@@ -69,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"{options.out} exists: edit it, or choose another file with --out") from error
     except OSError as error:
         raise ConfigError(f"{options.out} cannot be written: {error.strerror}") from error
-    print(f"Created {options.out} with {len(events)} event logs: {', '.join(map(str, events))}")
+    print(f"Created {options.out} with {len(events)} event logs: {', '.join(events)}")
     if len(set(keys)) > 1:
         print(
             "The routers use different keys for pseudonyms, so their stages cannot be joined: set event_log_keys of "

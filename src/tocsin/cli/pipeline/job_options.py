@@ -40,15 +40,17 @@ def add_lake(parser: argparse.ArgumentParser) -> None:
 
 
 def add_events(
-    parser: argparse.ArgumentParser, *, required: bool = True, which: str = "a router's event_log folder"
+    parser: argparse.ArgumentParser,
+    *,
+    required: bool = True,
+    which: str = "a router's event_log folder, or an address to which it is copied, such as s3://bucket/router-1",
 ) -> None:
     parser.add_argument(
         "--events",
-        type=Path,
         action="append",
         default=[],
         required=required,
-        metavar="DIR",
+        metavar="PLACE",
         help=f"{which}; may be repeated",
     )
 
@@ -147,6 +149,11 @@ def storage_options(options: argparse.Namespace) -> dict[str, str]:
             raise ConfigError(f"--storage {name}: write a setting as NAME=VALUE")
         storage[name] = value
     return storage
+
+
+def absolute_place(place: str) -> str:
+    """An address in object storage, or the absolute path of a folder."""
+    return place if "://" in place else str(Path(place).absolute())
 
 
 def require_spark() -> None:

@@ -15,7 +15,8 @@ from tocsin.pipeline.lake.earlier_form import COMMITS, EarlierTable, earlier_tab
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import TABLES, TableSpec
 from tocsin.pipeline.spark.session import spark_session, where_it_runs
-from tocsin.pipeline.update.event_stream import STREAM, SegmentPiece, remember_segments
+from tocsin.pipeline.update.event_stream import STREAM, remember_segments
+from tocsin.pipeline.update.segment_sources import SegmentPiece
 
 KEY: Final = "convert"
 NOT_COPIED: Final = {"_build.lock"}

@@ -20,7 +20,8 @@ from tocsin.pipeline.lake.tables import EVENTS_TABLE
 from tocsin.pipeline.spark.session import spark_session, where_it_runs
 from tocsin.pipeline.spark.streams import StoppedError, stop_signals, stopping
 from tocsin.pipeline.update.build import build_or_say_why
-from tocsin.pipeline.update.event_stream import STREAM, IngestedBatch, SegmentIngest, SegmentPiece, try_ingest
+from tocsin.pipeline.update.event_stream import STREAM, IngestedBatch, SegmentIngest, try_ingest
+from tocsin.pipeline.update.segment_sources import SegmentPiece
 
 QUARANTINED: Final = "lines that are not valid events: the table quarantine names their segments and reasons"
 APPENDED: Final = "lines that came to a segment after it was published and read"
@@ -42,7 +43,7 @@ class BuildPlan:
 
 def run_ingest(
     job: JobOptions,
-    sources: Sequence[Path],
+    sources: Sequence[str | Path],
     *,
     interval: float | None,
     build: BuildPlan | None = None,
@@ -53,7 +54,7 @@ def run_ingest(
     with spark_session(job.spark(STREAM, many_rows=True, ui=interval is not None)) as spark:
         summary.add(**where_it_runs(spark))
         if job.dry_run:
-            found = try_ingest(spark, sources, ahead=ahead)
+            found = try_ingest(spark, sources, job.place.options, ahead=ahead)
             summary.add(events=found.events, quarantined=found.quarantined)
             summary.show(as_json=job.as_json)
             return 0
@@ -86,7 +87,7 @@ class IngestService:
         self,
         spark: SparkSession,
         lake: Lake,
-        sources: Sequence[Path],
+        sources: Sequence[str | Path],
         build: BuildPlan | None,
         stop: list[int],
         *,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 from tocsin.errors import ConfigError
 from tocsin.pipeline.jobs.options import JobOptions
@@ -15,6 +14,7 @@ from tocsin.pipeline.update.build import build_and_expire
 from tocsin.pipeline.update.quarantine_rereading import reread_quarantine
 from tocsin.pipeline.update.rebuild import forget, rebuild
 from tocsin.pipeline.update.retention import rows_since
+from tocsin.pipeline.update.segment_sources import SegmentSources
 
 
 def run_rebuild(job: JobOptions, first: date, *, smallest_group: int) -> int:
@@ -56,13 +56,9 @@ def run_forget(job: JobOptions, day: date) -> int:
     return 0
 
 
-def run_reread(job: JobOptions, sources: Sequence[Path], *, ahead: int, smallest_group: int) -> int:
+def run_reread(job: JobOptions, sources: Sequence[str], *, ahead: int, smallest_group: int) -> int:
     """Moves quarantined lines that are valid events now, then builds."""
-    for source in sources:
-        if not source.is_dir():
-            raise ConfigError(
-                f"no event log folder at {source}: name the event_log of a router's configuration"
-            )
+    SegmentSources(sources, job.place.options)  # a mistake is said before Spark starts
     lake, summary = job.existing_lake(), Summary("reread")
     with spark_session(job.spark("reread", short=True)) as spark, step(spark, "reread") as shown:
         shown("quarantined lines")

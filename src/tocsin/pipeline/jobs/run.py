@@ -30,12 +30,11 @@ def run_service(
 ) -> int:
     """Runs until a signal arrives, or with `once` does everything one time. Returns 1 if a part failed in the end."""
     lake = options.open_lake()
-    sources = [Path(each) for each in settings.events]
     with (
         spark_session(options.spark("pipeline", many_rows=True, ui=not once)) as spark,
         stop_signals() as stop,
     ):
-        ingest = IngestService(spark, lake, sources, None, stop, ahead=settings.ahead)
+        ingest = IngestService(spark, lake, settings.events, None, stop, ahead=settings.ahead)
         service = PipelineService(spark, lake, options, settings, retention)
         if not once and spark.sparkContext.uiWebUrl:
             service.say(f"jobs and stages: {spark.sparkContext.uiWebUrl}")

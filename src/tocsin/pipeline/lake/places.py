@@ -23,8 +23,9 @@ class TablePlace:
     uri: str
     """An absolute path, or an address in object storage without a slash at the end."""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Settings of the storage, by the names of the library `object_store`. They may be secret. Settings that are not
-    here come from environment variables such as AWS_ACCESS_KEY_ID."""
+    """Settings of object storage, by the names of the library `object_store`. They may be secret. Settings that are not
+    here come from environment variables such as AWS_ACCESS_KEY_ID. A folder has them for other places, which need not
+    be folders."""
 
     @property
     def local(self) -> Path | None:
@@ -35,7 +36,7 @@ class TablePlace:
 
     @property
     def storage_options(self) -> dict[str, str] | None:
-        return dict(self.options) or None
+        return None if self.local is not None else dict(self.options) or None
 
     def files(self) -> Any:
         """The folder as a file system of pyarrow, with relative paths."""
@@ -51,12 +52,12 @@ def table_place(place: str | Path | TablePlace, options: Mapping[str, str] | Non
     text = str(place)
     scheme, separator, rest = text.partition("://")
     if not separator:
-        return TablePlace(str(Path(text).absolute()))
+        return TablePlace(str(Path(text).absolute()), dict(options or {}))
     if scheme == "file":
-        return TablePlace(str(Path(unquote(urlsplit(text).path))))
+        return TablePlace(str(Path(unquote(urlsplit(text).path))), dict(options or {}))
     if scheme not in SCHEMES or not rest.strip("/"):
         raise ConfigError(
-            f"{text} is no place for tables: name a folder, or an address that begins with "
+            f"cannot use {text}: name a folder, or an address that begins with "
             + ", ".join(f"{each}://" for each in SCHEMES)
         )
     return TablePlace(text.rstrip("/"), dict(options or {}))

@@ -38,7 +38,7 @@ class ReconcileSettings:
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
     events: tuple[str, ...]
-    """Event log folders of routers."""
+    """Event log folders of routers, or addresses to which they are copied."""
     lake: str = "tocsin-lake"
     report: str = "tocsin-report"
     report_days: int = 7
@@ -91,7 +91,7 @@ def load_settings(
 
 def new_settings(
     *,
-    events: Sequence[Path],
+    events: Sequence[str | Path],
     lake: str,
     report: Path,
     storage: Mapping[str, str] | None = None,
@@ -103,7 +103,8 @@ def new_settings(
     listed = "".join(f"\n    {_text(each)}," for each in events)
     return f"""# Settings of `tocsin pipeline run`. Other values than these are commented out with their defaults.
 
-# Event log folders of routers (their setting event_log). Routers share event_log_keys, so that their stages join.
+# Event log folders of routers (their setting event_log), or addresses such as s3://bucket/router-1 to which they are
+# copied. Routers share event_log_keys, so that their stages join.
 events = [{listed}
 ]
 # The tables: a folder, or the address of an object store.

@@ -11,12 +11,10 @@ read as well, and said.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
@@ -26,14 +24,11 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tocsin.errors import ConfigError
-from tocsin.events.event_log import PUBLISHED
 from tocsin.pipeline.checks.event_checks import AHEAD, event_checks
 from tocsin.pipeline.lake.commits import OvertakenError
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, QUARANTINE_TABLE, SEGMENTS_TABLE
-from tocsin.pipeline.spark.input_paths import literal_path
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS, query_settings
 from tocsin.pipeline.transforms.event_lines import (
     REASON,
@@ -42,6 +37,7 @@ from tocsin.pipeline.transforms.event_lines import (
     quarantine_of,
     read_lines,
 )
+from tocsin.pipeline.update.segment_sources import SegmentPiece, SegmentSources
 
 STREAM: Final = "ingest"
 FIGURES: Final = ("events", "quarantined", "appended", "unknown_fields")
@@ -54,7 +50,6 @@ REMEMBERED_SECONDS: Final = 2 * 86_400.0
 LEAST_FORGOTTEN: Final = 10_000
 """The table `segments` is rewritten only if as many rows can go, and half of them."""
 FEW_BYTES: Final = 1 << 20
-NEWLINE_WITHIN: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +62,6 @@ class IngestedBatch:
     """Fields of newer routers that this version ignores."""
 
 
-class SegmentPiece(msgspec.Struct, frozen=True, array_like=True):
-    """A segment, or what was appended to it."""
-
-    source: str
-    """The resolved folder."""
-    name: str
-    end: int
-    start: int = 0
-
-    @property
-    def path(self) -> str:
-        return os.path.join(self.source, self.name)
-
-    @property
-    def label(self) -> str:
-        """The segment as the table `quarantine` names it."""
-        return f"{os.path.basename(self.source)}/{self.name}"
-
-
 class SegmentIngest:
     """Reads every segment of some folders exactly once. Raises ConfigError for a source that is not a folder."""
 
@@ -93,7 +69,7 @@ class SegmentIngest:
         self,
         spark: SparkSession,
         lake: Lake,
-        sources: Sequence[Path],
+        sources: Sequence[str | Path],
         warn: Callable[[str], None] = lambda _: None,
         *,
         ahead: int = AHEAD,
@@ -102,11 +78,11 @@ class SegmentIngest:
         self._spark = spark
         self._ahead = ahead
         self._lake = lake
-        self._sources = source_folders(sources)
+        self._sources = SegmentSources(sources, lake.place.options)
         self._warn = warn
         self._totals = [0, 0, 0, 0]
         self._sizes_checked_at = float("-inf")
-        self._shrunk: set[str] = set()
+        self._shrunk: set[tuple[str, str]] = set()
         self._read: dict[str, dict[str, int]] = {}
         """By source and name: the bytes that were read …"""
         self._number = 0
@@ -118,12 +94,10 @@ class SegmentIngest:
         """What is published and not read yet, oldest first. Now and then also what was appended to segments."""
         check = check_sizes or time.monotonic() - self._sizes_checked_at > SIZES_CHECKED_EVERY
         found: list[SegmentPiece] = []
-        for source in self._sources:
+        for source in self._sources.names:
             known = self._read.get(source, {})
-            with os.scandir(source) as entries:
-                for entry in entries:
-                    if fnmatch(entry.name, PUBLISHED) and (check or entry.name not in known):
-                        found += self._piece(source, entry, known.get(entry.name))
+            for name, size in self._sources.sizes(source, () if check else known).items():
+                found += self._piece(source, name, size, known.get(name))
         if check:
             self._sizes_checked_at = time.monotonic()
             self._forget()
@@ -176,23 +150,23 @@ class SegmentIngest:
         return [
             SegmentPiece(piece.source, piece.name, piece.end, max(start, piece.start))
             for piece, start in zip(pieces, read, strict=True)
-            if start < piece.end and os.path.exists(piece.path)
+            if start < piece.end and self._sources.exists(piece)
         ]
 
     def _exists(self, piece: SegmentPiece) -> bool:
-        if os.path.exists(piece.path):
+        if self._sources.exists(piece):
             return True
         self._warn(f"{piece.label} was deleted before all of it was read: its events may be missing")
         return False
 
     def _lines(self, pieces: Sequence[SegmentPiece]) -> tuple[DataFrame, int]:
         """The lines with folder and name of their segment, and how many of them were appended late."""
-        late = [(line, piece.label) for piece in pieces if piece.start for line in _tail(piece)]
+        late = [(line, piece.label) for piece in pieces if piece.start for line in self._sources.tail(piece)]
         columns = {"value": [line for line, _ in late], "segment": [label for _, label in late]}
         types = pa.schema([(name, pa.string()) for name in columns])
         lines = self._spark.createDataFrame(pa.table(columns, types))
-        if whole := [piece.path for piece in pieces if not piece.start]:
-            text = read_text(self._spark, whole)
+        if whole := [piece for piece in pieces if not piece.start]:
+            text = self._sources.lines(self._spark, whole)
             lines = text.unionByName(lines) if late else text
         return lines, len(late)
 
@@ -214,7 +188,7 @@ class SegmentIngest:
             return
         notes = self._lake.table(EVENTS_TABLE).notes(STREAM, number)
         pieces = msgspec.json.decode(notes, type=list[SegmentPiece]) if notes else []
-        left = [piece for piece in pieces if os.path.exists(piece.path)]
+        left = [piece for piece in pieces if self._sources.exists(piece)]
         if left:
             read = read_lines(self._lines(left)[0], checks=event_checks(now=_now(), ahead=self._ahead))
             self._quarantine(read, number)
@@ -227,20 +201,16 @@ class SegmentIngest:
         for source, name, size in zip(
             *(rows[name].to_pylist() for name in ("source", "segment", "bytes")), strict=True
         ):
-            if source in self._sources:
+            if source in self._sources.names:
                 known = self._read.setdefault(source, {})
                 known[name] = max(size, known.get(name, 0))
 
-    def _piece(self, source: str, entry: os.DirEntry[str], known: int | None) -> Iterator[SegmentPiece]:
-        try:
-            size = entry.stat().st_size
-        except FileNotFoundError:  # its router deleted it
-            return
-        piece = SegmentPiece(source, entry.name, size, known or 0)
+    def _piece(self, source: str, name: str, size: int, known: int | None) -> Iterator[SegmentPiece]:
+        piece = SegmentPiece(source, name, size, known or 0)
         if known is None or size > known:
             yield piece
-        elif size < known and piece.path not in self._shrunk:
-            self._shrunk.add(piece.path)
+        elif size < known and (source, name) not in self._shrunk:
+            self._shrunk.add((source, name))
             self._warn(
                 f"{piece.label} became smaller after it was read: its earlier events stay in the tables"
             )
@@ -249,7 +219,7 @@ class SegmentIngest:
         """Drops segments from the table that are gone, if they are many."""
         table = self._lake.table(SEGMENTS_TABLE)
         before = table.snapshot()
-        existing = {source: set(os.listdir(source)) for source in self._sources}
+        existing = {source: self._sources.existing(source) for source in self._sources.names}
         if before.rows < 2 * sum(map(len, existing.values())) + LEAST_FORGOTTEN:
             return
         oldest = int((time.time() - REMEMBERED_SECONDS) * 1_000_000)
@@ -278,17 +248,19 @@ def remember_segments(lake: Lake, pieces: Sequence[SegmentPiece], *, key: str, n
     lake.table(SEGMENTS_TABLE).publish(_rows(pieces), key=key, number=number)
 
 
-def try_ingest(spark: SparkSession, sources: Sequence[Path], *, ahead: int = AHEAD) -> IngestedBatch:
-    """Counts the lines of all existing segments and writes nothing."""
-    paths = [
-        os.path.join(source, name)
-        for source in source_folders(sources)
-        for name in sorted(os.listdir(source))
-        if fnmatch(name, PUBLISHED)
-    ]
-    if not paths:
+def try_ingest(
+    spark: SparkSession,
+    sources: Sequence[str | Path],
+    options: Mapping[str, str] | None = None,
+    *,
+    ahead: int = AHEAD,
+) -> IngestedBatch:
+    """Counts the lines of all existing segments and writes nothing. `options`: settings of object storage."""
+    published = SegmentSources(sources, options)
+    pieces = published.pieces()
+    if not pieces:
         return IngestedBatch(0, 0)
-    read = read_lines(read_text(spark, paths), checks=event_checks(now=_now(), ahead=ahead))
+    read = read_lines(published.lines(spark, pieces), checks=event_checks(now=_now(), ahead=ahead))
     unknown = F.coalesce(F.sum(UNKNOWN_FIELDS), F.lit(0))
     counted = read.agg(F.count_if(F.col(REASON).isNull()), F.count(REASON), F.lit(0), unknown).head()
     assert counted is not None
@@ -297,25 +269,6 @@ def try_ingest(spark: SparkSession, sources: Sequence[Path], *, ahead: int = AHE
 
 def _now() -> int:
     return int(time.time() * 1_000_000)
-
-
-def read_text(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """The lines of segments, each with folder and name of its segment."""
-    # A router may delete an old segment at any time.
-    reader = spark.read.option("ignoreMissingFiles", "true")
-    path = F.url_decode(F.replace("_metadata.file_path", F.lit("+"), F.lit("%2B")))
-    segment = F.regexp_extract(path, "([^/]+/[^/]+)$", 1)
-    return reader.text([literal_path(path) for path in paths]).select("value", segment.alias("segment"))
-
-
-def source_folders(sources: Sequence[Path]) -> tuple[str, ...]:
-    """Raises ConfigError for a path that is not a folder."""
-    for folder in sources:
-        if not folder.is_dir():
-            raise ConfigError(
-                f"no event log folder at {folder}: name the event_log of a router's configuration"
-            )
-    return tuple(dict.fromkeys(str(folder.resolve()) for folder in sources))
 
 
 def _first_batch(waiting: Sequence[SegmentPiece]) -> list[SegmentPiece]:
@@ -328,20 +281,6 @@ def _first_batch(waiting: Sequence[SegmentPiece]) -> list[SegmentPiece]:
             break
         chosen.append(piece)
     return chosen
-
-
-def _tail(piece: SegmentPiece) -> list[str]:
-    """The lines after `start`. If a line was cut off there, it is read again from its beginning."""
-    try:
-        with open(piece.path, "rb") as file:
-            near = max(0, piece.start - NEWLINE_WITHIN)
-            file.seek(near)
-            begin = near + file.read(piece.start - near).rfind(b"\n") + 1
-            file.seek(begin)
-            data = file.read(piece.end - begin)
-    except FileNotFoundError:
-        return []
-    return [line.decode("utf-8", "replace") for line in data.splitlines() if line]
 
 
 def _rows(pieces: Sequence[SegmentPiece]) -> pa.Table:

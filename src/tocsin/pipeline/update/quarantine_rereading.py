@@ -18,7 +18,7 @@ from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, QUARANTINE_TABLE
 from tocsin.pipeline.spark.cached_rows import cached
 from tocsin.pipeline.transforms.event_lines import REASON, events_of, line_hash, read_lines
-from tocsin.pipeline.update.event_stream import read_text
+from tocsin.pipeline.update.segment_sources import SegmentSources
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Reread:
 def reread_quarantine(
     spark: SparkSession,
     lake: Lake,
-    sources: Sequence[Path],
+    sources: Sequence[str | Path],
     *,
     now: int,
     ahead: int = AHEAD,
@@ -45,12 +45,13 @@ def reread_quarantine(
     before = table.snapshot()
     quarantined = table.read(spark, before.files.values())
     counts = {row.segment: row["count"] for row in quarantined.groupBy("segment").count().collect()}
-    here = {path: name for name in counts for path in _paths(name, sources)}
-    missing = sorted(counts.keys() - here.values())
+    published = SegmentSources(sources, lake.place.options)
+    here = [piece for name in sorted(counts) if (piece := published.labelled(name))]
+    missing = sorted(counts.keys() - {piece.label for piece in here})
     gone = sum(counts[name] for name in missing)
     if not here:
         return Reread(0, 0, gone, tuple(missing))
-    lines = read_text(spark, [str(path) for path in here])
+    lines = published.lines(spark, here)
     wanted = quarantined.select("segment", "line_hash").distinct()
     found = lines.withColumn("line_hash", line_hash()).join(
         F.broadcast(wanted), ["segment", "line_hash"], "left_semi"
@@ -71,10 +72,3 @@ def reread_quarantine(
                 based_on=before,
             )
         return Reread(number, read.count() - number, gone, tuple(missing))
-
-
-def _paths(segment: str, sources: Sequence[Path]) -> list[Path]:
-    """The file of a segment `folder/name`, if one of the folders has it."""
-    folder, name = segment.split("/")
-    paths = [source.resolve() / name for source in sources if source.resolve().name == folder]
-    return [path for path in paths if path.is_file()][:1]

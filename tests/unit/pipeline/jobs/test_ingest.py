@@ -19,7 +19,8 @@ from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import EVENTS_TABLE
 from tocsin.pipeline.update import build as update
-from tocsin.pipeline.update.event_stream import SegmentIngest, SegmentPiece
+from tocsin.pipeline.update.event_stream import SegmentIngest
+from tocsin.pipeline.update.segment_sources import SegmentPiece
 
 PLAN = BuildPlan(every=0.01, smallest_group=1)
 

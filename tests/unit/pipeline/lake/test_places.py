@@ -65,7 +65,7 @@ def test_a_place_is_a_folder_or_an_address(tmp_path: Path, monkeypatch: pytest.M
     assert (found.uri, found.local) == ("s3://bucket/lake/events", None)
     assert "AWS" not in repr(found)
     for wrong in ("ftp://host/lake", "s3://", "hdfs://name/lake"):
-        with pytest.raises(ConfigError, match="is no place for tables"):
+        with pytest.raises(ConfigError, match=f"cannot use {wrong}: name a folder"):
             table_place(wrong)
 
 

@@ -24,7 +24,14 @@ from tocsin.ntf_router.store.postgres.pools import (
     analyze_stale_tables,
 )
 from tocsin.ntf_router.store.postgres.row_counts import RowCounts
-from tocsin.ntf_router.store.postgres.schema import DEFAULT_SCHEMA, TABLES, has_certificate_columns, migrate
+from tocsin.ntf_router.store.postgres.schema import (
+    DEFAULT_SCHEMA,
+    HEARTBEAT,
+    TABLES,
+    has_certificate_columns,
+    migrate,
+    own_schema,
+)
 from tocsin.ntf_router.store.postgres.subscriptions import PostgresSubscriptions
 from tocsin.ntf_router.store.postgres.tokens import PostgresTokens
 from tocsin.ntf_router.store.records import RowLimits
@@ -102,6 +109,8 @@ async def open_ntf_postgres_store(
         clients = await NtfPool.open(url, schema, pool_size, STATEMENT_TIMEOUT, by_key=True, owner=owner)
         stack.push_async_callback(clients.close)
         has_certificates = await _migrate(clients, schema)
+        if owner is not None:
+            await owner.count_in(f'"{own_schema(schema)}".{HEARTBEAT}')
         background = await NtfPool.open(url, schema, pool_size, BACKGROUND_TIMEOUT, owner=owner)
         stack.pop_all()
     store = NtfPostgresStore(clients, background, owner)

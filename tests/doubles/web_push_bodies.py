@@ -12,7 +12,7 @@ from tocsin.agent.store.interface import AgentStore
 from tocsin.crypto.web_push import WebPushReceiver, seal_web_push
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import Push, parse_push_json
-from tocsin.protocol.ntf.web_push_contents import PADDED_CONTENT_BYTES, web_push_content
+from tocsin.protocol.ntf.web_push_contents import padded_content_bytes, web_push_content
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.push.settings import WebPushSettings
 
@@ -28,7 +28,7 @@ def web_push_body(push: Push, to: WebPushReceiver, form: WebPushForm = WebPushFo
 
 
 def sealed_body(content: bytes, to: WebPushReceiver, form: WebPushForm = WebPushForm.COMPACT) -> bytes:
-    return seal_web_push(content, to, os.urandom(32), os.urandom(16), padded_to=PADDED_CONTENT_BYTES[form])
+    return seal_web_push(content, to, os.urandom(32), os.urandom(16), padded_to=padded_content_bytes(form))
 
 
 async def endpoint_token(store: AgentStore, endpoint: str) -> bytes:

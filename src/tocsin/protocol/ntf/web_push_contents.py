@@ -33,12 +33,16 @@ _SEALED_KINDS: Final[dict[bytes, type[VerificationPush] | type[MessagePush]]] = 
 }
 
 MAX_CONTENT_BYTES: Final = 1 + NONCE_BYTES + TAG_BYTES + PADDED_PUSH_BYTES
-PADDED_CONTENT_BYTES: Final = {
-    WebPushForm.COMPACT: MAX_CONTENT_BYTES + 1,
-    WebPushForm.REFERENCE: 1
-    + len(plain_push_json(VerificationPush(bytes(NONCE_BYTES), bytes(TAG_BYTES + PADDED_WEB_PUSH_BYTES)))),
-}
-"""The padded size of contents of every kind, with the delimiter, so that all bodies have one size."""
+PADDED_CONTENT_BYTES: Final = MAX_CONTENT_BYTES + 1
+"""The padded size of compact contents of every kind, with the delimiter, so that all bodies have one size."""
+PADDED_JSON_BYTES: Final = 1 + len(
+    plain_push_json(VerificationPush(bytes(NONCE_BYTES), bytes(TAG_BYTES + PADDED_WEB_PUSH_BYTES)))
+)
+"""The same for the reference's form: the longest kind is a verification."""
+
+
+def padded_content_bytes(form: WebPushForm) -> int:
+    return PADDED_JSON_BYTES if form is WebPushForm.REFERENCE else PADDED_CONTENT_BYTES
 
 
 def web_push_content(push: Push, form: WebPushForm = WebPushForm.COMPACT) -> bytes:

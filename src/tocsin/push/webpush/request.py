@@ -11,7 +11,7 @@ from typing import Final
 
 from tocsin.crypto.web_push import seal_web_push
 from tocsin.protocol.ntf.pushes import parse_push_json
-from tocsin.protocol.ntf.web_push_contents import PADDED_CONTENT_BYTES, web_push_content
+from tocsin.protocol.ntf.web_push_contents import padded_content_bytes, web_push_content
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.push.provider import Urgency
 
@@ -27,7 +27,7 @@ def pushed_content(payload: bytes, form: WebPushForm) -> bytes:
 
 def sealed_body(content: bytes, address: WebPushAddress, ephemeral_key: bytes, salt: bytes) -> bytes:
     """Seal content to a body of fixed length. The key and the salt must be random and used only once."""
-    padded_to = PADDED_CONTENT_BYTES[address.form]
+    padded_to = padded_content_bytes(address.form)
     return seal_web_push(content, address.receiver, ephemeral_key, salt, padded_to=padded_to)
 
 

@@ -20,12 +20,11 @@ from tocsin.protocol.ntf.pushes import (
 from tocsin.protocol.ntf.web_push_contents import (
     MAX_CONTENT_BYTES,
     PADDED_CONTENT_BYTES,
+    PADDED_JSON_BYTES,
     parse_web_push_content,
     web_push_content,
 )
-from tocsin.protocol.ntf.web_push_tokens import WebPushForm
 
-COMPACT = WebPushForm.COMPACT
 KEY = box_key(CLIENT_DH.agree(ROUTER_DH.public))
 sealed = st.binary(min_size=16, max_size=3088)
 pushes = (
@@ -39,7 +38,7 @@ pushes = (
 def test_pushes_are_read_back(push: Push) -> None:
     content = web_push_content(push)
     assert parse_web_push_content(content) == push
-    assert len(content) < PADDED_CONTENT_BYTES[COMPACT]
+    assert len(content) < PADDED_CONTENT_BYTES
 
 
 def test_contents_begin_with_their_kind() -> None:
@@ -52,8 +51,8 @@ def test_contents_begin_with_their_kind() -> None:
 def test_what_a_router_pushes_fits_one_body() -> None:
     for push in (seal_code(KEY, PUSH_NONCE, CODE), seal_notifications(KEY, PUSH_NONCE, [])):
         assert len(web_push_content(push)) == MAX_CONTENT_BYTES
-    assert MAX_CONTENT_BYTES < PADDED_CONTENT_BYTES[COMPACT] <= MAX_PADDED_BYTES
-    assert PADDED_CONTENT_BYTES[WebPushForm.REFERENCE] <= MAX_PADDED_BYTES
+    assert MAX_CONTENT_BYTES < PADDED_CONTENT_BYTES <= MAX_PADDED_BYTES
+    assert PADDED_JSON_BYTES <= MAX_PADDED_BYTES
 
 
 def test_content_that_is_cut_or_too_long_is_refused() -> None:

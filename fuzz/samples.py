@@ -15,6 +15,7 @@ from tocsin.protocol.direct import ntf_messages as direct_ntf
 from tocsin.protocol.direct import packets as direct_packets
 from tocsin.protocol.direct import smp_commands as direct_smp
 from tocsin.protocol.direct import smp_responses as direct_answers
+from tocsin.protocol.direct import vapid_keys
 from tocsin.protocol.direct.dialects import DIRECT_NTF, DIRECT_SMP
 from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
 from tocsin.protocol.direct.priorities import MinimumPriority
@@ -142,11 +143,12 @@ DIRECT_SMP_RESPONSES: Final[tuple[Response, ...]] = (
     *(direct_answers.QueueAssociated(_DH, fate) for fate in direct_packets.PacketFate),
     *(direct_answers.PacketStatus(fate) for fate in direct_packets.PacketFate),
 )
-DIRECT_NTF_COMMANDS: Final[tuple[Command, ...]] = (direct_ntf.ForwardPacket(PACKET),)
+DIRECT_NTF_COMMANDS: Final[tuple[Command, ...]] = (direct_ntf.ForwardPacket(PACKET), vapid_keys.AskVapidKey())
 DIRECT_NTF_RESPONSES: Final[tuple[Response, ...]] = (
     *(direct_ntf.PacketHandled(fate) for fate in direct_packets.PacketFate),
     direct_ntf.TokenRegisteredWithKey(ID, _DH),
     direct_ntf.TokenRegisteredWithKey(ID, _DH, NTF_KEY_OFFER),
+    vapid_keys.SignedVapidKey(_WEB_PUSH_RECEIVER.public_key, b"signature"),
     direct_ntf.TokenCheckedWithKey(statuses.TokenStatus(statuses.TokenState.ACTIVE)),
     direct_ntf.TokenCheckedWithKey(statuses.TokenStatus(statuses.TokenState.ACTIVE), NTF_KEY_OFFER),
 )

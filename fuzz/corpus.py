@@ -227,7 +227,7 @@ def _texts() -> Iterator[Seed]:
     yield from (Seed("name", chosen(NAMES, NAMES[0], name.encode())) for name in samples.NAMES)
     yield from (Seed("name", chosen(NAMES, NAMES[1], each)) for each in samples.NAME_RECORDS)
     texts = (
-        [samples.TOKEN.text(), samples.WEB_PUSH_TOKEN.text()],
+        [samples.TOKEN.text(), samples.WEB_PUSH_TOKEN.text(), samples.REFERENCE_WEB_PUSH_TOKEN.text()],
         [status.text(NTF.supported.highest) for status in samples.TOKEN_STATUSES],
         [subscription_status_text(status) for status in samples.SUBSCRIPTION_STATUSES],
     )

@@ -147,7 +147,7 @@ async def count_database(place: StorePlace) -> OpenedStore[NtfMemoryStore]:
                 "SELECT count(*) FROM subscriptions WHERE smp_notifier_key = $1", NO_KEY
             )
             foreign = await connection.fetchval(
-                "SELECT count(*) FROM tokens WHERE push_provider = ANY($1::text[])",
+                "SELECT count(*) FROM tokens WHERE split_part(push_provider, ' ', 1) = ANY($1::text[])",
                 [each.text for each in FOREIGN_PROVIDERS],
             )
         finally:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from tocsin import __version__
 from tocsin.ntf_router.control_port import GREETING, NtfControlSession
 from tocsin.ntf_router.delivery.handover import opened_handover
-from tocsin.ntf_router.delivery.providers import opened_providers, served_settings
+from tocsin.ntf_router.delivery.providers import opened_providers, required_vapid_key, served_settings
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.opened_store import opened_store, store_lines
 from tocsin.ntf_router.operator import About, NtfOperator
@@ -105,6 +105,7 @@ async def running(
                 events=recorder,
                 counters=counters,
                 job=opened_handover(settings.delivery),
+                vapid_key=required_vapid_key(settings.webpush).public if settings.webpush.enabled else None,
             )
         )
         about = About(__version__, os.environ.get(RUNTIME_OPTIONS_VARIABLE, ""))

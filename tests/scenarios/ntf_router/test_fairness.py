@@ -20,6 +20,7 @@ from tocsin.ntf_router.settings.settings import NtfDirectSettings
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.dialects import DIRECT_NTF
 from tocsin.protocol.direct.ntf_messages import ForwardPacket
+from tocsin.protocol.direct.vapid_keys import AskVapidKey
 from tocsin.protocol.messages import Command
 from tocsin.protocol.ntf import subscription_commands, token_commands
 from tocsin.protocol.ntf.device_tokens import DeviceToken
@@ -67,7 +68,8 @@ DIRECT: Final[dict[str, Any]] = {"direct": NtfDirectSettings(enabled=True), "pub
 
 
 def test_every_command_is_tried() -> None:
-    assert {*ATTACKS, ForwardPacket} == {*NTF.commands.kinds, *DIRECT_NTF.commands.kinds}
+    """VKEY is answered from memory, as PING."""
+    assert {*ATTACKS, ForwardPacket, AskVapidKey} == {*NTF.commands.kinds, *DIRECT_NTF.commands.kinds}
 
 
 def full_block(client: NtfTestClient, device: Device, kind: type[Command], *, legal: bool) -> list[bytes]:

@@ -136,6 +136,7 @@ def to(folder: Path) -> list[str]:
 async def test_logs_are_moved_to_new_folders_and_back(
     reference: Reference, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (reference.config / "vapid.privkey").write_bytes(b"the key for Web Push")
     before, ours, back = reference.files(), tmp_path / "ours", tmp_path / "back"
     assert await command(reference.arguments(*to(ours), "--dry-run")) == 0
     shown = capsys.readouterr().out
@@ -152,7 +153,9 @@ async def test_logs_are_moved_to_new_folders_and_back(
     assert (settings.store, settings.store_kind) == (ours / "var", StoreKind.MEMORY)
     assert settings.control_port_admin_password == "hidden-password"
     assert read_fingerprint(ours / "etc") == read_fingerprint(reference.config)
-    assert (ours / "etc" / "server.key").stat().st_mode & 0o777 == 0o600
+    assert settings.webpush.key_file.read_bytes() == b"the key for Web Push"
+    for key_file in (ours / "etc" / "server.key", settings.webpush.key_file):
+        assert key_file.stat().st_mode & 0o777 == 0o600
 
     assert await command(["migrate", "ntf", "--back", "--from", str(ours / "etc"), *to(back)]) == 0
     shown = capsys.readouterr().out

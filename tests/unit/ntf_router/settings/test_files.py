@@ -354,6 +354,11 @@ def test_a_file_of_the_reference_is_read_unchanged(load: Load) -> None:
 
 def test_the_key_for_web_push_is_in_the_folder_of_the_settings(load: Load, tmp_path: Path) -> None:
     assert load().webpush.key_file == tmp_path / "webpush-vapid.pem"
+    (tmp_path / "vapid.privkey").touch()  # of the reference
+    assert load().webpush.key_file == tmp_path / "vapid.privkey"
+    assert load("[TOCSIN]\nwebpush_key_file: v.pem\n").webpush.key_file == tmp_path / "v.pem"
+    (tmp_path / "webpush-vapid.pem").touch()
+    assert load().webpush.key_file == tmp_path / "webpush-vapid.pem"
     assert load("[TOCSIN]\nwebpush_ca_file: ca.pem\n").webpush.ca_file == tmp_path / "ca.pem"
     fcm = load("[TOCSIN]\nfcm_key_file: a.json\nfcm_ca_file: ca.pem\n").fcm
     assert (fcm.key_file, fcm.ca_file) == (tmp_path / "a.json", tmp_path / "ca.pem")

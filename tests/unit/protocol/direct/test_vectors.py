@@ -76,3 +76,14 @@ def test_the_longest_server_fills_a_statement() -> None:
     statement = PUBLISHED["packets"][-1]["statement"]
     assert len(raw(statement)) == 326
     assert PUBLISHED["servers"][-1]["wire"] in statement
+
+
+def test_the_key_for_web_push_by_libsodium_alone() -> None:
+    vector = PUBLISHED["vapid_key"]
+    signed = b"direct-notifications/1 vapid key" + raw(vector["ntf_identity"]) + raw(vector["public"])
+    nacl.signing.SigningKey(raw(vector["leaf_private_key"])).verify_key.verify(
+        signed, raw(vector["signature"])
+    )
+    assert len(raw(vector["public"])) == 65
+    written = [message["wire"] for message in PUBLISHED["ntf"]["messages"] if message["tag"] == "VAPID"]
+    assert written == [b"VAPID ".hex() + vector["public"] + "40" + vector["signature"]]

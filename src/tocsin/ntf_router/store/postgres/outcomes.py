@@ -11,11 +11,9 @@ from typing import Final, TypeAlias
 from asyncpg import Record
 
 from tocsin.ntf_router.store.postgres.pools import Proxy
-from tocsin.ntf_router.store.postgres.rows import queue_of_row
+from tocsin.ntf_router.store.postgres.rows import provider_of, queue_of_row
 from tocsin.ntf_router.store.records import KEPT_NOTIFICATIONS, SettledNotification
-from tocsin.protocol.ntf.device_tokens import PushProvider
 
-PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
 RECEIVED: Final = "received"
 SUPERSEDED: Final = "superseded"
 
@@ -83,7 +81,11 @@ async def end_pending(
     """
     rows = await connection.fetch(statement, which)
     await count_outcomes(connection, {outcome: len(rows)})
-    known = [row for row in rows if row["push_provider"] in PROVIDERS and row["smp_host"] is not None]
+    known = [
+        (row, provider)
+        for row in rows
+        if row["smp_host"] is not None and (provider := provider_of(row["push_provider"] or "")) is not None
+    ]
     if known and report is not None:
         report(
             [
@@ -93,10 +95,10 @@ async def end_pending(
                     row["nonce"],
                     outcome,
                     queue_of_row(row),
-                    PROVIDERS[row["push_provider"]],
+                    provider,
                     row["received_at"],
                 )
-                for row in known
+                for row, provider in known
             ]
         )
     return list(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -45,6 +46,33 @@ SUBSCRIPTIONS: Final = "subscriptions s JOIN smp_servers v ON v.smp_server_id = 
 NO_KEY: Final = Ed25519PrivateKey.der_prefix + bytes(Ed25519PrivateKey.raw_bytes)
 """The key of queues of direct notifications, which have none: the table requires one."""
 _PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
+_REFERENCE_WEB_PUSH: Final = f"{PushProvider.WEBPUSH.text} https://"
+_ORIGIN: Final = re.compile(rb"https://[^/? ]*")
+
+
+def provider_of(text: str) -> PushProvider | None:
+    """Return the provider that a row names, or None for one that is not known."""
+    if text.startswith(_REFERENCE_WEB_PUSH):
+        return PushProvider.WEBPUSH
+    return _PROVIDERS.get(text)
+
+
+def device_token_columns(token: DeviceToken) -> tuple[str, bytes]:
+    """Return push_provider and push_provider_token.
+
+    The reference has the origin of a Web Push service in the first column (ntf-webpush.md 2.4), and so have its tokens
+    here. Compact tokens, which it does not know, are whole.
+    """
+    if token.is_reference_web_push and (origin := _ORIGIN.match(token.token)):
+        return f"{token.provider.text} {origin[0].decode('latin-1')}", token.token[origin.end() :]
+    return token.provider.text, token.token
+
+
+def _device_token(provider: str, token: bytes) -> DeviceToken:
+    if provider.startswith(_REFERENCE_WEB_PUSH):
+        origin = provider.removeprefix(PushProvider.WEBPUSH.text).lstrip().encode("latin-1")
+        return DeviceToken(PushProvider.WEBPUSH, origin + token)
+    return DeviceToken(_PROVIDERS[provider], token)
 
 
 def sql_list(states: Iterable[StrEnum]) -> str:
@@ -61,7 +89,7 @@ def token_of_row(row: Record) -> TokenRecord:
     try:
         return TokenRecord(
             row["token_id"],
-            DeviceToken(_PROVIDERS[row["push_provider"]], row["push_provider_token"]),
+            _device_token(row["push_provider"], row["push_provider_token"]),
             TokenStatus.parse(row["token_status"]),
             row["verify_key"],
             row["dh_priv_key"].removeprefix(X25519PrivateKey.der_prefix),
@@ -80,8 +108,7 @@ def token_row(token: TokenRecord) -> tuple[object, ...]:
     """Return the values in the order of the table's columns."""
     return (
         token.token_id,
-        token.device_token.provider.text,
-        token.device_token.token,
+        *device_token_columns(token.device_token),
         status_text(token.status),
         token.verify_key,
         X25519PrivateKey.der_prefix + token.dh_private_key,

@@ -21,6 +21,7 @@ from tocsin.ntf_router.store.postgres.rows import (
     SUBSCRIPTIONS,
     TOKEN_COLUMNS,
     TOKENS,
+    device_token_columns,
     queue_of_row,
     sql_list,
     status_text,
@@ -116,9 +117,8 @@ class PostgresTokens:
         return {row["token_id"]: token_of_row(row) for row in rows}
 
     async def registration(self, device_token: DeviceToken, verify_key: bytes) -> TokenRecord | None:
-        row = await self._clients.fetchrow(
-            _REGISTRATION, device_token.provider.text, device_token.token, verify_key
-        )
+        columns = device_token_columns(device_token)
+        row = await self._clients.fetchrow(_REGISTRATION, *columns, verify_key)
         return None if row is None else token_of_row(row)
 
     async def add_token(self, token: TokenRecord) -> bool:
@@ -131,7 +131,7 @@ class PostgresTokens:
         return addition.added
 
     async def unverified_registrations(self, device_token: DeviceToken, since: int) -> int:
-        rows = await self._clients.fetch(_UNVERIFIED, device_token.provider.text, device_token.token)
+        rows = await self._clients.fetch(_UNVERIFIED, *device_token_columns(device_token))
         old = [row for row in rows if row["registered_at"] < since]
         unused = [row["token_id"] for row in old if not row["used"]]
         if unused:
@@ -192,8 +192,7 @@ class PostgresTokens:
                 WHERE token_id = $1 AND push_provider = $2 AND push_provider_token = $3 FOR UPDATE
                 """,
                 token_id,
-                device_token.provider.text,
-                device_token.token,
+                *device_token_columns(device_token),
             )
             if before is None:
                 return False
@@ -217,8 +216,7 @@ class PostgresTokens:
                     tag = await connection.execute(
                         _REPLACE,
                         token_id,
-                        device_token.provider.text,
-                        device_token.token,
+                        *device_token_columns(device_token),
                         code,
                         registered_at,
                     )

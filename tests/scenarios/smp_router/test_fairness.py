@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from tests.doubles.cryptographic_work import work
-from tests.doubles.fairness import MOST_TIMES_QUIET, StretchCounter, ping_ratio, quiet_ping
+from tests.doubles.fairness import MOST_TIMES_QUIET, StretchCounter, full_block, ping_ratio, quiet_ping
 from tests.doubles.routers import HOST
 from tests.doubles.smp_direct import NtfIdentity, direct_settings, some_packet
 from tests.doubles.smp_harness import (
@@ -26,8 +26,6 @@ from tests.doubles.smp_harness import (
     Notifier,
     Queue,
     SmpHarness,
-    SmpTestClient,
-    authorized_with,
     create_command,
     ed448,
     ed25519,
@@ -70,8 +68,6 @@ __all__ = ["work"]  # a fixture
 KEYS: Final = 225
 """As many Ed448 keys as RKEY can name in one block."""
 VERSIONS: Final = range(SMP.supported.lowest, HIGHEST_VERSION + 1)
-WRONG: Final = authorized_with(bytes(114))
-"""As long as a signature by Ed448, the most expensive to check."""
 BLOCKS: Final = 4
 """As many as the router reads of one connection before it stops reading."""
 LINK: Final = LinkData(bytes(100), bytes(13_000))
@@ -208,21 +204,6 @@ def test_every_command_is_tried() -> None:
     assert set(ATTACKS) == {*SMP.commands.kinds, *DIRECT_SMP.commands.kinds}
 
 
-def full_block(
-    client: SmpTestClient, target: Target, attack: Callable[[Target, bytes], Asked], *, legal: bool
-) -> list[bytes]:
-    """As many of this command as fit one block. The illegal ones have a wrong signature, if they need one."""
-    filler = client.session.filler()
-    while True:
-        asked = attack(target, os.urandom(24))
-        key = asked.key if legal or asked.key is None else WRONG
-        assert asked.corr_id is not None
-        request = client.session.request(asked.corr_id, asked.entity_id, asked.command, key)
-        if not filler.fits(request):
-            return filler.take()
-        filler.add(request)
-
-
 def attacks_of(version: int) -> list[tuple[tuple[str, ...] | None, type[Command]]]:
     """The ALPN and the kinds of commands of a version."""
     plain: list[tuple[tuple[str, ...] | None, type[Command]]] = [(None, kind) for kind in SMP.commands.kinds]
@@ -254,7 +235,7 @@ async def attacked(
 ) -> AsyncIterator[None]:
     """The router has the blocks of an attacker, who reads no answer; afterwards it gives the attacker up."""
     client = await router.connect(version, alpn=alpn)
-    block = full_block(client, target, ATTACKS[kind], legal=legal)
+    block = full_block(client, partial(ATTACKS[kind], target), legal=legal)
     for _ in range(BLOCKS):
         await client.connection.send(block)
     yield
@@ -304,13 +285,8 @@ async def test_a_connection_gives_way_after_its_slice(
         monkeypatch.setattr(CommandTable, "execute", count)
         router.running.router.turns.clock = counter.clock
         client = await router.connect(alpn=None if kind in SMP.commands.kinds else (DIRECT_SMP.alpn,))
-        block = full_block(client, target, ATTACKS[kind], legal=False)
-        counter.start()
-        await client.connection.send(block)
-        answers = 0
-        while answers < len(block):
-            answers += len(await client.block())
-        counter.stop()
+        block = full_block(client, partial(ATTACKS[kind], target), legal=False)
+        await counter.send(client, [block])
     assert counter.longest <= SLICE_SECONDS / StretchCounter.STEP_SECONDS + 1
     assert kind not in NEEDS_MANY_CHECKS or counter.steps >= len(block) * KEYS
 

@@ -20,6 +20,7 @@ from tocsin.ntf_router.subscriber import queue_subscriptions, recent_notificatio
 from tocsin.operate import active_queues
 from tocsin.protocol import addresses, authorization
 from tocsin.push.http2 import exchange, push_provider
+from tocsin.push.webpush import client as webpush_client
 from tocsin.push.webpush import host_lane
 from tocsin.smp_router import router as smp_router
 from tocsin.smp_router import unconfirmed
@@ -381,6 +382,14 @@ NTF_LIMITS: Final = (
         "HostLane._waiting",
     ),
     _set(*(_NTF, "webpush.rate", "Pushes to a Web Push service in a second", Scope.HOST), "tried later"),
+    _fixed(
+        webpush_client.MOST_ADDRESSES,
+        *(
+            "Web Push device tokens in parsed form",
+            Scope.PROVIDER,
+            "the one not used for longest is parsed again",
+        ),
+    ),
     _fixed(
         host_lane.MOST_HOSTS,
         *("Web Push services whose behaviour is remembered", Scope.PROVIDER, "the oldest is forgotten"),

@@ -47,6 +47,7 @@ from tocsin.protocol.direct.vapid_keys import AskVapidKey, SignedVapidKey
 from tocsin.protocol.messages import Message
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.protocol.smp.delivered_messages import DeliveredMessage, NotificationMeta
 from tocsin.protocol.smp.notifier_commands import AcknowledgeNotifications
 from tocsin.protocol.smp.queue_modes import QueueMode, QueueRequest, SubscriptionMode
 from tocsin.protocol.smp.sender_commands import MessageFlags
@@ -108,6 +109,22 @@ def vectors() -> dict[str, Any]:
         "smp": {"alpn": DIRECT_SMP.alpn, **_encoded(_smp_messages(queue, packets), 18)},
         "ntf": {"alpn": DIRECT_NTF.alpn, **_encoded(_ntf_messages(offer, packets), 3)},
         "flags": {str(priority): _flags(priority) for priority in range(4)},
+        "delivered": [
+            {
+                "flags": _flags(priority),
+                "plain": DeliveredMessage(_ISSUED_AT, MessageFlags.of_priority(priority), b"body")
+                .encode()
+                .hex(),
+            }
+            for priority in range(4)
+        ],
+        "metadata": [
+            {
+                "priority": priority,
+                "plain": NotificationMeta(_TOKEN_ID, _ISSUED_AT, priority).encode().hex(),
+            }
+            for priority in range(1, 4)
+        ],
         "flags_read": {
             text: _priority(text) for text in ("F", "F3", "T", "T0", "T1", "T2", "T23", "T3", "T4")
         },

@@ -115,7 +115,8 @@ class _SmpTables(_Database):
         assert queue.notifier is not None
         store.add_service(smp.a_service())
         store.add_queue(queue)
-        store.write_message(queue.recipient_id, smp.a_message(), 10)
+        for priority in range(4):
+            store.write_message(queue.recipient_id, smp.a_message(priority=priority), 10)
         store.add_notification(queue.notifier.notifier_id, smp.a_notification())
         router = NtfRouterRecord(smp.some_bytes(24), smp.a_location(), smp.some_bytes(44), 17)
         store.direct.set_ntf_router(router)
@@ -180,7 +181,7 @@ class _AgentFile:
             for name in "abc":
                 queue = agent.receive_queue(name, notifier=agent.NOTIFIER if name == "a" else None)
                 await store.add_connection(AgentConnection(name), queue, agent.send_queue(name))
-            await store.keep_message(KeptMessage("a", 1, b"id", 7, b"body of a message"))
+            await store.keep_message(KeptMessage("a", 1, b"id", 7, b"body of a message", priority=2))
             await store.message_received("a", 1, 7, b"id")
             key = NtfKeyOffer(X25519PrivateKey(b"k" * 32).public, 1_900_000_000)
             await store.save_token(agent.agent_token(action=CheckDue()))

@@ -256,6 +256,12 @@ MIGRATIONS: Final = (
         ("ALTER TABLE connections DROP COLUMN is_left",),
         (("connections that are being deleted", "connections WHERE is_left = 1"),),
     ),
+    SqliteMigration(
+        "0010_message_priorities",
+        ("ALTER TABLE kept_messages ADD COLUMN priority INTEGER NOT NULL DEFAULT 1",),
+        ("ALTER TABLE kept_messages DROP COLUMN priority",),
+        (("marks of mentions among messages", "kept_messages WHERE priority > 1"),),
+    ),
 )
 
 _RECORD: Final = """CREATE TABLE IF NOT EXISTS migrations (

@@ -33,6 +33,7 @@ _LOSSES: Final = {
         Loss("minimum priorities of queues", "tocsin_smp.minimum_priorities"),
         Loss("packets for NTF routers", "tocsin_smp.packets"),
     ),
+    "0006_message_priorities": (Loss("marks of mentions", "tocsin_smp.messages WHERE priority > 1"),),
 }
 """What versions before a migration have no place for."""
 _DOWN: Final = ".down.sql"

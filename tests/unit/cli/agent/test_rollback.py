@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.doubles.agent_commands import AgentCommands
 from tests.doubles.agent_samples import ENDPOINT
 from tocsin.agent.store.records import AgentConnection
+from tocsin.agent.store.sqlite.migrations import MIGRATIONS
 from tocsin.agent.store.sqlite.store import opened_agent_store
 
 
@@ -16,7 +17,7 @@ async def test_the_store_goes_back_and_forward(tmp_path: Path) -> None:
     path = alice.folder / "agent.db"
     async with opened_agent_store(path) as store:
         await store.add_connection(AgentConnection("a"), None, None)
-    undone = {"undone": ["0009_left_connections", "0008_endpoint_secrets"], "lost": []}
+    undone = {"undone": [step.name for step in reversed(MIGRATIONS[7:])], "lost": []}
     assert await alice.ok("rollback", "--to", "0007", "--dry-run") == {**undone, "changed": False}
     assert await alice.ok("rollback", "--to", "0007") == {**undone, "changed": True}
     async with opened_agent_store(path) as store:

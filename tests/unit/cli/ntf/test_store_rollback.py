@@ -10,6 +10,7 @@ import pytest
 from tests.unit.ntf_router.store.samples import filled, queue
 from tocsin.cli.main import run
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
+from tocsin.ntf_router.store.postgres.schema import _OWN_MIGRATIONS
 
 
 async def test_the_tables_go_back_unless_a_router_uses_them(
@@ -31,7 +32,7 @@ async def test_the_tables_go_back_unless_a_router_uses_them(
     assert "a router uses the schema ntf_server (tocsin ntf, host" in capsys.readouterr().err
     await store.close()
     assert await command("--to", "0002", "--dry-run") == 0
-    undone = "0005_owner_heartbeat, 0004_service_credentials, 0003_router_identity\n"
+    undone = ", ".join(name for name, *_ in reversed(_OWN_MIGRATIONS[2:])) + "\n"
     assert f"Would undo: {undone}" in capsys.readouterr().out
     assert await command("--to", "0002") == 0
     assert f"Undone: {undone}" in capsys.readouterr().out

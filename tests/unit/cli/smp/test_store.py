@@ -13,6 +13,7 @@ from tocsin.cli.main import run
 from tocsin.smp_router.store.logs.log_reading import MESSAGE_LOG, STORE_LOG
 from tocsin.smp_router.store.logs.store_files import fill_folder, read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+from tocsin.smp_router.store.postgres.schema_migrations import migrations
 
 
 @pytest.fixture
@@ -137,10 +138,11 @@ async def test_the_tables_go_back_to_an_older_version(
     assert "there is no store yet" in capsys.readouterr().err
     assert await command("import", *config) == 0
     before = await stored(url)
+    undone = ", ".join(each.name for each in reversed(migrations()[3:]))
     assert await command("rollback", *config, "--to", "0003", "--dry-run") == 0
-    assert "Would undo: 0005_written, 0004_direct_notifications\n" in capsys.readouterr().out
+    assert f"Would undo: {undone}\n" in capsys.readouterr().out
     assert await command("rollback", *config, "--to", "0003") == 0
-    assert "Undone: 0005_written, 0004_direct_notifications\n" in capsys.readouterr().out
+    assert f"Undone: {undone}\n" in capsys.readouterr().out
     assert await command("rollback", *config, "--to", "0003_opening") == 0
     assert "already" in capsys.readouterr().out
     assert await command("rollback", *config, "--to", "0001") == 1

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tocsin.cli.routers.router_kind import S, add_router_arguments
-from tocsin.cli.routers.store_transfers import RouterStore
+from tocsin.cli.routers.store_transfers import RouterStore, add_database_argument
 from tocsin.cli.terminal.exit_codes import ExitCode
 
+SUMMARY: Final = "take the tables in PostgreSQL back to an older version"
+DESCRIPTION: Final = (
+    "Undoes changes of the tables, newest first, so that an older version of Tocsin can use them. Stop the router "
+    "first, and run this with the newer version. Everything happens in one transaction. Rows that the older version "
+    "has no place for stop it, unless you accept the loss."
+)
 W = TypeVar("W")
 
 
@@ -22,12 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser, store: RouterStore[S, W]) -> 
         help="the last change of the tables that stays: its name or its number, such as 0003. The older version says "
         "which ones it lacks when it refuses the store; a wrong name lists all",
     )
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="URL of the database (default: the one of the settings); other users of this machine may see it in the "
-        "process list",
-    )
+    add_database_argument(parser)
     parser.add_argument(
         "--lose-data", action="store_true", help="delete rows that the older version has no place for"
     )

@@ -15,6 +15,7 @@ from tests.doubles.spark_desk import SparkDesk
 from tocsin.agent.store.records import NextAction
 from tocsin.errors import TocsinError
 from tocsin.events.delivery_events import ENDS, Stage
+from tocsin.ntf_router.store.postgres.rows import device_token_columns
 from tocsin.ntf_router.subscriber.queue_subscriptions import ROUND_AGAIN_SECONDS
 from tocsin.protocol.ntf.statuses import TokenState
 
@@ -115,9 +116,12 @@ async def _stored_states(world: ChaosWorld) -> list[str]:
     connection = await asyncpg.connect(world.database.url)
     try:
         await connection.execute(f"SET search_path TO {SCHEMA}")
-        wanted = {(await phone.agent.tokens.current()).device_token.token for phone in world.phones}
-        tokens = await connection.fetch("SELECT push_provider_token FROM tokens WHERE status = 'ACTIVE'")
-        active = Counter(bytes(row[0]) for row in tokens)
+        current = [await phone.agent.tokens.current() for phone in world.phones]
+        wanted = {device_token_columns(token.device_token) for token in current}
+        tokens = await connection.fetch(
+            "SELECT push_provider, push_provider_token FROM tokens WHERE status = 'ACTIVE'"
+        )
+        active = Counter((row[0], bytes(row[1])) for row in tokens)
         problems = (
             [f"{len(wanted - active.keys())} phones have no active token"] if wanted - active.keys() else []
         )
@@ -127,8 +131,10 @@ async def _stored_states(world: ChaosWorld) -> list[str]:
             while True:
                 rows = await connection.fetch(
                     "SELECT s.status, count(*) FROM subscriptions s JOIN tokens t ON t.token_id = s.token_id "
-                    "WHERE t.push_provider_token = ANY($1::bytea[]) AND t.status = 'ACTIVE' GROUP BY s.status",
-                    list(wanted),
+                    "JOIN unnest($1::text[], $2::bytea[]) AS wanted (provider, token) "
+                    "ON (t.push_provider, t.push_provider_token) = (wanted.provider, wanted.token) "
+                    "WHERE t.status = 'ACTIVE' GROUP BY s.status",
+                    *map(list, zip(*wanted, strict=True)),
                 )
                 states = {row[0]: row[1] for row in rows}
                 if states.get("ACTIVE", 0) >= chats:

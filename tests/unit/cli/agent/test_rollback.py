@@ -16,7 +16,10 @@ async def test_the_store_goes_back_and_forward(tmp_path: Path) -> None:
     path = alice.folder / "agent.db"
     async with opened_agent_store(path) as store:
         await store.add_connection(AgentConnection("a"), None, None)
-    undone = {"undone": ["0009_left_connections", "0008_endpoint_secrets"], "lost": []}
+    undone = {
+        "undone": ["0010_message_priorities", "0009_left_connections", "0008_endpoint_secrets"],
+        "lost": [],
+    }
     assert await alice.ok("rollback", "--to", "0007", "--dry-run") == {**undone, "changed": False}
     assert await alice.ok("rollback", "--to", "0007") == {**undone, "changed": True}
     async with opened_agent_store(path) as store:

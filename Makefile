@@ -61,9 +61,10 @@ bench-auth: venv ## Does the time of ERR AUTH reveal whether a queue or token ex
 bench-push: venv ## CPU of a push with APNs, FCM and Web Push, beside the floor: encryption and TLS alone
 	@$(PY) -m bench.push $(ARGS)
 
-bench-ntf: venv ## Cost of the NTF router: from NMSG to push, holding and renewing subscriptions, its store
+bench-ntf: venv ## Cost of the NTF router: from NMSG to push, holding and renewing subscriptions, its store, commands
 	@$(PY) -m bench.ntf $(ARGS)
 	@$(PY) -m bench.ntf_store $(ARGS)
+	@$(PY) -m bench.ntf_commands $(ARGS)
 
 bench-agent: venv ## Cost of an agent: setting up notifications for 10,000 connections, waking up by a push
 	@$(PY) -m bench.agent $(ARGS)

@@ -58,7 +58,7 @@ def measure_deliver(folder: Path, rate: int = RATE, seconds: float = SECONDS) ->
             "apns_test_ca_file: apns.crt\n"
         )
         key = handover_key(folder / "handover-keys")
-        router = HandOver(folder / "handover", key, SystemRandomness())
+        router = HandOver(folder / "handover", key, SystemRandomness(), patience=START_SECONDS)
         with deliver_job(ini, folder / "lake"):
             return asyncio.run(_measure(router, rate, seconds))
 
@@ -125,7 +125,10 @@ class _Load:
     def _give(self) -> None:
         due = self._dues[self.given % TOKENS]
         self.given += 1
-        self._router.give(due, TTL, partial(self._answered, time.monotonic()))
+        self._router.give(due, TTL, partial(self._answered, time.monotonic()), self._taken_back)
+
+    def _taken_back(self) -> None:
+        raise AssertionError("the job was away for longer than the router's patience")
 
     def _answered(self, given_at: float, outcome: PushOutcome, _taken: int, _more: bool) -> None:
         self.accepted += isinstance(outcome, Accepted)

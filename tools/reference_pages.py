@@ -12,18 +12,22 @@ from enum import Enum
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, cast
 
 from tocsin.cli.main import build_parser
+from tocsin.crypto.boxes import BoxKey
 from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
 from tocsin.crypto.credentials import CertificateAlgorithm, Credentials
 from tocsin.events import delivery_events
+from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.operator import About, NtfOperator
 from tocsin.ntf_router.running_router import running_ntf_router
 from tocsin.ntf_router.settings.keys import NTF_KEYS
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.statistics import NtfStatistics
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.operate.randomness import SystemRandomness
 from tocsin.operate.settings.keyed_settings import default_text
 from tocsin.operate.settings.setting_keys import SettingKey
 from tocsin.pipeline.lake import tables
@@ -68,9 +72,11 @@ async def _expositions() -> tuple[str, str]:
     smp_settings = SmpSettings(hosts=("127.0.0.1",), ports=(0,), store=None)
     smp_store, ntf_store = SmpMemoryStore(), NtfMemoryStore()
     ntf_settings = NtfSettings(hosts=("127.0.0.1",), ports=(0,), store=None)
+    with TemporaryDirectory() as folder:
+        job = HandOver(Path(folder), BoxKey(bytes(32)), SystemRandomness())
     async with (
         running_smp_router(smp_settings, credentials, smp_store) as smp,
-        running_ntf_router(ntf_settings, credentials, ntf_store, {}) as ntf,
+        running_ntf_router(ntf_settings, credentials, ntf_store, {}, job=job) as ntf,
     ):
         smp_operator = SmpOperator(smp, smp_store, None, cast(Any, None))
         statistics = NtfStatistics(ntf.state.counters, since=datetime.now(UTC))

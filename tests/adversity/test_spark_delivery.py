@@ -3,7 +3,7 @@
 A real SMP router, an NTF router with `delivery_engine: spark`, `tocsin pipeline deliver`, and the fake APNs over
 HTTP/2. After each kill, at a random moment of the traffic, what was killed is started again; at the end nothing is
 pending, the accounting adds up, the newest message of every queue was told to its device, and a push that was repeated
-has the id of its first.
+has the id of its first. Before that the job is gone for a while: the router pushes by itself, until it is back.
 
 TOCSIN_SPARK_KILLS sets how many kills there are, TOCSIN_KILL_SEED what is decided by chance.
 """
@@ -34,6 +34,8 @@ KILLS: Final = int(os.environ.get("TOCSIN_SPARK_KILLS", "2"))
 SEED: Final = os.environ.get("TOCSIN_KILL_SEED", "tocsin")
 PATIENCE: Final = 60.0
 """Spark takes its time to start, longer on a busy machine."""
+ROUTERS_PATIENCE: Final = 5
+"""Seconds without an answer of the job, after which the router pushes by itself."""
 
 
 class DeliverJob:
@@ -99,7 +101,12 @@ def handover_in(folder: Path) -> str:
 
 @asynccontextmanager
 async def everything_with_job(folder: Path) -> AsyncIterator[tuple[Everything, DeliverJob]]:
-    settings = {"store": "memory", "delivery_engine": "spark", "delivery_handover": handover_in(folder)}
+    settings = {
+        "store": "memory",
+        "delivery_engine": "spark",
+        "delivery_handover": handover_in(folder),
+        "delivery_patience": ROUTERS_PATIENCE,
+    }
     async with everything(folder, settings) as parts:
         assert parts.apns is not None
         job = DeliverJob(folder, parts.apns)
@@ -151,7 +158,14 @@ async def pushes_come(parts: Everything, count: int) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.timeout(120 + 90 * KILLS)
+async def job_is_away(parts: Everything, away: bool) -> None:
+    """Waits until the router knows it."""
+    async with asyncio.timeout(PATIENCE):
+        while (await parts.ntf_metrics("deliver_job_"))["away"] != away:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.timeout(240 + 90 * KILLS)
 async def test_no_notification_is_lost_when_driver_or_router_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,9 +185,18 @@ async def test_no_notification_is_lost_when_driver_or_router_is_killed(
                 await job.until_it_pushes()
                 await ended(sending)
             await parts.compare()
+        await job.kill()
+        sending = asyncio.create_task(traffic(parts, chance))
+        await pushes_come(parts, 10)
+        await job_is_away(parts, True)
+        await job.start()
+        await job_is_away(parts, False)
+        await pushes_come(parts, 5)
+        await ended(sending)
+        await parts.compare()
         accounting = await settled(parts)
         assert accounting["received"] >= accounting["accepted"] > 0
-        print("repeated", repeats(parts), accounting)
+        print("repeated", repeats(parts), await parts.ntf_metrics("pushed_twice"), accounting)
         assert await job.stop() == 0
 
 

@@ -83,9 +83,9 @@ class Meeting:
     def key(self) -> BoxKey:
         return handover_key(self.keys)
 
-    def opened(self) -> HandOver:
+    def opened(self, patience: float = 60.0) -> HandOver:
         """Opens it like a router that starts."""
-        return HandOver(self.folder, self.key, SystemRandomness())
+        return HandOver(self.folder, self.key, SystemRandomness(), patience=patience)
 
     def segments(self) -> list[str]:
         return sorted(path.name for path in self.folder.glob(SEGMENTS))

@@ -237,12 +237,16 @@ class Everything:
                 del self._told[message_id]
 
     async def accounting(self) -> dict[str, float]:
+        return await self.ntf_metrics("accounting_")
+
+    async def ntf_metrics(self, prefix: str) -> dict[str, float]:
+        """Those of the NTF router whose name begins so, by the rest of the name."""
         assert self.ntf is not None
         _, metrics = await self.ntf.get("/metrics")
         found = {}
         for line in metrics.splitlines():
-            if line.startswith("simplex_ntf_accounting_"):
-                name, value = line.removeprefix("simplex_ntf_accounting_").split(" ")[:2]
+            if line.startswith(f"simplex_ntf_{prefix}"):
+                name, value = line.removeprefix(f"simplex_ntf_{prefix}").split(" ")[:2]
                 found[name] = float(value)
         return found
 

@@ -127,6 +127,12 @@ def snapshot_metrics(snapshot: NtfRouterSnapshot) -> Iterator[Metric]:
         yield gauge(f"{PREFIX}_handed_over", about, snapshot.handed_over)
         about = "How long the oldest of them has waited: growing, the deliver job is away."
         yield gauge(f"{PREFIX}_handed_over_seconds", about, snapshot.handed_over_seconds)
+        about = "1 while the deliver job is late or gone and the router pushes by itself, otherwise 0."
+        yield gauge(f"{PREFIX}_deliver_job_away", about, int(snapshot.job_away))
+        about = (
+            "Pushes that the deliver job made although the router had withdrawn them: devices got them twice."
+        )
+        yield counter(f"{PREFIX}_pushed_twice", about, snapshot.pushed_twice)
 
 
 def event_log_metrics(log: EventLog) -> Iterator[Metric]:

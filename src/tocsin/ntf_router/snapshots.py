@@ -66,6 +66,10 @@ class NtfRouterSnapshot:
     """Due pushes that the `deliver` job has not answered; None if there is no such job."""
     handed_over_seconds: float
     """How long the oldest of them has waited."""
+    job_away: bool
+    """The job is late or gone, and the router pushes by itself."""
+    pushed_twice: int
+    """Pushes that were withdrawn from the job too late."""
 
 
 def snapshot_of(running: RunningNtfRouter) -> NtfRouterSnapshot:
@@ -97,6 +101,8 @@ def snapshot_of(running: RunningNtfRouter) -> NtfRouterSnapshot:
         },
         handed_over=None if job is None else job.waiting,
         handed_over_seconds=0.0 if job is None else job.oldest_seconds,
+        job_away=job is not None and job.away,
+        pushed_twice=0 if job is None else job.pushed_twice,
     )
 
 

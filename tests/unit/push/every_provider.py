@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from tests.doubles.web_push_service import Behaviour as WebPushBehaviour
 from tests.unit.push.fcm.stage import REGISTRATION, HeldTime, account_of, fcm_settings
 from tests.unit.push.webpush.stage import KEY, web_push_settings
 from tocsin.protocol.ntf.pushes import MessagePush, push_json
+from tocsin.protocol.ntf.web_push_tokens import WebPushForm
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.apns.request import ProviderToken
 from tocsin.push.fake.behaviours import Behaviour, CloseConnection, GoAway, Hold, Respond, SendRaw
@@ -31,7 +33,8 @@ from tocsin.push.provider import Provider, PushOutcome, PushRequest, Urgency
 from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.webpush.client import WebPushProvider
 
-PUSH: Final = MessagePush(b"n" * 24, b"s" * 3016)
+PUSH: Final = MessagePush(b"n" * 24, b"s" * 2000)
+"""Fits every provider: how long contents may be is the business of the delivery."""
 TIMEOUT: Final = 5.0
 
 
@@ -182,15 +185,19 @@ class WebPushPlace(Place):
         Trouble.GOAWAY: Answer(201, {"Connection": "close"}),
     }
 
-    def __init__(self, provider: Provider, clock: HeldTime, service: WebPushService) -> None:
+    def __init__(
+        self, provider: Provider, clock: HeldTime, service: WebPushService, form: WebPushForm
+    ) -> None:
         super().__init__(provider, clock)
         self._service = service
+        self._form = form
         self._delivered: Counter[int] = Counter()
         self._phones: dict[int, WebPushPhone] = {}
         service.on_accepted = lambda received: self._delivered.update([int(received.path[-4:])])
 
     def _phone(self, device: int) -> WebPushPhone:
-        return self._phones.setdefault(device, WebPushPhone(self._service, path=f"/secret-{device:04}"))
+        phone = WebPushPhone(self._service, path=f"/secret-{device:04}", form=self._form)
+        return self._phones.setdefault(device, phone)
 
     def token(self, device: int) -> bytes:
         return self._phone(device).token
@@ -238,17 +245,18 @@ async def _fcm(folder: Path, timeout: float) -> AsyncIterator[FcmPlace]:
 
 
 @asynccontextmanager
-async def _web_push(folder: Path, timeout: float) -> AsyncIterator[WebPushPlace]:
+async def _web_push(form: WebPushForm, folder: Path, timeout: float) -> AsyncIterator[WebPushPlace]:
     clock = HeldTime()
     async with WebPushService(folder).running() as service:
         settings = web_push_settings(ca_file=service.ca_file, timeout=timeout)
-        yield WebPushPlace(WebPushProvider(settings, KEY, service.find, clock), clock, service)
+        yield WebPushPlace(WebPushProvider(settings, KEY, service.find, clock), clock, service, form)
 
 
 PLACES: Final[Mapping[str, Callable[[Path, float], AbstractAsyncContextManager[Place]]]] = {
     "APNs": _apns,
     "FCM": _fcm,
-    "Web Push": _web_push,
+    "Web Push": partial(_web_push, WebPushForm.COMPACT),
+    "Web Push, reference form": partial(_web_push, WebPushForm.REFERENCE),
 }
 
 

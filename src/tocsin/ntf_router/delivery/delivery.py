@@ -61,7 +61,7 @@ class PushDelivery:
         events: NtfEvents,
         job: HandOver | None = None,
     ) -> None:
-        """A `job` gets the messages; verification and periodic pushes still go out from here."""
+        """A `job` gets the messages while it works; verification and periodic pushes still go out from here."""
         self._store = store
         self._settings = settings
         self._clock = clock

@@ -64,7 +64,7 @@ class DeliveryLane:
         settings: DeliverySettings,
         counters: NtfCounters,
     ) -> None:
-        """`reroute` takes a token whose provider has changed. A `job` pushes messages instead of this lane."""
+        """`reroute` takes a token whose provider has changed. A working `job` pushes messages instead of this lane."""
         self.provider = provider
         self._name = name
         self._store = store
@@ -138,14 +138,20 @@ class DeliveryLane:
                 continue
 
     @property
+    def _working_job(self) -> HandOver | None:
+        """The job, unless it is away."""
+        return None if self._job is None or self._job.away else self._job
+
+    @property
     def _job_has_room(self) -> bool:
-        return self._job is None or self._job.room > 0
+        job = self._working_job
+        return job is None or job.room > 0
 
     async def _send_some(self) -> None:
         room = max(1, self.provider.room)
         room -= self.control.send_some(self._control_room(room))
-        if self._job is not None:
-            room = self._job.room
+        if (job := self._working_job) is not None:
+            room = job.room
         batch = list(islice(self._tokens, min(room, self._settings.batch)))
         if not batch:
             return
@@ -178,7 +184,7 @@ class DeliveryLane:
         """Return how many of the free places control pushes may use: all that messages do not need, and a share."""
         if not self.control:
             return 0
-        unneeded = room if self._job is not None else room - len(self._tokens)
+        unneeded = room if self._working_job is not None else room - len(self._tokens)
         if unneeded >= len(self.control):
             return unneeded
         self._unshared += room
@@ -196,8 +202,8 @@ class DeliveryLane:
             del self._in_flight[token_id]
             self._reroute(token_id, token.device_token.provider)
             return None
-        if self._job is not None:
-            self._give_to_job(self._job, due)
+        if (job := self._working_job) is not None:
+            self._give_to_job(job, due)
             return None
         push = choose_notifications(token, due.notifications, self._attempts.get(token_id, 0))
         if push is None:
@@ -217,7 +223,7 @@ class DeliveryLane:
             return
         attempt = self._attempts.get(token_id, 0)
         answered = partial(self._job_answered, due.token, pending, attempt, self._loop.time())
-        job.give(due, self._settings.notification_ttl, answered)
+        job.give(due, self._settings.notification_ttl, answered, partial(self._again, token_id))
 
     def _job_answered(
         self,

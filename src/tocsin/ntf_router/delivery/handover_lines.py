@@ -106,6 +106,22 @@ def handover_line(
     )
 
 
+_PROBE: Final = "-probe"
+
+
+def probe_number(number: str) -> str:
+    return number + _PROBE
+
+
+def is_probe(number: str) -> bool:
+    return number.endswith(_PROBE)
+
+
+def probe_line(number: str) -> bytes:
+    """Return a line without a push. A job that works answers it, with any outcome."""
+    return b'{"id":"%b","token":"0","box":""}\n' % number.encode()
+
+
 def read_line(line: bytes) -> HandedLine:
     """Raises DecodeError."""
     try:

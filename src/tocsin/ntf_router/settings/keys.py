@@ -289,6 +289,12 @@ _PUSHES: Final = (
         "delivery.handover_keys",
     ),
     _own(
+        "delivery_patience",
+        duration(),
+        "The router pushes by itself what that job has not answered within this many seconds, until the job is back.",
+        "delivery.patience",
+    ),
+    _own(
         "apns_key_file",
         or_off(PATH),
         f"Key from Apple (.p8); {_RELATIVE}. APNS_KEY_FILE is read too.",

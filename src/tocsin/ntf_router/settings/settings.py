@@ -64,6 +64,8 @@ class DeliverySettings:
     """Folder in which the router and the `deliver` job meet."""
     handover_keys: Path | None = None
     """Folder of the key that seals what is handed over; none is beside that folder, with `-keys` after its name."""
+    patience: float = 20.0
+    """Seconds after which the router pushes by itself what the `deliver` job has not answered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from tocsin.ntf_router.delivery.handover_lines import (
     Returned,
     compose,
     encode_returned,
+    is_probe,
     opened,
     read_line,
     returned,
@@ -62,9 +63,12 @@ class HandoverPusher:
         for folder, answer in batch.answers(outcomes):
             answers.setdefault(folder, []).append(answer)
         return [
-            FolderAnswers(folder, encode_returned(each), dict(Counter(answer.outcome for answer in each)))
-            for folder, each in answers.items()
+            FolderAnswers(folder, encode_returned(each), _counts(each)) for folder, each in answers.items()
         ]
+
+
+def _counts(answers: Sequence[Returned]) -> dict[str, int]:
+    return dict(Counter(answer.outcome for answer in answers if not is_probe(answer.id)))
 
 
 def _lines(path: Path, shard: int, shards: int) -> Iterator[HandedLine]:
@@ -100,6 +104,10 @@ class _Batch:
     def pushes(self) -> Iterator[Push | None]:
         """One per line, in order; None for lines that are not to be sent."""
         for folder, line in self._lines:
+            if is_probe(line.id):
+                self._composed.append(None)
+                yield None
+                continue
             try:
                 composed = compose(opened(line, self._keys[folder]))
             except (BadBox, DecodeError):

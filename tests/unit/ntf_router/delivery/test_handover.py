@@ -16,17 +16,19 @@ from tests.unit.ntf_router.store.samples import received
 from tocsin.errors import ConfigError
 from tocsin.events.event_log import OUTCOMES
 from tocsin.ntf_router.delivery import handover
-from tocsin.ntf_router.delivery.handover import KEY_FILE, handover_key, read_handover_key
+from tocsin.ntf_router.delivery.handover import KEY_FILE, HandOver, handover_key, read_handover_key
 from tocsin.ntf_router.delivery.handover_lines import (
     TOO_LARGE,
     Composed,
     compose,
     encode_returned,
+    is_probe,
     opened,
     read_line,
     returned,
 )
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.operate.randomness import SystemRandomness
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
@@ -49,6 +51,9 @@ class Job:
         for segment in segments:
             for text in (self._meeting.folder / segment).read_bytes().splitlines():
                 line = read_line(text)
+                if is_probe(line.id):
+                    answers.append(returned(line.id, None, Accepted()))
+                    continue
                 composed = compose(opened(line, self._meeting.key))
                 self.pushes.append(composed)
                 outcome = self._outcomes.pop(0) if len(self._outcomes) > 1 else self._outcomes[0]
@@ -149,6 +154,83 @@ async def test_while_the_job_is_away_notifications_wait_and_newer_ones_supersede
             accounting = await engine.settled()
     assert (accounting.accepted, accounting.superseded) == (1, 1)
     assert len(set(job.ids())) == 2
+
+
+async def test_a_job_that_is_away_is_replaced_until_it_is_back(meeting: Meeting) -> None:
+    job, provider, way = Job(meeting), RecordingProvider(), meeting.opened(patience=0.2)
+    async with running_engine({PROVIDER: provider}, way) as engine:
+        await engine.token("a", *(f"a{number}" for number in range(8)))
+        await engine.token("b", "b")
+        numbers = {f"a{number}": number for number in range(8)} | {"b": 8}
+        await engine.receive(*(received(name, name, 1.0 + at) for name, at in numbers.items()))
+        assert (await engine.settled()).accepted == 9
+        assert way.away
+        assert len(provider.sent) == 3
+        assert engine.counters.pushes_retried == 0
+        [probe] = meeting.segments()
+        await engine.receive(
+            received("b", "again", 20.0)
+        )  # at once: nobody waits for the job's time limit again
+        assert (await engine.settled()).accepted == 10
+        await until(lambda: meeting.segments() != [probe])  # the folder does not grow
+        assert len(meeting.segments()) == 1
+        async with working(meeting, job):
+            await until(lambda: not way.away)
+            await engine.receive(received("b", "later", 30.0))
+            assert (await engine.settled()).accepted == 11
+    assert len(provider.sent) == 4
+    assert [each.taken for each in job.pushes] == [1]
+    assert way.pushed_twice == 0
+
+
+async def test_a_push_by_both_has_one_id_and_is_counted(meeting: Meeting) -> None:
+    job, provider, way = Job(meeting), RecordingProvider(), meeting.opened(patience=0.2)
+    async with running_engine({PROVIDER: provider}, way) as engine:
+        await engine.token("a", "q")
+        await engine.receive(received("q"))
+        await until(lambda: bool(meeting.segments()))
+        late = Job(meeting)
+        late.publish = lambda number, lines: late_answers.append(lines)  # type: ignore[method-assign]  # it is slow
+        late_answers: list[bytes] = []
+        late(meeting.segments(), 0)
+        assert (await engine.settled()).accepted == 1
+        job.publish(1, late_answers[0])
+        await until(lambda: way.pushed_twice == 1)
+        assert [each.push_id for each in provider.sent] == late.ids()
+        job.publish(2, late_answers[0])  # the same outcome is one repeat
+        async with working(meeting, job):
+            await until(lambda: not way.away)
+        assert way.pushed_twice == 1
+        assert (await engine.store.accounting()).accepted == 1
+
+
+async def test_a_job_that_answers_too_late_does_not_get_everything_back(meeting: Meeting) -> None:
+    now = [0.0]
+    way = HandOver(meeting.folder, meeting.key, SystemRandomness(), lambda: now[0], patience=5.0)
+    job = Job(meeting)
+    async with running_engine({PROVIDER: RecordingProvider()}, way) as engine:
+        await engine.token("a", "q")
+        await engine.receive(received("q"))
+        await until(lambda: bool(meeting.segments()))
+        now[0] = 6.0
+        await until(lambda: way.away)
+        old = probes(meeting)
+        now[0] = 12.0
+        await until(lambda: probes(meeting) != old)
+        job.publish(1, encode_returned([returned(each, None, Accepted()) for each in old]))
+        await until(lambda: not list((meeting.folder / OUTCOMES).iterdir()))
+        assert way.away
+        job.publish(2, encode_returned([returned(each, None, Accepted()) for each in probes(meeting)]))
+        await until(lambda: not way.away)
+
+
+def probes(meeting: Meeting) -> list[str]:
+    lines = [
+        line for name in meeting.segments() for line in (meeting.folder / name).read_bytes().splitlines()
+    ]
+    numbers = [read_line(line).id for line in lines]
+    assert all(map(is_probe, numbers))
+    return numbers
 
 
 async def test_no_more_is_handed_over_than_memory_and_folder_should_hold(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.doubles.delivery_engines import Meeting
-from tocsin.ntf_router.delivery.handover_lines import HandedLine
+from tocsin.ntf_router.delivery.handover_lines import HandedLine, decode_returned, probe_line, probe_number
 from tocsin.pipeline.delivery.handover_pusher import HandoverPusher, newest_of_tokens
 from tocsin.push.settings import ApnsSettings
 
@@ -22,10 +22,11 @@ def test_lines_that_cannot_be_opened_are_answered_and_gone_segments_are_none(tmp
     meeting = Meeting(tmp_path / "handover")
     meeting.opened()
     assert meeting.key
-    text = '{"id":"x-1","token":"00","box":"AAAA"}\ntorn'
-    (meeting.folder / "pending-1-1-1.jsonl").write_text(text)
+    text = b'{"id":"x-1","token":"00","box":"AAAA"}\n' + probe_line(probe_number("x-2")) + b"torn"
+    (meeting.folder / "pending-1-1-1.jsonl").write_bytes(text)
     pusher = HandoverPusher((meeting.folder,), (meeting.keys,), ApnsSettings(endpoints={}), 1.0)
     [answers] = pusher([(0, "pending-1-1-1.jsonl"), (0, "pending-2-1-1.jsonl")], 0, 1)
     assert answers.counts == {"retry": 1}
+    assert [decode_returned(line).id for line in answers.lines.splitlines()] == ["x-1", "x-2-probe"]
     assert b"unreadable" in answers.lines
     assert pusher([(0, "pending-2-1-1.jsonl")], 0, 1) == []

@@ -154,8 +154,16 @@ def router_of(host: str, port: str, key_hash: bytes) -> RouterLocation:
 
 
 def router_row(router: RouterLocation) -> tuple[str, str, bytes]:
-    """Return the columns of a router. The key hash is base64 text, as in the reference."""
-    return ",".join(router.hosts), router.port, base64.urlsafe_b64encode(router.key_hash)
+    """Return the columns of a router. The key hash is base64 text, as in the reference.
+
+    Logs of older versions may have a host with a NUL, which PostgreSQL cannot hold. Nobody can resolve it, and a router
+    is known by its fingerprint, so another character takes its place.
+    """
+    return (
+        ",".join(router.hosts).replace("\0", "\ufffd"),
+        router.port,
+        base64.urlsafe_b64encode(router.key_hash),
+    )
 
 
 def identity_of(router: RouterLocation) -> bytes:

@@ -10,6 +10,7 @@ from typing import Final
 
 import asyncpg
 
+from tocsin.durable.postgres.batched_reads import BatchedReads
 from tocsin.errors import StoreFull
 from tocsin.ntf_router.store.interface import Replaced
 from tocsin.ntf_router.store.postgres.outcomes import END_OF_TOKENS, ReportSettled, end_pending, prune
@@ -33,7 +34,7 @@ from tocsin.protocol.ntf.lifecycles import CONFIRMED, UNVERIFIED, VERIFIABLE
 from tocsin.protocol.ntf.statuses import TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
-_TOKEN: Final = f"SELECT {TOKEN_COLUMNS} FROM {TOKENS} WHERE t.token_id = $1"  # noqa: S608
+_TOKENS: Final = f"SELECT {TOKEN_COLUMNS} FROM {TOKENS} WHERE t.token_id = ANY($1::bytea[])"  # noqa: S608
 _REGISTRATION: Final = f"""
     SELECT {TOKEN_COLUMNS} FROM {TOKENS}
     WHERE t.push_provider = $1 AND t.push_provider_token = $2 AND t.verify_key = $3
@@ -106,10 +107,14 @@ class PostgresTokens:
     _clients: NtfPool
     _background: NtfPool
     _report_settled: ReportSettled | None
+    _tokens: BatchedReads[bytes, TokenRecord]
 
     async def token(self, token_id: bytes) -> TokenRecord | None:
-        row = await self._clients.fetchrow(_TOKEN, token_id)
-        return None if row is None else token_of_row(row)
+        return await self._tokens.row(token_id)
+
+    async def _find_tokens(self, token_ids: Sequence[bytes]) -> dict[bytes, TokenRecord]:
+        rows = await self._clients.fetch(_TOKENS, token_ids)
+        return {row["token_id"]: token_of_row(row) for row in rows}
 
     async def registration(self, device_token: DeviceToken, verify_key: bytes) -> TokenRecord | None:
         columns = device_token_columns(device_token)

@@ -519,3 +519,18 @@ async def test_a_whole_store_is_written_into_tables_of_either_version(
     read = await read_whole_ntf_database(url, "ntf_server", NtfMemoryStore())
     assert list(read.all_service_credentials()) == list(source.all_service_credentials())
     assert read.all_totals() == source.all_totals()
+
+
+@pytest.mark.parametrize("host", ["a\x1bb.example", "a\0b.example"])
+async def test_hosts_that_older_versions_took_are_written(url: str, host: str) -> None:
+    """Their logs may have any character. A NUL stopped the import of the whole store."""
+    source, odd = NtfMemoryStore(), replace(ROUTER, hosts=(host,))
+    owner = await filled(source, "a")
+    await source.add_subscription(subscription("q", owner, odd))
+    await fill_ntf_database(url, "ntf_server", source, lambda _count: None)
+    read = await read_whole_ntf_database(url, "ntf_server", NtfMemoryStore())
+    [found] = read.all_subscriptions()
+    assert found.queue.router == replace(odd, hosts=(host.replace("\0", "\ufffd"),))
+    opened = await open_ntf_postgres_store(url, pool_size=1)
+    assert await opened.subscription_of(queue("q", odd)) == found
+    await opened.close()

@@ -138,9 +138,15 @@ async def test_the_tables_go_back_to_an_older_version(
     assert await command("import", *config) == 0
     before = await stored(url)
     assert await command("rollback", *config, "--to", "0003", "--dry-run") == 0
-    assert "Would undo: 0006_message_priorities, 0005_written, 0004_direct_notifications\n" in capsys.readouterr().out
+    assert (
+        "Would undo: 0006_message_priorities, 0005_written, 0004_direct_notifications\n"
+        in capsys.readouterr().out
+    )
     assert await command("rollback", *config, "--to", "0003") == 0
-    assert "Undone: 0006_message_priorities, 0005_written, 0004_direct_notifications\n" in capsys.readouterr().out
+    assert (
+        "Undone: 0006_message_priorities, 0005_written, 0004_direct_notifications\n"
+        in capsys.readouterr().out
+    )
     assert await command("rollback", *config, "--to", "0003_opening") == 0
     assert "already" in capsys.readouterr().out
     assert await command("rollback", *config, "--to", "0001") == 1

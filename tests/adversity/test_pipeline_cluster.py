@@ -112,7 +112,11 @@ def local_tables(
 
 
 def ingest_and_build(
-    source: Path | str, lake: Path | str, master: str, executors: Mapping[str, str] | None = None, *options: object
+    source: Path | str,
+    lake: Path | str,
+    master: str,
+    executors: Mapping[str, str] | None = None,
+    *options: object,
 ) -> None:
     arguments = ("--events", source, "--lake", lake, "--available-now", "--build", "--smallest-group", 5)
     settings = {**FOR_FEW_ROWS, **(executors or {})}

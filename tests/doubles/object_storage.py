@@ -10,7 +10,9 @@ from http.client import HTTPConnection
 from typing import Final
 
 BUCKET: Final = "lake"
-USER: Final = "AWS4-HMAC-SHA256 Credential=someone/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+USER: Final = (
+    "AWS4-HMAC-SHA256 Credential=someone/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+)
 """Only a user may replace an object. The signature is not checked."""
 SERVER: Final = """
 import logging, sys, threading

@@ -61,7 +61,9 @@ def test_a_source_lists_and_reads_published_segments(spark: SparkSession, place:
     assert sources.labelled("smp/events-2.jsonl") is None
     assert sources.tail(SegmentPiece(source, "events-2.jsonl", 9, 4)) == ["c+ ü"]
     assert sources.tail(gone) == []
-    lines = [(row.value, row.segment) for row in sources.lines(spark, [two, gone, one]).collect() if row.value]
+    lines = [
+        (row.value, row.segment) for row in sources.lines(spark, [two, gone, one]).collect() if row.value
+    ]
     named = [("a", "ntf/events-1.jsonl"), ("b", "ntf/events-2.jsonl"), ("c+ ü", "ntf/events-2.jsonl")]
     assert sorted(lines) == named
     assert sources.lines(spark, []).collect() == []
@@ -84,7 +86,9 @@ def test_segments_are_ingested_once_also_what_is_appended_and_quarantined(
     assert not again.waiting(check_sizes=True)
     assert lake.table(EVENTS_TABLE).snapshot().rows == 15
     assert lake.table(QUARANTINE_TABLE).arrow()["segment"].to_pylist() == ["ntf/events-1.jsonl"]
-    assert set(lake.table(SEGMENTS_TABLE).arrow()["source"].to_pylist()) == set(SegmentSources([place.uri]).names)
+    assert set(lake.table(SEGMENTS_TABLE).arrow()["source"].to_pylist()) == set(
+        SegmentSources([place.uri]).names
+    )
     found = reread_quarantine(spark, lake, [place.uri], now=0)
     assert (found.events, found.still_refused, found.gone) == (0, 1, 0)
 

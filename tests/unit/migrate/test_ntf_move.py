@@ -39,7 +39,7 @@ from tocsin.ntf_router.store.logs.store_files import open_ntf_store, read_ntf_st
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.ntf_router.store.records import Associated
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
-from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.transport.credential_files import read_fingerprint
 
 TOTALS = "2 tokens, 4 subscriptions, 1 services, 2 notifications"
@@ -321,9 +321,11 @@ async def test_what_the_reference_does_not_know_is_told_on_the_way_back(
     assert "1 device tokens are for Web Push or Firebase" in capsys.readouterr().err
     store = await opened()
     assert await store.add_token(token("f", DeviceToken(PushProvider.FCM, b"x" * 150)))
+    in_its_form = WebPushAddress.from_url("https://push.example/a", secret.receiver, WebPushForm.REFERENCE)
+    assert await store.add_token(token("r", DeviceToken(PushProvider.WEBPUSH, in_its_form.token())))
     await store.close()
     assert await command(reference.arguments("--back")) == 1
-    assert "2 device tokens are for Web Push or Firebase" in capsys.readouterr().err
+    assert "3 device tokens are for Web Push or Firebase" in capsys.readouterr().err
 
 
 async def test_what_cannot_be_moved_is_told(

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tocsin.events.event_log import OUTCOMES
 from tocsin.pipeline.delivery.handover_pusher import FolderAnswers
 from tocsin.pipeline.delivery.handover_source import FORMAT, HandoverSource
+from tocsin.pipeline.spark.python_workers import settle_in
 from tocsin.pipeline.spark.streams import stream_id
 
 STREAM: Final = "deliver"
@@ -104,6 +105,7 @@ def push_segments(segments: DataFrame, pusher: SegmentPusher) -> DataFrame:
     """One row per folder and shard with the outcomes of its pushes."""
 
     def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle_in()
         shards: dict[tuple[int, int], list[tuple[int, str]]] = {}
         for batch in batches:
             for row in batch.to_pylist():

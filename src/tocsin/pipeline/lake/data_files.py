@@ -2,7 +2,8 @@
 
 In a local folder Spark's own reader and writer do it. Object storage would need jars for them, so there Python
 functions on the executors do it, with the same library that writes the commits. They also write many small files to a
-folder: Spark's writer starts two processes (`chmod`) for each file, which costs ten times as much as the file.
+folder: Spark's writer starts two processes (`chmod`) for each file, which costs ten times as much as the file. For the
+same reason the driver writes a table of few rows itself.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tocsin.events.private_files import sync
 from tocsin.pipeline.lake.commits import DataFile, Partition
 from tocsin.pipeline.lake.places import TablePlace
 from tocsin.pipeline.lake.tables import TableSpec
+from tocsin.pipeline.spark.python_workers import settle_in
 
 ROWS_PER_FILE: Final = 4_000_000
 WRITE: Final = "tocsin_write"
@@ -37,12 +39,21 @@ OPEN_FILES: Final = 64
 
 
 def write_files(
-    rows: DataFrame | pa.Table, place: TablePlace, table: TableSpec, name: str, *, scattered: bool = False
+    rows: DataFrame | pa.Table,
+    place: TablePlace,
+    table: TableSpec,
+    name: str,
+    *,
+    scattered: bool = False,
+    few: bool = False,
 ) -> list[DataFile]:
     """Writes the rows to new files that no commit names yet. A few rows may come as a table of pyarrow.
 
-    `scattered`: there are many partitions with few rows each.
+    `scattered`: there are many partitions with few rows each. `few`: the rows are so few that the driver writes them,
+    which takes a tenth of the time of a Spark job that writes.
     """
+    if few and isinstance(rows, DataFrame):
+        rows = rows.toArrow()
     folder = f"{WRITE}={name}-{uuid.uuid4().hex[:8]}"
     if place.local is not None and isinstance(rows, DataFrame) and not scattered:
         return _synced(place.local, _write_with_spark(rows, place.local, table, folder))
@@ -64,8 +75,8 @@ def read_files(
     spark: SparkSession, place: TablePlace, table: TableSpec, files: Sequence[DataFile]
 ) -> DataFrame:
     """All columns of the table; null where a file has no such column."""
-    if not files:
-        return spark.createDataFrame([], table.schema)
+    if not files:  # from Arrow, so that Spark knows that there are no rows, and plans nothing for them
+        return spark.createDataFrame(to_arrow_schema(table.schema).empty_table())
     if (folder := place.local) is not None:
         reader = spark.read.schema(table.schema).option("basePath", str(folder))
         return reader.parquet(*(str(folder / file.path) for file in files)).select(*table.schema.names)
@@ -124,6 +135,7 @@ class _Writer:
     folder: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle_in()
         storage = self.place.files()
         task = uuid.uuid4().hex[:12]
         open_files: dict[Partition, _OpenFile] = {}
@@ -188,6 +200,7 @@ class _Reader:
     tasks: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle_in()
         storage = self.place.files()
         for batch in batches:
             for share in batch["id"].to_pylist():

@@ -95,8 +95,9 @@ class LakeTable:
         based_on: TableSnapshot | None = None,
         notes: str = "",
         scattered: bool = False,
+        few: bool = False,
     ) -> Commit | None:
-        """Adds the rows, replacing all rows of some partitions. `scattered`: see `write_files`.
+        """Adds the rows, replacing all rows of some partitions. `scattered`, `few`: see `write_files`.
 
         Returns None if the batch with this key and number, or a later one of this key, was published before. Raises
         OvertakenError if the rows were computed from a snapshot of this table that is out of date.
@@ -115,7 +116,8 @@ class LakeTable:
         if overtaken(self.snapshot()):
             return None
         began = time.monotonic()
-        files = write_files(rows, self.place, self.table, f"{key or 'rows'}-{number}", scattered=scattered)
+        name = f"{key or 'rows'}-{number}"
+        files = write_files(rows, self.place, self.table, name, scattered=scattered, few=few)
         if time.monotonic() - began > READERS_HOURS * 3600:
             raise StoreError(
                 f"writing a batch of {self.table.name} took longer than {READERS_HOURS} hours, after which files "

@@ -35,6 +35,8 @@ ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
     # Our commits name the files, so discovering partitions needs no Spark job.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+    # Opening a local file costs about as much as reading half a MiB of it, not four.
+    "spark.sql.files.openCostInBytes": "512k",
     # No checksum file beside every file: the lake does not keep them.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     # What Spark remembers of finished work, for its page. A service would hold a thousand plans in memory.

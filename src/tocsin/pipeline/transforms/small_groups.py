@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from tocsin.pipeline.schemas.events import BY_HOUR
@@ -88,16 +88,18 @@ def cells_of(hours: DataFrame, cell_hours: DataFrame, *, smallest: int) -> Cells
     by_host = each.groupBy(*cell, "smp_host").agg(F.hll_union_agg("devices").alias("sketch"))
     measured = by_host.withColumn("devices", F.hll_sketch_estimate("sketch"))
     small = F.col("devices") < smallest
-    pools = measured.groupBy(*cell).agg(
-        F.max(small).alias("pooled"),
-        number(F.when(small, F.col("sketch"))).alias("pool"),
-        F.min(F.when(~small, F.struct("devices", "smp_host"))).alias("least"),
+    whole = Window.partitionBy(*cell).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    pools = measured.select(
+        "*",
+        F.max(small).over(whole).alias("pooled"),
+        number(F.when(small, F.col("sketch")), over=whole).alias("pool"),
+        F.min(F.when(~small, F.struct("devices", "smp_host"))).over(whole).alias("least"),
     )
     joins = F.col("pooled") & (F.col("pool") < smallest) & (F.col("smp_host") == F.col("least.smp_host"))
     hidden = small | F.coalesce(joins, F.lit(False))
     host = F.when(hidden, F.lit(SMALL_GROUPS)).otherwise(F.col("smp_host")).alias("cell_host")
-    hosts = measured.join(pools, on=list(cell), how="inner").select(*cell, "smp_host", host)  # unique by cell
-    placed = each.join(hosts, on=[*cell, "smp_host"], how="inner")  # unique by cell and host
+    hosts = pools.select(*cell, "smp_host", host)
+    placed = each.join(F.broadcast(hosts), on=[*cell, "smp_host"], how="inner")  # unique by cell and host
     return Cells(_with_providers(placed, smallest), cell_hours.drop("by_queue"), smallest)
 
 
@@ -107,7 +109,7 @@ def _with_providers(placed: DataFrame, smallest: int) -> DataFrame:
     known = placed.where(F.col("provider") != "")
     sizes = known.groupBy(*cell, "provider").agg(number(F.col("devices")).alias("devices"))
     fine = sizes.groupBy(*cell).agg((F.min("devices") >= smallest).alias("fine"))
-    joined = placed.join(fine, on=cell, how="left")  # unique by cell
+    joined = placed.join(F.broadcast(fine), on=cell, how="left")  # unique by cell
     named = F.coalesce("fine", F.lit(True)) | (F.col("provider") == "")
     provider = F.when(named, F.col("provider")).otherwise(F.lit(SMALL_GROUPS)).alias("cell_provider")
     return joined.select(*GROUP, "cell_hour", "cell_host", provider)
@@ -145,23 +147,19 @@ def with_large_categories(
     Without that one, the difference between all categories and those shown would tell about the small ones.
     """
     small = F.col(size) < smallest
-    least = F.min(F.when(~small, F.struct(F.col(size), F.col(category))))
-    groups = counted.groupBy(*by).agg(F.max(small).alias("_some"), least.alias("_least"))
-    same = F.lit(True)
-    for name in by:
-        same = same & counted[name].eqNullSafe(groups[name])
-    joined = counted.join(groups, on=same, how="inner").select(
-        counted["*"], "_some", "_least"
-    )  # unique by group
+    whole = Window.partitionBy(*by).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    least = F.min(F.when(~small, F.struct(F.col(size), F.col(category)))).over(whole)
+    joined = counted.select("*", F.max(small).over(whole).alias("_some"), least.alias("_least"))
     joins = F.col("_some") & (F.col(category) == F.col(f"_least.{category}"))
     hidden = small | F.coalesce(joins, F.lit(False))
     shown = F.when(hidden, F.lit(SMALL_GROUPS)).otherwise(F.col(category)).alias("shown")
     return joined.select(*counted.columns, shown)
 
 
-def number(sketches: Column) -> Column:
+def number(sketches: Column, *, over: WindowSpec | None = None) -> Column:
     """Aggregates sketches of devices to their number."""
-    return F.coalesce(F.hll_sketch_estimate(F.hll_union_agg(sketches)), F.lit(0))
+    union = F.hll_union_agg(sketches)
+    return F.coalesce(F.hll_sketch_estimate(union if over is None else union.over(over)), F.lit(0))
 
 
 def _plain() -> list[Column]:

@@ -20,13 +20,12 @@ NAMED = ("provider", "reason")
 """Text columns of notifications by which tokens are counted."""
 
 
-def tokens_daily(
+def token_counts(
     events: DataFrame, notifications: DataFrame, *, names: Mapping[str, DataFrame], smallest: int
 ) -> DataFrame:
-    """Status changes and pushes, without counts of few tokens. `names`: texts of notifications by column."""
+    """Status changes and pushes, before `with_large_counts`. `names`: texts of notifications by column."""
     pushes = token_pushes_daily(notifications, names=names)
-    both = token_changes_daily(events, smallest=smallest).unionByName(pushes)
-    return with_large_counts(both, smallest=smallest)
+    return token_changes_daily(events, smallest=smallest).unionByName(pushes)
 
 
 def token_changes_daily(events: DataFrame, *, smallest: int) -> DataFrame:
@@ -43,7 +42,8 @@ def token_changes_daily(events: DataFrame, *, smallest: int) -> DataFrame:
     if smallest > 1:
         sizes = named.groupBy(*BY, "reason").agg(F.count_distinct("token").alias("tokens"))
         shown = with_large_categories(sizes, by=BY, category="reason", size="tokens", smallest=smallest)
-        joined = named.join(shown.drop("tokens"), on=[*BY, "reason"], how="inner")  # unique by reason
+        rare = F.broadcast(shown.drop("tokens"))
+        joined = named.join(rare, on=[*BY, "reason"], how="inner")  # unique by reason
         named = joined.withColumn("reason", F.col("shown"))
     tokens = named.groupBy(*BY, "reason").agg(F.count_distinct("token").alias("tokens"))
     texts = [F.nullif(F.col(name), F.lit("")).alias(name) for name in ("provider", "reason")]

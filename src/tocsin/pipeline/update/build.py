@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.errors import StoreError
+from tocsin.pipeline.lake.column_values import FileValues
 from tocsin.pipeline.lake.commits import OvertakenError
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
@@ -68,6 +69,7 @@ def build(
 ) -> Built:
     """Merges new events, then updates every table. A table that cannot be built does not stop the others."""
     written: dict[str, int] = {}
+    files: dict[str, FileValues] = {}
     late = 0
     for _ in range(ATTEMPTS):
         try:
@@ -76,8 +78,9 @@ def build(
                 merge = merge_new_events(spark, lake)
             if merge is not None:
                 late += merge.late_events
+                files |= merge.files
                 written[NOTIFICATIONS_TABLE.name] = written.get(NOTIFICATIONS_TABLE.name, 0) + merge.rows
-            failures = build_tables(spark, lake, smallest_group, step, written)
+            failures = build_tables(spark, lake, smallest_group, step, written, known=files)
         except OvertakenError:
             continue  # another process builds too: go on with what it left
         return Built(written, late, failures)
@@ -92,12 +95,13 @@ def build_tables(
     written: dict[str, int],
     *,
     from_day: date | None = None,
+    known: Mapping[str, FileValues] | None = None,
 ) -> dict[str, str]:
     """Updates the tables of counts, and makes all of them again from a day on if one is given.
 
-    Adds the rows written by table to `written`, and returns the failures by table.
+    Adds the rows written by table to `written`, and returns the failures by table. `known`: see HourlyTables.
     """
-    tables = HourlyTables(spark, lake, smallest_group, from_day=from_day)
+    tables = HourlyTables(spark, lake, smallest_group, from_day=from_day, known=known)
     for name, rows in tables.build(step):
         written[name] = written.get(name, 0) + rows
     return tables.failures

@@ -118,7 +118,7 @@ class SegmentIngest:
         few = sum(piece.end - piece.start for piece in pieces) < FEW_BYTES
         with query_settings(self._spark, FOR_FEW_ROWS if few else {}):
             events = self._lake.table(EVENTS_TABLE).publish(
-                events_of(read), key=STREAM, number=number, notes=notes
+                events_of(read), key=STREAM, number=number, notes=notes, few=few
             )
         if (
             events is None
@@ -126,7 +126,7 @@ class SegmentIngest:
             self._finish_last()
             self._load()
             return IngestedBatch(0, 0)
-        quarantined = self._quarantine(read, number) if seen.get["bad"] else 0
+        quarantined = self._quarantine(read, number, few=few) if seen.get["bad"] else 0
         self._remember(pieces, number)
         if appended:
             names = ", ".join(sorted({piece.label for piece in pieces if piece.start}))
@@ -170,9 +170,9 @@ class SegmentIngest:
             lines = text.unionByName(lines) if late else text
         return lines, len(late)
 
-    def _quarantine(self, read: DataFrame, number: int) -> int:
+    def _quarantine(self, read: DataFrame, number: int, *, few: bool = False) -> int:
         rows = quarantine_of(read, seen_at=_now())
-        commit = self._lake.table(QUARANTINE_TABLE).publish(rows, key=STREAM, number=number)
+        commit = self._lake.table(QUARANTINE_TABLE).publish(rows, key=STREAM, number=number, few=few)
         return commit.rows if commit else 0
 
     def _remember(self, pieces: Sequence[SegmentPiece], number: int) -> None:

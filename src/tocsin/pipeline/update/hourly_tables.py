@@ -10,7 +10,8 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tocsin.pipeline.lake.column_values import ColumnValues, column_values_of
+from tocsin.events.delivery_events import Stage
+from tocsin.pipeline.lake.column_values import ColumnValues, FileValues, column_values_of
 from tocsin.pipeline.lake.commits import OvertakenError, Partition, TableSnapshot
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import (
@@ -31,12 +32,14 @@ from tocsin.pipeline.transforms.latency_spans import latency_hourly
 from tocsin.pipeline.transforms.notification_flags import count_by_flags
 from tocsin.pipeline.transforms.servers import servers_hourly
 from tocsin.pipeline.transforms.small_groups import Cells, cell_hours, cells_of, sizes_by
-from tocsin.pipeline.transforms.tokens import NAMED, tokens_daily
+from tocsin.pipeline.transforms.tokens import NAMED, token_counts, with_large_counts
 from tocsin.pipeline.update.retention import rebuildable
 
 SMALLEST_GROUP: Final = 10
 MANY_PARTITIONS: Final = 24
 """From then on, starting Python to write them costs less than what Spark's writer does for each file."""
+FEW_ROWS: Final = 20_000
+"""Up to as many rows of events and notifications, the tables made from them are small enough for the driver."""
 THRESHOLD: Final = "smallest_group"
 """Recorded like a source in commits: a table is rebuilt completely if the threshold changes."""
 
@@ -45,7 +48,8 @@ THRESHOLD: Final = "smallest_group"
 class PartitionRows:
     """The rows from which the tables of some partitions are computed."""
 
-    events: DataFrame
+    subscription_changes: DataFrame
+    """Events."""
     flag_counts: DataFrame
     hours: DataFrame
     cells: Cells | None
@@ -58,7 +62,7 @@ HOURLY: Final[Mapping[str, tuple[TableSpec, Callable[[PartitionRows], DataFrame]
         (FUNNEL_TABLE, lambda rows: funnel_hourly(rows.hours, rows.cells)),
         (OUTCOMES_TABLE, lambda rows: outcomes_hourly(rows.flag_counts, rows.cells)),
         (LATENCY_TABLE, lambda rows: latency_hourly(rows.hours, rows.cells)),
-        (SERVERS_TABLE, lambda rows: servers_hourly(rows.events, rows.hours, rows.cells)),
+        (SERVERS_TABLE, lambda rows: servers_hourly(rows.subscription_changes, rows.hours, rows.cells)),
     )
 }
 OF_FEW_ROWS: Final = frozenset({FUNNEL_TABLE.name, OUTCOMES_TABLE.name, LATENCY_TABLE.name})
@@ -79,13 +83,20 @@ class HourlyTables:
     """One build. Rows that several tables share are counted once."""
 
     def __init__(
-        self, spark: SparkSession, lake: Lake, smallest_group: int, *, from_day: date | None = None
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        smallest_group: int,
+        *,
+        from_day: date | None = None,
+        known: Mapping[str, FileValues] | None = None,
     ) -> None:
-        """`from_day`: also rebuilds all partitions from that day on."""
+        """`from_day`: also rebuilds all partitions from that day on. `known`: files of events that were looked into."""
         self._spark = spark
         self._lake = lake
         self._smallest = smallest_group
         self._from = from_day
+        self._known_files = dict(known or {})
         self._kept = ExitStack()
         self._counted: dict[frozenset[Partition], PartitionRows] = {}
         self._small_days: frozenset[str] = frozenset()
@@ -119,14 +130,17 @@ class HourlyTables:
             return self._replace(table, outdated, compute(rows))
 
     def _build_tokens(self, outdated: _Outdated) -> int:
-        events, notifications = (
-            self._read(table, outdated.partitions) for table in (EVENTS_TABLE, NOTIFICATIONS_TABLE)
-        )
+        changes = self._events(outdated.partitions, Stage.TOKEN_CHANGED)
+        notifications = self._read(NOTIFICATIONS_TABLE, outdated.partitions)
         values = self._values(NOTIFICATIONS_TABLE, outdated.partitions, NAMED)
         names = values.frames(self._spark, NAMED)
         with query_settings(self._spark, FOR_MANY_GROUPS):
-            rows = tokens_daily(events, notifications, names=names, smallest=self._smallest)
-            return self._replace(TOKENS_TABLE, outdated, rows)
+            counted = token_counts(changes, notifications, names=names, smallest=self._smallest)
+            few = self._spark.createDataFrame(
+                counted.toArrow()
+            )  # a row for each day, provider, change and reason
+        with query_settings(self._spark, FOR_FEW_ROWS):
+            return self._replace(TOKENS_TABLE, outdated, with_large_counts(few, smallest=self._smallest))
 
     def _outdated(self, table: TableSpec) -> _Outdated | None:
         before = self._lake.table(table).snapshot()
@@ -170,10 +184,11 @@ class HourlyTables:
             notifications = self._read(NOTIFICATIONS_TABLE, partitions)
             stages = self._values(NOTIFICATIONS_TABLE, partitions, ()).stages
             flag_counts = self._kept.enter_context(cached(count_by_flags(notifications, stages=stages)))
-            hours = self._kept.enter_context(cached(host_hours(flag_counts)))
-            cells = self._cells(hours) if self._smallest > 1 else None
+            with query_settings(self._spark, FOR_FEW_ROWS):
+                hours = self._kept.enter_context(cached(host_hours(flag_counts)))
+                cells = self._cells(hours) if self._smallest > 1 else None
             self._counted[partitions] = PartitionRows(
-                self._read(EVENTS_TABLE, partitions), flag_counts, hours, cells
+                self._events(partitions, Stage.SUBSCRIPTION_CHANGED), flag_counts, hours, cells
             )
         return self._counted[partitions]
 
@@ -201,11 +216,25 @@ class HourlyTables:
         found = self._lake.table(table)
         return found.read(self._spark, found.snapshot().of_partitions(partitions))
 
+    def _events(self, partitions: frozenset[Partition], stage: Stage) -> DataFrame:
+        """Events from those files that have this stage, which are few: opening a file costs more than its rows."""
+        table = self._lake.table(EVENTS_TABLE)
+        files = table.snapshot().of_partitions(partitions)
+        unknown = [file for file in files if file.path not in self._known_files]
+        self._known_files |= column_values_of(self._spark, table, unknown, texts=()).files
+        return table.read(
+            self._spark, [file for file in files if stage in self._known_files[file.path].stages]
+        )
+
     def _values(
         self, table: TableSpec, partitions: frozenset[Partition], texts: Collection[str]
     ) -> ColumnValues:
         found = self._lake.table(table)
         return column_values_of(self._spark, found, found.snapshot().of_partitions(partitions), texts=texts)
+
+    def _are_few(self, partitions: frozenset[Partition]) -> bool:
+        snapshots = (self._lake.table(each).snapshot() for each in (EVENTS_TABLE, NOTIFICATIONS_TABLE))
+        return sum(file.rows for each in snapshots for file in each.of_partitions(partitions)) <= FEW_ROWS
 
     def _replace(self, table: TableSpec, outdated: _Outdated, rows: DataFrame) -> int:
         commit = self._lake.table(table).publish(
@@ -214,6 +243,7 @@ class HourlyTables:
             sources=outdated.sources,
             based_on=outdated.table,
             scattered=len(outdated.partitions) > MANY_PARTITIONS,
+            few=self._are_few(outdated.partitions),
         )
         return commit.rows if commit else 0
 

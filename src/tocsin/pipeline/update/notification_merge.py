@@ -5,16 +5,15 @@ New notifications only add files. Partitions with rows that change are replaced.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from tocsin.pipeline.checks.event_checks import period_day
-from tocsin.pipeline.lake.column_values import ColumnValues, column_values_of
-from tocsin.pipeline.lake.commits import Partition, TableChanges, TableSnapshot
+from tocsin.pipeline.lake.column_values import ColumnValues, FileValues, column_values_of
+from tocsin.pipeline.lake.commits import DataFile, Partition, TableChanges, TableSnapshot
 from tocsin.pipeline.lake.lake import Lake, LakeTable
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, NOTIFICATIONS_TABLE
 from tocsin.pipeline.schemas.notifications import IDENTITY
@@ -36,6 +35,8 @@ class Merge:
     """Rows written."""
     late_events: int = 0
     """New events that were left out, because the rows of their day have expired."""
+    files: Mapping[str, FileValues] = field(default_factory=dict)
+    """What is in the files with new events, by path."""
 
 
 def merge_new_events(spark: SparkSession, lake: Lake) -> Merge | None:
@@ -53,7 +54,7 @@ def merge_new_events(spark: SparkSession, lake: Lake) -> Merge | None:
         if new.whole:  # rows that were counted before are among them
             late = max(late - before.sources.get(LATE, 0), 0)
         rows = rows.where(~is_late(since))
-    lead = max(before.sources.get(LEAD, 0), _lead(rows, new.partitions, values))
+    lead = max(before.sources.get(LEAD, 0), _lead(new.added, values))
     coded = transform.coded_events(rows, stages=values.stages, texts=values.texts)
     sources = {
         EVENTS_TABLE.name: new.number,
@@ -62,7 +63,7 @@ def merge_new_events(spark: SparkSession, lake: Lake) -> Merge | None:
     }
     with cached(transform.merged(coded)) if before.files else nullcontext(coded) as fresh:
         rows_written = _merge(spark, notifications, before, fresh, values, sources, new)
-    return None if rows_written is None else Merge(rows_written, late)
+    return None if rows_written is None else Merge(rows_written, late, values.files)
 
 
 def new_events(lake: Lake) -> TableChanges:
@@ -132,12 +133,11 @@ def first_day(values: ColumnValues, lead: int) -> date:
     return EPOCH + timedelta(days=max(min(days, default=0) - max(lead, 1), 0))
 
 
-def _lead(events: DataFrame, partitions: frozenset[Partition], values: ColumnValues) -> int:
+def _lead(files: Iterable[DataFile], values: ColumnValues) -> int:
     """By how many days an event's time is before its period: a clock was wrong, but its row must be found again."""
-    periods = [int(period.split("-")[0]) for period in values.texts.get("period", ())]
-    first = min((date.fromisoformat(each[0]) for each in partitions), default=EPOCH)
-    if max(periods, default=0) - (first - EPOCH).days <= 1:  # as in most batches, which are of one day
-        return 0
-    behind = period_day(F.col("period")) - F.unix_date("day")
-    [row] = events.where(F.col(IDENTITY[0]).isNotNull()).agg(F.max(behind)).collect()
-    return int(row[0] or 0)
+    behind = (
+        int(period.split("-")[0]) - (date.fromisoformat(file.partition[0]) - EPOCH).days
+        for file in files
+        for period in values.files[file.path].periods
+    )
+    return max(behind, default=0)

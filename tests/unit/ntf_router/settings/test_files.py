@@ -96,6 +96,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "delivery_engine", "spark", "delivery.engine", DeliveryEngine.SPARK, "flink"),
     ("TOCSIN", "delivery_handover", "/handover", "delivery.handover", Path("/handover"), ""),
     ("TOCSIN", "delivery_handover_keys", "/keys", "delivery.handover_keys", Path("/keys"), ""),
+    ("TOCSIN", "delivery_patience", "7.5", "delivery.patience", 7.5, "0"),
     ("TOCSIN", "apns_key_file", "/k.p8", "apns.key_file", Path("/k.p8"), ""),
     ("TOCSIN", "apns_key_id", "ABC123", "apns.key_id", "ABC123", "a b"),
     ("TOCSIN", "apns_team_id", "TEAM", "apns.team_id", "TEAM", ""),

@@ -35,10 +35,11 @@ def test_every_value_of_every_column_comes_back(spark: SparkSession, lake: Lake,
     table.publish(made, key="one")
     table.publish(made.toArrow(), key="two")
     table.publish(made, key="three", scattered=True)
+    table.publish(made, key="four", few=True)
     wanted = sorted(str(tuple(row)) for row in made.collect())
-    assert sorted(str(tuple(row)) for row in table.read(spark).collect()) == sorted(3 * wanted)
+    assert sorted(str(tuple(row)) for row in table.read(spark).collect()) == sorted(4 * wanted)
     assert sorted(str(tuple(row.values())) for row in table.arrow().to_pylist()) == sorted(
-        3 * [each.replace("bytearray(b", "b").replace("'))", "')") for each in wanted]
+        4 * [each.replace("bytearray(b", "b").replace("'))", "')") for each in wanted]
     )
 
 

@@ -8,7 +8,7 @@ from tests.doubles.delivery_lines import event, token_change
 from tests.unit.pipeline.rows import column_values_of_rows, events, notifications
 from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS, TOKENS_DAILY
-from tocsin.pipeline.transforms.tokens import NAMED, tokens_daily
+from tocsin.pipeline.transforms.tokens import NAMED, token_counts, with_large_counts
 
 
 def counted(
@@ -16,7 +16,8 @@ def counted(
 ) -> dict[tuple[str, str | None], int]:
     pushed = notifications(spark, written)
     names = column_values_of_rows(pushed).frames(spark, NAMED)
-    rows = tokens_daily(events(spark, written), pushed, names=names, smallest=smallest)
+    counted = token_counts(events(spark, written), pushed, names=names, smallest=smallest)
+    rows = with_large_counts(counted, smallest=smallest)
     assert rows.columns == TOKENS_DAILY.names
     return {(row.change, row.reason): row.tokens for row in rows.collect()}
 

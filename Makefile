@@ -8,7 +8,7 @@ WORKERS ?= 3
 DIR ?= tests/wire_vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help venv up test check bench bench-wire bench-smp bench-auth audit-timing bench-ntf bench-agent bench-direct bench-pipeline docs vectors fuzz chaos soak pins sbom audit clean
+.PHONY: help venv up test check bench bench-wire bench-smp bench-auth audit-timing bench-push bench-ntf bench-agent bench-direct bench-pipeline docs vectors fuzz chaos soak pins sbom audit clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
@@ -44,7 +44,7 @@ check: venv ## The gate before a commit: format, lint, types, tests with branch 
 	@$(PY) -m coverage run -m pytest $(ARGS)
 	@$(PY) -m coverage report
 
-bench: bench-wire bench-smp bench-auth bench-ntf bench-agent bench-direct bench-pipeline ## Run all benchmarks
+bench: bench-wire bench-smp bench-auth bench-push bench-ntf bench-agent bench-direct bench-pipeline ## Run all benchmarks
 
 bench-wire: venv ## Commands per second over TLS next to the bare cost of crypto and TLS
 	@$(PY) -m bench.wire $(ARGS)
@@ -58,9 +58,13 @@ audit-timing: venv ## Is any difference in the time of ERR AUTH significant? Ran
 bench-auth: venv ## Does the time of ERR AUTH reveal whether a queue or token exists? Every kind of key, limit 0.30
 	@$(PY) -m bench.auth_timing $(ARGS)
 
-bench-ntf: venv ## Cost of the NTF router: from NMSG to push, holding and renewing subscriptions, its store
+bench-push: venv ## CPU of a push with APNs, FCM and Web Push, beside the floor: encryption and TLS alone
+	@$(PY) -m bench.push $(ARGS)
+
+bench-ntf: venv ## Cost of the NTF router: from NMSG to push, holding and renewing subscriptions, its store, commands
 	@$(PY) -m bench.ntf $(ARGS)
 	@$(PY) -m bench.ntf_store $(ARGS)
+	@$(PY) -m bench.ntf_commands $(ARGS)
 
 bench-agent: venv ## Cost of an agent: setting up notifications for 10,000 connections, waking up by a push
 	@$(PY) -m bench.agent $(ARGS)

@@ -33,10 +33,11 @@ _ACCEPTED: Final = len(_STATUS_200)
 
 
 class ApnsSink:
-    """Listens on a free port of loopback."""
+    """Listens on a free port of loopback. Every answer has the same body, by default none."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, body: bytes = b"") -> None:
         self._context = context
+        self.body = body
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
         self._listening.setblocking(False)
         self.port: int = self._listening.getsockname()[1]
@@ -78,8 +79,7 @@ class _SinkConnection:
             if kind == FrameType.DATA:
                 self._unacknowledged += len(payload)
                 if flags & END_STREAM:
-                    head = frame_head(_ACCEPTED, FrameType.HEADERS, END_STREAM | END_HEADERS, stream_id)
-                    answers.append(head + _STATUS_200)
+                    answers.append(_answer(stream_id, self._sink.body))
             elif kind == FrameType.SETTINGS and not flags & ACK:
                 self._stream.write(encode_frame(FrameType.SETTINGS, ACK, 0))
             elif kind == FrameType.PING and not flags & ACK:
@@ -94,3 +94,9 @@ class _SinkConnection:
                 self._loop.call_later(self._sink.delay, self._stream.write, joined)
             else:
                 self._stream.write(joined)
+
+
+def _answer(stream_id: int, body: bytes) -> bytes:
+    last = 0 if body else END_STREAM
+    head = frame_head(_ACCEPTED, FrameType.HEADERS, END_HEADERS | last, stream_id) + _STATUS_200
+    return head + encode_frame(FrameType.DATA, END_STREAM, stream_id, body) if body else head

@@ -22,9 +22,10 @@ import nacl.bindings as sodium
 
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.hsalsa20 import hsalsa20
-from tocsin.push.apns.request import request_headers
+from tocsin.push.apns.request import PATH, own_headers, shared_headers
 from tocsin.push.http2.frames import END_HEADERS, END_STREAM, FrameType, frame_head
-from tocsin.push.http2.header_blocks import new_decoder, new_encoder
+from tocsin.push.http2.header_blocks import RequestBlocks
+from tocsin.push.http2.hpack import Decoder
 from tocsin.push.provider import PushRequest, Urgency
 from tocsin.transport.tls_contexts import client_context, server_context
 
@@ -41,7 +42,8 @@ def seconds_per_notification(credentials: Credentials, notifications: int, per_b
     key, payload_key = os.urandom(32), os.urandom(32)
     sealed = sodium.crypto_secretbox_easy(bytes(BLOCK_BYTES - 16), bytes(24), key)
     padded, nonce = bytes(PADDED_BYTES), os.urandom(24)
-    encoder, decoder = new_encoder(), new_decoder(16_384)
+    encoder, decoder = RequestBlocks(), Decoder(16_384)
+    shared = shared_headers(Urgency.ALERT, authority=b"localhost", topic=b"topic", authorization=None)
     push = PushRequest(os.urandom(32).hex().encode(), b"", Urgency.ALERT, "1" * 36, 1_700_000_000)
     frame = bytes(120)
     began = time.thread_time()
@@ -54,13 +56,13 @@ def seconds_per_notification(credentials: Credentials, notifications: int, per_b
             box_key = hsalsa20(payload_key, bytes(16))
             box = sodium.crypto_secretbox_easy(padded, nonce, box_key)
             text = binascii.b2a_base64(box, newline=False).replace(b"+", b"-").replace(b"/", b"_")
-            headers = request_headers(push, authority=b"localhost", topic=b"topic", authorization=None)
-            requests += [encoder.encode(headers), frame, text]
+            block = encoder.encode_request(shared, PATH + push.device_token, own_headers(push))
+            requests += [block, frame, text]
         together = b"".join(requests)
         apns.sendall(len(together).to_bytes(4, "big") + together)
         _read(apns, per_block * len(_ANSWER))
         for _ in range(per_block):
-            decoder.decode(b"\x88", True)
+            decoder.decode(b"\x88")
     spent = time.thread_time() - began
     for sock in (smp, apns):
         sock.close()

@@ -70,10 +70,19 @@ class RouterPlace:
             process, self.process = self.process, None
             await process.kill()
 
+    async def metrics(self) -> str:
+        """Return the page, however long it takes: a router that has just started may have much to do."""
+        assert self.process is not None
+        while True:
+            try:
+                _, text = await self.process.get("/metrics")
+            except TimeoutError:
+                continue
+            return text
+
     async def lost_events(self) -> int:
         """Return how many events this process has lost, from its metrics."""
-        assert self.process is not None
-        _, text = await self.process.get("/metrics")
+        text = await self.metrics()
         lines = [line.split(" ") for line in text.splitlines() if not line.startswith("#")]
         [value] = [value for name, value, *_ in lines if "events_lost" in name]
         return int(float(value))
@@ -129,8 +138,7 @@ class ChaosWorld:
 
     async def accounting(self) -> dict[str, float]:
         """Return the NTF router's accounting, from its metrics."""
-        assert self.ntf.process is not None
-        _, metrics = await self.ntf.process.get("/metrics")
+        metrics = await self.ntf.metrics()
         prefix = "simplex_ntf_accounting_"
         lines = [
             line.removeprefix(prefix).split(" ") for line in metrics.splitlines() if line.startswith(prefix)

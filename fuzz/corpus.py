@@ -17,6 +17,7 @@ from fuzz.contract import attempt, chosen
 from fuzz.file_targets import BETWEEN_FILES, LINES, STORES
 from fuzz.fixed_parties import NONCE
 from fuzz.handshake_targets import AWAITING, HELLOS, PARTIES
+from fuzz.header_targets import BLOCKS
 from fuzz.http_targets import HTTP
 from fuzz.message_targets import LAYOUTS
 from fuzz.recordings import VECTORS, Recorded, recorded
@@ -51,7 +52,7 @@ from tocsin.push.http2.frames import (
     encode_window_update,
 )
 from tocsin.push.http2.frames import Setting as Http2Setting
-from tocsin.push.http2.header_blocks import new_encoder
+from tocsin.push.http2.hpack import Encoder, encode_integer
 from tocsin.wire.batches import join_batch, split_batch
 from tocsin.wire.padding import pad
 from tocsin.wire.transmissions import join_transmission, signed_tail, split_transmission
@@ -144,6 +145,7 @@ def _from_samples() -> Iterator[Seed]:
     yield from _agent_messages()
     yield from _certificates()
     yield from _answers_of_services()
+    yield from _header_blocks()
     yield from _files()
     yield from _whole_routers()
 
@@ -225,7 +227,7 @@ def _texts() -> Iterator[Seed]:
     yield from (Seed("name", chosen(NAMES, NAMES[0], name.encode())) for name in samples.NAMES)
     yield from (Seed("name", chosen(NAMES, NAMES[1], each)) for each in samples.NAME_RECORDS)
     texts = (
-        [samples.TOKEN.text(), samples.WEB_PUSH_TOKEN.text()],
+        [samples.TOKEN.text(), samples.WEB_PUSH_TOKEN.text(), samples.REFERENCE_WEB_PUSH_TOKEN.text()],
         [status.text(NTF.supported.highest) for status in samples.TOKEN_STATUSES],
         [subscription_status_text(status) for status in samples.SUBSCRIPTION_STATUSES],
     )
@@ -295,8 +297,23 @@ def _to_be_signed(der: bytes) -> bytes:
     return body[:size]
 
 
+def _header_blocks() -> Iterator[Seed]:
+    """Blocks of an answer with and without Huffman coding, with a new table size, and headers for our encoder."""
+    encoder = Encoder()
+    plain = encoder.encode(
+        [(b":status", b"410", False), (b"apns-id", b"0123-ABCD", True), (b"age", b"7", False)]
+    )
+    coded = bytes.fromhex("4882640258 85aec3771a4b 5f8825a849e95ba97d7f")
+    for block in (plain, coded, encode_integer(100, 5, 0x20) + coded, plain * 3, bytes.fromhex("0007")):
+        yield from (
+            Seed("header_block", chosen(BLOCKS, BLOCKS[0], bytes((size,)) + block)) for size in range(3)
+        )
+    for text in (b"a=b,:status=200\na=b,secret\n!!\na=b", b":path=/x\n!\n!!!\n:path=/x,age=1"):
+        yield Seed("header_block", chosen(BLOCKS, BLOCKS[1], text))
+
+
 def _answers_of_services() -> Iterator[Seed]:
-    encoder = new_encoder()
+    encoder = Encoder()
     head = encoder.encode([(b":status", b"410", False), (b"retry-after", b"7", False)])
     frames = [
         encode_settings({Http2Setting.MAX_CONCURRENT_STREAMS: 1, Http2Setting.INITIAL_WINDOW_SIZE: 4}),

@@ -15,6 +15,7 @@ from tocsin.protocol.direct import ntf_messages as direct_ntf
 from tocsin.protocol.direct import packets as direct_packets
 from tocsin.protocol.direct import smp_commands as direct_smp
 from tocsin.protocol.direct import smp_responses as direct_answers
+from tocsin.protocol.direct import vapid_keys
 from tocsin.protocol.direct.dialects import DIRECT_NTF, DIRECT_SMP
 from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
 from tocsin.protocol.direct.priorities import MinimumPriority
@@ -25,7 +26,7 @@ from tocsin.protocol.ntf import statuses, subscription_commands, token_commands
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.ntf.pushes import CheckMessagesPush, PushedNotification, seal_code, seal_notifications
-from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.protocol.ping import Ping, Pong
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.smp import (
@@ -88,9 +89,16 @@ NOTIFIER_QUEUES: Final = tuple(
     subscription_commands.NotifierQueue(location.with_legacy_onion(), ID) for location in LOCATIONS
 )
 TOKEN: Final = DeviceToken(PushProvider.APNS_TEST, b"0123456789abcdef")
+_WEB_PUSH_RECEIVER: Final = WebPushSecret(b"\x07" * 48).receiver
 WEB_PUSH_TOKEN: Final = DeviceToken(
     PushProvider.WEBPUSH,
-    WebPushAddress.from_url("https://[2001:db8::1]:8443/up?a", WebPushSecret(b"\x07" * 48).receiver).token(),
+    WebPushAddress.from_url("https://[2001:db8::1]:8443/up?a", _WEB_PUSH_RECEIVER).token(),
+)
+REFERENCE_WEB_PUSH_TOKEN: Final = DeviceToken(
+    PushProvider.WEBPUSH,
+    WebPushAddress.from_url(
+        "https://push.example.org:8443/up?a", _WEB_PUSH_RECEIVER, WebPushForm.REFERENCE
+    ).token(),
 )
 
 NTF_KEY_OFFER: Final = NtfKeyOffer(_DH, 1_900_000_000)
@@ -135,11 +143,12 @@ DIRECT_SMP_RESPONSES: Final[tuple[Response, ...]] = (
     *(direct_answers.QueueAssociated(_DH, fate) for fate in direct_packets.PacketFate),
     *(direct_answers.PacketStatus(fate) for fate in direct_packets.PacketFate),
 )
-DIRECT_NTF_COMMANDS: Final[tuple[Command, ...]] = (direct_ntf.ForwardPacket(PACKET),)
+DIRECT_NTF_COMMANDS: Final[tuple[Command, ...]] = (direct_ntf.ForwardPacket(PACKET), vapid_keys.AskVapidKey())
 DIRECT_NTF_RESPONSES: Final[tuple[Response, ...]] = (
     *(direct_ntf.PacketHandled(fate) for fate in direct_packets.PacketFate),
     direct_ntf.TokenRegisteredWithKey(ID, _DH),
     direct_ntf.TokenRegisteredWithKey(ID, _DH, NTF_KEY_OFFER),
+    vapid_keys.SignedVapidKey(_WEB_PUSH_RECEIVER.public_key, b"signature"),
     direct_ntf.TokenCheckedWithKey(statuses.TokenStatus(statuses.TokenState.ACTIVE)),
     direct_ntf.TokenCheckedWithKey(statuses.TokenStatus(statuses.TokenState.ACTIVE), NTF_KEY_OFFER),
 )
@@ -194,6 +203,7 @@ NTF_COMMANDS: Final[tuple[Command, ...]] = (
     token_commands.CheckToken(),
     token_commands.ReplaceToken(TOKEN),
     token_commands.ReplaceToken(WEB_PUSH_TOKEN),
+    token_commands.ReplaceToken(REFERENCE_WEB_PUSH_TOKEN),
     token_commands.DeleteToken(),
     token_commands.SetPeriodicPush(20),
     *(

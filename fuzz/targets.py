@@ -31,6 +31,7 @@ TARGETS: Final = {
         Target("router_session", "fuzz.session_targets:router_session"),
         Target("client_session", "fuzz.session_targets:client_session"),
         Target("push_answer", "fuzz.http_targets:push_answer", longest=4096),
+        Target("header_block", "fuzz.header_targets:header_block", longest=1024),
         Target("store_logs", "fuzz.file_targets:store_logs", longest=4096),
         Target("exchanged_file", "fuzz.file_targets:exchanged_file", longest=1024),
         Target("settings", "fuzz.file_targets:settings", longest=4096),

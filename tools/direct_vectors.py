@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tocsin.crypto.keys import Ed25519PrivateKey, X25519PrivateKey
+from tocsin.crypto.web_push import VapidKey
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.dialects import DIRECT_NTF, DIRECT_SMP
 from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
@@ -42,9 +43,11 @@ from tocsin.protocol.direct.smp_responses import (
     PacketStatus,
     QueueAssociated,
 )
+from tocsin.protocol.direct.vapid_keys import AskVapidKey, SignedVapidKey
 from tocsin.protocol.messages import Message
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.protocol.smp.delivered_messages import DeliveredMessage, NotificationMeta
 from tocsin.protocol.smp.notifier_commands import AcknowledgeNotifications
 from tocsin.protocol.smp.queue_modes import QueueMode, QueueRequest, SubscriptionMode
 from tocsin.protocol.smp.sender_commands import MessageFlags
@@ -62,6 +65,7 @@ _NTF_KEY: Final = X25519PrivateKey(b"\x02" * 32)
 _EPHEMERAL: Final = X25519PrivateKey(b"\x03" * 32)
 _AUTH_KEY: Final = Ed25519PrivateKey(b"\x04" * 32)
 _LEAF_KEY: Final = Ed25519PrivateKey(b"\x05" * 32)
+_VAPID_KEY: Final = VapidKey.from_scalar(b"\x11" * 32)
 _TOKEN_ID: Final = b"\x06" * 24
 _ROUTER_ID: Final = b"\x07" * 24
 _CORR_ID: Final = b"\x08" * 24
@@ -101,9 +105,26 @@ def vectors() -> dict[str, Any]:
             for statement, packet in (*statements, (longest, _packet(longest, offer)))
         ],
         "registration": _registration(),
+        "vapid_key": _vapid_key(),
         "smp": {"alpn": DIRECT_SMP.alpn, **_encoded(_smp_messages(queue, packets), 18)},
         "ntf": {"alpn": DIRECT_NTF.alpn, **_encoded(_ntf_messages(offer, packets), 3)},
         "flags": {str(priority): _flags(priority) for priority in range(4)},
+        "delivered": [
+            {
+                "flags": _flags(priority),
+                "plain": DeliveredMessage(_ISSUED_AT, MessageFlags.of_priority(priority), b"body")
+                .encode()
+                .hex(),
+            }
+            for priority in range(4)
+        ],
+        "metadata": [
+            {
+                "priority": priority,
+                "plain": NotificationMeta(_TOKEN_ID, _ISSUED_AT, priority).encode().hex(),
+            }
+            for priority in range(1, 4)
+        ],
         "flags_read": {
             text: _priority(text) for text in ("F", "F3", "T", "T0", "T1", "T2", "T23", "T3", "T4")
         },
@@ -149,6 +170,20 @@ def _registration() -> dict[str, Any]:
     }
 
 
+def _signed_vapid_key() -> SignedVapidKey:
+    return SignedVapidKey.signed(_VAPID_KEY.public, ntf_identity=_NTF.key_hash, sign=_LEAF_KEY.sign)
+
+
+def _vapid_key() -> dict[str, Any]:
+    signed = _signed_vapid_key()
+    return {
+        "ntf_identity": _NTF.key_hash.hex(),
+        "leaf_private_key": _LEAF_KEY.raw.hex(),
+        "public": signed.public.hex(),
+        "signature": signed.signature.hex(),
+    }
+
+
 def _smp_messages(queue: NotifierQueue, packets: dict[PacketKind, bytes]) -> list[Message]:
     associate, end = packets[PacketKind.ASSOCIATE], packets[PacketKind.DISSOCIATE]
     subscription = NtfSubscription(_EPHEMERAL.public, _NTF, queue.notifier_id, MinimumPriority.ALL, associate)
@@ -190,6 +225,8 @@ def _ntf_messages(offer: NtfKeyOffer, packets: dict[PacketKind, bytes]) -> list[
         *(PacketHandled(fate) for fate in PacketFate),
         TokenRegisteredWithKey(_TOKEN_ID, _EPHEMERAL.public, offer),
         TokenCheckedWithKey(TokenStatus(TokenState.ACTIVE), offer),
+        AskVapidKey(),
+        _signed_vapid_key(),
     ]
 
 

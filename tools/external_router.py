@@ -78,6 +78,7 @@ SMP_VARIABLES: Final[dict[str, tuple[str, Convert]]] = {
     "PROXY_ERROR_INTERVAL": ("proxy.remember_failure", float),
     "CLIENT_CONCURRENCY": ("proxy.client_concurrency", int),
     "PROMETHEUS_INTERVAL": ("prometheus_interval", float),
+    "PROMETHEUS_FILE": ("prometheus_file", Path),
 }
 NTF_VARIABLES: Final[dict[str, tuple[str, Convert]]] = {
     "VMIN": ("lowest_version", int),
@@ -186,6 +187,7 @@ async def run_smp(found: Mapping[str, str]) -> None:
         "restore_messages": nothing_if_off(found.get("STORE_MSGS", "off")) is not None,
         "statistics_file": None,
         "database_url": found.get("DB") if is_postgres else None,
+        "database_log": True,
         "proxy": SmpProxySettings(**proxy),
         "direct": SmpDirectSettings(enabled=is_direct, public_ntf_routers_only=False),
     }

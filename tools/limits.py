@@ -19,6 +19,9 @@ from tocsin.ntf_router.statistics import counters
 from tocsin.ntf_router.subscriber import queue_subscriptions, recent_notifications, router_addresses
 from tocsin.operate import active_queues
 from tocsin.protocol import addresses, authorization
+from tocsin.push.http2 import exchange, push_provider
+from tocsin.push.webpush import client as webpush_client
+from tocsin.push.webpush import host_lane
 from tocsin.smp_router import router as smp_router
 from tocsin.smp_router import unconfirmed
 from tocsin.smp_router.direct import packet_outbox
@@ -36,6 +39,7 @@ class Scope(StrEnum):
     HOST = "host or domain"
     PORT = "port"
     ROUTER = "router"
+    PROVIDER = "push provider"
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,9 +339,61 @@ NTF_LIMITS: Final = (
         bound=None,
     ),
     _set(
-        *(_NTF, "delivery.other_pushes", "Verification and periodic pushes that wait", Scope.HOST),
-        "the oldest is shed",
+        *(_NTF, "delivery.other_pushes", "Verification and periodic pushes that wait", Scope.PROVIDER),
+        *("the oldest is shed", "ControlPushes._waiting", "ControlPushes._resting", "ControlPushes._sent"),
         setting="other_pushes",
+    ),
+    _set(
+        *(_NTF, "max_tokens", "Device tokens and pushes that are to be tried again", Scope.PROVIDER),
+        *("as the rows of tokens and of waiting pushes", "RetrySchedule._later"),
+        bound=lambda chosen: chosen.max_tokens + chosen.delivery.other_pushes,
+    ),
+    _fixed(
+        exchange.MOST_STREAMS,
+        *("Pushes without an answer (APNs, FCM)", Scope.CONNECTION, "further ones wait for a connection"),
+        "Streams._exchanges",
+    ),
+    _fixed(
+        push_provider.WAITING_LIMIT,
+        *("Pushes that wait for a connection (APNs, FCM)", Scope.PROVIDER),
+        *("they stay in the store, and the delivery tries again", "Http2PushProvider._waiting"),
+    ),
+    _set(
+        *(_NTF, "fcm.connections", "Pushes that wait for Google's access token", Scope.PROVIDER),
+        *("they stay in the store, and the delivery tries again", "FcmProvider._unauthorized"),
+        bound=lambda chosen: chosen.fcm.connections * exchange.MOST_STREAMS,
+    ),
+    _set(
+        *(_NTF, "webpush.hosts", "Web Push services that are connected", Scope.PROVIDER),
+        *("an idle one is closed; while all are busy, the push is tried later", "WebPushProvider._lanes"),
+    ),
+    _set(
+        *(_NTF, "webpush.connections", "Connections to a Web Push service", Scope.HOST),
+        *("pushes wait for the others", "HostLane._workers", "HostLane._idle"),
+    ),
+    _set(
+        *(_NTF, "webpush.connections", "Connections to all Web Push services", Scope.PROVIDER),
+        *("as the two rows above", "WebPushProvider._tasks"),
+        bound=lambda chosen: chosen.webpush.hosts * chosen.webpush.connections,
+    ),
+    _fixed(
+        host_lane.QUEUE_LIMIT,
+        *("Pushes that wait for a Web Push service", Scope.HOST, "the push is tried later"),
+        "HostLane._waiting",
+    ),
+    _set(*(_NTF, "webpush.rate", "Pushes to a Web Push service in a second", Scope.HOST), "tried later"),
+    _fixed(
+        webpush_client.MOST_ADDRESSES,
+        *(
+            "Web Push device tokens in parsed form",
+            Scope.PROVIDER,
+            "the one not used for longest is parsed again",
+        ),
+    ),
+    _fixed(
+        host_lane.MOST_HOSTS,
+        *("Web Push services whose behaviour is remembered", Scope.PROVIDER, "the oldest is forgotten"),
+        *("Reputations._proven", "Reputations._outages"),
     ),
     _set(
         *(_NTF, "registrations_per_connection", "`TNEW` and `TRPL` at once", Scope.CONNECTION),

@@ -48,7 +48,7 @@ class Sent(NoSmpEvents):
     def __init__(self) -> None:
         self.nonces: set[bytes] = set()
 
-    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification], priority: int = 1) -> None:
         if stage is Stage.ENQUEUED:
             self.nonces.update(each.nonce for each in notifications)
 

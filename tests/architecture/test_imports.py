@@ -68,7 +68,7 @@ FLOOR_PLAN: Final = (
     # Providers are reached over HTTP, not over SMP or NTF. cryptography: ES256 for Apple, and the fake's certificate.
     row(
         "push",
-        "jh2 cryptography h11",
+        "jh2 cryptography h11 msgspec",
         refused=frozenset(),
         only="wire crypto protocol.ntf protocol.addresses transport events operate",
     ),

@@ -96,7 +96,7 @@ def test_one_notification_is_shown_by_time_and_by_who_sees_what(page: Tab, scree
     page.screenshot(screenshots / "layers.png")
 
 
-def test_a_muted_chat_wakes_nobody_and_a_mention_does(page: Tab) -> None:
+def test_a_muted_chat_wakes_nobody_and_a_mention_does(page: Tab, screenshots: Path) -> None:
     want(page, "Bob", "Alice", "none")
     silent = send(page, mention=True)
     page.evaluate("document.querySelectorAll('[data-phone=Bob] button')[1].click()")
@@ -106,6 +106,17 @@ def test_a_muted_chat_wakes_nobody_and_a_mention_does(page: Tab) -> None:
     plain, mention = send(page), send(page, mention=True)
     page.until(f"/^fetched after [^,]*$/.test({row(mention)}.querySelector('.state').innerText)", 30.0)
     assert page.evaluate(f"{row(plain)}.querySelector('.state').innerText").endswith("without its own push")
+    for text, is_mention in ((mention, True), (plain, False)):
+        page.evaluate(f"{row(text)}.querySelector('button').click()")
+        page.until(f"document.querySelector('#detail .title')?.innerText.includes('{text}')")
+        page.until(
+            "document.querySelector('[data-layer=message]') || document.querySelector('#detail .empty')"
+        )
+        page.evaluate("document.querySelectorAll('[data-layer]').forEach((e) => (e.open = true))")
+        assert ("The phone shows it as a mention" in page.text("#detail")) is is_mention
+        if is_mention:
+            assert "a mention" in page.text("[data-layer=two]")
+            page.screenshot(screenshots / "mention.png")
     want(page, "Bob", "Alice", "all")
     until_state(page, send(page), "fetched after")
 

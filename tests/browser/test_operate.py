@@ -82,7 +82,11 @@ def operate_page(view: dict[str, Any]) -> Iterator[str]:
 
 
 def test_a_router_has_a_page_without_phones_behind_a_token(tab: Tab) -> None:
-    metrics = MetricReadings.parse("simplex_ntf_accounting_received 7\nsimplex_ntf_accounting_accepted 6\n")
+    key = "BAIX5hfwtkQ5KCePlpmeaaI6TywVK99tbN9m5bgCgtTtGUp968uXcS0t2jyoWqh2Wlb0X8dYWZZS8ol8ZTBuV5Q"
+    metrics = MetricReadings.parse(
+        "simplex_ntf_accounting_received 7\nsimplex_ntf_accounting_accepted 6\n"
+        f'simplex_ntf_web_push_key{{key="{key}"}} 1\n'
+    )
     with operate_page(operate_view(Readings(metrics, missing={"tables": "none"}), 0.0)) as address:
         tab.open(address)
         assert "it carries the token" in tab.text("body")
@@ -95,4 +99,7 @@ def test_a_router_has_a_page_without_phones_behind_a_token(tab: Tab) -> None:
             tab.evaluate("document.querySelector('[data-figure=funnel-difference]').dataset.level") == "bad"
         )
         assert "tables: none" in tab.text("#missing")
+        assert key in tab.text("[data-section=states]")
+        table = "document.querySelector('[data-section=states] .scroll')"
+        assert tab.evaluate(f"{table}.scrollWidth <= {table}.clientWidth"), "the whole key is seen"
     tab.until("document.getElementById('link').innerText.includes('connection lost')")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from tests.doubles.smp_harness import SmpTestClient
+from tests.doubles.smp_harness import Asked, SmpTestClient, authorized_with
+from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.protocol.ping import Ping
 
 MOST_TIMES_QUIET: Final = 50
@@ -17,6 +19,26 @@ MOST_TIMES_QUIET: Final = 50
 PINGS: Final = 7
 """During one attack; their median counts."""
 ATTEMPTS: Final = 3
+
+
+WRONG: Final = authorized_with(bytes(114))
+"""As long as a signature by Ed448, the most expensive to check."""
+
+
+def full_block(client: SmpTestClient, attack: Callable[[bytes], Asked], *, legal: bool) -> list[bytes]:
+    """As many commands as fit one block. `attack` makes one for a correlation id.
+
+    The illegal ones have a wrong signature, if they need one.
+    """
+    filler = client.session.filler()
+    while True:
+        corr_id = os.urandom(24)
+        asked = attack(corr_id)
+        key: AuthPrivateKey | None = asked.key if legal or asked.key is None else WRONG
+        request = client.session.request(corr_id, asked.entity_id, asked.command, key)
+        if not filler.fits(request):
+            return filler.take()
+        filler.add(request)
 
 
 async def ping_seconds(client: SmpTestClient) -> float:
@@ -62,6 +84,16 @@ class StretchCounter:
     def clock(self) -> float:
         """In place of `time.perf_counter`: a step takes a quarter of a millisecond."""
         return self.steps * self.STEP_SECONDS
+
+    async def send(self, client: SmpTestClient, blocks: Sequence[list[bytes]]) -> None:
+        """Send the blocks and count until everything in them is answered."""
+        self.start()
+        for block in blocks:
+            await client.connection.send(block)
+        answers = 0
+        while answers < sum(map(len, blocks)):
+            answers += len(await client.block())
+        self.stop()
 
     def start(self) -> None:
         self._before = self.steps

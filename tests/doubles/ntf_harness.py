@@ -217,6 +217,7 @@ async def ntf_router(
     clock: HeldFineClock | None = None,
     credentials: Credentials | None = None,
     events: Any = None,
+    vapid_key: bytes | None = None,
     **changes: Any,
 ) -> AsyncIterator[NtfHarness]:
     store, provider, clock = (
@@ -232,6 +233,7 @@ async def ntf_router(
         providers or {TEST_PROVIDER: provider, PushProvider.APNS_NULL: RecordingProvider()},
         clock=clock,
         events=events,
+        vapid_key=vapid_key,
     ) as running:
         harness = NtfHarness(running, credentials, store, provider, clock)
         yield harness

@@ -41,16 +41,21 @@ async def url(server_url: str) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def new_database(server_url: str) -> AsyncIterator[str]:
-    """The URL of an empty one, which is dropped at the end."""
+async def new_database(server_url: str, template: str = "template1") -> AsyncIterator[str]:
+    """The URL of an empty one, or of a copy of `template`. It is dropped at the end."""
     name = f"test_{next(_NUMBERS)}"
     connection = await asyncpg.connect(server_url)
     try:
-        await connection.execute(f"CREATE DATABASE {name}")
+        await connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         yield server_url.replace("/postgres?", f"/{name}?")
         await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
     finally:
         await connection.close()
+
+
+def name_of(url: str) -> str:
+    """The name of a database."""
+    return url.partition("?")[0].rpartition("/")[2]
 
 
 async def frozen(server_url: str) -> AbstractContextManager[None]:

@@ -319,6 +319,12 @@ class SmpTestClient:
         assert received.corr_id == b""
         return received.entity_id, received.response
 
+    def events(self) -> list[Received]:
+        """Take the events that came before the answers so far."""
+        came = list(self._aside)
+        self._aside.clear()
+        return came
+
     async def nothing(self) -> None:
         """Nothing is there and nothing comes."""
         assert not self._aside

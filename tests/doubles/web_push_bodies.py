@@ -12,8 +12,8 @@ from tocsin.agent.store.interface import AgentStore
 from tocsin.crypto.web_push import WebPushReceiver, seal_web_push
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import Push, parse_push_json
-from tocsin.protocol.ntf.web_push_contents import PADDED_CONTENT_BYTES, web_push_content
-from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.protocol.ntf.web_push_contents import padded_content_bytes, web_push_content
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.push.settings import WebPushSettings
 
 
@@ -23,12 +23,12 @@ def running_with_web_push(place: NtfPlace) -> AbstractAsyncContextManager[NtfHar
     )
 
 
-def web_push_body(push: Push, to: WebPushReceiver) -> bytes:
-    return sealed_body(web_push_content(push), to)
+def web_push_body(push: Push, to: WebPushReceiver, form: WebPushForm = WebPushForm.COMPACT) -> bytes:
+    return sealed_body(web_push_content(push, form), to, form)
 
 
-def sealed_body(content: bytes, to: WebPushReceiver) -> bytes:
-    return seal_web_push(content, to, os.urandom(32), os.urandom(16), padded_to=PADDED_CONTENT_BYTES)
+def sealed_body(content: bytes, to: WebPushReceiver, form: WebPushForm = WebPushForm.COMPACT) -> bytes:
+    return seal_web_push(content, to, os.urandom(32), os.urandom(16), padded_to=padded_content_bytes(form))
 
 
 async def endpoint_token(store: AgentStore, endpoint: str) -> bytes:
@@ -41,4 +41,5 @@ async def endpoint_token(store: AgentStore, endpoint: str) -> bytes:
 async def next_body(provider: RecordingProvider, token: bytes) -> bytes:
     """Of the next push to this device token."""
     request = await provider.next_request(token)
-    return web_push_body(parse_push_json(request.payload), WebPushAddress.parse(token).receiver)
+    address = WebPushAddress.parse(token)
+    return web_push_body(parse_push_json(request.payload), address.receiver, address.form)

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from tocsin.crypto.web_push import WebPushSecret
 from tocsin.protocol.ntf.pushes import Push
 from tocsin.protocol.ntf.web_push_contents import parse_web_push_content
-from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.push.fake.web_certificate import make_web_certificate
 
 PATIENCE: Final = 5.0
@@ -207,11 +207,12 @@ class WebPushPhone:
     service: WebPushService
     host: str = NAMES[0]
     path: str = "/up/a?x=1"
+    form: WebPushForm = WebPushForm.COMPACT
     secret: WebPushSecret = field(default_factory=lambda: WebPushSecret(os.urandom(48)))
 
     @property
     def address(self) -> WebPushAddress:
-        return WebPushAddress(self.secret.receiver, self.host, self.service.port, self.path)
+        return WebPushAddress(self.secret.receiver, self.host, self.service.port, self.path, self.form)
 
     @property
     def token(self) -> bytes:

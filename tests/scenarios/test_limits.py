@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from tests.doubles.collections import growth, sizes_of
-from tests.doubles.ntf_harness import ntf_router, queue_at
+from tests.doubles.ntf_harness import NtfHarness, ntf_router, queue_at
 from tests.doubles.routers import HOST
 from tests.doubles.smp_direct import NtfIdentity, Wish, connect_direct, direct_settings, ntf_credentials
-from tests.doubles.smp_harness import OK, QUOTA, SmpHarness, smp_router
+from tests.doubles.smp_harness import OK, QUOTA, SmpHarness, ed25519, smp_router, x25519
+from tests.doubles.web_push_service import STALL, WebPushPhone, WebPushService
+from tests.unit.push.fcm.stage import REGISTRATION, HeldTime, account_of, fcm_settings
+from tests.unit.push.webpush.stage import KEY, web_push_settings
 from tocsin.ntf_router.settings.keys import NTF_KEYS
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.responses import TokenRegistered
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.protocol.ntf.token_commands import RegisterToken
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.smp.proxy_commands import RequestProxySession
+from tocsin.push.fake.behaviours import Delay
+from tocsin.push.fake.fcm import running_fake_fcm
+from tocsin.push.fcm.client import FcmProvider
+from tocsin.push.provider import Provider
+from tocsin.push.webpush.client import WebPushProvider
 from tocsin.smp_router.session import service_records
 from tocsin.smp_router.settings.keys import SMP_KEYS
 from tocsin.smp_router.settings.settings import SmpProxySettings
@@ -29,7 +43,10 @@ RELAYS: Final = 10
 PACKETS: Final = 12
 SERVICES: Final = 10
 TOKENS: Final = 24
+HOSTS: Final = [f"h{number}.test" for number in range(30)]
 SUBSCRIPTIONS: Final = 48
+NOT_CERTIFIED: Final = [f"x{number}.test" for number in range(12)]
+"""Names for which the push service has no certificate."""
 PROXY: Final = SmpProxySettings(connect_timeout=1.0, public_relays_only=False, max_relays=RELAYS)
 
 
@@ -152,3 +169,47 @@ def test_a_collection_is_in_one_row_only() -> None:
 
 def test_a_collection_without_a_limit_is_found() -> None:
     assert beyond(SMP_LIMITS, None, {"Peer.forgotten": 9}) == {"Peer.forgotten": "9, and no limit is known"}
+
+
+@pytest.mark.parametrize("of_google", ["messages", "access tokens"])
+async def test_no_collection_of_providers_grows_beyond_its_limit(tmp_path: Path, of_google: str) -> None:
+    """Many push services do not answer, or cannot be reached, and Google does not answer either."""
+    async with (
+        WebPushService(tmp_path).running(HOSTS) as service,
+        running_fake_fcm(tmp_path / "google", now=HeldTime()) as fcm,
+    ):
+        google = replace(fcm_settings(fcm), key_file=Path("account.json"))
+        services = web_push_settings(ca_file=service.ca_file)
+        firebase = FcmProvider(google, account_of(fcm), HeldTime())
+        web_push = WebPushProvider(services, KEY, service.find)
+        providers: dict[PushProvider, Provider] = {PushProvider.FCM: firebase, PushProvider.WEBPUSH: web_push}
+        async with ntf_router(providers=providers, webpush=services, fcm=google) as ntf:
+            before = sizes_of(ntf.running, shared_resolver())
+            behave = fcm.behave if of_google == "messages" else fcm.behave_tokens
+            behave(Delay(3600.0), times=None)
+            service.behaviours.extend([STALL] * 1000)
+            for host in (*HOSTS, *HOSTS, *HOSTS[:1] * 30, *NOT_CERTIFIED):
+                endpoint = WebPushPhone(service, host, f"/{os.urandom(8).hex()}").token
+                await register(ntf, DeviceToken(PushProvider.WEBPUSH, endpoint))
+            for number in range(len(HOSTS)):
+                await register(ntf, DeviceToken(PushProvider.FCM, b"%d:" % number + REGISTRATION))
+            expected = {
+                *("ControlPushes._sent", "WebPushProvider._lanes", "WebPushProvider._tasks"),
+                *("Reputations._outages", "HostLane._waiting"),
+                "Streams._exchanges" if of_google == "messages" else "FcmProvider._unauthorized",
+            }
+            grown = growth(before, sizes_of(ntf.running, shared_resolver()))
+            async with asyncio.timeout(10):
+                while not expected <= set(grown):
+                    await asyncio.sleep(0.02)
+                    grown |= growth(before, sizes_of(ntf.running, shared_resolver()))
+            assert beyond(NTF_LIMITS, ntf.running.state.settings, grown) == {}
+        await firebase.close()
+        await web_push.close()
+
+
+async def register(ntf: NtfHarness, device_token: DeviceToken) -> None:
+    client, key = await ntf.connect(), ed25519()
+    answer = await client.ask(RegisterToken(device_token, key.public, x25519().public), b"", key)
+    assert isinstance(answer, TokenRegistered)
+    await client.close()

@@ -99,7 +99,7 @@ def test_what_cannot_be_used_is_named(
 
 
 FREE_TEXT = {"CREDENTIALS", "DB", "DB_SCHEMA", "APNS_CA", "CONTROL_USER", "CONTROL_ADMIN", "BASIC_AUTH"}
-FREE_TEXT |= {"STORE_LOG", "STORE_MSGS", "STORE_NTFS", "STATS_BACKUP"}
+FREE_TEXT |= {"STORE_LOG", "STORE_MSGS", "STORE_NTFS", "STATS_BACKUP", "PROMETHEUS_FILE"}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ from tocsin.protocol.ntf.pushes import (
     unseal_code,
     unseal_notifications,
 )
-from tocsin.push.apns.request import ADDED, PATH, request_headers
+from tocsin.push.apns.request import ADDED, PATH, own_headers, shared_headers
+from tocsin.push.http2.header_blocks import MAX_HEADER_LIST_BYTES, RequestBlocks
+from tocsin.push.http2.hpack import Decoder, Header
 from tocsin.push.provider import PushRequest, Urgency
 from tools.wire_vectors.comparison import Mismatch, holds, same
 from tools.wire_vectors.deliveries import agreed_key, check_meta
@@ -71,7 +73,7 @@ def _check_headers(headers: dict[str, str], push: Push, body: bytes) -> None:
     holds("the path is not that of a device", path.startswith(PATH))
     holds("the authorization is no bearer token", headers.get("authorization", "").startswith(_BEARER))
     urgency = Urgency.ALERT if isinstance(push, MessagePush) else Urgency.BACKGROUND
-    ours = request_headers(
+    ours = headers_sent(
         PushRequest(path.removeprefix(PATH), body, urgency, push_id="", expires_at=0),
         authority=headers.get(":authority", "").encode(),
         topic=_TOPIC,
@@ -82,6 +84,15 @@ def _check_headers(headers: dict[str, str], push: Push, body: bytes) -> None:
         [(name.decode(), value.decode()) for name, value, _ in ours if name not in ADDED],
         list(headers.items()),
     )
+
+
+def headers_sent(
+    push: PushRequest, *, authority: bytes, topic: bytes, authorization: bytes | None
+) -> list[Header]:
+    """The headers of a push on a new connection, as its server reads them."""
+    shared = shared_headers(push.urgency, authority=authority, topic=topic, authorization=authorization)
+    block = RequestBlocks().encode_request(shared, PATH + push.device_token, own_headers(push))
+    return Decoder(MAX_HEADER_LIST_BYTES).decode(block)
 
 
 def _check_jwt(jwt: Fields, authorization: str) -> None:

@@ -24,6 +24,7 @@ from tocsin.agent.token.deletion import FormerTokens
 from tocsin.agent.token.registrar import TokenRegistrar
 from tocsin.agent.token.requests import TokenRequests
 from tocsin.agent.token.router_trial import RouterUnusable, try_ntf_router
+from tocsin.agent.token.vapid import ask_vapid_key
 from tocsin.agent.wake.notified import Fetched, ToFetch, WakeResult
 from tocsin.agent.wake.waking import Waking
 from tocsin.clients import Event, NtfClient, SmpClient
@@ -133,6 +134,10 @@ class Agent:
         Atomic: whatever happens meanwhile, the former passphrase or the new one opens the store.
         """
         await self._store.change_passphrase(passphrase)
+
+    async def vapid_key(self, address: RouterAddress) -> bytes:
+        """Ask an NTF router for its public key for Web Push, which some distributors need; see `ask_vapid_key`."""
+        return await ask_vapid_key(address, self.settings.clients)
 
     async def try_ntf_router(self, address: RouterAddress) -> RouterUnusable | None:
         """Find out whether an NTF router is usable. Returns None if it is."""

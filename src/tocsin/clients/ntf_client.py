@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
 from typing import Self
 
 from tocsin.clients.client_metrics import ClientMetrics, NoMetrics
@@ -11,10 +12,12 @@ from tocsin.clients.reconnecting import reconnecting
 from tocsin.clients.router_client import RouterClient
 from tocsin.clients.settings import ClientSettings
 from tocsin.crypto.keys import AuthPrivateKey
+from tocsin.errors import RemoteProtocolError
 from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.protocol.direct.ntf_keys import NtfKeyOffer
 from tocsin.protocol.direct.ntf_messages import ForwardPacket, PacketHandled, TokenCheckedWithKey
 from tocsin.protocol.direct.packets import PacketFate
+from tocsin.protocol.direct.vapid_keys import AskVapidKey, SignedVapidKey
 from tocsin.protocol.ntf.device_tokens import DeviceToken
 from tocsin.protocol.ntf.responses import QueueSubscribed, SubscriptionChecked, TokenChecked, TokenRegistered
 from tocsin.protocol.ntf.statuses import SubscriptionStatus, TokenStatus
@@ -94,6 +97,16 @@ class NtfClient(RouterClient):
     async def forward_packet(self, packet: bytes) -> PacketFate:
         """SFWD, by an SMP router in a direct session."""
         return (await self.ask(PacketHandled, ForwardPacket(packet))).fate
+
+    async def vapid_key(self, ntf_identity: bytes) -> bytes:
+        """VKEY, in a direct session: the public key of Web Push.
+
+        Raises RouterRefused if the router has no Web Push, and RemoteProtocolError if its identity did not sign it.
+        """
+        key = await self.ask(SignedVapidKey, AskVapidKey())
+        if not key.is_signed_by(self.certificates, ntf_identity, datetime.now(UTC)):
+            raise RemoteProtocolError("the key for Web Push is not signed by the router's certificate")
+        return key.public
 
     async def replace_token(self, token_id: bytes, token: DeviceToken, key: AuthPrivateKey) -> None:
         """TRPL"""

@@ -166,7 +166,8 @@ class VapidKey:
         """Return the header's value for the push service with this origin, valid at most a day (RFC 8292, 2)."""
         claims = {"aud": audience, "exp": expires_at, "sub": subject}
         token = signed_token(self._key, {"typ": "JWT", "alg": "ES256"}, claims)
-        return f"vapid t={token.decode()}, k={unpadded_base64url(self.public).decode()}"
+        # Without a space behind the comma, as the reference: not every receiver expects one.
+        return f"vapid t={token.decode()},k={unpadded_base64url(self.public).decode()}"
 
 
 def _content_key(agreed: bytes, receiver: WebPushReceiver, sender: bytes, salt: bytes) -> tuple[bytes, bytes]:

@@ -66,6 +66,10 @@ ENDS: Final = frozenset({Stage.ACCEPTED, Stage.SUPERSEDED, Stage.FAILED, Stage.S
 """Final stages: a notification that the NTF router received has exactly one of them, or is pending."""
 
 
+PRIORITY_NAMES: Final = ("", "", "mention", "highest")
+"""Names of the priorities 0 to 3 in events. Ordinary messages have none."""
+
+
 class DeliveryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of the log. Fields that do not apply are left out."""
 
@@ -102,7 +106,7 @@ class DeliveryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     batch: str = ""
     """Pseudonym of the push."""
     priority: str = ""
-    """The urgency of the push."""
+    """The priority of the message, if it is above the ordinary one: `mention` or `highest`."""
     size: int = 0
     """The size of the payload in bytes."""
     from_status: str = ""

@@ -127,10 +127,11 @@ class EventEncoder:
         self._kept[key] = made
         return made
 
-    def first(self, stage: Stage, about: EventSubject, size: int) -> bytes:
+    def first(self, stage: Stage, about: EventSubject, size: int, priority: str = "") -> bytes:
         """Make the line of a stage after which others may come."""
         pieces = self._pieces(about) if about.token_id is None else self._keep(about, about.token_id)
-        return _line(pieces, self.middle(stage), size_end(size))
+        named = b',"priority":%b' % _encode(priority) if priority else b""
+        return _line(pieces, self.middle(stage), named + size_end(size))
 
     def attempt(self, about: EventSubject, number: int) -> bytes:
         pieces = self.find(about.notifier_id + about.nonce)

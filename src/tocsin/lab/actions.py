@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from tocsin.errors import TocsinError
 from tocsin.lab.live import LiveRecorder
-from tocsin.lab.phones import MENTION, Phone
+from tocsin.lab.phones import Phone
 from tocsin.lab.system import System
 from tocsin.protocol.direct.priorities import MinimumPriority
+from tocsin.protocol.smp.sender_commands import MENTION_PRIORITY
 from tocsin.web.page_server import Action, NotDone
 
 MOST_TEXT: Final = 500
@@ -68,7 +69,7 @@ class UpActions:
             text,
             time.time(),
             mention=mention,
-            expects_push=wanted.admits(MENTION if mention else 1),
+            expects_push=wanted.admits(MENTION_PRIORITY if mention else 1),
             by_hand=by_hand,
         )
         self._live.changed(message)

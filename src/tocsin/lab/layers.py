@@ -39,7 +39,11 @@ async def opened_layers(store: AgentStore, payload: bytes) -> tuple[list[dict[st
         shown = _layer_one(item)
         if queue is not None and (meta := _layer_two(queue, item)) is not None:
             shown["connection"] = queue.connection_id
-            shown["meta"] = {"messageId": encode_base64url(meta.message_id), "sentAt": meta.sent_at}
+            shown["meta"] = {
+                "messageId": encode_base64url(meta.message_id),
+                "sentAt": meta.sent_at,
+                "mention": meta.is_mention,
+            }
             positions[meta.message_id] = position
         items.append(shown)
     return items, positions

@@ -85,6 +85,7 @@ class LiveRecorder:
             arrival.phone, arrival.sender, text, arrival.message_id, arrival.sent_at, time.time()
         )
         if message is not None:
+            message.received_as_mention = arrival.mention
             self.changed(message)
 
     # Requests of pages

@@ -21,6 +21,7 @@ from tocsin.protocol.addresses import RouterAddress
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import TokenState
+from tocsin.protocol.smp.sender_commands import MENTION_PRIORITY
 from tocsin.push.fake.server import FakeApns, RecordedPush
 
 NAMES: Final = ("Alice", "Bob", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi")
@@ -29,8 +30,6 @@ CHANGE_SECONDS: Final = 5.0
 FIRST_QUEUE: Final = 1
 """Phones here never move a connection to another queue."""
 CHATS_FILE: Final = "chats.json"
-MENTION: Final = 2
-"""The priority of a message that names its recipient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,7 @@ class Arrival:
     body: bytes
     message_id: bytes
     sent_at: int
+    mention: bool = False
 
 
 class Observer(Protocol):
@@ -120,12 +120,16 @@ class Phone:
 
     def _arrival(self, message: MessageArrived) -> Arrival:
         sender = self.chats.get(message.connection_id)
-        return Arrival(self.name, sender, message.body, message.message_id, message.sent_at)
+        return Arrival(
+            self.name, sender, message.body, message.message_id, message.sent_at, message.is_mention
+        )
 
     async def send(self, connection_id: str, body: bytes, *, mention: bool = False) -> TocsinError | None:
         """The error if the router does not answer."""
         try:
-            await self.agent.connections.send(connection_id, body, priority=MENTION if mention else 1)
+            await self.agent.connections.send(
+                connection_id, body, priority=MENTION_PRIORITY if mention else 1
+            )
         except TocsinError as error:
             return error
         return None

@@ -76,6 +76,9 @@ class Move(ABC, Generic[S, W]):
     file: RouterSettings[S]
     transfers: StoreTransfers[W]
 
+    other_keys: ClassVar[tuple[str, ...]] = ()
+    """Names of the reference's key files beside its certificates."""
+
     # Texts for this router's operator
     store_needs_targets: ClassVar[str]
     """The operator chose a store but no new folders."""
@@ -221,6 +224,7 @@ class Move(ABC, Generic[S, W]):
         plan.steps = [
             make_folders(target, target_data, embedded=used.embedded),
             copy_credentials(self.source, target),
+            *copy_files(self.source, target, self.other_keys),
             self._settings_step(target, adapted),
             *copy_files(data, target_data, self._statistics()),
             *self.import_steps(opened, reference, used),

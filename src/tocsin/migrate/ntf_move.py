@@ -20,7 +20,7 @@ from tocsin.migrate.ntf_stores import (
 from tocsin.migrate.plans import MoveStep
 from tocsin.migrate.settings import STORE_SECTION
 from tocsin.migrate.stores import OpenedStore, StorePlace
-from tocsin.ntf_router.settings.files import NTF_FILE, credentials_of, router_address
+from tocsin.ntf_router.settings.files import NTF_FILE, REFERENCE_VAPID_KEY, credentials_of, router_address
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.store.logs.log_reading import change_logs
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
@@ -41,6 +41,7 @@ class NtfMove(Move[NtfSettings, NtfMemoryStore]):
     own_format = "its own format"
     exported_as = "format"
     start_in_place = "ntf-server start"
+    other_keys = (REFERENCE_VAPID_KEY,)
 
     def fingerprint(self, settings: NtfSettings) -> bytes:
         return credentials_of(settings).fingerprint

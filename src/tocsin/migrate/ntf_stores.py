@@ -110,6 +110,14 @@ class NtfTransfers:
         async with opened_database(place) as url:
             await fill_ntf_database(url, place.schema, store, progress)
 
+    async def roll_back_database(
+        self, place: StorePlace, keep: str, *, lose_data: bool, dry_run: bool
+    ) -> tuple[list[str], list[str]]:
+        from tocsin.ntf_router.store.postgres.transfer import roll_back_ntf_database  # needs asyncpg
+
+        async with opened_database(place) as url:
+            return await roll_back_ntf_database(url, place.schema, keep, lose_data=lose_data, dry_run=dry_run)
+
 
 async def count_database(place: StorePlace) -> OpenedStore[NtfMemoryStore]:
     """Count the reference's tables in the operator's database; they stay where they are. Raises StoreError."""
@@ -139,7 +147,7 @@ async def count_database(place: StorePlace) -> OpenedStore[NtfMemoryStore]:
                 "SELECT count(*) FROM subscriptions WHERE smp_notifier_key = $1", NO_KEY
             )
             foreign = await connection.fetchval(
-                "SELECT count(*) FROM tokens WHERE push_provider = ANY($1::text[])",
+                "SELECT count(*) FROM tokens WHERE split_part(push_provider, ' ', 1) = ANY($1::text[])",
                 [each.text for each in FOREIGN_PROVIDERS],
             )
         finally:

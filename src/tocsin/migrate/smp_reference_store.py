@@ -263,7 +263,7 @@ def _queue_row(queue: QueueRecord) -> Row:
 def _message(
     recipient_id: bytes, message_id: bytes, sent_at: int, is_quota: bool, notify: bool, body: bytes
 ) -> MessageAdded:
-    message = StoredMessage(message_id, sent_at, notify and not is_quota, None if is_quota else body)
+    message = StoredMessage(message_id, sent_at, int(notify and not is_quota), None if is_quota else body)
     return MessageAdded(recipient_id, message)
 
 

@@ -63,6 +63,13 @@ class SmpTransfers:
 
         return await fill_database(_url(place), store, progress)
 
+    async def roll_back_database(
+        self, place: StorePlace, keep: str, *, lose_data: bool, dry_run: bool
+    ) -> tuple[list[str], list[str]]:
+        from tocsin.smp_router.store.postgres.transfer import roll_back_database  # needs asyncpg
+
+        return await roll_back_database(_url(place), keep, lose_data=lose_data, dry_run=dry_run)
+
 
 def _url(place: StorePlace) -> str:
     assert place.url is not None, "an SMP router has no embedded database"

@@ -59,6 +59,11 @@ class StoreTransfers(Protocol[W]):
     async def write_database(self, place: StorePlace, store: W, progress: Progress) -> None:
         """In one transaction."""
 
+    async def roll_back_database(
+        self, place: StorePlace, keep: str, *, lose_data: bool, dry_run: bool
+    ) -> tuple[list[str], list[str]]:
+        """Undo all changes of the tables after the version `keep`: their names, and what was lost."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedStore(Generic[W]):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from tocsin.crypto.es256 import unpadded_base64url
 from tocsin.events.event_log import EventLog
 from tocsin.ntf_router.snapshots import NtfRouterSnapshot, ServerCounts, SubscriptionCounts
 from tocsin.ntf_router.statistics.counters import BOUNDS_SECONDS, NtfCounters
@@ -28,6 +29,12 @@ PREFIX: Final = "simplex_ntf"
 def info_metric(version: str, runtime_options: str) -> Metric:
     labels = {"version": version, "rts_options": runtime_options}
     return Metric(f"{PREFIX}_info", MetricKind.GAUGE, "Version of this router.", (Sample(1, labels),))
+
+
+def web_push_key_metric(public_key: bytes) -> Metric:
+    labels = {"key": unpadded_base64url(public_key).decode()}
+    about = "The public key by which Web Push services know this router (VAPID)."
+    return Metric(f"{PREFIX}_web_push_key", MetricKind.GAUGE, about, (Sample(1, labels),))
 
 
 def counter_metrics(counters: NtfCounters, now: datetime) -> Iterator[Metric]:

@@ -118,6 +118,6 @@ def data_folder(settings: NtfSettings) -> Path:
 
 def _shown(url: str | None) -> str:
     parts = urlsplit(url or "")
-    user = f"{parts.username}@" if parts.username else ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"
+    login, _, hosts = parts.netloc.rpartition("@")  # several hosts have several ports
+    user = login.partition(":")[0]
+    return f"{parts.scheme}://{f'{user}@' if user else ''}{hosts}{parts.path}"

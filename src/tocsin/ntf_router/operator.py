@@ -17,6 +17,7 @@ from tocsin.ntf_router.metrics import (
     info_metric,
     snapshot_metrics,
     store_metrics,
+    web_push_key_metric,
 )
 from tocsin.ntf_router.running_router import RunningNtfRouter
 from tocsin.ntf_router.snapshots import ServerCounts, SubscriptionCounts, snapshot_of
@@ -67,6 +68,8 @@ class NtfOperator:
 
     async def _metrics(self, now: datetime) -> list[Metric]:
         metrics = [info_metric(self._about.version, self._about.runtime_options)]
+        if self._running.vapid_key is not None:
+            metrics.append(web_push_key_metric(self._running.vapid_key))
         metrics += counter_metrics(self._running.state.counters, now)
         metrics += snapshot_metrics(snapshot_of(self._running))
         metrics += listener_metrics(PREFIX, self._running.listeners, self._running.router.turns)

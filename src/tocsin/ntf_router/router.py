@@ -22,6 +22,7 @@ from tocsin.ntf_router.subscriptions import SubscriptionCommands
 from tocsin.ntf_router.tokens import TokenCommands
 from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.direct.ntf_messages import ForwardPacket
+from tocsin.protocol.direct.vapid_keys import AskVapidKey
 from tocsin.protocol.error_codes import ErrorCode, RouterError, StoreFault
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.ntf.token_commands import RegisterToken, ReplaceToken
@@ -63,6 +64,7 @@ class NtfRouter:
         SubscriptionCommands(self._state).add_to(table)
         if self._direct is not None:
             table.add(ForwardPacket, self._direct.forward)
+            table.add(AskVapidKey, self._direct.tell_vapid_key)
         table.add(Ping, _pong)
         return table
 

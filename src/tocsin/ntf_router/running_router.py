@@ -34,6 +34,7 @@ from tocsin.operate.randomness import SystemRandomness, TokenRandomness
 from tocsin.operate.router_listeners import router_listeners
 from tocsin.operate.timers import Timers
 from tocsin.protocol.addresses import DEFAULT_PORTS, RouterLocation, Scheme
+from tocsin.protocol.direct.vapid_keys import SignedVapidKey
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.sessions import ServiceRole
@@ -65,7 +66,10 @@ class RunningNtfRouter:
         subscribers: SmpSubscribers,
         listeners: list[Listener],
         keys: DirectKeys | None,
+        vapid_key: bytes | None,
     ) -> None:
+        self.vapid_key = vapid_key
+        """The public key of Web Push, if it is on."""
         self.keys = keys
         """The keys of direct notifications, if these are on."""
         self.state = state
@@ -92,8 +96,12 @@ async def running_ntf_router(
     counters: NtfCounters | None = None,
     client_metrics: ClientMetrics | None = None,
     job: HandOver | None = None,
+    vapid_key: bytes | None = None,
 ) -> AsyncIterator[RunningNtfRouter]:
-    """Serve until the block is left. The caller closes store and providers. A `job` pushes messages for the router."""
+    """Serve until the block is left. The caller closes store and providers. A `job` pushes messages for the router.
+
+    Devices that ask for it learn the public key of Web Push, `vapid_key`.
+    """
     clock, randomness = clock or SystemClock(), randomness or SystemRandomness()
     counters = counters or NtfCounters()
     events = GuardedNtfEvents(events or NoEvents(), EventLosses(counters.lose_events))
@@ -134,7 +142,12 @@ async def running_ntf_router(
     direct = None
     if keys is not None:
         await keys.rotate()
-        direct = DirectCommands(keys, DirectPackets(state, keys, credentials.fingerprint))
+        vapid = None
+        if vapid_key is not None:
+            vapid = SignedVapidKey.signed(
+                vapid_key, ntf_identity=credentials.fingerprint, sign=identity.signing_key.sign
+            )
+        direct = DirectCommands(keys, DirectPackets(state, keys, credentials.fingerprint), vapid)
     router = NtfRouter(state, identity, direct)
     context = server_context(credentials, alpn=identity.alpn, request_client_certificates=False)
     async with AsyncExitStack() as stack:
@@ -150,7 +163,7 @@ async def running_ntf_router(
             registration.listening_at(location)
         timers = await stack.enter_async_context(Timers("NTF router"))
         _TimedActions(state, router, delivery, keys).add_to(timers)
-        yield RunningNtfRouter(state, router, delivery, subscribers, listeners, keys)
+        yield RunningNtfRouter(state, router, delivery, subscribers, listeners, keys, vapid_key)
 
 
 def _location(settings: NtfSettings, credentials: Credentials, port: int) -> RouterLocation:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from tocsin import __version__
 from tocsin.ntf_router.control_port import GREETING, NtfControlSession
 from tocsin.ntf_router.delivery.handover import opened_handover
-from tocsin.ntf_router.delivery.providers import opened_providers, served_settings
+from tocsin.ntf_router.delivery.providers import opened_providers, required_vapid_key, served_settings
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.opened_store import opened_store, store_lines
 from tocsin.ntf_router.operator import About, NtfOperator
@@ -30,7 +30,6 @@ from tocsin.wire.base64url import encode_base64url
 logger = logging.getLogger(__name__)
 
 MAINTENANCE_INTERVAL: Final = 60.0
-METRICS_FILE: Final = "ntf-server-metrics.txt"
 DAILY_LOG: Final = "ntf-server-stats.daily.log"
 RUNTIME_OPTIONS_VARIABLE: Final = "NTF_RTS_OPTIONS"
 MAINTENANCE_NOTICE: Final = "Server started in 'maintenance' mode, exiting"
@@ -106,6 +105,7 @@ async def running(
                 events=recorder,
                 counters=counters,
                 job=opened_handover(settings.delivery),
+                vapid_key=required_vapid_key(settings.webpush).public if settings.webpush.enabled else None,
             )
         )
         about = About(__version__, os.environ.get(RUNTIME_OPTIONS_VARIABLE, ""))
@@ -118,7 +118,6 @@ async def running(
             Upkeep(
                 store.maintain,
                 MAINTENANCE_INTERVAL,
-                METRICS_FILE,
                 settings.statistics_start,
                 settings.statistics_interval,
             ),

@@ -49,6 +49,8 @@ class ProcessSettings(SetsEventLog, Protocol):
     @property
     def prometheus_interval(self) -> float | None: ...
     @property
+    def prometheus_file(self) -> Path: ...
+    @property
     def log_stats(self) -> bool: ...
 
 
@@ -72,7 +74,6 @@ class Upkeep:
     maintain: Callable[[], Awaitable[object]] | None
     """Maintains the store; None if there is nothing to maintain."""
     maintenance_seconds: float
-    metrics_file: str
     """Name of the metrics file in the store's folder."""
     statistics_start: float = 0.0
     """Time of day of the line of statistics, in seconds (UTC)."""
@@ -193,7 +194,7 @@ class RouterProcess:
                 self._statistics.write_daily_lines(upkeep.statistics_start, upkeep.statistics_interval)
             )
         if settings.prometheus_interval is not None and settings.store is not None:
-            path = settings.store / upkeep.metrics_file
+            path = settings.store / settings.prometheus_file
             logger.info("writing metrics to %s every %s s", path, settings.prometheus_interval)
             timers.every(settings.prometheus_interval, lambda: _write_metrics(operator, path))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tocsin.events.delivery_events import Stage
+from tocsin.events.delivery_events import PRIORITY_NAMES, Stage
 from tocsin.events.event_encoder import EventEncoder, EventSubject
 from tocsin.events.event_log import EventLog
 from tocsin.events.event_losses import EventLosses
@@ -19,9 +19,9 @@ class GuardedSmpEvents:
         self._events = events
         self._losses = losses
 
-    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification], priority: int = 1) -> None:
         try:
-            self._events.record(stage, notifications)
+            self._events.record(stage, notifications, priority)
         except Exception as error:
             self._losses.add(len(notifications), error)
 
@@ -34,13 +34,13 @@ class SmpEventRecorder:
         self._encoder = EventEncoder(keys, instance)
         self._host = host
 
-    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification], priority: int = 1) -> None:
         if not notifications:
             return
-        encoder, host = self._encoder, self._host
+        encoder, host, name = self._encoder, self._host, PRIORITY_NAMES[priority]
         encoder.begin()
         lines = [
-            encoder.first(stage, EventSubject(notifier_id, nonce, sent_at, host), 0)
+            encoder.first(stage, EventSubject(notifier_id, nonce, sent_at, host), 0, name)
             for notifier_id, nonce, sent_at in notifications
         ]
         self._log.append(lines, len(lines))

@@ -16,7 +16,7 @@ from tocsin.protocol.smp.responses import MessageReceived, Subscribed
 from tocsin.protocol.smp.sender_commands import SendMessage, max_message_bytes
 from tocsin.smp_router.links import remove_link
 from tocsin.smp_router.services import subscribe_recipient
-from tocsin.smp_router.session.peers import Delivery
+from tocsin.smp_router.session.peers import Delivery, Peer
 from tocsin.smp_router.session.requests import (
     NamedNotification,
     PushMessage,
@@ -65,7 +65,7 @@ class MessageCommands:
         delivery = subscribe_recipient(self._state, request, queue)
         self._state.counters.subscriptions += before is None
         self._state.counters.subscriptions_repeated += before is not None
-        if message := self._deliver(queue, delivery):
+        if message := self._deliver(queue, delivery, request.peer):
             request.effects.append(SendEvent(queue.recipient_id, message))
         service = request.session.service
         return Subscribed(None if service is None else service.service_id)
@@ -81,7 +81,7 @@ class MessageCommands:
         if delivery is None:
             delivery = peer.deliveries[queue.recipient_id] = Delivery(by_get=True)
         before = delivery.delivered
-        message = self._deliver(queue, delivery)
+        message = self._deliver(queue, delivery, peer)
         if message is None:
             counters.gets_without_message += 1
             return Done()
@@ -108,7 +108,7 @@ class MessageCommands:
             )
         if delivery.by_get:
             return Done()
-        return self._deliver(queue, delivery) or Done()
+        return self._deliver(queue, delivery, request.peer) or Done()
 
     def send(self, request: SmpQueueRequest[SendMessage]) -> Response:
         """SEND"""
@@ -125,7 +125,7 @@ class MessageCommands:
         now = state.clock.now()
         if state.settings.expire_messages_on_send and state.settings.message_ttl is not None:
             self._expire(queue.recipient_id, now)
-        message = StoredMessage(state.randomness.new_id(), now, command.flags.notify, command.body)
+        message = StoredMessage(state.randomness.new_id(), now, self._kept_priority(command), command.body)
         written = state.store.write_message(queue.recipient_id, message, state.settings.message_quota)
         if written is None:
             state.counters.messages_over_quota += 1
@@ -146,9 +146,14 @@ class MessageCommands:
                 state.counters.notifications_held_back += 1
         return Done()
 
+    def _kept_priority(self, command: SendMessage) -> int:
+        """Return the priority that the recipient learns. Without direct notifications it is 0 or 1, as everywhere."""
+        flags = command.flags
+        return flags.priority if self._state.settings.direct.enabled else int(flags.notify)
+
     def _store_notification(self, notifier: NotifierRecord, message: StoredMessage) -> None:
         nonce = self._state.randomness.new_id()
-        meta = NotificationMeta(message.message_id, message.sent_at)
+        meta = NotificationMeta(message.message_id, message.sent_at, message.priority)
         sealed = seal_meta(box_key(notifier.dh_secret), nonce, meta)
         stored = StoredNotification(message.message_id, message.sent_at, nonce, sealed)
         self._state.store.add_notification(notifier.notifier_id, stored)
@@ -156,7 +161,7 @@ class MessageCommands:
         counters.notifications_enqueued += 1
         counters.notifications_without_subscriber += not subscriptions.receives_notifications(notifier)
         named = NamedNotification(notifier.notifier_id, nonce, message.sent_at)
-        self._state.events.record(Stage.ENQUEUED, [named])
+        self._state.events.record(Stage.ENQUEUED, [named], message.priority)
         self._keep_notification_quota(notifier.notifier_id)
 
     def _keep_notification_quota(self, notifier_id: bytes) -> None:
@@ -192,7 +197,7 @@ class MessageCommands:
             delivery = peer.deliveries[recipient_id] = Delivery(by_get=False)
         elif delivery.by_get or delivery.delivered is not None:
             return
-        message = self._deliver(queue, delivery)
+        message = self._deliver(queue, delivery, peer)
         if message is not None and not peer.try_send([(recipient_id, message)]):
             delivery.delivered = None
             peer.undelivered.add(recipient_id)
@@ -224,5 +229,5 @@ class MessageCommands:
         self._state.counters.messages_expired += expired
         return expired
 
-    def _deliver(self, queue: QueueRecord, delivery: Delivery) -> MessageReceived | None:
-        return deliver_head(self._state, queue, delivery)
+    def _deliver(self, queue: QueueRecord, delivery: Delivery, peer: Peer) -> MessageReceived | None:
+        return deliver_head(self._state, queue, delivery, peer)

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from tocsin.errors import StoreError
 from tocsin.smp_router.settings.settings import SmpSettings
+from tocsin.smp_router.store.logs.log_reading import STORE_LOG
 from tocsin.smp_router.store.logs.store_files import OpenOptions, open_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 
@@ -87,6 +88,7 @@ async def opened_store(
             now=time.time(),
             message_ttl=message_ttl,
             notification_ttl=settings.notification_ttl,
+            store_log=settings.store / STORE_LOG if settings.database_log and settings.store else None,
         )
     elif settings.store is not None:
         open_options = OpenOptions(

@@ -25,7 +25,6 @@ from tocsin.wire.base64url import encode_base64url
 logger = logging.getLogger(__name__)
 
 MAINTENANCE_INTERVAL: Final = 10.0
-METRICS_FILE: Final = "smp-server-metrics.txt"
 
 
 async def run_smp_router(settings: SmpSettings, options: StartOptions | None = None) -> None:
@@ -94,6 +93,6 @@ async def running(settings: SmpSettings, opened: OpenedSmpStore) -> AsyncIterato
                 port=port,
                 daily_block_quota=settings.daily_block_queue_quota,
             ),
-            Upkeep(None if durable is None else durable.maintain, MAINTENANCE_INTERVAL, METRICS_FILE),
+            Upkeep(None if durable is None else durable.maintain, MAINTENANCE_INTERVAL),
         )
         yield router

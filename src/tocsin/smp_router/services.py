@@ -142,4 +142,4 @@ class ServiceCommands:
             self._state.counters.rcv_services.messages_already_delivered += 1
             return None
         self._state.counters.rcv_services.queues_with_messages += 1
-        return deliver_head(self._state, queue, delivery)
+        return deliver_head(self._state, queue, delivery, peer)

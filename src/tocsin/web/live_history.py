@@ -53,6 +53,7 @@ class SentMessage:
     receiver: str
     text: str
     mention: bool
+    """The sender marked it as one."""
     expects_push: bool
     """Whether the receiver wanted a notification for it when it was sent."""
     by_hand: bool
@@ -62,6 +63,8 @@ class SentMessage:
     message_id: bytes = field(default=b"", repr=False)
     push: int | None = None
     """Number of the push that announced it."""
+    received_as_mention: bool = False
+    """The receiver's agent said so when it fetched the message."""
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -70,6 +73,7 @@ class SentMessage:
             "receiver": self.receiver,
             "text": self.text,
             "mention": self.mention,
+            "receivedAsMention": self.received_as_mention,
             "expectsPush": self.expects_push,
             "byHand": self.by_hand,
             "failure": self.failure,

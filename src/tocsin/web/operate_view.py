@@ -176,6 +176,8 @@ def _states(ntf: MetricReadings, tables: TableReadings | None) -> dict[str, Any]
         figure("subscriptions", ntf.total(f"{_NTF}_subscriptions_approx_total")),
     ]
     shown = []
+    if keys := ntf.by_label(f"{_NTF}_web_push_key", "key"):
+        shown.append(_table("Web Push", ("public key of this router (VAPID)",), [(key,) for key in keys]))
     if tables:
         shown.append(
             _table("Tokens on the newest day of the tables", ("new state", "reason", "tokens"), tables.tokens)

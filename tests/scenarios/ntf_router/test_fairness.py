@@ -11,15 +11,16 @@ from typing import Any, Final
 import pytest
 
 from tests.doubles.direct_devices import DirectDevice, direct_client, direct_device
-from tests.doubles.fairness import MOST_TIMES_QUIET, StretchCounter, ping_ratio, quiet_ping
+from tests.doubles.fairness import MOST_TIMES_QUIET, StretchCounter, full_block, ping_ratio, quiet_ping
 from tests.doubles.ntf_harness import TEST_PROVIDER, Device, NtfHarness, NtfTestClient, ntf_router, until
 from tests.doubles.routers import HOST
-from tests.doubles.smp_harness import Asked, authorized_with, ed448, ed25519, x25519
-from tocsin.crypto.keys import AuthPrivateKey, Ed448PublicKey
+from tests.doubles.smp_harness import Asked, ed448, ed25519, x25519
+from tocsin.crypto.keys import Ed448PublicKey
 from tocsin.ntf_router.settings.settings import NtfDirectSettings
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.dialects import DIRECT_NTF
 from tocsin.protocol.direct.ntf_messages import ForwardPacket
+from tocsin.protocol.direct.vapid_keys import AskVapidKey
 from tocsin.protocol.messages import Command
 from tocsin.protocol.ntf import subscription_commands, token_commands
 from tocsin.protocol.ntf.device_tokens import DeviceToken
@@ -29,8 +30,6 @@ from tocsin.protocol.ping import Ping
 from tocsin.transport.block_connection import DEFAULT_READ_LIMIT_BYTES
 from tocsin.transport.turns import SLICE_SECONDS
 
-WRONG: Final = authorized_with(bytes(114))
-"""As long as a signature by Ed448, the most expensive to check."""
 BLOCKS: Final = DEFAULT_READ_LIMIT_BYTES // NTF.block_size
 VERSIONS: Final = range(NTF.supported.lowest, NTF.supported.highest + 1)
 QUEUE: Final = NotifierQueue(RouterLocation((HOST,), "1", bytes(32)), b"n" * 24)
@@ -67,18 +66,8 @@ DIRECT: Final[dict[str, Any]] = {"direct": NtfDirectSettings(enabled=True), "pub
 
 
 def test_every_command_is_tried() -> None:
-    assert {*ATTACKS, ForwardPacket} == {*NTF.commands.kinds, *DIRECT_NTF.commands.kinds}
-
-
-def full_block(client: NtfTestClient, device: Device, kind: type[Command], *, legal: bool) -> list[bytes]:
-    filler = client.session.filler()
-    while True:
-        asked = ATTACKS[kind](device)
-        key: AuthPrivateKey | None = asked.key if legal or asked.key is None else WRONG
-        request = client.session.request(os.urandom(24), asked.entity_id, asked.command, key)
-        if not filler.fits(request):
-            return filler.take()
-        filler.add(request)
+    """VKEY is answered from memory, as PING."""
+    assert {*ATTACKS, ForwardPacket, AskVapidKey} == {*NTF.commands.kinds, *DIRECT_NTF.commands.kinds}
 
 
 @asynccontextmanager
@@ -86,7 +75,7 @@ async def attacked(
     router: NtfHarness, device: Device, version: int, kind: type[Command], legal: bool
 ) -> AsyncIterator[None]:
     client = await router.connect(version)
-    block = full_block(client, device, kind, legal=legal)
+    block = full_block(client, lambda _corr_id: ATTACKS[kind](device), legal=legal)
     async with flooded(router, client, [block] * BLOCKS):
         yield
 
@@ -160,13 +149,8 @@ async def test_a_connection_gives_way_after_its_slice(monkeypatch: pytest.Monkey
         monkeypatch.setattr(Ed448PublicKey, "verifies", refuse)
         router.running.router.turns.clock = counter.clock
         client = await router.connect()
-        block = full_block(client, device, token_commands.CheckToken, legal=False)
-        counter.start()
-        for _ in range(BLOCKS):
-            await client.connection.send(block)
-        answers = 0
-        while answers < len(block) * BLOCKS:
-            answers += len(await client.block())
-        counter.stop()
+        attack = ATTACKS[token_commands.CheckToken]
+        block = full_block(client, lambda _corr_id: attack(device), legal=False)
+        await counter.send(client, [block] * BLOCKS)
     assert counter.steps == len(block) * BLOCKS
     assert counter.longest <= SLICE_SECONDS / StretchCounter.STEP_SECONDS + 1

@@ -28,7 +28,7 @@ from tocsin.protocol.ntf.pushes import CheckMessagesPush, Push
 from tocsin.protocol.ntf.responses import TokenRegistered
 from tocsin.protocol.ntf.statuses import InvalidReason, SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.token_commands import RegisterToken, ReplaceToken, SetPeriodicPush, VerifyToken
-from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.push.webpush.client import WebPushProvider
 
 WEBPUSH: Final = PushProvider.WEBPUSH
@@ -78,10 +78,11 @@ async def web_push_router(
         await provider.close()
 
 
+@pytest.mark.parametrize("form", WebPushForm)
 async def test_from_a_registration_to_a_message_through_a_push_service(
-    service: WebPushService, open_store: StoreOpening
+    service: WebPushService, open_store: StoreOpening, form: WebPushForm
 ) -> None:
-    phone = WebPushPhone(service)
+    phone = WebPushPhone(service, form=form)
     async with SmpPlace().running() as smp:
         recipient, sender = await smp.connect(), await smp.connect()
         async with web_push_router(service, open_store) as ntf:
@@ -106,18 +107,23 @@ async def test_from_a_registration_to_a_message_through_a_push_service(
     assert len({len(each.body) for each in service.received}) == 1
 
 
-async def test_a_device_moves_to_another_push_service(service: WebPushService) -> None:
-    async with web_push_router(service, kept(NtfMemoryStore())) as ntf:
+@pytest.mark.parametrize("form", WebPushForm)
+async def test_a_device_moves_to_another_push_service(
+    service: WebPushService, open_store: StoreOpening, form: WebPushForm
+) -> None:
+    """Also to one where it registers in the other form."""
+    async with web_push_router(service, open_store) as ntf:
         device = await (await device_with(ntf, WebPushPhone(service))).activate()
-        phone = WebPushPhone(service, "other.test", "/another")
+        phone = WebPushPhone(service, "other.test", "/another", form)
         assert await device.ask(ReplaceToken(DeviceToken(WEBPUSH, phone.token))) == OK
         moved = replace(device, device_token=phone.token, provider=PhonePushes(phone))
         assert await moved.ask(VerifyToken(await moved.code())) == OK
         assert await moved.status() == TokenStatus(TokenState.ACTIVE)
 
 
-async def test_a_periodic_push_reaches_the_device(service: WebPushService) -> None:
-    phone = WebPushPhone(service)
+@pytest.mark.parametrize("form", WebPushForm)
+async def test_a_periodic_push_reaches_the_device(service: WebPushService, form: WebPushForm) -> None:
+    phone = WebPushPhone(service, form=form)
     async with web_push_router(service, kept(NtfMemoryStore()), periodic_interval=0.05) as ntf:
         device = await (await device_with(ntf, phone)).activate()
         assert await device.ask(SetPeriodicPush(20)) == OK
@@ -125,10 +131,14 @@ async def test_a_periodic_push_reaches_the_device(service: WebPushService) -> No
         assert await phone.next_push() == CheckMessagesPush()
 
 
-async def test_an_endpoint_that_is_gone_makes_the_token_invalid(service: WebPushService) -> None:
-    service.behaviours.append(Answer(410))
+@pytest.mark.parametrize("form", WebPushForm)
+@pytest.mark.parametrize("status", [404, 410])
+async def test_an_endpoint_that_is_gone_makes_the_token_invalid(
+    service: WebPushService, status: int, form: WebPushForm
+) -> None:
+    service.behaviours.append(Answer(status))
     async with web_push_router(service, kept(NtfMemoryStore())) as ntf:
-        device = await device_with(ntf, WebPushPhone(service))
+        device = await device_with(ntf, WebPushPhone(service, form=form))
         await device.register()
         await until(lambda: ntf.running.state.counters.tokens_invalid == 1)
         gone = TokenStatus(TokenState.INVALID, InvalidReason.UNREGISTERED)
@@ -149,13 +159,14 @@ async def answers_to(ntf: NtfHarness, token: bytes) -> list[Response]:
     ]
 
 
-def token_at(host: str, path: str = "/x") -> bytes:
-    return WebPushAddress(WebPushSecret(os.urandom(48)).receiver, host, 443, path).token()
+def token_at(host: str, path: str = "/x", form: WebPushForm = WebPushForm.COMPACT) -> bytes:
+    return WebPushAddress(WebPushSecret(os.urandom(48)).receiver, host, 443, path, form).token()
 
 
-async def test_tokens_are_refused_unless_web_push_is_on() -> None:
+@pytest.mark.parametrize("form", WebPushForm)
+async def test_tokens_are_refused_unless_web_push_is_on(form: WebPushForm) -> None:
     async with ntf_router() as ntf:
-        assert await answers_to(ntf, token_at("push.example")) == [PROHIBITED, PROHIBITED]
+        assert await answers_to(ntf, token_at("push.example", form=form)) == [PROHIBITED, PROHIBITED]
 
 
 PRIVATE = [
@@ -179,7 +190,8 @@ PRIVATE = [
 async def test_a_push_service_that_is_not_public_is_not_dialled(host: str) -> None:
     strict = replace(ntf_settings().subscriber, allow_private_hosts=False)
     async with ntf_router(webpush=web_push_settings(), subscriber=strict) as ntf:
-        assert await answers_to(ntf, token_at(host)) == [PROHIBITED, PROHIBITED]
+        for form in WebPushForm if ":" not in host else [WebPushForm.COMPACT]:
+            assert await answers_to(ntf, token_at(host, form=form)) == [PROHIBITED, PROHIBITED]
 
 
 KEYS = token_at("h")[:66]
@@ -217,8 +229,9 @@ async def test_messages_go_out_from_the_router_whatever_the_engine(tmp_path: Pat
     assert meeting.segments() == []
 
 
-def test_lines_of_the_store_log_keep_the_token() -> None:
-    device = DeviceToken(WEBPUSH, token_at("push.example", "/x?y=1&z=%20"))
+@pytest.mark.parametrize("form", WebPushForm)
+def test_lines_of_the_store_log_keep_the_token(form: WebPushForm) -> None:
+    device = DeviceToken(WEBPUSH, token_at("push.example", "/x?y=1&z=%20", form))
     added, replaced = TokenAdded(token("a", device)), TokenReplaced(b"id" * 12, device, b"code")
     assert TokenAdded.decode(arguments(added.encode())).token.device_token == device
     assert TokenReplaced.decode(arguments(replaced.encode())) == replaced

@@ -13,6 +13,7 @@ from tests.doubles.smp_harness import (
     HeldClock,
     Notifier,
     Queue,
+    Raw,
     SmpHarness,
     SmpTestClient,
     smp_router,
@@ -26,6 +27,7 @@ from tocsin.protocol.smp.recipient_commands import DeleteQueue, DisableNotificat
 from tocsin.smp_router import notification_delivery
 from tocsin.smp_router.event_recorder import SmpEventRecorder
 from tocsin.smp_router.session.requests import NamedNotification
+from tocsin.smp_router.settings.settings import SmpDirectSettings
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import StoredNotification
 from tocsin.transport.block_connection import BlockConnection
@@ -45,9 +47,12 @@ class Told:
 
     def __init__(self) -> None:
         self.stages: list[tuple[str, NamedNotification]] = []
+        self.priorities: list[int] = []
 
-    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification], priority: int = 1) -> None:
         self.stages += [(stage.value, each) for each in notifications]
+        if stage is Stage.ENQUEUED:
+            self.priorities.append(priority)
 
     async def until(self, *stages: str) -> list[NamedNotification]:
         async with asyncio.timeout(5):
@@ -68,6 +73,20 @@ async def test_a_notification_is_enqueued_and_sent() -> None:
         assert named[0] == notifier.notifier_id
         await notifier_client.subscribe_notifier(notifier)
         assert len(set(await told.until("enqueued", "sent"))) == 1
+
+
+@pytest.mark.parametrize(("on", "expected"), [(True, [1, 2, 3, 1]), (False, [1, 1, 1, 1])])
+async def test_a_mention_is_named_where_priorities_are_known(on: bool, expected: list[int]) -> None:
+    """In the event, and in the metadata that only the recipient opens."""
+    told = Told()
+    direct = SmpDirectSettings(enabled=on)
+    async with smp_router(events=told, message_quota=9, direct=direct) as router:
+        client, queue, notifier_client, notifier = await notified(router)
+        for flags in (b"T", b"T2", b"T3", b"T7"):
+            assert await client.ask(Raw(b"SEND " + flags + b" x"), queue.sender_id, queue.sender_key) == OK
+        metas = [notifier.meta((await notifier_client.event())[1]) for _ in range(4)]
+    assert told.priorities == expected
+    assert [meta.priority for meta in metas] == expected
 
 
 async def test_notifications_of_what_is_deleted_are_dropped() -> None:

@@ -6,8 +6,11 @@ import asyncio
 
 import pytest
 
-from tests.doubles.routers import running_router
+from tests.doubles.ntf_harness import ntf_router
+from tests.doubles.routers import HOST, running_router
 from tocsin.cli.main import COMMANDS, build_parser, run
+from tocsin.crypto.web_push import VapidKey
+from tocsin.protocol.addresses import Scheme
 from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.smp.dialect import SMP
@@ -56,6 +59,17 @@ async def test_ping_tells_the_version_and_the_round_trips(
     shown = " ".join(capsys.readouterr().out.split())
     assert f"identity verified, {dialect.name} v{dialect.supported.highest}" in shown
     assert "PONG 2 after" in shown
+
+
+async def test_ping_shows_the_key_for_web_push(capsys: pytest.CaptureFixture[str]) -> None:
+    key = VapidKey.from_scalar(b"\x11" * 32).public
+    async with ntf_router(vapid_key=key, public_hosts=(HOST,)) as ntf:
+        address = ntf.location.text(Scheme.NTF)
+        assert await asyncio.to_thread(run, ["ping", address, "--count", "1", "--web-push-key"]) == 0
+    shown = capsys.readouterr().out
+    assert "BAIX5hfwtkQ5KCePlpmeaaI6TywVK99tbN9m5bgCgtTtGUp968uXcS0t2jyoWqh2Wlb0X8dYWZZS8ol8ZTBuV5Q" in shown
+    assert run(["ping", address.replace("ntf://", "smp://"), "--web-push-key"]) == 1
+    assert "only NTF routers have one" in capsys.readouterr().err
 
 
 def test_the_self_check_shows_every_version_and_finds_nothing_wrong(

@@ -92,11 +92,11 @@ def test_the_example_of_an_authorization_verifies_and_ours_is_like_it() -> None:
     ours = key.authorization("https://push.example.net", "mailto:push@example.com", 1453523768)
     for authorization in (AUTHORIZATION, ours):
         assert authorization.startswith("vapid t=")
-        token, point = authorization.removeprefix("vapid t=").split(", k=")
+        token, point = authorization.removeprefix("vapid t=").replace(", k=", ",k=").split(",k=")
         public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), unbase64(point))
         assert verify(token.encode(), public) == claims
     assert ours.split(".")[:2] == AUTHORIZATION.split(".")[:2], "header and claims byte for byte"
-    assert unbase64(ours.partition(", k=")[2]) == key.public
+    assert unbase64(ours.partition(",k=")[2]) == key.public
 
 
 # Contents
@@ -248,7 +248,9 @@ def test_vapid_keys_are_written_and_read() -> None:
 
 
 def test_authorization_of_another_key_does_not_verify() -> None:
-    token = VapidKey.from_scalar(SENDER_KEY).authorization("https://a", "mailto:b", 1).split()[1]
+    token = (
+        VapidKey.from_scalar(SENDER_KEY).authorization("https://a", "mailto:b", 1).split()[1].split(",")[0]
+    )
     other = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), PUBLIC_KEY)
     with pytest.raises(InvalidSignature):
-        verify(token.removeprefix("t=").removesuffix(",").encode(), other)
+        verify(token.removeprefix("t=").encode(), other)

@@ -39,7 +39,7 @@ from tocsin.ntf_router.store.logs.store_files import open_ntf_store, read_ntf_st
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.ntf_router.store.records import Associated
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
-from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.transport.credential_files import read_fingerprint
 
 TOTALS = "2 tokens, 4 subscriptions, 1 services, 2 notifications"
@@ -136,6 +136,7 @@ def to(folder: Path) -> list[str]:
 async def test_logs_are_moved_to_new_folders_and_back(
     reference: Reference, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (reference.config / "vapid.privkey").write_bytes(b"the key for Web Push")
     before, ours, back = reference.files(), tmp_path / "ours", tmp_path / "back"
     assert await command(reference.arguments(*to(ours), "--dry-run")) == 0
     shown = capsys.readouterr().out
@@ -152,7 +153,9 @@ async def test_logs_are_moved_to_new_folders_and_back(
     assert (settings.store, settings.store_kind) == (ours / "var", StoreKind.MEMORY)
     assert settings.control_port_admin_password == "hidden-password"
     assert read_fingerprint(ours / "etc") == read_fingerprint(reference.config)
-    assert (ours / "etc" / "server.key").stat().st_mode & 0o777 == 0o600
+    assert settings.webpush.key_file.read_bytes() == b"the key for Web Push"
+    for key_file in (ours / "etc" / "server.key", settings.webpush.key_file):
+        assert key_file.stat().st_mode & 0o777 == 0o600
 
     assert await command(["migrate", "ntf", "--back", "--from", str(ours / "etc"), *to(back)]) == 0
     shown = capsys.readouterr().out
@@ -318,9 +321,11 @@ async def test_what_the_reference_does_not_know_is_told_on_the_way_back(
     assert "1 device tokens are for Web Push or Firebase" in capsys.readouterr().err
     store = await opened()
     assert await store.add_token(token("f", DeviceToken(PushProvider.FCM, b"x" * 150)))
+    in_its_form = WebPushAddress.from_url("https://push.example/a", secret.receiver, WebPushForm.REFERENCE)
+    assert await store.add_token(token("r", DeviceToken(PushProvider.WEBPUSH, in_its_form.token())))
     await store.close()
     assert await command(reference.arguments("--back")) == 1
-    assert "2 device tokens are for Web Push or Firebase" in capsys.readouterr().err
+    assert "3 device tokens are for Web Push or Firebase" in capsys.readouterr().err
 
 
 async def test_what_cannot_be_moved_is_told(

@@ -61,7 +61,7 @@ def a_store() -> SmpMemoryStore:
         assert store.add_queue(queue)
     for body in (b"one", b"", b"three", b"too many"):
         store.write_message(served.recipient_id, a_message(body=body), 3)
-    store.write_message(plain.recipient_id, a_message(notify=False), 3)
+    store.write_message(plain.recipient_id, a_message(priority=0), 3)
     assert served.notifier is not None
     store.add_notification(served.notifier.notifier_id, a_notification())
     return store

@@ -15,6 +15,7 @@ from tests.doubles.ntf_harness import Device, NtfHarness, ntf_router, ntf_settin
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import OK, Queue, SmpHarness, smp_router
+from tocsin.crypto.web_push import VapidKey
 from tocsin.errors import StoreError
 from tocsin.ntf_router.operator import About, NtfOperator
 from tocsin.ntf_router.statistics.counters import NtfCounters
@@ -141,6 +142,16 @@ async def test_every_metric_of_the_reference_is_there_under_its_name() -> None:
     for name in (*GAUGES, *SUBSCRIPTION_GAUGES, *WORKER_GAUGES):
         assert types[f"simplex_ntf_{name}"] == "gauge"
     assert 'simplex_ntf_info{version="1.2.3",rts_options="-N"} 1\n' in text
+
+
+async def test_the_key_for_web_push_is_there_if_the_router_has_one() -> None:
+    key = VapidKey.from_scalar(b"\x11" * 32).public
+    async with watched(vapid_key=key) as seen:
+        text = await seen.operator.metrics()
+    shown = "BAIX5hfwtkQ5KCePlpmeaaI6TywVK99tbN9m5bgCgtTtGUp968uXcS0t2jyoWqh2Wlb0X8dYWZZS8ol8ZTBuV5Q"
+    assert f'simplex_ntf_web_push_key{{key="{shown}"}} 1' in text
+    async with watched() as without:
+        assert "web_push_key" not in await without.operator.metrics()
 
 
 async def test_a_delivery_is_counted_at_every_place() -> None:

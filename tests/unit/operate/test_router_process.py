@@ -23,7 +23,7 @@ from tocsin.operate.statistics_files import KeptStatistics
 from tocsin.smp_router.settings.settings import SmpSettings
 
 SETTINGS = SmpSettings(store=None, control_port_admin_password="secret")
-METRICS = "metrics.txt"
+METRICS = SETTINGS.prometheus_file
 SECONDS = 5.0
 
 
@@ -76,7 +76,7 @@ def upkeep(maintain: asyncio.Event | None = None) -> Upkeep:
         assert maintain is not None
         maintain.set()
 
-    return Upkeep(None if maintain is None else run, 0.0, METRICS)
+    return Upkeep(None if maintain is None else run, 0.0)
 
 
 def control_port(_passwords: object, port: int) -> LinePort:

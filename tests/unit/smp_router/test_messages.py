@@ -41,8 +41,9 @@ from tocsin.protocol.smp.recipient_commands import (
     Subscribe,
 )
 from tocsin.protocol.smp.responses import QueueDeleted, Subscribed, SubscriptionEnded
-from tocsin.protocol.smp.sender_commands import MessageFlags
+from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
 from tocsin.smp_router.session import peers
+from tocsin.smp_router.settings.settings import SmpDirectSettings
 from tocsin.smp_router.store.memory import queue_index
 from tocsin.smp_router.store.records import QueueRecord
 
@@ -328,11 +329,17 @@ async def test_get_does_not_take_a_subscription_over() -> None:
         await fetcher.nothing()
 
 
-@pytest.mark.parametrize("flags", [b"T", b"F", b"Txyz123", b"F12"])
-async def test_delivered_messages_say_when_and_how_they_were_sent(flags: bytes) -> None:
-    """Only the notification flag survives (smp.md 7.2)."""
-    async with smp_router(clock=HeldClock(START + 7)) as router:
-        client = await router.connect()
+DIRECT_SESSION = ("smp+direct/1",)
+
+
+@pytest.mark.parametrize(("on", "alpn"), [(True, DIRECT_SESSION), (True, None), (False, None)])
+@pytest.mark.parametrize("flags", [b"T", b"F", b"Txyz123", b"F12", b"T0", b"T1", b"T2", b"T3", b"T4", b"T23"])
+async def test_delivered_messages_say_when_and_how_they_were_sent(
+    flags: bytes, on: bool, alpn: tuple[str, ...] | None
+) -> None:
+    """The notification flag survives (smp.md 7.2), and in direct sessions a priority above the ordinary one."""
+    async with smp_router(clock=HeldClock(START + 7), direct=SmpDirectSettings(enabled=on)) as router:
+        client = await router.connect(alpn=alpn)
         queue = await client.new_queue(subscription=CREATE_ONLY)
         assert await client.ask(Raw(b"SEND " + flags + b" a body\0"), queue.sender_id) == OK
         message = await client.got(queue)
@@ -341,8 +348,20 @@ async def test_delivered_messages_say_when_and_how_they_were_sent(flags: bytes) 
         delivered = queue.delivered(message)
         assert isinstance(delivered, DeliveredMessage)
         assert delivered.sent_at == START + 7
-        assert delivered.flags == MessageFlags(flags.startswith(b"T"))
+        priority = flags[1:2] if alpn and flags[:2] in (b"T2", b"T3") else b""
+        assert delivered.flags == MessageFlags(flags.startswith(b"T"), priority)
         assert delivered.body == b"a body\0"
+
+
+async def test_the_longest_message_of_an_old_sender_has_room_for_its_priority() -> None:
+    async with smp_router() as router:
+        recipient, sender = await router.connect(alpn=DIRECT_SESSION), await router.connect(7)
+        queue = await recipient.new_queue(subscription=CREATE_ONLY)
+        body = bytes(16_088)
+        assert await sender.ask(SendMessage(MessageFlags.of_priority(3), body), queue.sender_id) == OK
+        delivered = queue.delivered(await recipient.got(queue))
+        assert isinstance(delivered, DeliveredMessage)
+        assert (delivered.flags.priority, delivered.body) == (3, body)
 
 
 @pytest.mark.parametrize(

@@ -498,7 +498,7 @@ async def test_stored_notifications_of_a_queue_are_bounded_and_the_oldest_go_fir
     recorded: list[tuple[Stage, int]] = []
 
     class Events:
-        def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+        def record(self, stage: Stage, notifications: Sequence[NamedNotification], priority: int = 1) -> None:
             recorded.append((stage, len(notifications)))
 
     async with smp_router(notification_quota=3, message_quota=2, events=Events()) as router:
@@ -523,7 +523,7 @@ async def test_notifications_that_were_sent_are_removed_without_a_second_outcome
     recorded: list[Stage] = []
 
     class Events:
-        def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+        def record(self, stage: Stage, notifications: Sequence[NamedNotification], priority: int = 1) -> None:
             recorded.append(stage)
 
     async with smp_router(

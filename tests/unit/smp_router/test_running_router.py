@@ -79,7 +79,7 @@ class Population:
                 QueueRecord(recipient_id, (bytes(44),), bytes(32), named("s", number), notifier=notifier)
             )
             self.store.write_message(
-                recipient_id, StoredMessage(named("m", number), self.clock.time, True, b""), 4
+                recipient_id, StoredMessage(named("m", number), self.clock.time, 1, b""), 4
             )
             self.notify(number)
         counters = SmpCounters()

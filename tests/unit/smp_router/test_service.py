@@ -24,7 +24,6 @@ from tocsin.protocol.error_codes import Blocked, BlockReason
 from tocsin.protocol.router_answers import Refused
 from tocsin.protocol.smp.recipient_commands import InspectQueue, Subscribe
 from tocsin.protocol.smp.responses import QueueDeleted, QueueInspected, Subscribed
-from tocsin.smp_router.service import METRICS_FILE
 from tocsin.smp_router.statistics.statistics_lines import parse_statistics
 from tocsin.smp_router.store.logs.log_reading import (
     CHANGE_BASE,
@@ -408,6 +407,6 @@ async def test_the_router_reports_that_it_is_ready_until_it_stops(folders: SmpFo
 async def test_r4_metrics_are_written_to_a_file(folders: SmpFolders) -> None:
     """smp-tests.md 6; for collectors that read files."""
     async with folders.run(prometheus_interval=1) as router:
-        await until(lambda: (folders.store / METRICS_FILE).exists())
+        await until(lambda: (folders.store / "smp-server-metrics.txt").exists())
         assert len(router.running.router.peers) == 0
-    assert "# TYPE smp_queues gauge" in (folders.store / METRICS_FILE).read_text()
+    assert "# TYPE smp_queues gauge" in (folders.store / "smp-server-metrics.txt").read_text()

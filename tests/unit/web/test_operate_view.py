@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tocsin.crypto.web_push import VapidKey
+from tocsin.ntf_router.metrics import web_push_key_metric
 from tocsin.operate.metrics import Metric, MetricKind, by_label, exposition, gauge, histogram
 from tocsin.pipeline.transforms.latency_spans import SPANS
 from tocsin.web.figure_texts import FIGURES, LIVE_STAGES, TABLE_STAGES, Level
@@ -46,6 +48,15 @@ def section(view: dict[str, Any], key: str) -> dict[str, Any]:
 
 def values(shown: dict[str, Any]) -> dict[str, Any]:
     return {each["key"]: each["value"] for each in shown["figures"]}
+
+
+def test_the_key_for_web_push_is_shown() -> None:
+    assert section(operate_view(Readings(NTF), 1.0), "states")["tables"] == []
+    ntf = MetricReadings.parse(exposition([web_push_key_metric(VapidKey.from_scalar(b"\x11" * 32).public)]))
+    [shown] = section(operate_view(Readings(ntf), 1.0), "states")["tables"]
+    assert shown["rows"] == [
+        ["BAIX5hfwtkQ5KCePlpmeaaI6TywVK99tbN9m5bgCgtTtGUp968uXcS0t2jyoWqh2Wlb0X8dYWZZS8ol8ZTBuV5Q"]
+    ]
 
 
 def test_losses_of_the_last_check_are_shown_and_are_bad() -> None:

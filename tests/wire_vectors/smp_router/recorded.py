@@ -90,7 +90,7 @@ def notifier(name: str, secret: bytes = bytes(32), service_id: bytes | None = No
 
 
 def message(message_id: bytes, sent_at: int, body: bytes, *, notify: bool = True) -> StoredMessage:
-    return StoredMessage(message_id, sent_at, notify, body)
+    return StoredMessage(message_id, sent_at, int(notify), body)
 
 
 def recorded_message(name: str) -> StoredMessage:

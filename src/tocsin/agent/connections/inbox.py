@@ -81,5 +81,10 @@ def _event(kept: KeptMessage) -> MessageEvent:
         reason = RemoteProtocolError(kept.reason)
         return MessageUnreadable(kept.connection_id, kept.message_id, reason, number=kept.number)
     return MessageArrived(
-        kept.connection_id, kept.message_id, kept.sent_at or 0, kept.body, number=kept.number
+        kept.connection_id,
+        kept.message_id,
+        kept.sent_at or 0,
+        kept.body,
+        priority=kept.priority,
+        number=kept.number,
     )

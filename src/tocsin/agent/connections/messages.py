@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tocsin.agent.connections.inbox import MessageInbox
 from tocsin.agent.connections.queues import QueueRequests, send_queue
@@ -21,7 +21,7 @@ from tocsin.agent.store.records import KeptMessage, ReceiveQueue
 from tocsin.clients import RouterRefused, SmpClient
 from tocsin.crypto.boxes import box_key
 from tocsin.crypto.keys import X25519PrivateKey, private_key_from_der
-from tocsin.errors import CryptoError, RemoteProtocolError
+from tocsin.errors import CryptoError, RemoteProtocolError, TocsinError
 from tocsin.protocol.agent.agent_messages import (
     AgentMessage,
     Greeting,
@@ -44,6 +44,7 @@ class OpenedMessage:
     sent_at: int
     message: AgentMessage | None
     """None for the marker of a full queue."""
+    priority: int = 1
 
 
 def open_message(queue: ReceiveQueue, received: MessageReceived) -> OpenedMessage:
@@ -52,10 +53,19 @@ def open_message(queue: ReceiveQueue, received: MessageReceived) -> OpenedMessag
     if not isinstance(delivered, DeliveredMessage):
         return OpenedMessage(delivered.sent_at, None)
     plain = unseal_from_queue(delivered.body, X25519PrivateKey(queue.peer_key))
-    return OpenedMessage(delivered.sent_at, decode_agent_message(plain))
+    return OpenedMessage(delivered.sent_at, decode_agent_message(plain), delivered.flags.priority)
 
 
 Hand: TypeAlias = Callable[[MessageEvent], None]
+
+
+class FetchEnd(NamedTuple):
+    """How the reading of a queue ended."""
+
+    tells_priorities: bool
+    """Whether the SMP router tells priorities above the ordinary one."""
+    failure: TocsinError | None = None
+    """Why there may be more messages."""
 
 
 class MessageReceiver:
@@ -77,15 +87,17 @@ class MessageReceiver:
         self._last: dict[tuple[str, int], bytes] = {}
         self._locks: dict[tuple[str, int], asyncio.Lock] = {}
 
-    async def fetch(self, queue: ReceiveQueue, hand: Hand | None = None) -> None:
-        """Read a queue without subscribing: GET and ACK until it is empty (ntf.md 6.11).
-
-        Raises TransportError, HandshakeRefused or ClientError.
-        """
-        key = private_key_from_der(queue.key)
-        async with self._clients.smp(queue.router, Purpose.GET) as lease:
-            while (received := await lease.client.get_message(queue.recipient_id, key)) is not None:
-                await self.take(queue, received, lease.client, hand)
+    async def fetch(self, queue: ReceiveQueue, hand: Hand | None = None) -> FetchEnd:
+        """Read a queue without subscribing: GET and ACK until it is empty (ntf.md 6.11)."""
+        key, tells_priorities = private_key_from_der(queue.key), False
+        try:
+            async with self._clients.smp(queue.router, Purpose.GET) as lease:
+                tells_priorities = lease.client.direct
+                while (received := await lease.client.get_message(queue.recipient_id, key)) is not None:
+                    await self.take(queue, received, lease.client, hand)
+        except TocsinError as failure:
+            return FetchEnd(tells_priorities, failure)
+        return FetchEnd(tells_priorities)
 
     async def take(
         self, queue: ReceiveQueue, received: MessageReceived, client: SmpClient, hand: Hand | None = None
@@ -114,7 +126,9 @@ class MessageReceiver:
         else:
             message = opened.message
             if isinstance(message, Text):
-                kept = KeptMessage(*name, received.message_id, opened.sent_at, message.body)
+                kept = KeptMessage(
+                    *name, received.message_id, opened.sent_at, message.body, priority=opened.priority
+                )
                 await self._keep(kept, hand)
             else:
                 if message is not None:

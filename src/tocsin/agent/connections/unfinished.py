@@ -91,7 +91,9 @@ class ConnectionSteps:
     async def _leave(self, queue: ReceiveQueue) -> None:
         """Read the rest of an old queue and delete it with its notifier: the new one is in use."""
         with suppress(RouterRefused):  # the queue is already gone
-            await self._receiver.fetch(queue)
+            end = await self._receiver.fetch(queue)
+            if end.failure is not None:
+                raise end.failure
         await self._queues.delete(queue)
         await self._store.delete_receive_queue(queue.connection_id, queue.number)
         self._events.tell(QueueRotated(queue.connection_id))

@@ -9,6 +9,7 @@ from tocsin.agent.store.records import NextAction
 from tocsin.errors import TocsinError
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import TokenStatus
+from tocsin.protocol.smp.sender_commands import MENTION_PRIORITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,15 @@ class MessageArrived:
     sent_at: int
     """Seconds since 1970, by the SMP router's clock."""
     body: bytes = field(repr=False)
+    priority: int = 1
+    """0 to 3, from its sender. SMP routers without direct notifications deliver 0 and 1 only."""
     number: int = field(default=0, repr=False, compare=False)
     """The message's number in the agent's store, until the app settles it."""
+
+    @property
+    def is_mention(self) -> bool:
+        """Whether it is a mention or a reply, or more important."""
+        return self.priority >= MENTION_PRIORITY
 
 
 @dataclass(frozen=True, slots=True)

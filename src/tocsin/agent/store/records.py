@@ -124,6 +124,8 @@ class KeptMessage:
     """None if the message cannot be opened."""
     reason: str = ""
     """Why it cannot be opened."""
+    priority: int = 1
+    """0 to 3, from its sender; 2 for a mention or a reply."""
     number: int = 0
     """Assigned by the store in order of arrival."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from tocsin.agent.runtime.error_kinds import ErrorKind, registration_error_kind
@@ -25,7 +26,7 @@ from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.pushes import VerificationPush, unseal_code
 from tocsin.protocol.ntf.statuses import TokenStatus
-from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 
 KEPT_ENDPOINTS: Final = 4
 """Web Push endpoints whose pushes the agent can open: the present one, and former ones whose pushes come late."""
@@ -72,24 +73,28 @@ class TokenRegistrar:
         async with self._lock:
             return await self._next_step(device_token, mode)
 
-    async def register_endpoint(self, endpoint: str, mode: NotificationMode) -> TokenStatus:
+    async def register_endpoint(
+        self, endpoint: str, mode: NotificationMode, form: WebPushForm | None = None
+    ) -> TokenStatus:
         """Do the same as `register` for the https address that a Web Push distributor gave out.
 
         Each endpoint has its own secret, which is saved before the router learns of it. Secrets of former endpoints are
-        kept for pushes that come late. Raises DecodeError if this is not an endpoint.
+        kept for pushes that come late. Without a form, a registration keeps its form, and a new one has the reference's
+        if the endpoint fits it. Raises DecodeError if this is not an endpoint, or does not fit the form.
         """
         async with self._lock:
-            return await self._next_step(await self._endpoint_token(endpoint), mode)
+            return await self._next_step(await self._endpoint_token(endpoint, form), mode)
 
-    async def _endpoint_token(self, endpoint: str) -> DeviceToken:
+    async def _endpoint_token(self, endpoint: str, form: WebPushForm | None) -> DeviceToken:
         """Return the same token for the same endpoint while its secret is kept, so that its registration continues."""
         for kept in await self._store.endpoint_secrets():
-            address = WebPushAddress.from_url(endpoint, WebPushSecret(kept.secret).receiver)
-            if kept.device_token.token == address.token():
+            known = WebPushAddress.parse(kept.device_token.token)
+            asked = WebPushAddress.from_url(endpoint, WebPushSecret(kept.secret).receiver, form)
+            if known == (replace(asked, form=known.form) if form is None else asked):
                 break
         else:
             secret = new_web_push_secret()
-            token = WebPushAddress.from_url(endpoint, secret.receiver).token()
+            token = WebPushAddress.from_url(endpoint, secret.receiver, form).token()
             kept = EndpointSecret(DeviceToken(PushProvider.WEBPUSH, token), secret.raw)
         await self._store.keep_endpoint_secret(kept, KEPT_ENDPOINTS)
         return kept.device_token

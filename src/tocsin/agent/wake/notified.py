@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from tocsin.agent.runtime.events import MessageEvent
+from tocsin.agent.runtime.events import MessageArrived, MessageEvent
 from tocsin.agent.store.records import NotifiedQueue
 from tocsin.crypto.boxes import box_key
 from tocsin.errors import CryptoError, DecodeError, RemoteProtocolError, TocsinError
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.pushes import PushedNotification
 from tocsin.protocol.ntf.statuses import TokenStatus
 from tocsin.protocol.smp.delivered_messages import NotificationMeta, unseal_meta
@@ -43,6 +44,11 @@ class ToFetch:
     meta: NotificationMeta | None = None
     """Which message, if that is readable."""
 
+    @property
+    def is_mention(self) -> bool:
+        """Whether the push announced a mention or a reply, or something more important."""
+        return self.meta is not None and self.meta.is_mention
+
 
 @dataclass(frozen=True, slots=True)
 class TokenVerified:
@@ -71,6 +77,14 @@ class Fetched:
     """Messages that the app has to settle (`Agent.settled`)."""
     failure: TocsinError | None = None
     """Why there may be more."""
+    minimum: MinimumPriority = MinimumPriority.ALL
+    """The lowest priority for which the user wants a notification of this connection."""
+
+    @property
+    def to_show(self) -> tuple[MessageArrived, ...]:
+        """The messages to notify the user of. A muted message is never shown in place of a mention."""
+        arrived = (each for each in self.messages if isinstance(each, MessageArrived))
+        return tuple(each for each in arrived if self.minimum.admits(each.priority))
 
 
 def choose_queues(

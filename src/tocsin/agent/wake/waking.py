@@ -15,8 +15,9 @@ from tocsin.agent.token.registrar import TokenRegistrar
 from tocsin.agent.wake.notified import Fetched, ToFetch, TokenVerified, WakeResult, Woken, choose_queues
 from tocsin.crypto.boxes import box_key
 from tocsin.crypto.web_push import WebPushSecret
-from tocsin.errors import AgentError, BadBox, TocsinError
+from tocsin.errors import AgentError, BadBox
 from tocsin.protocol.agent.push_contents import open_notifications
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.pushes import (
     CheckMessagesPush,
     MessagePush,
@@ -127,11 +128,12 @@ class Waking:
             return Fetched(
                 item, failure=AgentError("the connection is subscribed: its messages come as events")
             )
+        connection = await self._store.connection(item.connection_id)
+        minimum = MinimumPriority.ALL if connection is None else connection.wanted
         messages: list[MessageEvent] = []
-        try:
-            await self._receiver.fetch(queue, messages.append)
-        except TocsinError as error:
-            return Fetched(item, tuple(messages), error)
-        if not messages and item.meta is not None:
+        end = await self._receiver.fetch(queue, messages.append)
+        if not end.tells_priorities:
+            minimum = min(minimum, MinimumPriority.ALL)  # which ones are mentions is not known
+        if end.failure is None and not messages and item.meta is not None:
             await self._store.message_received(item.connection_id, item.number, item.meta.sent_at)
-        return Fetched(item, tuple(messages))
+        return Fetched(item, tuple(messages), end.failure, minimum)

@@ -14,6 +14,7 @@ from tocsin.cli.agent import (
     mute,
     passphrase,
     register,
+    rollback,
     send,
     status,
     unmute,
@@ -45,4 +46,5 @@ SUBCOMMANDS = (
     delete,
     doctor,
     passphrase,
+    rollback,
 )

@@ -52,6 +52,11 @@ _STEPS: Final[tuple[tuple[type[TocsinError], str, str], ...]] = (
     (PeerIdentityMismatch, "", "check the address: its fingerprint is not that of the router that answered"),
     (TransportError, "", "check the network and the address with `tocsin ping`, then run this again"),
     (HandshakeRefused, "", "check with `tocsin ping` that the router supports one of our versions"),
+    (
+        ClientError,
+        "CMD SYNTAX",
+        "the router does not know this kind of device token: choose another NTF router or, for Web Push, try --compact",
+    ),
     (ClientError, "", "run this again later; `tocsin agent doctor` says more"),
     (DecodeError, "push", "give the whole JSON of a push, as the provider delivered it"),
     (DecodeError, "", "check your input; `--help` has an example"),

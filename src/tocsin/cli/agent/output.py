@@ -84,7 +84,7 @@ def event_fields(event: AgentEvent) -> dict[str, Any]:
         if each.name not in _OWN_FIELDS:
             found[_FIELD_NAMES.get(each.name, each.name)] = _plain(getattr(event, each.name))
     if isinstance(event, MessageArrived):
-        found["text"] = text_of(event.body)
+        found |= {"mention": event.is_mention, "text": text_of(event.body)}
     return found
 
 
@@ -105,7 +105,8 @@ def _plain(value: object) -> Any:
 
 def event_sentence(event: AgentEvent) -> str:
     if isinstance(event, MessageArrived):
-        return f"{event.connection_id} {time_text(event.sent_at)}: {harmless(text_of(event.body))}"
+        mention = " (mention)" if event.is_mention else ""
+        return f"{event.connection_id} {time_text(event.sent_at)}{mention}: {harmless(text_of(event.body))}"
     if isinstance(event, MessageUnreadable):
         return f"{event.connection_id}: a message cannot be read: {event.reason}"
     found = event_fields(event)

@@ -14,7 +14,7 @@ from tocsin.errors import ConfigError, DecodeError
 from tocsin.protocol.addresses import Scheme
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import TokenState
-from tocsin.protocol.ntf.web_push_tokens import endpoint_location
+from tocsin.protocol.ntf.web_push_tokens import WebPushForm, endpoint_location
 
 NAME = "register"
 SUMMARY = "register a device token at an NTF router"
@@ -33,12 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="DEVICE_TOKEN",
-        help="provider and token, for example: apns_test abcd1234, or fcm and a registration token",
+        help="provider and token, for example: apns_test abcd1234, fcm and a registration token, or webpush with "
+        "address and keys of a push library that opens its pushes itself",
     )
     given.add_argument(
         "--web-push",
         metavar="ENDPOINT",
         help="the https address from a Web Push distributor, such as one of UnifiedPush",
+    )
+    parser.add_argument(
+        "--compact",
+        action="store_true",
+        help="with --web-push: register in Tocsin's form, which has room for longer addresses and which no other "
+        "router knows (default: the form of the reference, if the address fits it)",
     )
     parser.add_argument(
         "--mode",
@@ -66,6 +73,7 @@ async def _register(options: argparse.Namespace, output: Output) -> int:
         device_token = _device_token(options.device_token)
     else:
         _require_endpoint(options.web_push)
+    form = WebPushForm.COMPACT if options.compact else None
     if options.ntf_server:
         folder = agent_folder(options)
         chosen = server_addresses(options.ntf_server, Scheme.NTF, "--ntf-server")
@@ -73,7 +81,7 @@ async def _register(options: argparse.Namespace, output: Output) -> int:
     async with opened_session(options) as session:
         mode = NotificationMode(options.mode.upper())
         if device_token is None:
-            status = await session.agent.tokens.register_endpoint(options.web_push, mode)
+            status = await session.agent.tokens.register_endpoint(options.web_push, mode, form)
         else:
             status = await session.agent.tokens.register(device_token, mode)
         finished = await session.at_rest()
@@ -107,7 +115,7 @@ def _device_token(words: Sequence[str]) -> DeviceToken:
         token = DeviceToken.parse(" ".join(words))
     except DecodeError as error:
         raise ConfigError(f"DEVICE_TOKEN: {error}, for example: apns_test abcd1234") from error
-    if token.provider is PushProvider.WEBPUSH:
+    if token.provider is PushProvider.WEBPUSH and not token.is_reference_web_push:
         raise ConfigError(
             "DEVICE_TOKEN: give a Web Push endpoint with --web-push, so that its pushes can be opened"
         )

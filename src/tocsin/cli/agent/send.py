@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from typing import Final
 
 from tocsin.cli.agent.output import Output, event_fields
 from tocsin.cli.agent.session import add_common_arguments, connection_named, opened_session, run_command
 from tocsin.errors import ConfigError
 from tocsin.protocol.agent.queue_envelopes import PADDED_BYTES
+from tocsin.protocol.smp.sender_commands import MENTION_PRIORITY
 
 NAME = "send"
 SUMMARY = "send a message"
@@ -20,8 +22,7 @@ DESCRIPTION = (
 EXAMPLE = "tocsin agent send Zm9vYmFyYmF6cXV4 'See you at noon'"
 MAX_BYTES = PADDED_BYTES - 3
 """Without length and tag."""
-ORDINARY = 1
-MENTION = 2
+ORDINARY: Final = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +50,7 @@ async def _send(options: argparse.Namespace, output: Output) -> int:
         raise ConfigError(f"the message has more than {MAX_BYTES} bytes: send it in parts")
     async with opened_session(options) as session:
         name = await connection_named(session.store, options.connection)
-        priority = MENTION if options.mention else ORDINARY
+        priority = MENTION_PRIORITY if options.mention else ORDINARY
         await session.agent.connections.send(name, body, notify=not options.silent, priority=priority)
     output.result(
         {

@@ -81,6 +81,7 @@ def _fields(
     messages: Sequence[AgentEvent],
     others: Sequence[AgentEvent],
 ) -> dict[str, Any]:
+    shown = {message for each in fetched for message in each.to_show}
     return {
         "kind": "messages",
         "to_fetch": [_item_fields(item) for item in woken.to_fetch],
@@ -89,7 +90,7 @@ def _fields(
             for each in woken.unreadable
         ],
         "already_received": woken.already_received,
-        "messages": [event_fields(message) for message in messages],
+        "messages": [event_fields(message) | {"shown": message in shown} for message in messages],
         "failures": [
             {"connection": each.item.connection_id, "reason": str(each.failure)}
             for each in fetched
@@ -104,6 +105,7 @@ def _item_fields(item: ToFetch) -> dict[str, Any]:
         "connection": item.connection_id,
         "notified_at": item.notified_at,
         "sent_at": None if item.meta is None else item.meta.sent_at,
+        "mention": item.is_mention,
     }
 
 
@@ -116,7 +118,8 @@ def _say(
 ) -> None:
     for item in woken.to_fetch:
         when = "" if item.meta is None else f", sent {time_text(item.meta.sent_at)}"
-        output.say(f"{item.connection_id} may have messages{when}")
+        kind = "a mention" if item.is_mention else "messages"
+        output.say(f"{item.connection_id} may have {kind}{when}")
     for each in woken.unreadable:
         detail = f" ({each.detail})" if each.detail else ""
         output.say(f"item {each.position + 1} of the push: {each.reason.value}{detail}")

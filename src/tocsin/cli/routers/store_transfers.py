@@ -46,14 +46,18 @@ def add_export_arguments(parser: argparse.ArgumentParser, store: RouterStore[S, 
     parser.add_argument(
         "--logs", type=Path, metavar="DIR", help="folder of the logs (default: store_path of the settings)"
     )
+    add_database_argument(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="read the source and check the target; write nothing"
+    )
+
+
+def add_database_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--database",
         metavar="URL",
         help="URL of the database (default: the one of the settings); other users of this machine may see it in the "
         "process list",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="read the source and check the target; write nothing"
     )
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeAlias
 
 import asyncpg
+from asyncpg import Connection, Record
+from asyncpg.pool import PoolConnectionProxy
 
 from tocsin.durable.postgres.tls import OVERRIDE
 from tocsin.errors import StoreError, StoreUnavailable
 
+AnyConnection: TypeAlias = "Connection[Record] | PoolConnectionProxy[Record]"
 _TRANSIENT: Final = (
     OSError,  # refused, reset; TimeoutError too
     asyncpg.PostgresConnectionError,  # class 08

@@ -4,6 +4,11 @@ Theory of operation. The lock belongs to the connection, so it ends with the rou
 connection tells the next router which host and process hold it. If the connection breaks, because the database was
 restarted, the router makes no further statements (`ready`) until it has the lock again. If another router has taken it
 meanwhile and keeps it, this one has lost the schema for good (`lost`).
+
+The holder also counts on in a table (`count_in`). A database that counts less than the router has seen is an older
+copy: a standby that was behind when it was promoted, or a former primary that is back. The router does not use it, and
+waits for one that counts as much. Other connections of the router go to the server of the lock: they are made anew when
+the lock is (`times_taken`), and a new one has to count as much (`check`).
 """
 
 from __future__ import annotations
@@ -19,8 +24,8 @@ import asyncpg
 from asyncpg import Connection, Record
 
 from tocsin.durable.commits import PATIENCE, next_delay
-from tocsin.durable.postgres.database_errors import DatabaseUnavailable, translated
-from tocsin.durable.postgres.tls import tls_options
+from tocsin.durable.postgres.connecting import OlderDatabase, writer_options
+from tocsin.durable.postgres.database_errors import AnyConnection, DatabaseUnavailable, translated
 from tocsin.errors import StoreError
 
 LOCK_WAIT: Final = 10.0
@@ -54,7 +59,7 @@ def schema_key(program: str, schema: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-async def holder_of(connection: Connection[Record], key: int) -> str:
+async def holder_of(connection: AnyConnection, key: int) -> str:
     """Say who holds an advisory lock, for an error message."""
     row = await connection.fetchrow(_HOLDER, key >> 32 & _LOW, key & _LOW)
     return "a router that has just ended" if row is None else f"{row['name']}, since {row['since']} UTC"
@@ -75,12 +80,31 @@ class SchemaOwner:
         self._held: Final = asyncio.Event()
         self._failure: Final[asyncio.Future[StoreError]] = asyncio.get_running_loop().create_future()
         self._connection: Connection[Record] | None = None
+        self._heartbeat: str | None = None
+        self._beats = 0
+        self._why: str | None = None
+        self.times_taken = 0
+        """How often the lock was taken. Each time it may be at another server."""
         self._task: asyncio.Task[None] | None = None
 
     async def acquire(self, wait: float) -> None:
         """Take the schema, and keep it until `close`. Raises StoreError that says who has it."""
         await self._lock(wait)
         self._task = asyncio.create_task(self._keep(), name="schema-owner")
+
+    async def count_in(self, table: str) -> None:
+        """Count in the column `beats` of a table with one row from now on. Raises StoreError."""
+        assert self._connection is not None
+        self._heartbeat = table
+        with translated():
+            await self._beat(self._connection)
+
+    async def check(self, connection: AnyConnection) -> None:
+        """Raise OlderDatabase if a new connection has reached a server that counts less than we have seen."""
+        if self._heartbeat is not None:
+            beats = await connection.fetchval(f"SELECT beats FROM {self._heartbeat}")  # noqa: S608 - no input
+            if beats < self._beats:
+                raise OlderDatabase(f"its heartbeat is {beats}, not {self._beats}")
 
     async def ready(self) -> None:
         """Return when the schema is ours. Raises StoreError if that takes too long."""
@@ -92,7 +116,7 @@ class SchemaOwner:
             async with asyncio.timeout(PATIENCE):
                 await self._held.wait()
         except TimeoutError:
-            raise DatabaseUnavailable(f"the lock of the schema {self._schema} is lost") from None
+            raise DatabaseUnavailable(self._why or f"the lock of the schema {self._schema} is lost") from None
 
     async def lost(self) -> StoreError:
         """Return when another router has taken the schema over."""
@@ -134,10 +158,25 @@ class SchemaOwner:
             except TimeoutError:
                 pass
             try:
-                await self._connection.fetchval("SELECT 1", timeout=CONNECT_TIMEOUT)
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                with translated():
+                    await self._beat(self._connection)
+            except StoreError as error:
+                logger.warning("%s", error)
                 self._connection.terminate()
                 return
+
+    async def _beat(self, connection: Connection[Record]) -> None:
+        """Raises OlderDatabase if the database counts less than we did."""
+        if self._heartbeat is None:
+            await connection.fetchval("SELECT 1")
+            return
+        beats = await connection.fetchval(
+            f"UPDATE {self._heartbeat} SET beats = beats + 1 WHERE beats >= $1 RETURNING beats",  # noqa: S608
+            self._beats,
+        )
+        if beats is None:
+            raise OlderDatabase(f"its heartbeat is behind {self._beats}")
+        self._beats = beats
 
     async def _lock_again(self) -> bool:
         """Take the lock again. Returns False if another router keeps it."""
@@ -150,7 +189,10 @@ class SchemaOwner:
                 logger.critical("%s", error)
                 self._failure.set_result(StoreError(str(error)))
                 return False
-            except StoreError:
+            except StoreError as error:
+                if isinstance(error, OlderDatabase):
+                    logger.critical("%s", error)
+                    self._why = str(error)
                 delay = next_delay(delay)
                 await asyncio.sleep(delay)
 
@@ -160,6 +202,8 @@ class SchemaOwner:
         while True:
             try:
                 self._connection = await self._connect()
+                self._why = None
+                self.times_taken += 1
                 self._held.set()
                 return
             except SchemaInUse as error:
@@ -179,11 +223,13 @@ class SchemaOwner:
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=CONNECT_TIMEOUT,
                 server_settings=settings,
-                **tls_options(self._url),
+                **writer_options(self._url),
             )
         try:
             with translated():
                 if await connection.fetchval("SELECT pg_try_advisory_lock($1)", self._key):
+                    if self._heartbeat is not None:
+                        await self._beat(connection)
                     return connection
                 holder = await holder_of(connection, self._key)
             raise SchemaInUse(

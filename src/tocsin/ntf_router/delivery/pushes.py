@@ -1,9 +1,9 @@
 """Message pushes: pure decisions about which of a token's last notifications one push carries (ntf.md 2.8, 3.1).
 
-A push carries at most six notifications, newest last, in at most 3,070 bytes, or 2,998 for Firebase, whose
-messages are shorter. The reference takes the six newest and never pushes a list that is too long. Here every pending
-notification gets its turn, oldest first. Notifications that were pushed before fill the remaining room, so that a
-device that missed a push learns of them from the next one.
+A push carries at most six notifications, newest last, in at most 3,070 bytes. Firebase and the reference's form of Web
+Push have room for less (`padded_bytes`). The reference takes the six newest and never pushes a list that is too long.
+Here every pending notification gets its turn, oldest first. Notifications that were pushed before fill the remaining
+room, so that a device that missed a push learns of them from the next one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from tocsin.crypto.boxes import box_key, seal
 from tocsin.ntf_router.store.records import LastNotification, PendingNotification, TokenRecord
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import (
-    MAX_FCM_LIST_BYTES,
-    MAX_LIST_BYTES,
     PADDED_FCM_PUSH_BYTES,
     PADDED_PUSH_BYTES,
+    PADDED_WEB_PUSH_BYTES,
     CheckMessagesPush,
     Push,
     message_push_json,
@@ -29,7 +28,7 @@ from tocsin.protocol.ntf.pushes import (
     seal_code,
 )
 from tocsin.push.provider import PushRequest, Urgency
-from tocsin.wire.padding import pad
+from tocsin.wire.padding import LENGTH_BYTES, pad
 
 MOST_NOTIFICATIONS: Final = 6
 _FCM: Final = PushProvider.FCM
@@ -58,7 +57,7 @@ def choose_notifications(
     pending = [each for each in last if isinstance(each, PendingNotification)]
     if not pending:
         return None
-    limit = MAX_FCM_LIST_BYTES if token.device_token.provider is _FCM else MAX_LIST_BYTES
+    limit = padded_bytes(token) - LENGTH_BYTES
     if len(last) <= MOST_NOTIFICATIONS:
         text = b";".join([each.text for each in last])
         if len(text) <= limit:  # nearly always: nothing has to be chosen
@@ -97,7 +96,10 @@ _ALERT = Urgency.ALERT
 
 def padded_bytes(token: TokenRecord) -> int:
     """Return the size of all sealed contents for this token's provider."""
-    return PADDED_FCM_PUSH_BYTES if token.device_token.provider is _FCM else PADDED_PUSH_BYTES
+    device_token = token.device_token
+    if device_token.provider is _FCM:
+        return PADDED_FCM_PUSH_BYTES
+    return PADDED_WEB_PUSH_BYTES if device_token.is_reference_web_push else PADDED_PUSH_BYTES
 
 
 def message_request(push: NotificationPush, nonce: bytes, ttl: float) -> PushRequest:

@@ -29,9 +29,12 @@ from tocsin.protocol.direct.packets import (
     UnknownNtfKey,
     open_packet,
 )
+from tocsin.protocol.direct.vapid_keys import AskVapidKey, SignedVapidKey
+from tocsin.protocol.error_codes import CommandFault
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ntf.responses import TokenChecked, TokenRegistered
 from tocsin.protocol.ntf.statuses import SubscriptionState, TokenState
+from tocsin.protocol.router_answers import Refused
 
 MARKS: Final = RateLimit(burst=10_000, interval=10.0)
 """Marks of ended queues that one token may make: as many at once as a device with very many chats needs."""
@@ -133,6 +136,12 @@ class DirectPackets:
 class DirectCommands:
     keys: DirectKeys
     packets: DirectPackets
+    vapid: SignedVapidKey | None = None
+    """None without Web Push."""
+
+    async def tell_vapid_key(self, _request: NtfRequest[AskVapidKey]) -> Response:
+        """VKEY"""
+        return self.vapid or Refused(CommandFault.PROHIBITED)
 
     async def forward(self, request: NtfRequest[ForwardPacket]) -> Response:
         """SFWD"""

@@ -16,6 +16,7 @@ from tocsin.ntf_router.session.requests import (
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.protocol.direct.ntf_messages import ForwardPacket
+from tocsin.protocol.direct.vapid_keys import AskVapidKey
 from tocsin.protocol.messages import Command
 from tocsin.protocol.ntf.statuses import TokenState
 from tocsin.protocol.ntf.subscription_commands import (
@@ -36,7 +37,7 @@ async def verify(
 ) -> NtfRequest[Command] | None:
     """Return the verified request, or None for AUTH. Raises StoreError."""
     match received.command:
-        case Ping() | ForwardPacket() as command:
+        case Ping() | ForwardPacket() | AskVapidKey() as command:
             return NtfRequest(received, command)
         case RegisterToken(verify_key=key) as command:
             return NtfRequest(received, command) if _verifies(session, received, key) else None

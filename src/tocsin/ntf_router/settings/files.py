@@ -15,9 +15,11 @@ from tocsin.operate.settings.keyed_settings import KeyedSettings
 from tocsin.operate.settings.operation_checks import operation_problems
 from tocsin.operate.settings.router_settings import RouterSettings
 from tocsin.protocol.addresses import RouterAddress, Scheme
-from tocsin.push.settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings, WebPushSettings
 from tocsin.transport.credential_files import read_credentials
 
+REFERENCE_VAPID_KEY: Final = "vapid.privkey"
+"""The file of the VAPID key that the reference's branch makes (ntf-webpush.md 5)."""
 STORE_VARIABLE: Final = f"{NtfSettingKey.environment_prefix}STORE"
 
 _UNSET_HOST: Final = " "
@@ -67,6 +69,13 @@ def router_address(settings: NtfSettings, fingerprint: bytes) -> RouterAddress:
     return address_of(Scheme.NTF, settings.public_hosts, settings.ports, fingerprint)
 
 
+def _vapid_key_file(folder: Path, named: Path) -> Path:
+    """Return the file of the VAPID key: that of the reference if it is there and nothing else is named or made."""
+    path, theirs = folder / named, folder / REFERENCE_VAPID_KEY
+    is_theirs = named == WebPushSettings().key_file and theirs.exists() and not path.exists()
+    return theirs if is_theirs else path
+
+
 def _with_paths_from(folder: Path, settings: NtfSettings) -> NtfSettings:
     def here(path: Path | None) -> Path | None:
         return None if path is None else folder / path
@@ -87,7 +96,7 @@ def _with_paths_from(folder: Path, settings: NtfSettings) -> NtfSettings:
         apns=replace(settings.apns, key_file=here(settings.apns.key_file), endpoints=endpoints),
         webpush=replace(
             settings.webpush,
-            key_file=folder / settings.webpush.key_file,
+            key_file=_vapid_key_file(folder, settings.webpush.key_file),
             ca_file=here(settings.webpush.ca_file),
         ),
         fcm=replace(settings.fcm, key_file=here(settings.fcm.key_file), ca_file=here(settings.fcm.ca_file)),

@@ -475,6 +475,11 @@ _OPERATION: Final = (
         "Time of the lines of log_stats, in seconds after 00:00 UTC, …",
     ),
     _own("statistics_interval", duration(), "… and the interval between them in seconds."),
+    _own(
+        "prometheus_file",
+        PATH,
+        "The file of prometheus_interval; a relative path starts at store_path.",
+    ),
     _own("prometheus_port", or_off(PORT), "Serve Prometheus metrics and health on this port."),
     _own("prometheus_host", HOST, "Address for prometheus_port. It has no password: keep it private."),
     *event_log_keys(_own),

@@ -179,6 +179,8 @@ class NtfSettings(OperationSettings):
     # Operation
     statistics_file: Path | None = Path("ntf-server-stats.log")
     """Keeps statistics across restarts; a relative path starts at the store's folder."""
+    prometheus_file: Path = Path("ntf-server-metrics.txt")
+    """In the folder of the store, if the path is relative."""
     statistics_start: float = 0.0
     """Time of day (UTC) of the first such line, in seconds; the next day's if it is past."""
     statistics_interval: float = DAY

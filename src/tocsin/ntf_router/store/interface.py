@@ -117,8 +117,8 @@ class TokenStore(Protocol):
         """Yield ACTIVE tokens whose periodic push is due.
 
         It is due one period after the latest of these: the period was set, a periodic push was sent, a message was
-        received. While a message waits to be pushed, it is not due. If the reference set the period, the time of
-        that is not known, and counts as long ago.
+        received, also if its subscription was deleted since. While a message waits to be pushed, it is not due. If the
+        reference set the period, the time of that is not known, and counts as long ago.
         """
 
     async def cron_sent(self, token_ids: Sequence[bytes], at: int) -> None:

@@ -66,7 +66,8 @@ class TokenRecord:
     """Unix time at which TNEW or TRPL last made it REGISTERED. Older refusals of a provider are void."""
     cron_minutes: int = 0
     cron_sent_at: int | None = None
-    """The beginning of the current period: TCRN set it, or a periodic push was sent."""
+    """The beginning of the current period: TCRN set it, a periodic push was sent, or the last notification of a deleted
+    subscription was received."""
     updated_at: int | None = None
     """Day of last use, as Unix time."""
 

@@ -87,6 +87,7 @@ def _json_of(each: ExplainedNotification) -> dict[str, Any]:
         "began_at": _iso(chain.began_at),
         "smp_host": chain.smp_host,
         "provider": chain.provider,
+        "priority": chain.priority,
         "stopped_at": str(why.stopped_at),
         "verdict": str(why.verdict),
         "means": why.means,
@@ -117,7 +118,8 @@ def _path(each: ExplainedNotification) -> Table:
     chain = each.chain
     host = f", SMP host {chain.smp_host}" if chain.smp_host else ""
     day = datetime.fromtimestamp(chain.began_at / SECOND, UTC)
-    table = Table(title=f"Notification of {day:%Y-%m-%d}{host}", title_justify="left")
+    kind = f" ({chain.priority})" if chain.priority else ""
+    table = Table(title=f"Notification of {day:%Y-%m-%d}{kind}{host}", title_justify="left")
     for name in ("time (UTC)", "after", "stage", "router", ""):
         table.add_column(name, justify="right" if name == "after" else "left")
     before: int | None = None

@@ -26,6 +26,7 @@ class EventRow(TypedDict):
     queue: int | None
     smp_host: str
     provider: str
+    priority: str
     reason: str
     attempt: int
     from_status: str
@@ -52,6 +53,8 @@ class Chain:
     queue: int | None = None
     smp_host: str = ""
     provider: str = ""
+    priority: str = ""
+    """`mention` or `highest`; empty for an ordinary message."""
     steps: tuple[StageStep, ...] = ()
     """In the order of the path, which is that of time unless clocks disagree."""
 
@@ -104,6 +107,7 @@ def _chain(period: str, notification: Hash, rows: list[EventRow]) -> Chain:
         next((row["queue"] for row in rows if row["queue"] is not None), None),
         max(row["smp_host"] for row in rows),
         max(row["provider"] for row in rows),
+        max(row["priority"] or "" for row in rows),
         tuple(sorted(steps.values(), key=lambda step: (ORDER[step.stage], step.at))),
     )
 

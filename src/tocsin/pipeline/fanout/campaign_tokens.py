@@ -21,17 +21,15 @@ PREFIXES: Final = 1 << 16
 """Token ids are random, so equal ranges of their first two bytes hold about as many tokens."""
 
 _WANTED: Final = """
-    t.status = 'ACTIVE' AND t.push_provider = ANY($1::text[])
-    AND ($2::bigint IS NULL
-        OR (t.cron_interval > 0 AND coalesce(t.cron_sent_at, 0) + t.cron_interval * 60 < $2))
+    t.status = 'ACTIVE' AND t.push_provider = ANY($1::text[]) AND ($2::bigint IS NULL OR ({cron_due}))
 """
-_COUNT: Final = f"SELECT t.push_provider, count(*) FROM tokens t WHERE {_WANTED} GROUP BY 1"  # noqa: S608
-_PAGE: Final = f"""
+_COUNT: Final = "SELECT t.push_provider, count(*) FROM tokens t WHERE {wanted} GROUP BY 1"
+_PAGE: Final = """
     SELECT t.token_id, t.push_provider, t.push_provider_token, coalesce(r.registered_at, 0) AS registered_at
     FROM tokens t LEFT JOIN token_registrations r ON r.token_id = t.token_id
-    WHERE {_WANTED} AND t.token_id >= $3 AND ($4::bytea IS NULL OR t.token_id < $4) AND t.token_id > $5
+    WHERE {wanted} AND t.token_id >= $3 AND ($4::bytea IS NULL OR t.token_id < $4) AND t.token_id > $5
     ORDER BY t.token_id LIMIT $6
-"""  # noqa: S608
+"""
 
 
 class TokenSource(msgspec.Struct, frozen=True, array_like=True):
@@ -51,7 +49,8 @@ class TokenSource(msgspec.Struct, frozen=True, array_like=True):
         """Number of tokens by provider. Raises StoreError."""
         pool = await self._pool()
         try:
-            return {row[0]: row[1] for row in await pool.fetch(_COUNT, list(self.providers), self.due_at)}
+            rows = await pool.fetch(_statement(_COUNT), list(self.providers), self.due_at)
+            return {row[0]: row[1] for row in rows}
         finally:
             await pool.close()
 
@@ -60,8 +59,8 @@ class TokenSource(msgspec.Struct, frozen=True, array_like=True):
         low, high = _bound(shard, shards), _bound(shard + 1, shards) if shard + 1 < shards else None
         pool = await self._pool()
         try:
-            after = b""
-            while rows := await pool.fetch(_PAGE, list(self.providers), self.due_at, low, high, after, PAGE):
+            after, page = b"", _statement(_PAGE)
+            while rows := await pool.fetch(page, list(self.providers), self.due_at, low, high, after, PAGE):
                 yield [CampaignToken(*row) for row in rows]
                 after = rows[-1]["token_id"]
         finally:
@@ -71,6 +70,12 @@ class TokenSource(msgspec.Struct, frozen=True, array_like=True):
         from tocsin.ntf_router.store.postgres.pools import BACKGROUND_TIMEOUT, NtfPool  # needs asyncpg
 
         return await NtfPool.open(self.url, self.schema, 1, BACKGROUND_TIMEOUT)
+
+
+def _statement(template: str) -> str:
+    from tocsin.ntf_router.store.postgres.rows import CRON_DUE  # needs asyncpg
+
+    return template.format(wanted=_WANTED.format(cron_due=CRON_DUE.format(now="$2::bigint")))
 
 
 def _bound(shard: int, shards: int) -> bytes:

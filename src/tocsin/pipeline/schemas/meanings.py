@@ -42,7 +42,7 @@ COLUMNS: Final = {
     "reason": "The reason of the outcome, or `(small groups)`.",
     "attempt": "Number of the push.",
     "batch": "Pseudonym of the push.",
-    "priority": "Urgency of the push.",
+    "priority": "Priority of the message: mention or highest; empty for ordinary messages.",
     "size": "Size of the payload in bytes.",
     "from_status": "Status before a change of a token or subscription.",
     "to_status": "Status after the change, null if it was removed.",

@@ -7,6 +7,7 @@ from typing import Final
 
 from tocsin.protocol.dialect import Dialect
 from tocsin.protocol.direct import ntf_messages, smp_commands, smp_responses
+from tocsin.protocol.direct.vapid_keys import AskVapidKey, SignedVapidKey
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.notifier_commands import AcknowledgeNotifications
@@ -44,11 +45,12 @@ DIRECT_NTF: Final = replace(
     alpn="ntf+direct/1",
     supported=VersionRange(NTF.batches_from, NTF.supported.highest),
     oldest=NTF.batches_from,
-    commands=NTF.commands.extended(ntf_messages.ForwardPacket),
+    commands=NTF.commands.extended(ntf_messages.ForwardPacket, AskVapidKey),
     responses=NTF.responses.extended(
         ntf_messages.PacketHandled,
         ntf_messages.TokenRegisteredWithKey,
         ntf_messages.TokenCheckedWithKey,
+        SignedVapidKey,
     ),
 )
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, Self
 
 from tocsin.errors import DecodeError
-from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, is_large_next, is_reference_form
 from tocsin.wire.reader import WireReader
 from tocsin.wire.writer import WireWriter
 
@@ -36,7 +36,7 @@ NULL_TOKEN_TEXT: Final = "apns_null test_ntf_token"  # noqa: S105 - everybody kn
 
 @dataclass(frozen=True, slots=True)
 class DeviceToken:
-    """deviceToken = provider (2 bytes, no length) bs(token); large(token) for Web Push, whose tokens are longer.
+    """deviceToken = provider (2 bytes, no length) bs(token), or one of the forms of Web Push (`web_push_tokens`).
 
     The router checks the content of the token.
     """
@@ -46,10 +46,12 @@ class DeviceToken:
 
     def encode(self, out: WireWriter) -> None:
         out.raw(self.provider.value)
-        if self.provider is PushProvider.WEBPUSH:
-            out.large_bytes(self.token)
-        else:
+        if self.provider is not PushProvider.WEBPUSH:
             out.short_bytes(self.token)
+        elif is_reference_form(self.token):
+            WebPushAddress.parse(self.token).encode_fields(out)
+        else:
+            out.large_bytes(self.token)
 
     @classmethod
     def decode(cls, body: WireReader) -> Self:
@@ -58,8 +60,16 @@ class DeviceToken:
             provider = PushProvider(name)
         except ValueError as error:
             raise DecodeError(f"unknown push provider {name!r}") from error
-        is_large = provider is PushProvider.WEBPUSH
-        return cls(provider, body.large_bytes() if is_large else body.short_bytes())
+        if provider is not PushProvider.WEBPUSH:
+            return cls(provider, body.short_bytes())
+        if is_large_next(body):
+            return cls(provider, body.large_bytes())
+        return cls(provider, WebPushAddress.decode_fields(body).token())
+
+    @property
+    def is_reference_web_push(self) -> bool:
+        """Whether pushes have the form of the reference's Web Push."""
+        return self.provider is PushProvider.WEBPUSH and is_reference_form(self.token)
 
     def text(self) -> str:
         """Store logs and databases: `apns_prod 0123…`."""

@@ -24,11 +24,17 @@ PADDED_PUSH_BYTES: Final = 3072
 PADDED_FCM_PUSH_BYTES: Final = 3000
 """A data message of Firebase has at most 4,096 bytes of names and values. A
 verification of this size has 4,073, sealed and in base64, and a list 4,068."""
+PADDED_WEB_PUSH_BYTES: Final = 2930
+"""The largest size with which a verification in JSON fits a Web Push of 4,096 bytes (ntf-webpush.md 7.2)."""
 ALIGNED_BYTES: Final = 24
 ALIGNED_CHARACTERS: Final = 32
 """24 bytes of base64, without padding."""
 MAX_LIST_BYTES: Final = PADDED_PUSH_BYTES - LENGTH_BYTES
 MAX_FCM_LIST_BYTES: Final = PADDED_FCM_PUSH_BYTES - LENGTH_BYTES
+
+_PLAIN_VERIFICATION: Final = b'{"nonce":"%b","verification":"%b"}'
+_PLAIN_MESSAGE: Final = b'{"message":"%b","nonce":"%b"}'
+_PLAIN_CHECK_MESSAGES: Final = b'{"checkMessages":true}'
 
 _VERIFICATION: Final = (
     b'{"aps":{"content-available":1},"notificationData":{"nonce":"%b","verification":"%b"}}'
@@ -166,13 +172,29 @@ def push_json(push: Push) -> bytes:
             assert_never(push)
 
 
+def plain_push_json(push: Push) -> bytes:
+    """Encode what the reference sends by Web Push: the same members without Apple's part (ntf-webpush.md 7.1)."""
+    match push:
+        case VerificationPush(nonce, sealed):
+            return _PLAIN_VERIFICATION % (base64url_bytes(nonce), base64url_bytes(sealed))
+        case MessagePush(nonce, sealed):
+            return _PLAIN_MESSAGE % (base64url_bytes(sealed), base64url_bytes(nonce))
+        case CheckMessagesPush():
+            return _PLAIN_CHECK_MESSAGES
+        case _:
+            assert_never(push)
+
+
 def message_push_json(nonce: bytes, sealed: bytes) -> bytes:
     """`push_json` of a `MessagePush`, for callers that make many."""
     return _MESSAGE % (base64url_bytes(sealed), base64url_bytes(nonce))
 
 
 def parse_push_json(payload: bytes) -> Push:
-    """Decode a payload on the device: JSON from Apple, or the data of a message from Firebase. Raises `DecodeError`."""
+    """Decode a payload on the device: JSON from Apple or by Web Push, or the data of a message from Firebase.
+
+    Raises `DecodeError`.
+    """
     try:
         said = json.loads(payload)
         data = said.get("notificationData", said)

@@ -1,6 +1,9 @@
-"""Contents of an opened Web Push body: a push without JSON, so that it fits 4096 bytes.
+"""Contents of an opened Web Push body, in the two forms of registration. Either fits 4,096 bytes.
 
-content = %s"V" nonce sealedCode / %s"M" nonce sealedList / %s"C"
+compact   = %s"V" nonce sealedCode / %s"M" nonce sealedList / %s"C"
+reference = the JSON of ntf-webpush.md 7.1, with shorter sealed contents
+
+All bodies of a form have one size.
 """
 
 from __future__ import annotations
@@ -11,11 +14,15 @@ from tocsin.crypto.boxes import NONCE_BYTES, TAG_BYTES
 from tocsin.errors import DecodeError
 from tocsin.protocol.ntf.pushes import (
     PADDED_PUSH_BYTES,
+    PADDED_WEB_PUSH_BYTES,
     CheckMessagesPush,
     MessagePush,
     Push,
     VerificationPush,
+    parse_push_json,
+    plain_push_json,
 )
+from tocsin.protocol.ntf.web_push_tokens import WebPushForm
 
 _VERIFICATION: Final = b"V"
 _MESSAGE: Final = b"M"
@@ -27,10 +34,20 @@ _SEALED_KINDS: Final[dict[bytes, type[VerificationPush] | type[MessagePush]]] = 
 
 MAX_CONTENT_BYTES: Final = 1 + NONCE_BYTES + TAG_BYTES + PADDED_PUSH_BYTES
 PADDED_CONTENT_BYTES: Final = MAX_CONTENT_BYTES + 1
-"""The padded size of contents of every kind, with the delimiter, so that all bodies have one size."""
+"""The padded size of compact contents of every kind, with the delimiter, so that all bodies have one size."""
+PADDED_JSON_BYTES: Final = 1 + len(
+    plain_push_json(VerificationPush(bytes(NONCE_BYTES), bytes(TAG_BYTES + PADDED_WEB_PUSH_BYTES)))
+)
+"""The same for the reference's form: the longest kind is a verification."""
 
 
-def web_push_content(push: Push) -> bytes:
+def padded_content_bytes(form: WebPushForm) -> int:
+    return PADDED_JSON_BYTES if form is WebPushForm.REFERENCE else PADDED_CONTENT_BYTES
+
+
+def web_push_content(push: Push, form: WebPushForm = WebPushForm.COMPACT) -> bytes:
+    if form is WebPushForm.REFERENCE:
+        return plain_push_json(push)
     match push:
         case VerificationPush(nonce, sealed):
             return _VERIFICATION + nonce + sealed
@@ -43,7 +60,9 @@ def web_push_content(push: Push) -> bytes:
 
 
 def parse_web_push_content(content: bytes) -> Push:
-    """Decode a content on the device. Raises `DecodeError`."""
+    """Decode a content of either form on the device. Raises `DecodeError`."""
+    if content.startswith(b"{"):
+        return parse_push_json(content)
     if content == _CHECK_MESSAGES:
         return CheckMessagesPush()
     kind = _SEALED_KINDS.get(content[:1])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self, TypeAlias
 
 from tocsin.crypto.boxes import BoxKey, as_nonce, seal, unseal
-from tocsin.protocol.smp.sender_commands import MessageFlags
+from tocsin.protocol.smp.sender_commands import MENTION_PRIORITY, MessageFlags
 from tocsin.wire.padding import pad, unpad
 from tocsin.wire.reader import WireReader
 from tocsin.wire.writer import WireWriter
@@ -66,18 +66,28 @@ def unseal_delivered(key: BoxKey, message_id: bytes, sealed: bytes) -> Delivered
 
 @dataclass(frozen=True, slots=True)
 class NotificationMeta:
-    """Notification metadata, which names a message: bs(msgId) i64 seconds, then bytes to ignore."""
+    """Notification metadata, which names a message: bs(msgId) i64 seconds, then bytes to ignore.
+
+    With direct notifications the digit of a priority above 1 follows. Other agents ignore it.
+    """
 
     message_id: bytes
     sent_at: int
+    priority: int = 1
+
+    @property
+    def is_mention(self) -> bool:
+        return self.priority >= MENTION_PRIORITY
 
     def encode(self) -> bytes:
-        return WireWriter().short_bytes(self.message_id).i64(self.sent_at).done()
+        out = WireWriter().short_bytes(self.message_id).i64(self.sent_at)
+        return out.raw(MessageFlags.of_priority(self.priority).reserved).done()
 
     @classmethod
     def decode(cls, plain: bytes) -> Self:
         body = WireReader(plain)
-        return cls(body.short_bytes(), body.i64())
+        message_id, sent_at = body.short_bytes(), body.i64()
+        return cls(message_id, sent_at, MessageFlags(True, body.rest()).priority)
 
 
 def seal_meta(key: BoxKey, nonce: bytes, meta: NotificationMeta) -> bytes:

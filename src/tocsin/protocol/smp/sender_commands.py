@@ -20,6 +20,8 @@ def max_message_bytes(version: int) -> int:
     return 16064 if version >= SENDING_PROXY_VERSION else 16088
 
 
+MENTION_PRIORITY: Final = 2
+"""For mentions and replies."""
 HIGHEST_PRIORITY: Final = 3
 
 

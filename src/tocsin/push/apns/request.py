@@ -11,11 +11,12 @@ There is no `apns-collapse-id`: a later push would replace the alert that an ear
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from tocsin.crypto.es256 import es256_key_from_pem, signed_token
-from tocsin.push.http2.header_blocks import Header, OwnHeader, SharedHeaders
+from tocsin.push.http2.header_blocks import OwnHeader, SharedHeaders
+from tocsin.push.http2.hpack import Header
 from tocsin.push.provider import PushRequest, Urgency
 
 PATH: Final = b"/3/device/"
@@ -46,20 +47,6 @@ def shared_headers(
 def own_headers(push: PushRequest) -> bytes:
     """Return the headers that differ for each push. They are kept out of the compression table."""
     return _ID.encode(push.push_id.encode()) + _EXPIRATION.encode(b"%d" % push.expires_at)
-
-
-def request_headers(
-    push: PushRequest, *, authority: bytes, topic: bytes, authorization: bytes | None
-) -> Sequence[Header]:
-    """Return all headers in their order."""
-    shared = shared_headers(push.urgency, authority=authority, topic=topic, authorization=authorization)
-    return [
-        *shared.before_path,
-        (b":path", PATH + push.device_token, True),
-        *shared.after_path,
-        (APNS_ID, push.push_id.encode(), True),
-        (APNS_EXPIRATION, b"%d" % push.expires_at, True),
-    ]
 
 
 LIFETIME_SECONDS: Final = 1800

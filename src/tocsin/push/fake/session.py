@@ -94,6 +94,8 @@ class FakeSession(asyncio.Protocol):
         self._requests: dict[int, FakeRequest] = {}
         self._last_stream_id: int | None = None
         self._withheld: list[tuple[int, int]] = []
+        self._unsent: dict[int, bytes] = {}
+        """The rest of answers, by stream."""
         self._timers: set[asyncio.TimerHandle] = set()
         self._h2: Any = jh2.connection.H2Connection(jh2.config.H2Configuration(client_side=False))
         self._h2.local_settings = jh2.settings.Settings(
@@ -135,6 +137,7 @@ class FakeSession(asyncio.Protocol):
             return
         for event in events:
             self._happened(event)
+        self._send_unsent()
         self._flush()
         self._receiver.something_happened()
 
@@ -267,13 +270,22 @@ class FakeSession(asyncio.Protocol):
         self._flush()
 
     def _send_body(self, stream_id: int, body: bytes) -> None:
-        """Send as much as the client's windows allow."""
+        """Send as much as the client's windows allow, and the rest when it opens them."""
         while True:
             room = min(self._h2.local_flow_control_window(stream_id), self._h2.max_outbound_frame_size)
+            if body and room <= 0:
+                self._unsent[stream_id] = body
+                return
             part, body = body[:room], body[room:]
             self._h2.send_data(stream_id, part, end_stream=not body)
-            if not body or room <= 0:
+            if not body:
                 return
+
+    def _send_unsent(self) -> None:
+        unsent, self._unsent = self._unsent, {}
+        for stream_id, body in unsent.items():
+            with suppress(jh2.exceptions.H2Error):  # the client may have given up the stream
+                self._send_body(stream_id, body)
 
     def _go_away_at(self, stream_id: int, behaviour: GoAway) -> None:
         last = stream_id - 2 if behaviour.last_stream_id is None else behaviour.last_stream_id

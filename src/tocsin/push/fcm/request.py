@@ -7,12 +7,12 @@ Only data messages are sent: the app decides what to show. Their values are text
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
-from tocsin.protocol.ntf.pushes import CheckMessagesPush, MessagePush, Push, VerificationPush, parse_push_json
+import msgspec
+
+from tocsin.errors import DecodeError
 from tocsin.push.provider import PushRequest
-from tocsin.wire.base64url import base64url_bytes
 
 LONGEST_TTL_SECONDS: Final = 28 * 86_400
 COLLAPSE_KEY: Final = "checkMessages"
@@ -23,24 +23,41 @@ def send_path(project: str) -> bytes:
     return f"/v1/projects/{project}/messages:send".encode()
 
 
-def push_data(push: Push) -> dict[str, str]:
-    """The data of a message: the members of `notificationData` in pushes to Apple."""
-    match push:
-        case VerificationPush(nonce, sealed):
-            return {
-                "nonce": base64url_bytes(nonce).decode(),
-                "verification": base64url_bytes(sealed).decode(),
-            }
-        case MessagePush(nonce, sealed):
-            return {"message": base64url_bytes(sealed).decode(), "nonce": base64url_bytes(nonce).decode()}
-        case CheckMessagesPush():
-            return {"checkMessages": "true"}
+class _Data(msgspec.Struct, frozen=True):
+    """`notificationData` of a payload. Its texts are passed on as they are: decoding them costs time."""
+
+    nonce: str = ""
+    verification: str = ""
+    message: str = ""
+    check_messages: bool = msgspec.field(default=False, name="checkMessages")
+
+
+class _Payload(msgspec.Struct, frozen=True):
+    data: _Data = msgspec.field(name="notificationData")
+
+
+_DECODER: Final = msgspec.json.Decoder(_Payload)
+
+
+def push_data(payload: bytes) -> dict[str, str]:
+    """The data of a message: the members of `notificationData` in a payload for Apple. Raises DecodeError."""
+    try:
+        found = _DECODER.decode(payload).data
+    except msgspec.MsgspecError as error:
+        raise DecodeError("not a push of an NTF router") from error
+    if found.check_messages:
+        return {"checkMessages": "true"}
+    if found.nonce and found.message:
+        return {"message": found.message, "nonce": found.nonce}
+    if found.nonce and found.verification:
+        return {"nonce": found.nonce, "verification": found.verification}
+    raise DecodeError("a push that carries nothing")
 
 
 def fcm_body(request: PushRequest, now: float) -> bytes:
     """Make the body from a payload made for Apple. Raises DecodeError if it is not such a payload."""
-    push = parse_push_json(request.payload)
-    is_check = isinstance(push, CheckMessagesPush)
+    data = push_data(request.payload)
+    is_check = "checkMessages" in data
     ttl = min(max(int(request.expires_at - now), 0), LONGEST_TTL_SECONDS)
     android: dict[str, object] = {
         "priority": "NORMAL" if is_check else "HIGH",
@@ -49,5 +66,5 @@ def fcm_body(request: PushRequest, now: float) -> bytes:
     }
     if is_check:
         android["collapse_key"] = COLLAPSE_KEY
-    message = {"token": request.device_token.decode("ascii"), "data": push_data(push), "android": android}
-    return json.dumps({"message": message}, separators=(",", ":")).encode()
+    message = {"token": request.device_token.decode("ascii"), "data": data, "android": android}
+    return msgspec.json.encode({"message": message})

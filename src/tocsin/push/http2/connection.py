@@ -46,7 +46,8 @@ from tocsin.push.http2.frames import (
     encode_settings,
     encode_window_update,
 )
-from tocsin.push.http2.header_blocks import Header, HeaderBlocks, RequestBlocks, SharedHeaders
+from tocsin.push.http2.header_blocks import HeaderBlocks, RequestBlocks, SharedHeaders
+from tocsin.push.http2.hpack import Header
 from tocsin.push.http2.streams import Streams
 from tocsin.transport.tls_stream import TlsStream
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol, cast
-
-import jh2._hazmat  # type: ignore[import-untyped]
+from typing import Final, NamedTuple
 
 from tocsin.push.http2.frames import END_HEADERS, END_STREAM, Frame, unpadded
+from tocsin.push.http2.hpack import CompressionError, Decoder, Encoder, Header, encode_string
 
 MAX_BLOCK_BYTES: Final = 32_768
 MAX_CONTINUATIONS: Final = 16
@@ -24,7 +22,7 @@ class HeaderBlock(NamedTuple):
 
 class HeaderBlocks:
     def __init__(self) -> None:
-        self._decoder = new_decoder(MAX_HEADER_LIST_BYTES)
+        self._decoder = Decoder(MAX_HEADER_LIST_BYTES)
         self._begun: Frame | None = None
         self._parts: list[bytes] = []
 
@@ -57,55 +55,15 @@ class HeaderBlocks:
     def _decoded(self, frame: Frame, block: bytes) -> HeaderBlock:
         """Decode a block, also of a closed stream, because the compression table depends on it."""
         try:
-            headers = {name: value for name, value, _ in self._decoder.decode(block, True)}
-        except (HPACKError, OversizedHeaderListError) as error:
-            raise ValueError(f"headers that cannot be decompressed: {error}") from error
-        except BaseException as error:
-            if is_panic(error):
-                raise ValueError("headers that cannot be decompressed") from error
-            raise
+            headers = {name: value for name, value, _ in self._decoder.decode(block)}
+        except CompressionError as error:
+            raise CompressionError(f"headers that cannot be decompressed: {error}") from error
         return HeaderBlock(frame.stream_id, bool(frame.flags & END_STREAM), headers)
-
-
-Header = tuple[bytes, bytes, bool]
-"""Name, value, and whether it must stay out of the compression table."""
-
-HPACKError: type[Exception] = jh2._hazmat.HPACKError
-OversizedHeaderListError: type[Exception] = jh2._hazmat.OversizedHeaderListError
-
-
-def is_panic(error: BaseException) -> bool:
-    """Whether the native code panicked. Its exception is not an `Exception` and cannot be imported.
-
-    Seen with a header block of the one byte 07.
-    """
-    return type(error).__name__ == "PanicException"
-
-
-class HeaderEncoder(Protocol):
-    header_table_size: int
-
-    def encode(self, headers: Sequence[Header]) -> bytes: ...
-
-
-class HeaderDecoder(Protocol):
-    def decode(self, data: bytes, raw: bool) -> Sequence[Header]:
-        """Raise HPACKError or OversizedHeaderListError, which is not a subclass of it, or panic (`is_panic`)."""
-
-
-def new_encoder() -> HeaderEncoder:
-    return cast(HeaderEncoder, cast(Any, jh2._hazmat).Encoder())
-
-
-def new_decoder(max_header_list_bytes: int) -> HeaderDecoder:
-    return cast(HeaderDecoder, cast(Any, jh2._hazmat).Decoder(max_header_list_bytes))
 
 
 _NEVER_INDEXED: Final = b"\x10"
 _PATH_NEVER_INDEXED: Final = b"\x14"
 """`:path` is entry 4 of the fixed table."""
-_LONG: Final = 0x7F
-_SIZES: Final = tuple(bytes((size,)) for size in range(_LONG))
 
 
 class SharedHeaders(NamedTuple):
@@ -122,21 +80,21 @@ class OwnHeader:
 
     def __init__(self, name: bytes) -> None:
         self.name = name
-        self._head = _NEVER_INDEXED + _string(name)
+        self._head = _NEVER_INDEXED + encode_string(name)
 
     def encode(self, value: bytes) -> bytes:
-        return self._head + _string(value)
+        return self._head + encode_string(value)
 
 
 class RequestBlocks:
     """Encodes the header blocks of one connection."""
 
     def __init__(self) -> None:
-        self._encoder = new_encoder()
+        self._encoder = Encoder()
         self._kept: dict[int, tuple[SharedHeaders, bytes, bytes]] = {}
 
     def change_table_size(self, size: int) -> None:
-        self._encoder.header_table_size = size
+        self._encoder.resize(size)
         self._kept.clear()
 
     def encode(self, headers: list[Header] | tuple[Header, ...]) -> bytes:
@@ -151,7 +109,7 @@ class RequestBlocks:
             before, after = self._encode_shared(shared)
         else:
             _, before, after = kept
-        return b"".join((before, _PATH_NEVER_INDEXED, _string(path), after, own))
+        return b"".join((before, _PATH_NEVER_INDEXED, encode_string(path), after, own))
 
     def _encode_shared(self, shared: SharedHeaders) -> tuple[bytes, bytes]:
         before, after = self._encoder.encode(shared.before_path), self._encoder.encode(shared.after_path)
@@ -161,17 +119,3 @@ class RequestBlocks:
         else:
             self._kept.clear()
         return before, after
-
-
-def _string(data: bytes) -> bytes:
-    """Encode a string literal without Huffman coding (RFC 7541, 5.2)."""
-    size = len(data)
-    if size < _LONG:
-        return _SIZES[size] + data
-    rest = size - _LONG
-    head = [_LONG]
-    while rest >= 0x80:
-        head.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    head.append(rest)
-    return bytes(head) + data

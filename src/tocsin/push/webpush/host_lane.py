@@ -260,7 +260,7 @@ class HostLane:
         now = self._now()
         body = sealed_body(
             sending.content,
-            sending.address.receiver,
+            sending.address,
             secrets.token_bytes(SCALAR_BYTES),
             secrets.token_bytes(SALT_BYTES),
         )

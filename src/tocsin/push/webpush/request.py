@@ -1,17 +1,18 @@
 """A push as a request to a Web Push service (RFC 8030, RFC 8291): pure.
 
-All bodies have one size, so that a push service cannot distinguish kinds of pushes; it sees only their urgency. There
-is no `Topic`: a later push would replace an earlier one that the service still keeps for an offline device.
+All bodies of a form have one size, so that a push service cannot distinguish kinds of pushes; it sees only their
+urgency. There is no `Topic`: a later push would replace an earlier one that the service still keeps for an offline
+device.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from tocsin.crypto.web_push import WebPushReceiver, seal_web_push
+from tocsin.crypto.web_push import seal_web_push
 from tocsin.protocol.ntf.pushes import parse_push_json
-from tocsin.protocol.ntf.web_push_contents import PADDED_CONTENT_BYTES, web_push_content
-from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.protocol.ntf.web_push_contents import padded_content_bytes, web_push_content
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.push.provider import Urgency
 
 LONGEST_TTL_SECONDS: Final = 28 * 86_400
@@ -19,14 +20,15 @@ LONGEST_TTL_SECONDS: Final = 28 * 86_400
 _URGENCIES: Final = {Urgency.ALERT: "high", Urgency.BACKGROUND: "normal"}
 
 
-def pushed_content(payload: bytes) -> bytes:
+def pushed_content(payload: bytes, form: WebPushForm) -> bytes:
     """Extract the content of a payload made for Apple, whose JSON would not fit. Raises DecodeError."""
-    return web_push_content(parse_push_json(payload))
+    return web_push_content(parse_push_json(payload), form)
 
 
-def sealed_body(content: bytes, to: WebPushReceiver, ephemeral_key: bytes, salt: bytes) -> bytes:
+def sealed_body(content: bytes, address: WebPushAddress, ephemeral_key: bytes, salt: bytes) -> bytes:
     """Seal content to a body of fixed length. The key and the salt must be random and used only once."""
-    return seal_web_push(content, to, ephemeral_key, salt, padded_to=PADDED_CONTENT_BYTES)
+    padded_to = padded_content_bytes(address.form)
+    return seal_web_push(content, address.receiver, ephemeral_key, salt, padded_to=padded_to)
 
 
 def request_bytes(

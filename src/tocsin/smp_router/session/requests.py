@@ -11,6 +11,7 @@ from tocsin.events.delivery_events import Stage
 from tocsin.operate.clock import Clock
 from tocsin.operate.command_table import CommandTable
 from tocsin.operate.randomness import Randomness
+from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.sessions import RouterSession
 from tocsin.protocol.smp.delivered_messages import Delivered, DeliveredMessage, QuotaMarker, seal_delivered
@@ -118,7 +119,9 @@ class SmpCommandTable(CommandTable[Response]):
         self._add(command, handler)
 
 
-def deliver_head(state: SmpState, queue: QueueRecord, delivery: Delivery) -> MessageReceived | None:
+def deliver_head(
+    state: SmpState, queue: QueueRecord, delivery: Delivery, peer: Peer
+) -> MessageReceived | None:
     """Return the head message of the queue and mark it as delivered."""
     message = state.store.head_message(queue.recipient_id)
     if message is None:
@@ -126,7 +129,7 @@ def deliver_head(state: SmpState, queue: QueueRecord, delivery: Delivery) -> Mes
         return None
     delivery.delivered = message.message_id
     state.counters.messages_delivered += 1
-    return seal_message(queue, message)
+    return seal_message(queue, message, with_priority=is_direct(peer.session.dialect))
 
 
 def report_dropped(state: SmpState, notifier: NotifierRecord | None) -> None:
@@ -144,13 +147,17 @@ def report_dropped(state: SmpState, notifier: NotifierRecord | None) -> None:
         )
 
 
-def seal_message(queue: QueueRecord, message: StoredMessage) -> MessageReceived:
-    """Return a stored message as its recipient receives it. The bytes are the same each time."""
+def seal_message(queue: QueueRecord, message: StoredMessage, *, with_priority: bool) -> MessageReceived:
+    """Return a stored message as its recipient receives it. The bytes are the same each time.
+
+    Recipients without direct notifications see the flag only, as from every router.
+    """
     delivered: Delivered
     if message.body is None:
         delivered = QuotaMarker(message.sent_at)
     else:
-        delivered = DeliveredMessage(message.sent_at, MessageFlags(message.notify), message.body)
+        flags = MessageFlags.of_priority(message.priority if with_priority else int(message.notify))
+        delivered = DeliveredMessage(message.sent_at, flags, message.body)
     sealed = seal_delivered(box_key(queue.dh_secret), message.message_id, delivered)
     return MessageReceived(message.message_id, sealed)
 
@@ -167,12 +174,15 @@ class NamedNotification(NamedTuple):
 class SmpEvents(Protocol):
     """Receives the stages that notifications reach. Calls must be quick and must not raise."""
 
-    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
-        """Record ENQUEUED, SENT, EXPIRED or DROPPED. SENT is recorded again when a notification is sent again."""
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification], priority: int = 1) -> None:
+        """Record ENQUEUED, SENT, EXPIRED or DROPPED. SENT is recorded again when a notification is sent again.
+
+        `priority` is that of the message, with ENQUEUED only.
+        """
 
 
 class NoSmpEvents:
     """Ignores all reports."""
 
-    def record(self, stage: Stage, notifications: Sequence[NamedNotification]) -> None:
+    def record(self, stage: Stage, notifications: Sequence[NamedNotification], priority: int = 1) -> None:
         pass

@@ -2,6 +2,9 @@
 
 The protocol gives the order of the checks: the queue, the role, the service's signature, the authorization, then
 whether the operator blocked the queue. A queue that does not exist costs the same work as a wrong signature.
+
+A queue may have several keys of one algorithm, and a wrong signature is checked with each of them. So that their number
+does not show, every refused command for a recipient costs as many checks as a queue with `FEWEST_CHECKS` keys.
 """
 
 from __future__ import annotations
@@ -56,6 +59,8 @@ _BY_OTHER_KEYS: Final = (
 _ALSO_WHEN_BLOCKED: Final = (SuspendQueue, DeleteQueue, SubscribeNotifications, SendMessage)
 """SEND checks the block itself, after the size of the message."""
 
+FEWEST_CHECKS: Final = 4
+"""Checks of signatures before a recipient's command is refused. A queue with more keys of one algorithm costs more."""
 _DECOY: Final = NotifierRecord(b"n" * 24, Ed25519PrivateKey(b"\x01" * 32).public.der, bytes(32))
 """Checked in place of a notifier that does not exist. It belongs to nobody."""
 
@@ -86,7 +91,7 @@ def verify_in_steps(
     if _names_queue(command):
         queue = _find_queue(store, received)
         if queue is None:
-            _pretend(store, session, received)
+            yield from _pretend(store, session, received)
             return ErrorCode.AUTH
     if fault := service_fault(received, session.service):
         return fault
@@ -107,13 +112,25 @@ def verify_in_steps(
     return SmpQueueRequest(peer, session, received.corr_id, received.entity_id, command, queue=queue)
 
 
-def _pretend(store: SmpStore, session: RouterSession, received: ReceivedCommand) -> None:
+def _pretend(
+    store: SmpStore, session: RouterSession, received: ReceivedCommand
+) -> Generator[None, None, None]:
     """Do all the work of checking a wrong signature, including reading the queue and the service's signature."""
     store.pretend_to_read_queue()
-    _key(_DECOY.key)
     if isinstance(received.command, SubscribeNotifications):
         is_keyless(_DECOY)
     if service_fault(received, session.service) is None and received.auth:
+        checks = FEWEST_CHECKS if _is_for_recipient(received.command) else 1
+        yield from _pretend_checks(session, received, checks, pause_first=False)
+
+
+def _pretend_checks(
+    session: RouterSession, received: ReceivedCommand, count: int, *, pause_first: bool
+) -> Generator[None, None, None]:
+    for number in range(count):
+        if number or pause_first:
+            yield
+        _key(_DECOY.key)
         session.pretend_to_verify(received)
 
 
@@ -196,21 +213,18 @@ def _verifies_any(
 ) -> Generator[None, None, bool]:
     """Try the keys of the authorization's algorithm: no other can have made it.
 
-    Without any, one check with a dummy key costs as much as a queue with one key, or none at all.
+    If they are fewer than `FEWEST_CHECKS`, checks with a dummy key follow before it is refused.
     """
-    if len(keys) == 1:
-        return session.verifies(received, _key(keys[0]))
-    tried = False
+    checks = 0
     for der in keys:
         key = _key(der)
         if session.may_have_made(key, received):
-            if tried:
+            if checks:
                 yield
-            tried = True
+            checks += 1
             if session.verifies(received, key):
                 return True
-    if not tried:
-        session.pretend_to_verify(received)
+    yield from _pretend_checks(session, received, FEWEST_CHECKS - checks, pause_first=checks > 0)
     return False
 
 

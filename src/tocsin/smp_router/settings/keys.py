@@ -112,10 +112,17 @@ _STORE_LOG: Final = (
         "Seconds between updates of a file with Prometheus metrics. See also prometheus_port.",
         "prometheus_interval",
     ),
+    SmpKey(
+        "STORE_LOG",
+        "db_store_log",
+        ON_OFF,
+        "With database_url, append changes of queues and services to the store log as well.",
+        "database_log",
+    ),
     # For PostgreSQL only, which store_queues and store_messages refuse.
     *(
         SmpKey("STORE_LOG", name, TEXT, secret=name == "db_connection")
-        for name in ("db_connection", "db_schema", "db_pool_size", "db_store_log", "db_deleted_ttl")
+        for name in ("db_connection", "db_schema", "db_pool_size", "db_deleted_ttl")
     ),
 )
 
@@ -309,6 +316,11 @@ _TOCSIN: Final = (
         "statistics_file",
         or_off(PATH),
         "Keep statistics across restarts in this file; a relative path starts at the folder of the logs.",
+    ),
+    _own(
+        "prometheus_file",
+        PATH,
+        "The file of prometheus_interval; a relative path starts at the folder of the logs.",
     ),
     _own("prometheus_port", or_off(PORT), "Serve Prometheus metrics and health on this port."),
     SmpKey(

@@ -97,6 +97,8 @@ class SmpSettings(OperationSettings):
     """Folder of the logs; None keeps everything in memory only."""
     restore_messages: bool = True
     """Messages and notifications survive a restart; of no effect without a store, or with a database."""
+    database_log: bool = False
+    """With a database, append changes of queues and services to a log in the folder of the logs, too."""
 
     # Who may do what
     new_queues: bool = True
@@ -140,3 +142,5 @@ class SmpSettings(OperationSettings):
     """Queues that may be blocked in a day (UTC); 0 for any number, -1 for none."""
     statistics_file: Path | None = Path("smp-server-stats.log")
     """Keeps statistics across restarts; a relative path starts at the store's folder."""
+    prometheus_file: Path = Path("smp-server-metrics.txt")
+    """In the folder of the store, if the path is relative."""

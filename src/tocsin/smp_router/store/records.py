@@ -74,9 +74,14 @@ class ServiceRecord:
 class StoredMessage:
     message_id: bytes = field(repr=False)
     sent_at: int
-    notify: bool
+    priority: int
+    """0: no notification; 1: ordinary; 2 and 3: for mentions, replies and the most important messages."""
     body: bytes | None = field(repr=False)
     """None for the marker that shows where the quota was hit."""
+
+    @property
+    def notify(self) -> bool:
+        return self.priority > 0
 
     @property
     def is_quota_marker(self) -> bool:

@@ -118,11 +118,17 @@ function layers(message) {
     ]),
     layer("smp", "two", "Open layer two with the queue’s secret, which the phone shares with the SMP router", [
       item?.meta
-        ? facts({ "message ID": item.meta.messageId, "SMP router’s time": clock(item.meta.sentAt), "so the sender is": item.peer ?? "?" })
+        ? facts({
+            "message ID": item.meta.messageId,
+            "SMP router’s time": clock(item.meta.sentAt),
+            "kind of message": item.meta.mention ? "a mention" : "ordinary",
+            "so the sender is": item.peer ?? "?",
+          })
         : make("p", {}, "This layer cannot be opened."),
     ]),
     layer("device", "message", "Fetch the message from the SMP router and open it", [
       make("p", {}, `${message.receiver}’s phone requested the queue’s messages (GET) and opened what ${message.sender}’s phone had sealed.`),
+      message.receivedAsMention ? make("p", { class: "mention" }, "The phone shows it as a mention.") : null,
       make("p", { class: "bytes" }, message.text),
     ]),
   );

@@ -298,6 +298,7 @@ async def test_message_is_kept_until_it_is_forgotten(store: AgentStore) -> None:
     await store.add_connection(AgentConnection("a"), receive_queue("a"), None)
     wanted = [
         KeptMessage("a", 1, b"1", 7, b"hello"),
+        KeptMessage("a", 1, b"0", 7, b"@a", priority=2),
         KeptMessage("a", 1, b"2", None, None, "it cannot be decrypted"),
     ]
     kept = [await store.keep_message(each) for each in wanted]

@@ -22,6 +22,7 @@ from tocsin.agent.store.records import AgentConnection, QueueNotifier
 from tocsin.clients import SmpClient
 from tocsin.crypto.boxes import box_key, seal
 from tocsin.errors import AgentError, BadBox, ConnectFailed, DecodeError
+from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.ntf.pushes import (
     CheckMessagesPush,
     MessagePush,
@@ -217,6 +218,31 @@ async def test_all_messages_are_fetched_in_order_and_acknowledged(tmp_path: Path
         assert queue.last_message_at == fetched.messages[-1].sent_at  # type: ignore[union-attr]
         [nothing] = await alice.agent.fetch([ToFetch(at_alice, 1)])
         assert nothing.messages == ()
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_a_muted_message_is_not_shown_in_place_of_a_mention(tmp_path: Path, direct: bool) -> None:
+    """A router that does not tell priorities makes no message look muted: a mention must not be lost."""
+    provider = RecordingProvider()
+    async with (
+        smp_router(message_quota=100) as smp,
+        running_agent(tmp_path / "alice", [smp], [], provider, direct=direct) as alice,
+        running_agent(tmp_path / "bob", [smp], [], provider, direct=True) as bob,
+    ):
+        at_alice, at_bob = await connected(alice, bob)
+        await alice.agent.connections.unsubscribe()
+        await alice.agent.connections.set_notifications(at_alice, MinimumPriority.PRIORITY)
+        for body, priority in ((b"chatter", 1), (b"@alice", 2), (b"fire", 3), (b"silent", 0)):
+            await bob.agent.connections.send(at_bob, body, priority=priority, notify=priority > 0)
+        [fetched] = await alice.agent.fetch([ToFetch(at_alice, 1)])
+        arrived = [each for each in fetched.messages if isinstance(each, MessageArrived)]
+        assert [each.priority for each in arrived] == ([1, 2, 3, 0] if direct else [1, 1, 1, 0])
+        assert [each.is_mention for each in arrived] == [False, direct, direct, False]
+        shown = [each.body for each in fetched.to_show]
+        assert shown == ([b"@alice", b"fire"] if direct else [b"chatter", b"@alice", b"fire"])
+    async with running_agent(tmp_path / "alice", [], [], provider) as again:
+        unsettled = [await again.event(MessageArrived) for _ in arrived]
+        assert [each.priority for each in unsettled] == [each.priority for each in arrived]
 
 
 async def test_a_few_queues_are_fetched_from_at_a_time(

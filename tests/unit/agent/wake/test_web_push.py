@@ -29,7 +29,7 @@ from tocsin.errors import AgentError, BadBox, ConnectFailed, DecodeError
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.pushes import CheckMessagesPush, parse_push_json, seal_code, seal_notifications
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
-from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 
 ACTIVE = TokenStatus(TokenState.ACTIVE)
 REGISTERED = TokenStatus(TokenState.REGISTERED)
@@ -107,6 +107,25 @@ async def test_same_endpoint_is_the_same_device_token(place: NtfPlace, tmp_path:
         assert await alice.agent.wake_by_web_push(first) == TokenVerified(ACTIVE)
         assert await alice.agent.tokens.register_endpoint(ENDPOINT, PERIODIC) == ACTIVE
         assert len(await alice.store.endpoint_secrets()) == 1
+
+
+async def test_a_registration_keeps_its_form_unless_another_is_chosen(
+    place: NtfPlace, tmp_path: Path
+) -> None:
+    async with running_with_web_push(place), agent_at(place, tmp_path / "a") as alice:
+        for chosen, form in (
+            (None, WebPushForm.REFERENCE),
+            (WebPushForm.COMPACT, WebPushForm.COMPACT),
+            (None, WebPushForm.COMPACT),
+            (WebPushForm.REFERENCE, WebPushForm.REFERENCE),
+        ):
+            await alice.agent.tokens.register_endpoint(ENDPOINT, PERIODIC, chosen)
+            token = await alice.agent.tokens.current()
+            assert WebPushAddress.parse(token.device_token.token).form is form
+        long = "https://updates.push.example/wpush/v2/".ljust(8 + 226, "x")
+        await alice.agent.tokens.register_endpoint(long, PERIODIC)
+        token = await alice.agent.tokens.current()
+        assert WebPushAddress.parse(token.device_token.token).form is WebPushForm.COMPACT
 
 
 async def test_pushes_to_the_former_endpoint_that_come_late_are_opened(
@@ -331,7 +350,7 @@ async def test_hostile_body_is_refused(tmp_path: Path, body: bytes, reason: str)
 )
 async def test_content_that_is_no_push_is_refused(tmp_path: Path, content: bytes) -> None:
     async with web_push_device(tmp_path) as alice:
-        with pytest.raises(DecodeError, match="Web Push"):
+        with pytest.raises(DecodeError, match=r"Web Push|not a push of an NTF router"):
             await alice.agent.wake_by_web_push(sealed_body(content, SECRET.receiver))
 
 

@@ -92,7 +92,18 @@ async def test_mentions_only_holds_back_what_is_no_mention(tmp_path: Path) -> No
         assert sent["mention"] is True
         assert two.held_back() == 1
         woken = await two.alice.ok("wake", await two.alice.push(two.ntf))
-        assert [message["text"] for message in woken["messages"]] == ["not for you", "@alice"]
+        assert [item["mention"] for item in woken["to_fetch"]] == [True]
+        assert [(each["text"], each["mention"], each["shown"]) for each in woken["messages"]] == [
+            ("not for you", False, False),
+            ("@alice", True, True),
+        ]
+
+        await two.bob.ok("send", two.at_bob, "@alice again", "--mention")
+        heard = await two.alice("listen", "--count", "1", "--json")
+        [arrived] = [each for each in heard.lines() if each["event"] == "message"]
+        assert (arrived["text"], arrived["mention"], arrived["priority"]) == ("@alice again", True, 2)
+        await two.bob.ok("send", two.at_bob, "@alice once more", "--mention")
+        assert "(mention): @alice once more" in (await two.alice("listen", "--count", "1")).out
 
         assert (await two.alice.ok("mute", two.at_alice))["notifications"] is False
         await two.bob.ok("send", two.at_bob, "@alice", "--mention")

@@ -32,7 +32,7 @@ from tocsin.errors import (
     StoreError,
     TocsinError,
 )
-from tocsin.protocol.error_codes import ErrorCode
+from tocsin.protocol.error_codes import CommandFault, ErrorCode
 
 NOBODY = "smp://H5uLO4QIu8uoFtuKlwNYjWEzzYcZ1Ww7dbXr44KY3mA=@127.0.0.1:1"
 
@@ -77,6 +77,7 @@ def test_a_wrong_call_exits_with_2(arguments: list[str]) -> None:
         (HandshakeRefused(HandshakeFault.VERSION, "no"), "tocsin ping"),
         (RouterRefused(ErrorCode.AUTH), "doctor"),
         (RouterRefused(ErrorCode.QUOTA), "again later"),
+        (RouterRefused(CommandFault.SYNTAX), "--compact"),
         (ResponseTimeout("no"), "again later"),
     ],
 )

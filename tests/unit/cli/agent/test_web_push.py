@@ -15,6 +15,10 @@ from tests.doubles.smp_harness import smp_router
 from tests.doubles.web_push_bodies import endpoint_token, next_body, running_with_web_push
 from tocsin.agent.store.sqlite.store import opened_agent_store
 from tocsin.cli.main import run
+from tocsin.crypto.web_push import WebPushSecret
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
+from tocsin.protocol.ntf.pushes import parse_push_json, plain_push_json
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 
 ENDPOINT = "https://push.example.net/up/alice?up=1"
 OTHER = "https://push.example.net/up/alice?up=2"
@@ -148,9 +152,31 @@ async def test_bodies_that_lead_nowhere_say_why(tmp_path: Path) -> None:
         assert (await alice.ok("status"))["token"]["status"] == "REGISTERED"
 
 
-async def test_token_with_its_keys_is_not_registered_without_its_secret(tmp_path: Path) -> None:
+async def test_a_push_library_with_keys_of_its_own_opens_the_pushes(tmp_path: Path) -> None:
+    """In the reference's form the app's library has the keys, and the app gets the JSON."""
+    address = WebPushAddress.from_url(
+        ENDPOINT, WebPushSecret(bytes(range(48))).receiver, WebPushForm.REFERENCE
+    )
+    token = DeviceToken(PushProvider.WEBPUSH, address.token())
+
+    async def opened(stage: Stage) -> str:
+        request = await stage.place.provider.next_request(token.token)
+        return stage.write(plain_push_json(parse_push_json(request.payload)))
+
     async with staged(tmp_path) as stage:
-        await stage.alice.ok("register", "--web-push", ENDPOINT)
+        alice = stage.alice
+        assert (await alice.ok("register", token.text()))["status"] == "REGISTERED"
+        assert (await alice.ok("verify", await opened(stage)))["status"] == "ACTIVE"
+        _, at_bob = await connected_commands(alice, stage.bob)
+        await alice.ok("wake", await opened(stage))
+        await stage.bob.ok("send", at_bob, "opened by a library")
+        woken = await alice.ok("wake", await opened(stage))
+        assert [message["text"] for message in woken["messages"]] == ["opened by a library"]
+
+
+async def test_compact_token_with_its_keys_is_not_registered_without_its_secret(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        await stage.alice.ok("register", "--web-push", ENDPOINT, "--compact")
         async with opened_agent_store(stage.alice.folder / "agent.db") as store:
             token = (await endpoint_token(store, ENDPOINT)).decode()
         ran = await stage.bob("register", f"webpush {token}")

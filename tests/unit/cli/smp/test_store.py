@@ -1,4 +1,4 @@
-"""`tocsin smp store import` and `export`, from settings to PostgreSQL and back."""
+"""`tocsin smp store import`, `export` and `rollback`, from settings to PostgreSQL and back."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.smp_router.store.postgres.opened_stores import contents, stored
+from tests.unit.smp_router.store.postgres.opened_stores import contents, opened, stored
 from tests.unit.smp_router.store.samples import a_message, a_queue
 from tocsin.cli.main import run
 from tocsin.smp_router.store.logs.log_reading import MESSAGE_LOG, STORE_LOG
 from tocsin.smp_router.store.logs.store_files import fill_folder, read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+from tocsin.smp_router.store.postgres.schema_migrations import migrations
 
 
 @pytest.fixture
@@ -128,3 +129,35 @@ def test_both_ends_must_be_known(
     path.write_text(ini)
     assert run(["smp", "store", "export", "--config", str(path)]) == 1
     assert problem in capsys.readouterr().err
+
+
+async def test_the_tables_go_back_to_an_older_version(
+    logs: Path, config: list[str], url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await command("rollback", *config, "--to", "0003") == 1
+    assert "there is no store yet" in capsys.readouterr().err
+    assert await command("import", *config) == 0
+    before = await stored(url)
+    undone = ", ".join(each.name for each in reversed(migrations()[3:]))
+    assert await command("rollback", *config, "--to", "0003", "--dry-run") == 0
+    assert f"Would undo: {undone}\n" in capsys.readouterr().out
+    assert await command("rollback", *config, "--to", "0003") == 0
+    assert f"Undone: {undone}\n" in capsys.readouterr().out
+    assert await command("rollback", *config, "--to", "0003_opening") == 0
+    assert "already" in capsys.readouterr().out
+    assert await command("rollback", *config, "--to", "0001") == 1
+    assert capsys.readouterr().err.startswith("tocsin: 0001 has no place for 3 messages: make a backup")
+    assert await stored(url) == before
+    assert await command("rollback", *config, "--to", "0001", "--lose-data") == 0
+    assert "Lost: 3 messages\n" in capsys.readouterr().out
+    assert await stored(url) == {**before, "messages": {}}
+
+
+async def test_tables_in_use_do_not_go_back(
+    config: list[str], url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tocsin.smp_router.store.postgres.transfer.LOCK_WAIT", 0.0)
+    _, database = await opened(url)
+    assert await command("rollback", *config, "--to", "0003") == 1
+    assert "another router uses the schema tocsin_smp" in capsys.readouterr().err
+    await database.close()

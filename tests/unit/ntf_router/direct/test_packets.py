@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,17 +15,22 @@ from tests.doubles.direct_devices import DirectDevice, direct_client, direct_dev
 from tests.doubles.failing_store import FailingStore
 from tests.doubles.ntf_harness import NtfHarness, ntf_router, ntf_settings, until
 from tests.doubles.ntf_world import StoreOpening
-from tests.doubles.routers import HOST
+from tests.doubles.routers import HOST, make_credentials
 from tests.doubles.smp_harness import ed25519, x25519
-from tocsin.errors import HandshakeRefused, TransportError
+from tocsin.agent.token.vapid import ask_vapid_key
+from tocsin.clients import ClientSettings
+from tocsin.crypto.keys import Ed448PrivateKey, Ed25519PrivateKey, private_key_from_der
+from tocsin.crypto.web_push import VapidKey
+from tocsin.errors import AgentError, HandshakeRefused, RemoteProtocolError, TransportError
 from tocsin.ntf_router import running_router
 from tocsin.ntf_router.session.rates import RateLimit, RateTable
 from tocsin.ntf_router.settings.settings import NtfDirectSettings, NtfSettings
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.direct.ntf_keys import DAY
 from tocsin.protocol.direct.ntf_messages import ForwardPacket, TokenCheckedWithKey, TokenRegisteredWithKey
 from tocsin.protocol.direct.packets import PacketFate, PacketKind
+from tocsin.protocol.direct.vapid_keys import AskVapidKey, SignedVapidKey
 from tocsin.protocol.error_codes import CommandFault, StoreFault
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
@@ -57,6 +63,53 @@ async def device(ntf: NtfHarness) -> DirectDevice:
 
 async def handed_over(ntf: NtfHarness, packet: bytes) -> PacketFate:
     return await forward(await direct_client(ntf), packet)
+
+
+# The key for Web Push
+
+
+def address_of(ntf: NtfHarness) -> RouterAddress:
+    return RouterAddress(Scheme.NTF, ntf.location)
+
+
+async def test_the_key_for_web_push_is_told_signed_by_the_identity() -> None:
+    key, settings = VapidKey.from_scalar(b"\x11" * 32).public, ClientSettings()
+    async with direct_router(vapid_key=key) as ntf:
+        assert await ask_vapid_key(address_of(ntf), settings) == key
+        answer = await (await direct_client(ntf)).ask(AskVapidKey())
+        assert isinstance(answer, SignedVapidKey)
+        now = datetime.now(UTC)
+        identity, chain = ntf.credentials.fingerprint, ntf.credentials.chain
+        assert answer.is_signed_by(chain, identity, now)
+        assert not replace(answer, public=VapidKey.from_scalar(b"\x12" * 32).public).is_signed_by(
+            chain, identity, now
+        )
+        other = make_credentials()
+        assert not answer.is_signed_by(other.chain, other.fingerprint, now)
+        assert not answer.is_signed_by(chain, other.fingerprint, now)
+        plain = await ntf.connect()
+        assert await plain.ask(AskVapidKey()) == Refused(CommandFault.UNKNOWN)
+    async with direct_router() as without:
+        assert await (await direct_client(without)).ask(AskVapidKey()) == Refused(CommandFault.PROHIBITED)
+        with pytest.raises(AgentError, match="has no Web Push"):
+            await ask_vapid_key(address_of(without), settings)
+    async with ntf_router(vapid_key=key) as plain_router:
+        with pytest.raises(AgentError, match="has no direct notifications"):
+            await ask_vapid_key(address_of(plain_router), settings)
+
+
+async def test_a_key_that_another_router_signed_is_refused() -> None:
+    key = VapidKey.from_scalar(b"\x11" * 32).public
+    other = make_credentials()
+    signing = private_key_from_der(other.private_key)
+    assert isinstance(signing, Ed448PrivateKey | Ed25519PrivateKey)
+    async with direct_router(vapid_key=key) as ntf:
+        stolen = SignedVapidKey.signed(key, ntf_identity=ntf.credentials.fingerprint, sign=signing.sign)
+        assert ntf.running.router._direct is not None
+        ntf.running.router._direct = replace(ntf.running.router._direct, vapid=stolen)
+        ntf.running.router._table = ntf.running.router._command_table()
+        with pytest.raises(RemoteProtocolError, match="not signed"):
+            await ask_vapid_key(address_of(ntf), ClientSettings())
 
 
 # Negotiation

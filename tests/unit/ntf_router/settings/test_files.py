@@ -153,6 +153,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "statistics_start", "60", "statistics_start", 60.0, "-1"),
     ("TOCSIN", "statistics_interval", "60", "statistics_interval", 60.0, "0"),
     ("TOCSIN", "prometheus_port", "9100", "prometheus_port", 9100, "http"),
+    ("TOCSIN", "prometheus_file", "/metrics", "prometheus_file", Path("/metrics"), ""),
     ("TOCSIN", "prometheus_host", "0.0.0.0", "prometheus_host", "0.0.0.0", "a b"),  # noqa: S104 - only read
     ("TOCSIN", "event_log", "/events", "event_log", Path("/events"), ""),
     ("TOCSIN", "event_log_keys", "/keys", "event_log_keys", Path("/keys"), ""),
@@ -353,6 +354,11 @@ def test_a_file_of_the_reference_is_read_unchanged(load: Load) -> None:
 
 
 def test_the_key_for_web_push_is_in_the_folder_of_the_settings(load: Load, tmp_path: Path) -> None:
+    assert load().webpush.key_file == tmp_path / "webpush-vapid.pem"
+    (tmp_path / "vapid.privkey").touch()  # of the reference
+    assert load().webpush.key_file == tmp_path / "vapid.privkey"
+    assert load("[TOCSIN]\nwebpush_key_file: v.pem\n").webpush.key_file == tmp_path / "v.pem"
+    (tmp_path / "webpush-vapid.pem").touch()
     assert load().webpush.key_file == tmp_path / "webpush-vapid.pem"
     assert load("[TOCSIN]\nwebpush_ca_file: ca.pem\n").webpush.ca_file == tmp_path / "ca.pem"
     fcm = load("[TOCSIN]\nfcm_key_file: a.json\nfcm_ca_file: ca.pem\n").fcm

@@ -10,6 +10,7 @@ from functools import reduce
 from itertools import count
 from operator import xor
 
+import msgspec
 import pytest
 
 from tests.unit.ntf_router.store.opened_stores import KINDS, opened_store
@@ -33,9 +34,11 @@ from tocsin.crypto.keys import Ed448PrivateKey, X25519PrivateKey
 from tocsin.ntf_router.store.interface import NtfStore, Replaced, StoreCounts
 from tocsin.ntf_router.store.records import (
     Accounting,
+    Associated,
     DuePush,
     LastNotification,
     NotRecorded,
+    PendingNotification,
     ReceivedNotification,
     Recorded,
     SettledNotification,
@@ -429,6 +432,42 @@ async def test_a_periodic_push_is_due_one_period_after_the_last_message(store: N
     await store.cron_sent([owner.token_id], now + 700)
     assert await cron_ids(store, now + 1900) == []
     assert len(await cron_ids(store, now + 1901)) == 1
+
+
+@pytest.mark.parametrize("how", ["SDEL", "packet", "DELD"])
+async def test_a_message_delays_the_periodic_push_also_if_its_subscription_is_deleted(
+    store: NtfStore, how: str
+) -> None:
+    """Issue 18, row 1: its notification went with its subscription, and the period began with an older one."""
+    now = 1_700_000_000
+    owner = await filled(store, "a", "old", *(["new"] if how == "SDEL" else []))
+    assert await store.set_cron(owner.token_id, 20, now)
+    if how != "SDEL":
+        assert await store.associate(owner.token_id, queue("new"), now) is Associated.ADDED
+    for nonce, (name, after) in enumerate((("old", 100.5), ("new", 600.5))):
+        await store.add_notifications(ROUTER, [received(name, nonce, at=now + after)])
+        [waiting] = [each for each in (await due(store, owner)).notifications if each.pending]
+        assert isinstance(waiting, PendingNotification)
+        outcome = msgspec.structs.replace(
+            settled(owner, name, nonce), subscription_id=waiting.subscription_id
+        )
+        await store.settle([outcome])
+    if how == "SDEL":
+        assert await store.delete_subscription(filler(("subscription", "new"), 24))
+    elif how == "packet":
+        assert not await store.dissociate(filler("nobody", 24), queue("new"), now)
+        assert await store.dissociate(owner.token_id, queue("new"), now)
+    else:
+        assert await store.note_deleted(ROUTER, [queue("new").notifier_id], 5) == 1
+        assert await store.remove_deleted(6) == [queue("new")]
+    assert await store.subscription_of(queue("new")) is None
+    assert await cron_ids(store, now + 1800) == []
+    assert [each.token_id for [each] in await cron_ids(store, now + 1801)] == [owner.token_id]
+    assert await store.delete_subscription(
+        filler(("subscription", "old"), 24)
+    )  # an older one changes nothing
+    assert await cron_ids(store, now + 1800) == []
+    assert len(await cron_ids(store, now + 1801)) == 1
 
 
 # Subscriptions

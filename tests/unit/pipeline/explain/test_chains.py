@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
 from tests.unit.pipeline.explain.test_explanation import NTF, TRIED, chain
 from tests.unit.pipeline.sample_events import NOON, PERIOD
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.explain.answers import next_of
+from tocsin.pipeline.explain.answers import as_json, explain_found, next_of, show
 from tocsin.pipeline.explain.chains import EventRow, chains_of, changes_of
+from tocsin.pipeline.explain.lookup import FoundEvents
 
 
 def row(stage: Stage, at: int, **values: object) -> EventRow:
@@ -18,6 +24,7 @@ def row(stage: Stage, at: int, **values: object) -> EventRow:
         "queue": None,
         "smp_host": "",
         "provider": "",
+        "priority": "",
         "reason": "",
         "attempt": 0,
         "from_status": "",
@@ -33,10 +40,13 @@ def test_events_in_any_order_and_repeated_are_one_way() -> None:
         row(Stage.ATTEMPTED, 40, attempt=2),
         row(Stage.ATTEMPTED, 30, attempt=1),
         row(Stage.ATTEMPTED, 35, attempt=1),
-        row(Stage.SENT, 10, smp_host="smp1.example"),
+        row(Stage.SENT, 10, smp_host="smp1.example", priority=None),
+        row(Stage.ENQUEUED, 5, priority="mention"),
     ]
     [one] = chains_of(rows)
+    assert one.priority == "mention"
     assert [(step.stage, step.at - NOON) for step in one.steps] == [
+        (Stage.ENQUEUED, 5),
         (Stage.SENT, 10),
         (Stage.ATTEMPTED, 30),
         (Stage.ATTEMPTED, 40),
@@ -69,3 +79,17 @@ def test_the_one_that_replaced_it_is_the_next_that_was_not_replaced_itself() -> 
     assert next_of(old, [old, between]) == between
     assert next_of(last, [old, last]) is None
     assert next_of(chain(Stage.SENT), [last]) is None
+
+
+def test_a_mention_is_called_one() -> None:
+    named, ordinary = (
+        replace(chain(*TRIED, Stage.ACCEPTED), priority="mention"),
+        chain(*TRIED, Stage.ACCEPTED),
+    )
+    for each, says in ((named, True), (ordinary, False)):
+        found = FoundEvents(PERIOD, (each,), (each,), ())
+        console = Console(record=True, width=120, file=io.StringIO())
+        show(console, found, explain_found(found), 5)
+        assert ("(mention)" in console.export_text()) is says
+        [shown] = as_json(found, explain_found(found))["notifications"]
+        assert shown["priority"] == ("mention" if says else "")

@@ -29,7 +29,7 @@ def chain(*stages: Stage, at: int = NOON, reason: str = "") -> Chain:
         )
         for number, stage in enumerate(stages)
     )
-    return Chain(PERIOD, (at, 0), 7, "smp1.example", "apns_prod", steps)
+    return Chain(PERIOD, (at, 0), 7, "smp1.example", "apns_prod", steps=steps)
 
 
 def change(of: Stage, after: str, at: int = NOON - 60_000_000) -> StatusChange:

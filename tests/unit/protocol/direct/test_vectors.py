@@ -76,3 +76,22 @@ def test_the_longest_server_fills_a_statement() -> None:
     statement = PUBLISHED["packets"][-1]["statement"]
     assert len(raw(statement)) == 326
     assert PUBLISHED["servers"][-1]["wire"] in statement
+
+
+def test_the_key_for_web_push_by_libsodium_alone() -> None:
+    vector = PUBLISHED["vapid_key"]
+    signed = b"direct-notifications/1 vapid key" + raw(vector["ntf_identity"]) + raw(vector["public"])
+    nacl.signing.SigningKey(raw(vector["leaf_private_key"])).verify_key.verify(
+        signed, raw(vector["signature"])
+    )
+    assert len(raw(vector["public"])) == 65
+    written = [message["wire"] for message in PUBLISHED["ntf"]["messages"] if message["tag"] == "VAPID"]
+    assert written == [b"VAPID ".hex() + vector["public"] + "40" + vector["signature"]]
+
+
+def test_priorities_that_reach_the_recipient_byte_by_byte() -> None:
+    time = (1_800_000_000).to_bytes(8, "big")
+    for vector, flags in zip(PUBLISHED["delivered"], (b"F", b"T", b"T2", b"T3"), strict=True):
+        assert raw(vector["plain"]) == time + flags + b" body"
+    for vector, end in zip(PUBLISHED["metadata"], (b"", b"2", b"3"), strict=True):
+        assert raw(vector["plain"]) == b"\x18" + b"\x06" * 24 + time + end

@@ -20,6 +20,7 @@ from tocsin.protocol.ntf.pushes import (
 from tocsin.protocol.ntf.web_push_contents import (
     MAX_CONTENT_BYTES,
     PADDED_CONTENT_BYTES,
+    PADDED_JSON_BYTES,
     parse_web_push_content,
     web_push_content,
 )
@@ -51,6 +52,7 @@ def test_what_a_router_pushes_fits_one_body() -> None:
     for push in (seal_code(KEY, PUSH_NONCE, CODE), seal_notifications(KEY, PUSH_NONCE, [])):
         assert len(web_push_content(push)) == MAX_CONTENT_BYTES
     assert MAX_CONTENT_BYTES < PADDED_CONTENT_BYTES <= MAX_PADDED_BYTES
+    assert PADDED_JSON_BYTES <= MAX_PADDED_BYTES
 
 
 def test_content_that_is_cut_or_too_long_is_refused() -> None:
@@ -62,7 +64,13 @@ def test_content_that_is_cut_or_too_long_is_refused() -> None:
         parse_web_push_content(content + b"x")
 
 
-@pytest.mark.parametrize("content", [b"", b"X", b"v" + bytes(100), b"CC", b"C" + bytes(100), b"\0", b"{}"])
+@pytest.mark.parametrize("content", [b"", b"X", b"v" + bytes(100), b"CC", b"C" + bytes(100), b"\0", b"[]"])
 def test_other_kinds_are_refused(content: bytes) -> None:
     with pytest.raises(DecodeError, match="V, M or C"):
+        parse_web_push_content(content)
+
+
+@pytest.mark.parametrize("content", [b"{}", b"{", b'{"message":"x"}', b'{"aps":{}}'])
+def test_json_that_is_no_push_is_refused(content: bytes) -> None:
+    with pytest.raises(DecodeError, match="not a push"):
         parse_web_push_content(content)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,7 @@ from tocsin.protocol.smp.delivered_messages import (
     unseal_meta,
 )
 from tocsin.protocol.smp.responses import NotificationReceived
-from tocsin.protocol.smp.sender_commands import MessageFlags
+from tocsin.protocol.smp.sender_commands import HIGHEST_PRIORITY, MessageFlags
 from tocsin.wire.padding import pad
 
 KEY = box_key(S)
@@ -60,17 +62,29 @@ def test_metadata_is_that_of_appendix_a8() -> None:
     assert unseal_meta(KEY, N, sealed) == meta
 
 
+def test_a_mention_adds_one_byte_that_others_ignore() -> None:
+    ordinary = NotificationMeta(MID, TS)
+    assert [NotificationMeta(MID, TS, priority).encode() for priority in range(4)] == [
+        ordinary.encode(),
+        ordinary.encode(),
+        ordinary.encode() + b"2",
+        ordinary.encode() + b"3",
+    ]
+    assert [each.is_mention for each in (ordinary, replace(ordinary, priority=2))] == [False, True]
+
+
 @given(delivered)
 def test_every_message_is_read_back(message: Delivered) -> None:
     assert decode_delivered(message.encode()) == message
 
 
-@given(short_octets, i64s, st.binary(max_size=10), nonces)
+@given(short_octets, i64s, st.integers(1, HIGHEST_PRIORITY), st.binary(max_size=10), nonces)
 def test_metadata_is_read_back_and_its_end_ignored(
-    message_id: bytes, sent_at: int, future: bytes, nonce: bytes
+    message_id: bytes, sent_at: int, priority: int, future: bytes, nonce: bytes
 ) -> None:
-    meta = NotificationMeta(message_id, sent_at)
-    assert NotificationMeta.decode(meta.encode() + future) == meta
+    meta = NotificationMeta(message_id, sent_at, priority)
+    unknown = future if priority > 1 or not future.startswith((b"2", b"3")) else b""
+    assert NotificationMeta.decode(meta.encode() + unknown) == meta
     if len(meta.encode()) <= 126:
         assert unseal_meta(KEY, nonce, seal_meta(KEY, nonce, meta)) == meta
 

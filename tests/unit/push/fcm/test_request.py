@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.unit.ntf_router.store.samples import queue, token
-from tests.unit.push.fcm.stage import MESSAGE, REGISTRATION
+from tests.unit.push.fcm.stage import MESSAGE, REGISTRATION, VERIFICATION
 from tocsin.errors import DecodeError
 from tocsin.ntf_router.delivery.pushes import choose_notifications, code_request, message_request
 from tocsin.ntf_router.store.records import PendingNotification
@@ -15,6 +15,7 @@ from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.pushes import (
     MAX_FCM_LIST_BYTES,
     CheckMessagesPush,
+    Push,
     parse_push_json,
     push_json,
 )
@@ -81,12 +82,25 @@ def test_a_list_that_apple_takes_and_firebase_does_not_is_cut() -> None:
     assert too_long.chosen == []
 
 
-def test_what_is_no_push_is_refused() -> None:
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"{}",
+        b"[" * 100_000,
+        b'{"aps":{}}',
+        b'{"notificationData":{}}',
+        b'{"notificationData":{"message":"bQ"}}',
+        b'{"notificationData":{"message":1,"nonce":"bg"}}',
+        b'{"notificationData":{"message":"bQ","nonce":null}}',
+        b'{"notificationData":{"checkMessages":false}}',
+    ],
+)
+def test_what_is_no_push_is_refused(payload: bytes) -> None:
     with pytest.raises(DecodeError):
-        fcm_body(PushRequest(REGISTRATION, b"{}", Urgency.ALERT, "1", 0), 0.0)
+        fcm_body(PushRequest(REGISTRATION, payload, Urgency.ALERT, "1", 0), 0.0)
 
 
-@pytest.mark.parametrize("push", [MESSAGE, CheckMessagesPush()])
-def test_a_device_reads_the_data_of_a_message(push: object) -> None:
-    assert isinstance(push, type(MESSAGE) | CheckMessagesPush)
-    assert parse_push_json(json.dumps(push_data(push)).encode()) == push
+@pytest.mark.parametrize("push", [MESSAGE, VERIFICATION, CheckMessagesPush()])
+def test_a_device_reads_the_data_of_a_message(push: Push) -> None:
+    assert parse_push_json(json.dumps(push_data(push_json(push))).encode()) == push

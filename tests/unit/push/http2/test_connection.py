@@ -22,7 +22,7 @@ from tocsin.push.http2.exchange import (
     Unanswered,
     Unprocessed,
 )
-from tocsin.push.http2.header_blocks import Header, new_encoder
+from tocsin.push.http2.hpack import Encoder, Header
 from tocsin.push.http2.push_provider import tls_context
 
 REQUEST: Final[Sequence[Header]] = [
@@ -121,7 +121,7 @@ async def test_the_server_is_told_that_it_broke_the_rules(apns: FakeApns) -> Non
 
 async def test_a_header_bomb_is_not_unpacked(apns: FakeApns) -> None:
     """One header of 4 kB in the compression's table, then a thousand references to it of one byte each."""
-    encoder = new_encoder()
+    encoder = Encoder()
     bomb = encoder.encode([(b"x", b"a" * 4000, False)]) + encoder.encode([(b"x", b"a" * 4000, False)] * 1000)
     result, lost = await exchange(apns, SendRaw(frame(HEADERS, END_HEADERS, 1, bomb)))
     assert isinstance(result, Unanswered)

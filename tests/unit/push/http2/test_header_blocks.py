@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from tocsin.push.http2.header_blocks import Header, OwnHeader, RequestBlocks, SharedHeaders, new_decoder
+from tocsin.push.http2.header_blocks import OwnHeader, RequestBlocks, SharedHeaders
+from tocsin.push.http2.hpack import Decoder, Header
 
 
 def shared(kind: bytes, authorization: bytes = b"bearer x") -> SharedHeaders:
@@ -43,7 +44,7 @@ def expected(
 def test_whatever_is_sent_between_them_requests_are_read_as_they_were_meant(seed: int) -> None:
     """By a decoder that sees all of a connection's blocks: an old reference would name another header."""
     chance = random.Random(seed)
-    blocks, decoder = RequestBlocks(), new_decoder(1 << 16)
+    blocks, decoder = RequestBlocks(), Decoder(1 << 16)
     kinds = [shared(b"alert"), shared(b"background")]
     for number in range(400):
         if chance.random() < 0.05:
@@ -52,7 +53,7 @@ def test_whatever_is_sent_between_them_requests_are_read_as_they_were_meant(seed
             )
         if chance.random() < 0.05:
             other: list[Header] = [(b":method", b"GET", False), (b"x-%d" % number, b"y" * 50, False)]
-            found = decoder.decode(blocks.encode(other), True)
+            found = decoder.decode(blocks.encode(other))
             assert [(name, value) for name, value, _ in found] == [(n, v) for n, v, _ in other]
         if chance.random() < 0.02:
             blocks.change_table_size(chance.choice([512, 1024, 4096]))
@@ -60,7 +61,7 @@ def test_whatever_is_sent_between_them_requests_are_read_as_they_were_meant(seed
         path = b"/3/device/" + os.urandom(chance.choice([2, 32, 100, 300])).hex().encode()
         values = b"1" * chance.choice([36, 126, 127, 300]), b"%d" % number
         own = ID.encode(values[0]) + EXPIRATION.encode(values[1])
-        found = decoder.decode(blocks.encode_request(headers, path, own), True)
+        found = decoder.decode(blocks.encode_request(headers, path, own))
         named = list(zip((ID.name, EXPIRATION.name), values, strict=True))
         assert [(name, value) for name, value, _ in found] == expected(headers, path, named)
 
@@ -74,7 +75,7 @@ def test_what_is_the_same_is_sent_as_references() -> None:
 
 def test_a_requests_own_headers_are_never_indexed() -> None:
     """Device tokens must not stay in any table on the way."""
-    decoder = new_decoder(1 << 16)
+    decoder = Decoder(1 << 16)
     block = RequestBlocks().encode_request(shared(b"alert"), b"/secret", ID.encode(b"1"))
-    never = {name for name, _, sensitive in decoder.decode(block, True) if sensitive}
+    never = {name for name, _, sensitive in decoder.decode(block) if sensitive}
     assert never == {b":path", b"apns-id"}

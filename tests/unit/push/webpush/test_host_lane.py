@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
+import pytest
+
 from tests.doubles.smp_harness import until
 from tests.doubles.web_push_service import NAMES, Answer, Held, WebPushPhone, WebPushService
 from tests.unit.push.webpush.stage import WebPushStage, request_to
@@ -88,7 +90,11 @@ async def test_a_full_queue_sends_pushes_away_each_with_a_later_turn(stage_with:
         assert await stage.push(phone) == Accepted()  # from now on it may get many
         gate = asyncio.Event()
         stage.service.by_host[SLOW] = Held(gate)
-        sent = [stage.send(request_to(phone)) for _ in range(QUEUE_LIMIT + 3)]
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop, "time", lambda: now)  # however long the submissions take
+            sent = [stage.send(request_to(phone)) for _ in range(QUEUE_LIMIT + 3)]
         await until(lambda: sum(each.done() for each in sent) == 3)
         turned_away = [await each for each in sent[-3:]]
         assert all(isinstance(each, RetryLater) and each.reason == "busy" for each in turned_away)

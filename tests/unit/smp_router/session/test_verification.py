@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations_with_replacement
 from typing import Final, cast
 
 import pytest
@@ -40,7 +41,7 @@ from tocsin.protocol.smp.sender_commands import (
 )
 from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.session.requests import SmpRequest
-from tocsin.smp_router.session.verification import verify
+from tocsin.smp_router.session.verification import FEWEST_CHECKS, verify
 from tocsin.smp_router.store.memory import queue_index
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueRecord
@@ -81,6 +82,11 @@ COMMANDS: Final[dict[str, tuple[bytes, Callable[[AuthPublicKey], Command]]]] = {
     "NSUB": (NOTIFIER, lambda _key: SubscribeNotifications()),
 }
 """By tag: the id that a command names, and the command; the key inside it, if it has one, is the queue's."""
+
+
+def refusal(tag: str, used: str) -> list[str]:
+    """What it costs to refuse a command: the recipient's as much as if the queue had several keys."""
+    return WORK[used] * (FEWEST_CHECKS if COMMANDS[tag][0] == RECIPIENT else 1)
 
 
 @dataclass
@@ -146,12 +152,27 @@ def refused_work(verifier: Verifier, tag: str, used: AuthPrivateKey, work: list[
 @pytest.mark.parametrize("used", KEYS)
 @pytest.mark.parametrize("of_queue", KEYS)
 @pytest.mark.parametrize("tag", COMMANDS)
-def test_whatever_is_wrong_costs_one_verification_with_the_algorithm_used(
+def test_whatever_is_wrong_costs_the_same_verifications_with_the_algorithm_used(
     tag: str, of_queue: str, used: str, work: list[str]
 ) -> None:
     """A wrong key, no such entity and an id of another kind: the time of the answer tells them not apart."""
     verifier = Verifier(KEYS[of_queue]())
-    assert set(map(tuple, refused_work(verifier, tag, KEYS[used](), work).values())) == {tuple(WORK[used])}
+    done = refused_work(verifier, tag, KEYS[used](), work)
+    assert set(map(tuple, done.values())) == {tuple(refusal(tag, used))}
+
+
+@pytest.mark.parametrize("used", KEYS)
+@pytest.mark.parametrize(
+    "of_queue", [keys for n in (2, 3, 4) for keys in combinations_with_replacement(KEYS, n)]
+)
+def test_the_number_of_keys_does_not_show(of_queue: tuple[str, ...], used: str, work: list[str]) -> None:
+    verifier = Verifier(KEYS[of_queue[0]]())
+    keys = tuple(KEYS[name]().public.der for name in of_queue)
+    queue = verifier.store.queue_by_recipient(RECIPIENT)
+    assert queue is not None
+    assert verifier.store.update_queue(replace(queue, recipient_keys=keys))
+    done = refused_work(verifier, "SUB", KEYS[used](), work)
+    assert set(map(tuple, done.values())) == {tuple(refusal("SUB", used))}
 
 
 @pytest.mark.parametrize("tag", COMMANDS)
@@ -164,7 +185,7 @@ def test_a_key_that_was_right_before_is_refused_no_sooner(tag: str, of_queue: st
     for _ in range(2):
         assert verifier.accepts(verifier.received(make(key.public), own_id, key))
     done = refused_work(verifier, tag, KEYS[of_queue](), work)
-    assert {tuple(sorted(each)) for each in done.values()} == {tuple(sorted(WORK[of_queue]))}
+    assert {tuple(sorted(each)) for each in done.values()} == {tuple(sorted(refusal(tag, of_queue)))}
 
 
 @pytest.mark.parametrize("used", KEYS)

@@ -43,7 +43,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("STORE_LOG", "db_connection", "postgresql://smp@/smp_server_store", None, None, None),
     ("STORE_LOG", "db_schema", "smp_server", None, None, None),
     ("STORE_LOG", "db_pool_size", "10", None, None, None),
-    ("STORE_LOG", "db_store_log", "off", None, None, None),
+    ("STORE_LOG", "db_store_log", "on", "database_log", True, "1"),
     ("STORE_LOG", "db_deleted_ttl", "21", None, None, None),
     ("AUTH", "new_queues", "off", "new_queues", False, "no"),
     ("AUTH", "create_password", "corr#ect;!", "create_password", "corr#ect;!", "hid:den"),
@@ -147,6 +147,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "database_url", "postgresql://smp@/smp", "database_url", "postgresql://smp@/smp", None),
     ("TOCSIN", "statistics_file", "/stats", "statistics_file", Path("/stats"), ""),
     ("TOCSIN", "prometheus_port", "9100", "prometheus_port", 9100, "http"),
+    ("TOCSIN", "prometheus_file", "/metrics", "prometheus_file", Path("/metrics"), ""),
     ("TOCSIN", "prometheus_host", "0.0.0.0", "prometheus_host", "0.0.0.0", "a b"),  # noqa: S104 - only read
 ]
 KEYS = {(key.section, key.name): key for key in SMP_KEYS}

@@ -13,6 +13,7 @@ from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.error_codes import Blocked, BlockNotice, BlockReason
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.protocol.smp.queue_modes import LinkData, QueueMode
+from tocsin.protocol.smp.sender_commands import HIGHEST_PRIORITY
 from tocsin.smp_router.store import records
 from tocsin.smp_router.store.interface import WaitingPacket
 
@@ -44,9 +45,9 @@ def a_service(role: ServiceRole = ServiceRole.NOTIFIER) -> records.ServiceRecord
 
 
 def a_message(
-    sent_at: int = 1_750_000_000, body: bytes = b"hello", *, notify: bool = True
+    sent_at: int = 1_750_000_000, body: bytes = b"hello", *, priority: int = 1
 ) -> records.StoredMessage:
-    return records.StoredMessage(some_bytes(24), sent_at, notify, body)
+    return records.StoredMessage(some_bytes(24), sent_at, priority, body)
 
 
 def a_notification(sent_at: int = 1_750_000_000) -> records.StoredNotification:
@@ -81,8 +82,8 @@ queues: Final[SearchStrategy[records.QueueRecord]] = st.builds(
 )
 services: Final = st.builds(records.ServiceRecord, ids, st.sampled_from(ServiceRole), key_lists, ids, times)
 messages: Final[SearchStrategy[records.StoredMessage]] = st.builds(
-    records.StoredMessage, ids, times, st.booleans(), datas
-) | st.builds(records.StoredMessage, ids, times, st.just(False), st.none())
+    records.StoredMessage, ids, times, st.integers(0, HIGHEST_PRIORITY), datas
+) | st.builds(records.StoredMessage, ids, times, st.just(0), st.none())
 notifications: Final = st.builds(records.StoredNotification, ids, times, ids, keys)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from tocsin.agent.store.sqlite.file_errors import DAMAGED, NOT_A_STORE, translated
-from tocsin.agent.store.sqlite.migrations import migrate
+from tocsin.agent.store.sqlite.migrations import migrate, roll_back
 from tocsin.agent.store.sqlite.vault import SCRYPT_N, Vault, new_vault, open_vault, reseal
 from tocsin.errors import StoreError
 
@@ -109,6 +109,17 @@ class SqliteDatabase:
         # Leave nothing in the log that was sealed for the former passphrase, or not at all.
         checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
         translated(self._path, lambda: database.execute(checkpoint).fetchone())
+
+    async def roll_back(self, keep: str, *, lose_data: bool, dry_run: bool) -> tuple[list[str], list[str]]:
+        """Take the tables back to an older version (`migrations.roll_back`). Close the file afterwards."""
+
+        def work() -> tuple[list[str], list[str]]:
+            database = self._session.database
+            return translated(
+                self._path, lambda: roll_back(database, keep, lose_data=lose_data, dry_run=dry_run)
+            )
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def _in_transaction(self, work: Callable[[SqliteSession], T]) -> T:
         """Run on the database's thread, which alone reads the session: its vault may have changed."""

@@ -1,21 +1,35 @@
 """The tables of an agent's file, as named steps in order of application.
 
 Each step is applied in one transaction with its record, so a crash leaves whole steps only. A step that has been
-released never changes: later changes are new steps.
+released never changes: later changes are new steps. `roll_back` undoes steps, newest first, for an older version.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from tocsin.durable.schema_versions import refuse_loss, to_undo
 from tocsin.errors import StoreError
 
 
 class SqliteMigration(NamedTuple):
     name: str
     statements: tuple[str, ...]
+    down: tuple[str, ...] = ()
+    """Statements that undo it; none for the first."""
+    losses: tuple[tuple[str, str], ...] = ()
+    """What older versions have no place for: a name, and what follows `SELECT count(*) FROM`."""
+
+
+_SMP_ACTIONS: Final = """CREATE INDEX smp_actions ON subscriptions (smp_router, ready_at, due_at, connection_id)
+               WHERE action IN ('K', 'D')"""
+_NTF_ACTIONS: Final = """CREATE INDEX ntf_actions ON subscriptions (ntf_router, ready_at, due_at, connection_id)
+               WHERE action IN ('N', 'C')"""
+_READY_AT: Final = """ALTER TABLE subscriptions ADD COLUMN ready_at REAL
+               GENERATED ALWAYS AS (CASE WHEN action = 'C' THEN ifnull(due_at, 0.0) ELSE 0.0 END) VIRTUAL"""
 
 
 # Columns that end in `_sealed` hold secrets: plain, or encrypted under the passphrase.
@@ -85,6 +99,14 @@ MIGRATIONS: Final = (
                 created_at INTEGER NOT NULL
             ) STRICT""",
         ),
+        (
+            "DROP TABLE tokens",
+            "DROP TABLE tokens_to_delete",
+        ),
+        (
+            ("tokens", "tokens"),
+            ("tokens to delete", "tokens_to_delete"),
+        ),
     ),
     SqliteMigration(
         "0003_subscriptions",
@@ -105,6 +127,8 @@ MIGRATIONS: Final = (
             """CREATE INDEX smp_actions ON subscriptions (smp_router, due_at) WHERE action IN ('K', 'D')""",
             """CREATE INDEX ntf_actions ON subscriptions (ntf_router, due_at) WHERE action IN ('N', 'C')""",
         ),
+        ("DROP TABLE subscriptions",),
+        (("subscriptions", "subscriptions"),),
     ),
     SqliteMigration(
         "0004_ready_actions",
@@ -119,6 +143,13 @@ MIGRATIONS: Final = (
                WHERE action IN ('K', 'D')""",
             """CREATE INDEX ntf_actions ON subscriptions (ntf_router, ready_at, due_at, connection_id)
                WHERE action IN ('N', 'C')""",
+        ),
+        (
+            "DROP INDEX smp_actions",
+            "DROP INDEX ntf_actions",
+            "ALTER TABLE subscriptions DROP COLUMN ready_at",
+            """CREATE INDEX smp_actions ON subscriptions (smp_router, due_at) WHERE action IN ('K', 'D')""",
+            """CREATE INDEX ntf_actions ON subscriptions (ntf_router, due_at) WHERE action IN ('N', 'C')""",
         ),
     ),
     SqliteMigration(
@@ -136,6 +167,14 @@ MIGRATIONS: Final = (
                 reason TEXT NOT NULL
             ) STRICT""",
             "CREATE INDEX kept_messages_of_connections ON kept_messages (connection_id)",
+        ),
+        (
+            "DROP TABLE kept_messages",
+            "ALTER TABLE receive_queues DROP COLUMN last_message_id",
+        ),
+        (
+            ("messages that the app has not confirmed", "kept_messages"),
+            ("ids of last messages", "receive_queues WHERE last_message_id IS NOT NULL"),
         ),
     ),
     SqliteMigration(
@@ -155,6 +194,25 @@ MIGRATIONS: Final = (
             """CREATE INDEX ntf_actions ON subscriptions (ntf_router, ready_at, due_at, connection_id)
                WHERE action IN ('N', 'C')""",
         ),
+        (
+            "DROP INDEX smp_actions",
+            "DROP INDEX ntf_actions",
+            "ALTER TABLE subscriptions DROP COLUMN ready_at",
+            # They begin anew, with keys of the older kind.
+            "UPDATE subscriptions SET action = 'K' WHERE action IN ('O', 'F', 'P')",
+            _READY_AT,
+            _SMP_ACTIONS,
+            _NTF_ACTIONS,
+            "ALTER TABLE tokens DROP COLUMN ntf_key_expires_at",
+            "ALTER TABLE tokens DROP COLUMN ntf_key",
+        ),
+        (
+            ("keys of NTF routers for direct notifications", "tokens WHERE ntf_key IS NOT NULL"),
+            (
+                "subscriptions with a step of direct notifications",
+                "subscriptions WHERE action IN ('O', 'F', 'P')",
+            ),
+        ),
     ),
     SqliteMigration(
         "0007_priorities",
@@ -168,6 +226,16 @@ MIGRATIONS: Final = (
                 connection_id TEXT PRIMARY KEY REFERENCES connections ON DELETE CASCADE
             ) STRICT, WITHOUT ROWID""",
         ),
+        (
+            "DROP TABLE priority_changes",
+            "ALTER TABLE receive_queues DROP COLUMN notifier_minimum",
+            "ALTER TABLE connections DROP COLUMN minimum",
+        ),
+        (
+            ("connections with a minimum priority", "connections WHERE minimum <> 1"),
+            ("queues with a minimum priority", "receive_queues WHERE notifier_minimum <> 1"),
+            ("changes of priorities", "priority_changes"),
+        ),
     ),
     SqliteMigration(
         "0008_endpoint_secrets",
@@ -178,11 +246,21 @@ MIGRATIONS: Final = (
                 secret_sealed BLOB NOT NULL
             ) STRICT""",
         ),
+        ("DROP TABLE endpoint_secrets",),
+        (("secrets of Web Push endpoints", "endpoint_secrets"),),
     ),
     SqliteMigration(
         "0009_left_connections",
         # Connections that the app deleted, whose queues are not deleted at their routers yet.
         ("ALTER TABLE connections ADD COLUMN is_left INTEGER NOT NULL DEFAULT 0",),
+        ("ALTER TABLE connections DROP COLUMN is_left",),
+        (("connections that are being deleted", "connections WHERE is_left = 1"),),
+    ),
+    SqliteMigration(
+        "0010_message_priorities",
+        ("ALTER TABLE kept_messages ADD COLUMN priority INTEGER NOT NULL DEFAULT 1",),
+        ("ALTER TABLE kept_messages DROP COLUMN priority",),
+        (("marks of mentions among messages", "kept_messages WHERE priority > 1"),),
     ),
 )
 
@@ -202,14 +280,46 @@ def migrate(database: sqlite3.Connection, steps: Sequence[SqliteMigration] = MIG
         )
     missing = [step for step in steps if step.name not in applied]
     for step in missing:
-        database.execute("BEGIN IMMEDIATE")
-        try:
+        with _transaction(database):
             for statement in step.statements:
                 database.execute(statement)
             database.execute("INSERT INTO migrations (name) VALUES (?)", (step.name,))
-            database.execute("COMMIT")
-        except BaseException:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
-            raise
     return [step.name for step in missing]
+
+
+def roll_back(
+    database: sqlite3.Connection, keep: str, *, lose_data: bool, dry_run: bool
+) -> tuple[list[str], list[str]]:
+    """Undo all steps after `keep`, in one transaction. Returns their names and what was lost.
+
+    Raises StoreError if that would lose data, unless the user accepts it.
+    """
+    applied = {name for (name,) in database.execute("SELECT name FROM migrations")}
+    names = to_undo([step.name for step in MIGRATIONS if step.name in applied], keep)
+    steps = [step for step in reversed(MIGRATIONS) if step.name in names]
+    with _transaction(database, keep=not dry_run):
+        counts = [
+            (database.execute(f"SELECT count(*) FROM {rows}").fetchone()[0], what)  # noqa: S608 - no input
+            for step in steps
+            for what, rows in step.losses
+        ]
+        lost = [f"{count} {what}" for count, what in counts if count]
+        if not lose_data:
+            refuse_loss(lost, keep)
+        for step in steps:
+            for statement in step.down:
+                database.execute(statement)
+            database.execute("DELETE FROM migrations WHERE name = ?", (step.name,))
+    return names, lost
+
+
+@contextmanager
+def _transaction(database: sqlite3.Connection, *, keep: bool = True) -> Iterator[None]:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT" if keep else "ROLLBACK")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise

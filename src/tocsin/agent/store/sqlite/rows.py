@@ -44,7 +44,9 @@ RECEIVE_QUEUE: Final = (
     "is_primary, last_message_id"
 )
 NOTIFIED_QUEUE: Final = "connection_id, number, notifier_secret_sealed, last_message_at"
-KEPT_MESSAGE: Final = "number, connection_id, queue_number, message_id, sent_at, body_sealed, reason"
+KEPT_MESSAGE: Final = (
+    "number, connection_id, queue_number, message_id, sent_at, body_sealed, reason, priority"
+)
 SEND_QUEUE: Final = "connection_id, number, router, sender_id, key_sealed, peer_key, secured"
 TOKEN: Final = ", ".join(
     (
@@ -161,14 +163,15 @@ def kept_message_row(message: KeptMessage, vault: Vault) -> Row:
         message.sent_at,
         None if message.body is None else vault.seal(message.body, place),
         message.reason,
+        message.priority,
     )
 
 
 def read_kept_message(row: Row, vault: Vault) -> KeptMessage:
-    number, connection_id, queue_number, message_id, sent_at, body, reason = row
+    number, connection_id, queue_number, message_id, sent_at, body, reason, priority = row
     place = kept_message_place(connection_id, queue_number, message_id)
     plain = None if body is None else vault.unseal(body, place)
-    return KeptMessage(connection_id, queue_number, message_id, sent_at, plain, reason, number)
+    return KeptMessage(connection_id, queue_number, message_id, sent_at, plain, reason, priority, number)
 
 
 def kept_message_place(connection_id: str, queue_number: int, message_id: bytes) -> str:

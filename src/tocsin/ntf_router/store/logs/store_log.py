@@ -36,6 +36,7 @@ from tocsin.protocol.ntf.statuses import (
 )
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.ntf.versions import INVALID_REASON_VERSION
+from tocsin.protocol.ntf.web_push_tokens import is_reference_form
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class TokenAdded:
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
-        words = line.split(b" ")
+        words = _with_one_token(line.split(b" "), 2)
         if len(words) < 10:
             raise BadLogLine("TCREATE lacks fields")
         dh_key = decode_field(words[6])
@@ -124,7 +125,7 @@ class TokenReplaced:
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
-        token_id, provider, token, code = exactly(line.split(b" "), 4)
+        token_id, provider, token, code = exactly(_with_one_token(line.split(b" "), 2), 4)
         return cls(decode_field(token_id), decode_device_token(provider, token), decode_field_or_empty(code))
 
 
@@ -341,6 +342,13 @@ def decode_flag(text: bytes) -> bool:
 def decode_queue(text: bytes) -> NotifierQueue:
     address, _, notifier_id = text.rpartition(b"/")
     return NotifierQueue(decode_router(address), decode_field(notifier_id))
+
+
+def _with_one_token(words: list[bytes], place: int) -> list[bytes]:
+    """Join a device token of the reference's Web Push, which is three words, to one."""
+    if len(words) > place and is_reference_form(words[place]):
+        words[place : place + 3] = [b" ".join(words[place : place + 3])]
+    return words
 
 
 def encode_device_token(token: DeviceToken) -> bytes:

@@ -153,8 +153,19 @@ class NtfTables:
         token = self.owner(row)
         if self.notifications.before_change is not None:
             self.notifications.before_change(token)
+        self._keep_period(token, row)
         token.rows.remove(row)
         self._remove_row(token, row, outcome)
+
+    def _keep_period(self, token: KeptToken, row: int) -> None:
+        """Let the row's last notification begin the period of periodic pushes, also when the row is gone."""
+        last = token.last.get(row) if token.last is not None else None
+        if last is None or not token.record.cron_minutes:
+            return
+        received_at = int(last.received_at)
+        if received_at > (token.record.cron_sent_at or 0):
+            token.record = replace(token.record, cron_sent_at=received_at)
+            self.journal.cron_sent(token.record.token_id, received_at)
 
     def remove_token(self, token: KeptToken) -> list[NotifierQueue]:
         """Remove the token with its subscriptions. Returns their queues."""

@@ -11,7 +11,12 @@ from typing import Final
 
 from asyncpg import Record
 
-from tocsin.ntf_router.store.postgres.outcomes import END_OF_SUBSCRIPTIONS, ReportSettled, end_pending
+from tocsin.ntf_router.store.postgres.outcomes import (
+    END_OF_SUBSCRIPTIONS,
+    ReportSettled,
+    end_pending,
+    keep_periods,
+)
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy, rows_of
 from tocsin.ntf_router.store.postgres.row_counts import Addition, RowCounts
 from tocsin.ntf_router.store.postgres.rows import (
@@ -107,6 +112,7 @@ class PostgresDirect:
 
         async def statements(connection: Proxy) -> bool:
             nonlocal found
+            await keep_periods(connection, [queue.notifier_id])
             row = found = await connection.fetchrow(_QUEUE, identity_of(queue.router), queue.notifier_id)
             if row is not None:
                 if row["token_id"] != token_id or row["smp_notifier_key"] != NO_KEY:
@@ -129,6 +135,10 @@ class PostgresDirect:
 
     async def remove_deleted(self, before: int) -> list[NotifierQueue]:
         async def statements(connection: Proxy) -> list[NotifierQueue]:
+            gone = await connection.fetch(
+                "SELECT subscription_id FROM direct_gone WHERE gone_at < $1", before
+            )
+            await keep_periods(connection, [row["subscription_id"] for row in gone])
             rows = await connection.fetch(_DUE, before)
             await self._remove(connection, [row["subscription_id"] for row in rows])
             return [queue_of_row(row) for row in rows]

@@ -15,7 +15,6 @@ from asyncpg import Record
 from tocsin.ntf_router.store import records
 from tocsin.ntf_router.store.postgres.outcomes import (
     END_OF_OLD,
-    PROVIDERS,
     RECEIVED,
     SUPERSEDED,
     ReportSettled,
@@ -29,6 +28,7 @@ from tocsin.ntf_router.store.postgres.rows import (
     TOKEN_COLUMNS,
     TOKENS,
     identity_of,
+    provider_of,
     router_of,
     sql_list,
     time_of,
@@ -242,8 +242,8 @@ class ReceivedBatch:
         batch = cls()
         where, notifier_ids = identity_of(router), list({each.notifier_id for each in received})
         for row in await connection.fetch(_LOCK_TOKENS, where, notifier_ids):
-            if row["push_provider"] in PROVIDERS:
-                batch._providers[row["token_id"]] = PROVIDERS[row["push_provider"]]
+            if (provider := provider_of(row["push_provider"])) is not None:
+                batch._providers[row["token_id"]] = provider
         for row in await connection.fetch(_LOCK_QUEUES, where, notifier_ids, list(batch._providers)):
             notifier_id = row["smp_notifier_id"]
             # Another server may have stored a queue under several addresses of its router: one gets the notification.

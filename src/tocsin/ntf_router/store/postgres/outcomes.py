@@ -11,11 +11,9 @@ from typing import Final, TypeAlias
 from asyncpg import Record
 
 from tocsin.ntf_router.store.postgres.pools import Proxy
-from tocsin.ntf_router.store.postgres.rows import queue_of_row
+from tocsin.ntf_router.store.postgres.rows import provider_of, queue_of_row
 from tocsin.ntf_router.store.records import KEPT_NOTIFICATIONS, SettledNotification
-from tocsin.protocol.ntf.device_tokens import PushProvider
 
-PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
 RECEIVED: Final = "received"
 SUPERSEDED: Final = "superseded"
 
@@ -58,6 +56,15 @@ _END: Final = """
     LEFT JOIN subscriptions s ON s.subscription_id = gone.subscription_id
     LEFT JOIN smp_servers v ON v.smp_server_id = s.smp_server_id
 """
+# The last notification of a token begins its period of periodic pushes, also when the notification is deleted.
+_KEEP_PERIODS: Final = """
+    UPDATE tokens t SET cron_sent_at = latest.at
+    FROM (
+        SELECT token_id, max(floor(extract(epoch FROM sent_at)))::bigint AS at FROM last_notifications
+        WHERE subscription_id = ANY($1::bytea[]) GROUP BY token_id
+    ) AS latest
+    WHERE t.token_id = latest.token_id AND t.cron_interval > 0 AND coalesce(t.cron_sent_at, 0) < latest.at
+"""
 END_OF_TOKENS: Final = _END.format(which="token_id = ANY($1::bytea[])")
 END_OF_SUBSCRIPTION: Final = _END.format(which="subscription_id = $1")
 END_OF_SUBSCRIPTIONS: Final = _END.format(which="subscription_id = ANY($1::bytea[])")
@@ -74,7 +81,11 @@ async def end_pending(
     """
     rows = await connection.fetch(statement, which)
     await count_outcomes(connection, {outcome: len(rows)})
-    known = [row for row in rows if row["push_provider"] in PROVIDERS and row["smp_host"] is not None]
+    known = [
+        (row, provider)
+        for row in rows
+        if row["smp_host"] is not None and (provider := provider_of(row["push_provider"] or "")) is not None
+    ]
     if known and report is not None:
         report(
             [
@@ -84,13 +95,21 @@ async def end_pending(
                     row["nonce"],
                     outcome,
                     queue_of_row(row),
-                    PROVIDERS[row["push_provider"]],
+                    provider,
                     row["received_at"],
                 )
-                for row in known
+                for row, provider in known
             ]
         )
     return list(rows)
+
+
+async def keep_periods(connection: Proxy, subscription_ids: Sequence[bytes]) -> None:
+    """Let periods of periodic pushes begin with the last notifications of subscriptions that will be deleted.
+
+    It locks tokens, so call it before locking subscriptions. If they are not deleted, nothing is due earlier or later.
+    """
+    await connection.execute(_KEEP_PERIODS, list(subscription_ids))
 
 
 async def count_outcomes(connection: Proxy, counts: Mapping[str, int]) -> None:

@@ -14,9 +14,9 @@ import asyncpg
 from asyncpg import Connection, Pool, Record
 from asyncpg.pool import PoolConnectionProxy
 
+from tocsin.durable.postgres.connecting import writer_options
 from tocsin.durable.postgres.database_errors import translated
 from tocsin.durable.postgres.schema_owner import SchemaOwner
-from tocsin.durable.postgres.tls import tls_options
 from tocsin.ntf_router.store.postgres.schema import search_path
 
 CONNECT_TIMEOUT: Final = 10.0
@@ -37,6 +37,7 @@ class NtfPool:
     def __init__(self, pool: Pool[Record], owner: SchemaOwner | None = None) -> None:
         self._pool: Final = pool
         self._owner: Final = owner
+        self._taken = 0 if owner is None else owner.times_taken
 
     @classmethod
     async def open(
@@ -58,6 +59,16 @@ class NtfPool:
         settings = {"search_path": search_path(schema), "application_name": "tocsin ntf"}
         if by_key:
             settings["enable_seqscan"] = "off"
+
+        async def prepare(connection: Connection[Record]) -> None:
+            # A commit must be on disk, whatever the database's default. Stricter settings stay.
+            await connection.execute(
+                "SELECT set_config('synchronous_commit', 'on', false)"
+                " WHERE current_setting('synchronous_commit') = 'off'"
+            )
+            if owner is not None:
+                await owner.check(connection)
+
         with translated():
             pool: Pool[Record] = await asyncpg.create_pool(
                 url,
@@ -66,9 +77,9 @@ class NtfPool:
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=statement_timeout,
                 server_settings=settings,
-                init=_prepare,
+                init=prepare,
                 reset=_leave_as_it_is,
-                **tls_options(url),
+                **writer_options(url),
             )
         return cls(pool, owner)
 
@@ -121,6 +132,9 @@ class NtfPool:
         """Run a transaction, again if it conflicts with another one. A single statement is one."""
         if self._owner is not None:
             await self._owner.ready()
+            if self._taken != self._owner.times_taken:
+                self._taken = self._owner.times_taken
+                await self._pool.expire_connections()  # they may lead to another server than the lock
         with translated():
             for attempt in range(ATTEMPTS):
                 try:
@@ -129,6 +143,10 @@ class NtfPool:
                 except asyncpg.TransactionRollbackError:
                     if attempt + 1 == ATTEMPTS:
                         raise
+                except asyncpg.ReadOnlySQLTransactionError:
+                    # A standby now. The next connections are made anew, and the URL may name another server.
+                    await self._pool.expire_connections()
+                    raise
             raise AssertionError
 
 
@@ -138,15 +156,7 @@ def rows_of(tag: str) -> int:
 
 
 async def _leave_as_it_is(_connection: Connection[Record]) -> None:
-    """Skip the reset of a session. Nothing here changes it, and RESET ALL would undo what `_prepare` sets."""
-
-
-async def _prepare(connection: Connection[Record]) -> None:
-    # A commit must be on disk, whatever the database's default. Stricter settings stay.
-    await connection.execute(
-        "SELECT set_config('synchronous_commit', 'on', false)"
-        " WHERE current_setting('synchronous_commit') = 'off'"
-    )
+    """Skip the reset of a session. Nothing here changes it, and RESET ALL would undo what `prepare` sets."""
 
 
 FEWEST: Final = 1000

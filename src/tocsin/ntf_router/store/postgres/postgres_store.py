@@ -10,6 +10,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Final
 
+from tocsin.durable.postgres.batched_reads import BatchedReads
 from tocsin.durable.postgres.database_errors import translated
 from tocsin.durable.postgres.schema_owner import LOCK_WAIT, SchemaOwner
 from tocsin.errors import StoreError
@@ -24,8 +25,17 @@ from tocsin.ntf_router.store.postgres.pools import (
     analyze_stale_tables,
 )
 from tocsin.ntf_router.store.postgres.row_counts import RowCounts
-from tocsin.ntf_router.store.postgres.schema import DEFAULT_SCHEMA, TABLES, has_certificate_columns, migrate
-from tocsin.ntf_router.store.postgres.subscriptions import PostgresSubscriptions
+from tocsin.ntf_router.store.postgres.schema import (
+    DEFAULT_SCHEMA,
+    HEARTBEAT,
+    TABLES,
+    has_certificate_columns,
+    migrate,
+    own_schema,
+)
+from tocsin.ntf_router.store.postgres.subscriptions import (
+    PostgresSubscriptions,
+)
 from tocsin.ntf_router.store.postgres.tokens import PostgresTokens
 from tocsin.ntf_router.store.records import RowLimits
 
@@ -42,6 +52,9 @@ class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, Po
         self._background = background
         self._owner = owner
         self._counts = RowCounts()
+        self._tokens = BatchedReads(self._find_tokens)
+        self._subscriptions = BatchedReads(self._find_subscriptions)
+        self._by_queue = BatchedReads(self._find_queues)
 
     async def limit_to(self, limits: RowLimits) -> None:
         await self._counts.limit_to(limits, self._background)
@@ -75,6 +88,9 @@ class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, Po
         await analyze_stale_tables(self._background, TABLES)
 
     async def close(self) -> None:
+        await self._tokens.close()
+        await self._subscriptions.close()
+        await self._by_queue.close()
         await self._clients.close()
         await self._background.close()
         if self._owner is not None:
@@ -102,6 +118,8 @@ async def open_ntf_postgres_store(
         clients = await NtfPool.open(url, schema, pool_size, STATEMENT_TIMEOUT, by_key=True, owner=owner)
         stack.push_async_callback(clients.close)
         has_certificates = await _migrate(clients, schema)
+        if owner is not None:
+            await owner.count_in(f'"{own_schema(schema)}".{HEARTBEAT}')
         background = await NtfPool.open(url, schema, pool_size, BACKGROUND_TIMEOUT, owner=owner)
         stack.pop_all()
     store = NtfPostgresStore(clients, background, owner)

@@ -123,15 +123,20 @@ class RowCounts:
         await self.tokens.count(pool)
         await self.subscriptions.count(pool)
 
-    async def check_room(self, connection: Proxy, token_id: bytes, addition: Addition) -> None:
-        """Check that the token may get a subscription in this transaction, and lock the token. Raises StoreFull."""
+    async def check_room(self, connection: Proxy, token_id: bytes, addition: Addition) -> bool:
+        """Check that the token may get a subscription in this transaction, and lock the token.
+
+        Returns whether the token exists. Raises StoreFull.
+        """
+        if not await connection.fetchval(_LOCK_TOKEN, token_id):
+            return False
         if self._of_token is None:
-            return
-        await connection.execute(_LOCK_TOKEN, token_id)
+            return True
         if await connection.fetchval(_COUNT_OF_TOKEN, token_id, self._of_token) >= self._of_token:
             raise StoreFull(RowLimit.SUBSCRIPTIONS_OF_TOKEN)
         if not addition.has_room:
             raise StoreFull(RowLimit.SUBSCRIPTIONS)
+        return True
 
     @contextmanager
     def removing(self) -> Iterator[Removal]:

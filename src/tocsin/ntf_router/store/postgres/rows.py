@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -27,6 +28,15 @@ TOKEN_COLUMNS: Final = """
     coalesce(r.registered_at, 0) AS registered_at
 """  # noqa: S105
 TOKENS: Final = "tokens t LEFT JOIN token_registrations r ON r.token_id = t.token_id"
+CRON_DUE: Final = """
+    t.cron_interval > 0 AND coalesce(t.cron_sent_at, 0) + t.cron_interval * 60 < {now}
+    AND NOT EXISTS (
+        SELECT FROM last_notifications l WHERE l.token_id = t.token_id
+            AND floor(extract(epoch FROM l.sent_at)) + t.cron_interval * 60 >= {now}
+    )
+    AND NOT EXISTS (SELECT FROM pending_notifications p WHERE p.token_id = t.token_id)
+"""
+"""Condition of tokens whose periodic push is due (`TokenStore.cron_due`)."""
 SUBSCRIPTION_COLUMNS: Final = """
     s.subscription_id, s.token_id, s.smp_notifier_id, s.smp_notifier_key, s.status, s.ntf_service_assoc,
     v.smp_host, v.smp_port, v.smp_keyhash
@@ -36,6 +46,33 @@ SUBSCRIPTIONS: Final = "subscriptions s JOIN smp_servers v ON v.smp_server_id = 
 NO_KEY: Final = Ed25519PrivateKey.der_prefix + bytes(Ed25519PrivateKey.raw_bytes)
 """The key of queues of direct notifications, which have none: the table requires one."""
 _PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
+_REFERENCE_WEB_PUSH: Final = f"{PushProvider.WEBPUSH.text} https://"
+_ORIGIN: Final = re.compile(rb"https://[^/? ]*")
+
+
+def provider_of(text: str) -> PushProvider | None:
+    """Return the provider that a row names, or None for one that is not known."""
+    if text.startswith(_REFERENCE_WEB_PUSH):
+        return PushProvider.WEBPUSH
+    return _PROVIDERS.get(text)
+
+
+def device_token_columns(token: DeviceToken) -> tuple[str, bytes]:
+    """Return push_provider and push_provider_token.
+
+    The reference has the origin of a Web Push service in the first column (ntf-webpush.md 2.4), and so have its tokens
+    here. Compact tokens, which it does not know, are whole.
+    """
+    if token.is_reference_web_push and (origin := _ORIGIN.match(token.token)):
+        return f"{token.provider.text} {origin[0].decode('latin-1')}", token.token[origin.end() :]
+    return token.provider.text, token.token
+
+
+def _device_token(provider: str, token: bytes) -> DeviceToken:
+    if provider.startswith(_REFERENCE_WEB_PUSH):
+        origin = provider.removeprefix(PushProvider.WEBPUSH.text).lstrip().encode("latin-1")
+        return DeviceToken(PushProvider.WEBPUSH, origin + token)
+    return DeviceToken(_PROVIDERS[provider], token)
 
 
 def sql_list(states: Iterable[StrEnum]) -> str:
@@ -52,7 +89,7 @@ def token_of_row(row: Record) -> TokenRecord:
     try:
         return TokenRecord(
             row["token_id"],
-            DeviceToken(_PROVIDERS[row["push_provider"]], row["push_provider_token"]),
+            _device_token(row["push_provider"], row["push_provider_token"]),
             TokenStatus.parse(row["token_status"]),
             row["verify_key"],
             row["dh_priv_key"].removeprefix(X25519PrivateKey.der_prefix),
@@ -71,8 +108,7 @@ def token_row(token: TokenRecord) -> tuple[object, ...]:
     """Return the values in the order of the table's columns."""
     return (
         token.token_id,
-        token.device_token.provider.text,
-        token.device_token.token,
+        *device_token_columns(token.device_token),
         status_text(token.status),
         token.verify_key,
         X25519PrivateKey.der_prefix + token.dh_private_key,
@@ -118,8 +154,16 @@ def router_of(host: str, port: str, key_hash: bytes) -> RouterLocation:
 
 
 def router_row(router: RouterLocation) -> tuple[str, str, bytes]:
-    """Return the columns of a router. The key hash is base64 text, as in the reference."""
-    return ",".join(router.hosts), router.port, base64.urlsafe_b64encode(router.key_hash)
+    """Return the columns of a router. The key hash is base64 text, as in the reference.
+
+    Logs of older versions may have a host with a NUL, which PostgreSQL cannot hold. Nobody can resolve it, and a router
+    is known by its fingerprint, so another character takes its place.
+    """
+    return (
+        ",".join(router.hosts).replace("\0", "\ufffd"),
+        router.port,
+        base64.urlsafe_b64encode(router.key_hash),
+    )
 
 
 def identity_of(router: RouterLocation) -> bytes:

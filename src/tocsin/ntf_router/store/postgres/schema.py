@@ -8,14 +8,15 @@ tables of both, so their names are unique.
 from __future__ import annotations
 
 import re
-from typing import Final, TypeAlias
+from typing import Final
 
-from asyncpg import Connection, Record
-from asyncpg.pool import PoolConnectionProxy
-
+from tocsin.durable.postgres.database_errors import AnyConnection
+from tocsin.durable.postgres.schema_owner import holder_of, schema_key
+from tocsin.durable.postgres.schema_rollback import Loss, Undo, undo
+from tocsin.durable.schema_versions import to_undo
 from tocsin.errors import StoreError
+from tocsin.ntf_router.store.postgres.rows import NO_KEY
 
-AnyConnection: TypeAlias = "Connection[Record] | PoolConnectionProxy[Record]"
 DEFAULT_SCHEMA: Final = "ntf_server"
 _LOCK_KEY: Final = int.from_bytes(b"tocsnntf", "big")
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,50}")
@@ -147,6 +148,8 @@ _DIRECT: Final = """
         keys bytea NOT NULL
     );
 """
+_KEYLESS: Final = f"subscriptions WHERE smp_notifier_key = '\\x{NO_KEY.hex()}'"
+_DIRECT_DOWN: Final = f"DROP TABLE direct_gone, direct_ended, direct_keys; DELETE FROM {_KEYLESS}"  # noqa: S608
 _IDENTITY: Final = """
     DO $$
     BEGIN
@@ -166,12 +169,50 @@ _SERVICE_CREDENTIALS: Final = """
     );
 """
 """Certificates of our services, where the reference's tables are those of 6.5 and have no columns for them."""
+HEARTBEAT: Final = "owner_heartbeat"
+_HEARTBEAT: Final = """
+    CREATE TABLE owner_heartbeat (
+        single boolean NOT NULL PRIMARY KEY DEFAULT true CHECK (single),
+        beats bigint NOT NULL
+    );
+    INSERT INTO owner_heartbeat (beats) VALUES (0);
+"""
+"""Counts on while a router serves: a database that counts less is an older copy (`schema_owner`)."""
 _OWN_MIGRATIONS: Final = (
-    ("0001_notifications", _OWN),
-    ("0002_direct", _DIRECT),
-    ("0003_router_identity", _IDENTITY),
-    ("0004_service_credentials", _SERVICE_CREDENTIALS),
+    (
+        "0001_notifications",
+        _OWN,
+        "DROP TABLE pending_notifications, notification_totals, token_registrations",
+    ),
+    ("0002_direct", _DIRECT, _DIRECT_DOWN),
+    (
+        "0003_router_identity",
+        _IDENTITY,
+        "DROP INDEX IF EXISTS tocsin_subscriptions_notifier_id, tocsin_smp_servers_keyhash",
+    ),
+    ("0004_service_credentials", _SERVICE_CREDENTIALS, "DROP TABLE service_credentials"),
+    ("0005_owner_heartbeat", _HEARTBEAT, "DROP TABLE owner_heartbeat"),
 )
+"""Name, statements, and statements that undo them."""
+_LOSSES: Final = {
+    "20250517_service_cert": (
+        Loss("SMP routers with a service", "smp_servers WHERE ntf_service_id IS NOT NULL"),
+        Loss("subscriptions by a service", "subscriptions WHERE ntf_service_assoc"),
+    ),
+    "0001_notifications": (
+        Loss("notifications that are not pushed yet", "pending_notifications"),
+        Loss("totals of the accounting", "notification_totals"),
+        Loss("times of registrations", "token_registrations"),
+    ),
+    "0002_direct": (
+        Loss("keys of direct notifications", "direct_keys"),
+        Loss("queues that SMP routers reported as deleted", "direct_gone"),
+        Loss("marks of ended subscriptions", "direct_ended"),
+        Loss("subscriptions without a key", _KEYLESS),
+    ),
+    "0004_service_credentials": (Loss("certificates of services", "service_credentials"),),
+}
+"""What versions before a migration have no place or no use for."""
 
 
 def own_schema(schema: str) -> str:
@@ -208,12 +249,60 @@ async def migrate(connection: AnyConnection, schema: str) -> list[str]:
                     name,
                     down,
                 )
-        for name, sql in _OWN_MIGRATIONS:
+        for name, sql, _ in _OWN_MIGRATIONS:
             if name in missing:
                 await connection.execute(f'SET LOCAL search_path TO "{own_schema(schema)}", "{schema}"')
                 await connection.execute(sql)
                 await connection.execute("INSERT INTO tocsin_migrations (name) VALUES ($1)", name)
     return missing
+
+
+async def roll_back(
+    connection: AnyConnection, schema: str, keep: str, *, lose_data: bool, dry_run: bool
+) -> tuple[list[str], list[str]]:
+    """Undo all migrations after `keep`, ours and then the reference's. Returns their names and what was lost.
+
+    Raises StoreError if a router uses the schema, if that would lose data, unless the operator accepts it, or if a
+    newer server changed the schema.
+    """
+    key = schema_key("ntf", schema)
+    if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", key):
+        raise StoreError(
+            f"a router uses the schema {schema} ({await holder_of(connection, key)}): stop it first"
+        )
+    try:
+        known, missing = [*_MIGRATIONS, *_OWN_MIGRATIONS], await _missing(connection, schema)
+        names = to_undo([name for name, _, _ in known if name not in missing], keep)
+        if names and names[-1] == _MIGRATIONS[-1][0]:
+            await _refuse_later(connection, schema)
+        paths = f'"{schema}", "{own_schema(schema)}"'
+        steps = [
+            Undo(name, down, _LOSSES.get(name, ()), paths, _record_of(schema, name))
+            for name, _, down in reversed(known)
+            if name in names
+        ]
+        return names, await undo(connection, steps, keep, lose_data=lose_data, dry_run=dry_run)
+    finally:
+        await connection.execute("SELECT pg_advisory_unlock($1)", key)
+
+
+async def _refuse_later(connection: AnyConnection, schema: str) -> None:
+    """The reference's own server must undo what it has added."""
+    if later := sorted(await _applied(connection, f'"{schema}".migrations') & set(LATER_MIGRATIONS)):
+        raise StoreError(
+            f"the reference 7.0 changed the schema {schema}: let it undo {', '.join(later)} first, then repeat this"
+        )
+
+
+def _record_of(schema: str, name: str) -> str:
+    is_own = name in {own for own, _, _ in _OWN_MIGRATIONS}
+    return f'"{own_schema(schema)}".tocsin_migrations' if is_own else f'"{schema}".migrations'
+
+
+async def _applied(connection: AnyConnection, table: str) -> set[str]:
+    if await connection.fetchval("SELECT to_regclass($1)", table) is None:
+        return set()
+    return {row["name"] for row in await connection.fetch(f"SELECT name FROM {table}")}  # noqa: S608
 
 
 def _prepare(schema: str) -> str:
@@ -231,8 +320,7 @@ def _prepare(schema: str) -> str:
 
 async def reference_version(connection: AnyConnection, schema: str) -> str:
     """Return the version of the reference whose tables these are, as people call it. Raises StoreError."""
-    table = f'"{schema}".migrations'
-    applied = {row["name"] for row in await connection.fetch(f"SELECT name FROM {table}")}  # noqa: S608
+    applied = await _applied(connection, f'"{schema}".migrations')
     later = [name for name in LATER_MIGRATIONS if name in applied]
     if not later:
         return "6.5" if _MIGRATIONS[-1][0] in applied else "6.4 or older"
@@ -253,11 +341,9 @@ async def _missing(connection: AnyConnection, schema: str) -> list[str]:
     missing = []
     for table, known in (
         (f'"{schema}".migrations', [name for name, _, _ in _MIGRATIONS]),
-        (f'"{own}".tocsin_migrations', [name for name, _ in _OWN_MIGRATIONS]),
+        (f'"{own}".tocsin_migrations', [name for name, _, _ in _OWN_MIGRATIONS]),
     ):
-        applied: set[str] = set()
-        if await connection.fetchval("SELECT to_regclass($1)", table) is not None:
-            applied = {row["name"] for row in await connection.fetch(f"SELECT name FROM {table}")}  # noqa: S608
+        applied = await _applied(connection, table)
         if unknown := applied.difference(known, LATER_MIGRATIONS):
             raise StoreError(
                 f"a newer server changed the schema {schema}, update Tocsin: {', '.join(sorted(unknown))}"

@@ -9,8 +9,14 @@ from typing import Final
 import asyncpg
 
 from tocsin.crypto.credentials import Credentials
+from tocsin.durable.postgres.batched_reads import BatchedReads
 from tocsin.errors import DecodeError, StoreError, StoreFull
-from tocsin.ntf_router.store.postgres.outcomes import END_OF_SUBSCRIPTION, ReportSettled, end_pending
+from tocsin.ntf_router.store.postgres.outcomes import (
+    END_OF_SUBSCRIPTION,
+    ReportSettled,
+    end_pending,
+    keep_periods,
+)
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy, rows_of
 from tocsin.ntf_router.store.postgres.row_counts import Addition, RowCounts
 from tocsin.ntf_router.store.postgres.rows import (
@@ -50,14 +56,15 @@ _KEYED: Final = f"s.smp_notifier_key <> '\\x{NO_KEY.hex()}'::bytea"
 
 FIRST_OF_SEVERAL: Final = "s.status <> 'ACTIVE', s.subscription_id"
 """The order of rows of one queue: servers that knew routers by their hosts may have stored it under several."""
-_SUBSCRIPTION: Final = f"""
+_SUBSCRIPTIONS: Final = f"""
     SELECT {SUBSCRIPTION_COLUMNS}, {TOKEN_COLUMNS.replace("t.token_id,", "", 1)} FROM {SUBSCRIPTIONS}
     JOIN tokens t ON t.token_id = s.token_id LEFT JOIN token_registrations r ON r.token_id = t.token_id
-    WHERE s.subscription_id = $1
+    WHERE s.subscription_id = ANY($1::bytea[])
 """  # noqa: S608
-_SUBSCRIPTION_OF: Final = f"""
-    SELECT {SUBSCRIPTION_COLUMNS} FROM {SUBSCRIPTIONS} WHERE {_AT_ROUTER} AND s.smp_notifier_id = $2
-    ORDER BY {FIRST_OF_SEVERAL} LIMIT 1
+_BY_QUEUE: Final = f"""
+    SELECT DISTINCT ON (v.smp_keyhash, s.smp_notifier_id) {SUBSCRIPTION_COLUMNS} FROM {SUBSCRIPTIONS}
+    WHERE (v.smp_keyhash, s.smp_notifier_id) IN (SELECT * FROM unnest($1::bytea[], $2::bytea[]))
+    ORDER BY v.smp_keyhash, s.smp_notifier_id, {FIRST_OF_SEVERAL}
 """  # noqa: S608
 ADD_SUBSCRIPTION: Final = """
     WITH known AS (
@@ -167,16 +174,29 @@ class PostgresSubscriptions:
     _clients: NtfPool
     _background: NtfPool
     _report_settled: ReportSettled | None
+    _subscriptions: BatchedReads[bytes, tuple[SubscriptionRecord, TokenRecord]]
+    _by_queue: BatchedReads[tuple[bytes, bytes], SubscriptionRecord]
     _has_certificates: bool = False
     """The reference's tables are those of 7.0, with columns for certificates."""
 
     async def subscription(self, subscription_id: bytes) -> tuple[SubscriptionRecord, TokenRecord] | None:
-        row = await self._clients.fetchrow(_SUBSCRIPTION, subscription_id)
-        return None if row is None else (subscription_of_row(row), token_of_row(row))
+        return await self._subscriptions.row(subscription_id)
 
     async def subscription_of(self, queue: NotifierQueue) -> SubscriptionRecord | None:
-        row = await self._clients.fetchrow(_SUBSCRIPTION_OF, identity_of(queue.router), queue.notifier_id)
-        return None if row is None else subscription_of_row(row)
+        return await self._by_queue.row((identity_of(queue.router), queue.notifier_id))
+
+    async def _find_subscriptions(
+        self, subscription_ids: Sequence[bytes]
+    ) -> dict[bytes, tuple[SubscriptionRecord, TokenRecord]]:
+        rows = await self._clients.fetch(_SUBSCRIPTIONS, subscription_ids)
+        return {row["subscription_id"]: (subscription_of_row(row), token_of_row(row)) for row in rows}
+
+    async def _find_queues(
+        self, queues: Sequence[tuple[bytes, bytes]]
+    ) -> dict[tuple[bytes, bytes], SubscriptionRecord]:
+        identities, notifier_ids = zip(*queues, strict=True)
+        rows = await self._clients.fetch(_BY_QUEUE, identities, notifier_ids)
+        return {(row["smp_keyhash"], row["smp_notifier_id"]): subscription_of_row(row) for row in rows}
 
     async def add_subscription(self, subscription: SubscriptionRecord) -> bool:
         with self._counts.subscriptions.adding() as addition:
@@ -189,27 +209,25 @@ class PostgresSubscriptions:
 
     async def _add_subscription(self, subscription: SubscriptionRecord, addition: Addition) -> bool:
         async def statements(connection: Proxy) -> bool:
-            await self._counts.check_room(connection, subscription.token_id, addition)
-            try:
-                async with connection.transaction():
-                    tag = await connection.execute(
-                        ADD_SUBSCRIPTION,
-                        *router_row(subscription.queue.router),
-                        subscription.subscription_id,
-                        subscription.token_id,
-                        subscription.queue.notifier_id,
-                        subscription.notifier_key or NO_KEY,
-                        subscription_status_text(subscription.status),
-                        subscription.service_associated,
-                    )
-            except asyncpg.ForeignKeyViolationError:
-                return False  # the token is gone
+            if not await self._counts.check_room(connection, subscription.token_id, addition):
+                return False
+            tag = await connection.execute(
+                ADD_SUBSCRIPTION,
+                *router_row(subscription.queue.router),
+                subscription.subscription_id,
+                subscription.token_id,
+                subscription.queue.notifier_id,
+                subscription.notifier_key or NO_KEY,
+                subscription_status_text(subscription.status),
+                subscription.service_associated,
+            )
             return rows_of(tag) > 0
 
         return await self._clients.run(statements)
 
     async def delete_subscription(self, subscription_id: bytes) -> bool:
         async def statements(connection: Proxy) -> bool:
+            await keep_periods(connection, [subscription_id])
             found = await connection.fetchval(
                 "SELECT true FROM subscriptions WHERE subscription_id = $1 FOR UPDATE", subscription_id
             )

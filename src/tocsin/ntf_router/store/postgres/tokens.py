@@ -10,15 +10,18 @@ from typing import Final
 
 import asyncpg
 
+from tocsin.durable.postgres.batched_reads import BatchedReads
 from tocsin.errors import StoreFull
 from tocsin.ntf_router.store.interface import Replaced
 from tocsin.ntf_router.store.postgres.outcomes import END_OF_TOKENS, ReportSettled, end_pending, prune
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy
 from tocsin.ntf_router.store.postgres.row_counts import RowCounts
 from tocsin.ntf_router.store.postgres.rows import (
+    CRON_DUE,
     SUBSCRIPTIONS,
     TOKEN_COLUMNS,
     TOKENS,
+    device_token_columns,
     queue_of_row,
     sql_list,
     status_text,
@@ -31,7 +34,7 @@ from tocsin.protocol.ntf.lifecycles import CONFIRMED, UNVERIFIED, VERIFIABLE
 from tocsin.protocol.ntf.statuses import TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
-_TOKEN: Final = f"SELECT {TOKEN_COLUMNS} FROM {TOKENS} WHERE t.token_id = $1"  # noqa: S608
+_TOKENS: Final = f"SELECT {TOKEN_COLUMNS} FROM {TOKENS} WHERE t.token_id = ANY($1::bytea[])"  # noqa: S608
 _REGISTRATION: Final = f"""
     SELECT {TOKEN_COLUMNS} FROM {TOKENS}
     WHERE t.push_provider = $1 AND t.push_provider_token = $2 AND t.verify_key = $3
@@ -92,13 +95,7 @@ _QUEUES: Final = f"""
 """  # noqa: S608
 _CRON_DUE: Final = f"""
     SELECT {TOKEN_COLUMNS} FROM {TOKENS}
-    WHERE t.status = 'ACTIVE' AND t.cron_interval > 0
-        AND coalesce(t.cron_sent_at, 0) + t.cron_interval * 60 < $1 AND t.token_id > $2
-        AND NOT EXISTS (
-            SELECT FROM last_notifications l WHERE l.token_id = t.token_id
-                AND floor(extract(epoch FROM l.sent_at)) + t.cron_interval * 60 >= $1
-        )
-        AND NOT EXISTS (SELECT FROM pending_notifications p WHERE p.token_id = t.token_id)
+    WHERE t.status = 'ACTIVE' AND {CRON_DUE.format(now="$1")} AND t.token_id > $2
     ORDER BY t.token_id LIMIT $3
 """  # noqa: S608
 
@@ -110,15 +107,18 @@ class PostgresTokens:
     _clients: NtfPool
     _background: NtfPool
     _report_settled: ReportSettled | None
+    _tokens: BatchedReads[bytes, TokenRecord]
 
     async def token(self, token_id: bytes) -> TokenRecord | None:
-        row = await self._clients.fetchrow(_TOKEN, token_id)
-        return None if row is None else token_of_row(row)
+        return await self._tokens.row(token_id)
+
+    async def _find_tokens(self, token_ids: Sequence[bytes]) -> dict[bytes, TokenRecord]:
+        rows = await self._clients.fetch(_TOKENS, token_ids)
+        return {row["token_id"]: token_of_row(row) for row in rows}
 
     async def registration(self, device_token: DeviceToken, verify_key: bytes) -> TokenRecord | None:
-        row = await self._clients.fetchrow(
-            _REGISTRATION, device_token.provider.text, device_token.token, verify_key
-        )
+        columns = device_token_columns(device_token)
+        row = await self._clients.fetchrow(_REGISTRATION, *columns, verify_key)
         return None if row is None else token_of_row(row)
 
     async def add_token(self, token: TokenRecord) -> bool:
@@ -131,7 +131,7 @@ class PostgresTokens:
         return addition.added
 
     async def unverified_registrations(self, device_token: DeviceToken, since: int) -> int:
-        rows = await self._clients.fetch(_UNVERIFIED, device_token.provider.text, device_token.token)
+        rows = await self._clients.fetch(_UNVERIFIED, *device_token_columns(device_token))
         old = [row for row in rows if row["registered_at"] < since]
         unused = [row["token_id"] for row in old if not row["used"]]
         if unused:
@@ -192,8 +192,7 @@ class PostgresTokens:
                 WHERE token_id = $1 AND push_provider = $2 AND push_provider_token = $3 FOR UPDATE
                 """,
                 token_id,
-                device_token.provider.text,
-                device_token.token,
+                *device_token_columns(device_token),
             )
             if before is None:
                 return False
@@ -217,8 +216,7 @@ class PostgresTokens:
                     tag = await connection.execute(
                         _REPLACE,
                         token_id,
-                        device_token.provider.text,
-                        device_token.token,
+                        *device_token_columns(device_token),
                         code,
                         registered_at,
                     )

@@ -9,9 +9,12 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Final, NamedTuple, TypeVar
 
+import asyncpg
 from asyncpg import Connection, Record
 
-from tocsin.durable.postgres.database_snapshot import ROWS_AT_A_TIME, read_only_snapshot
+from tocsin.durable.postgres.connecting import writer_options
+from tocsin.durable.postgres.database_errors import translated
+from tocsin.durable.postgres.database_snapshot import CONNECT_TIMEOUT, ROWS_AT_A_TIME, read_only_snapshot
 from tocsin.durable.transfers import Progress, require_no_rows
 from tocsin.errors import DecodeError, StoreError
 from tocsin.ntf_router.store.interface import KeptLast, NtfTotals, WholeNtfStore, ntf_totals_of
@@ -32,7 +35,7 @@ from tocsin.ntf_router.store.postgres.rows import (
     token_of_row,
     token_row,
 )
-from tocsin.ntf_router.store.postgres.schema import TABLES, has_store, migrate, search_path
+from tocsin.ntf_router.store.postgres.schema import TABLES, has_store, migrate, roll_back, search_path
 from tocsin.ntf_router.store.postgres.subscriptions import (
     ADD_OWN_CERTIFICATE,
     FIRST_OF_SEVERAL,
@@ -132,6 +135,24 @@ async def read_whole_ntf_database(url: str, schema: str, store: S) -> S:
     finally:
         await pool.close()
     return store
+
+
+async def roll_back_ntf_database(
+    url: str, schema: str, keep: str, *, lose_data: bool, dry_run: bool
+) -> tuple[list[str], list[str]]:
+    """Undo all migrations after `keep`, while no router uses the schema. Returns their names and what was lost.
+
+    Raises StoreError.
+    """
+    search_path(schema)
+    with translated():
+        connection = await asyncpg.connect(
+            url, timeout=CONNECT_TIMEOUT, command_timeout=BACKGROUND_TIMEOUT, **writer_options(url)
+        )
+        try:
+            return await roll_back(connection, schema, keep, lose_data=lose_data, dry_run=dry_run)
+        finally:
+            connection.terminate()
 
 
 async def _write(connection: Proxy, store: WholeNtfStore, progress: Progress) -> None:

@@ -20,21 +20,24 @@ from tocsin.durable.log_fields import (
     labelled,
     not_known,
 )
+from tocsin.protocol.smp.sender_commands import HIGHEST_PRIORITY
 from tocsin.smp_router.store.records import StoredMessage, StoredNotification
 
 _TIME: Final = 3
 """The place of the time among the words."""
 _NO_BODY: Final = b"AA=="
-_NO_BODY_TIME: Final = b"0"
-_FLAGS: Final = {b"T": True, b"F": False}
+_FLAGS: Final = {b"T": 1, b"F": 0}
+_ZERO: Final = b"0"
 
 
 @dataclass(frozen=True, slots=True)
 class MessageAdded:
     """v3 rid msgId ts flags=T|F body | v3 rid msgId ts quota; in the changes log after `M `
 
-    The reference cannot read an empty body (v7.md Appendix B). So one is written as a zero byte, which it can read, and
-    a zero before the time, which changes no number, tells us that the body is empty.
+    The reference knows neither an empty body (v7.md Appendix B) nor a priority above 1. Zeros before the time change
+    no number, so it reads the line, and they tell us what it does not know:
+
+    zeros = 2 * (priority - 1) + (1 if the body is empty)        an empty body is written as a zero byte
     """
 
     tag: ClassVar[bytes] = b"M"
@@ -55,8 +58,7 @@ class MessageAdded:
         else:
             words.append(b"flags=T" if message.notify else b"flags=F")
             words.append(encode_field(message.body) or _NO_BODY)
-            if not message.body:
-                words[_TIME] = _NO_BODY_TIME + words[_TIME]
+            words[_TIME] = _ZERO * _zeros(message.priority, message.body) + words[_TIME]
         return b" ".join(words)
 
     @classmethod
@@ -67,14 +69,24 @@ class MessageAdded:
         sent_at = decode_number(words[3])
         if words[4] == b"quota":
             exactly(words, 5)
-            return cls(recipient_id, StoredMessage(message_id, sent_at, False, None))
+            return cls(recipient_id, StoredMessage(message_id, sent_at, 0, None))
         flags, body = exactly(words, 6)[4:]
-        notify = _FLAGS.get(labelled(flags, b"flags="))
-        if notify is None:
+        priority = _FLAGS.get(labelled(flags, b"flags="))
+        if priority is None:
             raise not_known("unknown message flags")
-        is_empty = body == _NO_BODY and len(words[_TIME]) > 1 and words[_TIME].startswith(_NO_BODY_TIME)
-        content = b"" if is_empty else decode_field_or_empty(body)
-        return cls(recipient_id, StoredMessage(message_id, sent_at, notify, content))
+        higher, is_empty = divmod(_leading_zeros(words[_TIME]), 2)
+        if priority:
+            priority = min(priority + higher, HIGHEST_PRIORITY)
+        content = b"" if is_empty and body == _NO_BODY else decode_field_or_empty(body)
+        return cls(recipient_id, StoredMessage(message_id, sent_at, priority, content))
+
+
+def _zeros(priority: int, body: bytes) -> int:
+    return 2 * max(priority - 1, 0) + (not body)
+
+
+def _leading_zeros(number: bytes) -> int:
+    return len(number) - len(number.lstrip(_ZERO) or _ZERO)
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,9 +250,7 @@ class SmpMemoryStore:
         if waiting[-1].is_quota_marker:
             return None
         if len(waiting) >= quota:
-            self._append_message(
-                recipient_id, StoredMessage(message.message_id, message.sent_at, False, None)
-            )
+            self._append_message(recipient_id, StoredMessage(message.message_id, message.sent_at, 0, None))
             return None
         self._append_message(recipient_id, message)
         return Written(was_empty=False)

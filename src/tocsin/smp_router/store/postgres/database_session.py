@@ -4,6 +4,10 @@ Theory of operation. Two mechanisms keep two routers off one schema. An advisory
 router that opens the store while another has it is refused. But the lock ends with its connection, and while a router
 has lost its connection, another may open the store, write to it and even close it. So each opening has a number in the
 table `opening`, which each transaction reads first: a router whose opening is not the last one never writes again.
+
+The same row counts the transactions. If the database counts fewer than this router has answered for, it is an older
+copy: a standby that was behind when it was promoted, or a former primary that is back. The router writes nothing to it,
+and waits for one that has everything.
 """
 
 from __future__ import annotations
@@ -16,17 +20,22 @@ from typing import Final, Protocol
 import asyncpg
 from asyncpg import Connection, Record
 
+from tocsin.durable.postgres.connecting import OlderDatabase, writer_options
 from tocsin.durable.postgres.database_errors import DatabaseUnavailable, translated
 from tocsin.durable.postgres.schema_owner import SchemaInUse, holder_of, process_name
-from tocsin.durable.postgres.tls import tls_options
 from tocsin.errors import StoreError
-from tocsin.smp_router.store.postgres.schema_migrations import has_current_schema, migrate
+from tocsin.smp_router.store.postgres.schema_migrations import has_current_schema, migrate, roll_back
 
 LOCK_KEY: Final = int.from_bytes(b"tocsnsmp", "big")
 """The key of pg_advisory_lock. The lock belongs to the database, like the schema."""
 CONNECT_TIMEOUT: Final = 10.0
 STATEMENT_TIMEOUT: Final = 60.0
 """Seconds without an answer after which the connection counts as lost."""
+_OPEN: Final = """
+    UPDATE tocsin_smp.opening SET number = greatest(number + 1, extract(epoch FROM now())::bigint), written = 0
+    RETURNING number
+"""
+"""At least the time, so that a schema that went back to before this table and returned gives no number twice."""
 FIRST_DELAY: Final = 0.02
 LAST_DELAY: Final = 2.0
 
@@ -48,6 +57,8 @@ class DatabaseSession:
         self._url: Final = url
         self._connection: Connection[Record] | None = None
         self._opening: int | None = None
+        self._written = 0
+        """Transactions since the opening that are known to be committed."""
 
     async def open(self, lock_wait: float) -> None:
         """Lock the schema, bring it up to date and become its only writer. Raises StoreError.
@@ -58,8 +69,8 @@ class DatabaseSession:
         await self._lock(lock_wait)
         async with self._use() as connection:
             await migrate(connection)
-            statement = "UPDATE tocsin_smp.opening SET number = number + 1 RETURNING number"
-            self._opening = await connection.fetchval(statement)
+            self._opening = await connection.fetchval(_OPEN)
+            self._written = 0
 
     async def open_to_read(self, lock_wait: float) -> bool:
         """Lock the schema without changing it. Returns whether it exists.
@@ -69,6 +80,14 @@ class DatabaseSession:
         await self._lock(lock_wait)
         async with self._use() as connection:
             return await has_current_schema(connection)
+
+    async def roll_back(
+        self, keep: str, lock_wait: float, *, lose_data: bool, dry_run: bool
+    ) -> tuple[list[str], list[str]]:
+        """Lock the schema and undo all migrations after `keep` (`schema_migrations.roll_back`). Raises StoreError."""
+        await self._lock(lock_wait)
+        async with self._use() as connection:
+            return await roll_back(connection, keep, lose_data=lose_data, dry_run=dry_run)
 
     async def _lock(self, lock_wait: float) -> None:
         deadline = asyncio.get_running_loop().time() + lock_wait
@@ -90,10 +109,17 @@ class DatabaseSession:
         """
         async with self._use() as connection, connection.transaction():
             # The row lock lasts until the end of the transaction, so no router can open the store meanwhile.
-            last = await connection.fetchval("SELECT number FROM tocsin_smp.opening FOR SHARE")
-            if last != self._opening:
+            row = await connection.fetchrow("SELECT number, written FROM tocsin_smp.opening FOR UPDATE")
+            assert row is not None
+            assert self._opening is not None
+            opening, written = row
+            if opening < self._opening or (opening == self._opening and written < self._written):
+                raise OlderDatabase(f"it has {written} transactions of opening {opening}, we {self._written}")
+            if opening != self._opening:
                 raise StoreError("another router has opened the schema tocsin_smp: stop this one")
+            await connection.execute("UPDATE tocsin_smp.opening SET written = $1", self._written + 1)
             await batch.write(connection)
+        self._written += 1
 
     @asynccontextmanager
     async def pages(self, query: str, rows: int) -> AsyncIterator[AsyncIterator[list[Record]]]:
@@ -139,7 +165,7 @@ class DatabaseSession:
         )
         if self._opening is not None:
             last = await connection.fetchval("SELECT number FROM tocsin_smp.opening")
-            if last != self._opening:
+            if last > self._opening:
                 raise SchemaTaken(message)
         raise SchemaInUse(message)
 
@@ -160,7 +186,7 @@ class DatabaseSession:
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=STATEMENT_TIMEOUT,
                 server_settings={"application_name": process_name("smp")},
-                **tls_options(self._url),
+                **writer_options(self._url),
             )
         try:
             with translated():

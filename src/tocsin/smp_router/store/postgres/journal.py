@@ -18,17 +18,24 @@ from tocsin.durable.commits import PATIENCE, Commits, next_delay
 from tocsin.errors import StoreError, StoreUnavailable
 from tocsin.smp_router.store.postgres.change_batch import ChangeBatch, PendingChanges, StoreChange
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
+from tocsin.smp_router.store.postgres.store_log_mirror import StoreLogMirror
 
 
 class PostgresJournal(Commits):
     """Implements `Journal` of the store in memory. Belongs to one event loop."""
 
     def __init__(
-        self, session: DatabaseSession, pending: PendingChanges, *, patience: float = PATIENCE
+        self,
+        session: DatabaseSession,
+        pending: PendingChanges,
+        *,
+        patience: float = PATIENCE,
+        mirror: StoreLogMirror | None = None,
     ) -> None:
         super().__init__(patience)
         self._session: Final = session
         self._pending: Final = pending
+        self._mirror: Final = mirror
         self._write: asyncio.Task[None] | None = None
         self.transactions = 0
         """The number of committed transactions."""
@@ -38,6 +45,8 @@ class PostgresJournal(Commits):
         if self._failure is not None:
             return  # nothing will be written
         self._pending.take(change)
+        if self._mirror is not None:
+            self._mirror.take(change)
         self._appended += 1
 
     async def close(self) -> None:
@@ -47,19 +56,24 @@ class PostgresJournal(Commits):
                 self._write.cancel()
             await asyncio.wait([self._write])
         self._end(StoreError("the store is closed"))
+        if self._mirror is not None:
+            self._mirror.close()
         await self._session.close()
 
     def _start_write(self) -> None:
         # The transaction has its own task, so that a cancelled committer leaves it to the others. `close` waits for it.
         batch, upto = self._pending.take_batch(), self._appended
-        self._write = asyncio.create_task(self._write_batch(batch, upto), name="smp-store")
+        lines = b"" if self._mirror is None else self._mirror.take_lines()
+        self._write = asyncio.create_task(self._write_batch(batch, lines, upto), name="smp-store")
 
-    async def _write_batch(self, batch: ChangeBatch, upto: int) -> None:
+    async def _write_batch(self, batch: ChangeBatch, lines: bytes, upto: int) -> None:
         delay = 0.0
         try:
             while True:
                 try:
                     await self._session.write(batch)
+                    if self._mirror is not None and lines:
+                        await asyncio.to_thread(self._mirror.write, lines)
                     break
                 except StoreUnavailable as error:
                     self._attempt_failed(error)

@@ -7,7 +7,9 @@ mode.
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from tocsin.durable.commits import PATIENCE
@@ -28,6 +30,7 @@ from tocsin.smp_router.store.postgres.rows import (
     queue_of_row,
     service_of_row,
 )
+from tocsin.smp_router.store.postgres.store_log_mirror import StoreLogMirror
 
 PAGE: Final = 2000
 """Rows read at a time: 32 MB of messages at most."""
@@ -52,11 +55,13 @@ async def open_postgres_smp_store(
     notification_ttl: float | None = None,
     patience: float = PATIENCE,
     lock_wait: float = LOCK_WAIT,
+    store_log: Path | None = None,
 ) -> tuple[S, PostgresStore]:
     """Read the database into an empty store, and keep it up to date from then on. Creates the schema if needed.
 
     Drops messages and notifications older than a given TTL. A commit waits at most `patience` seconds for a database
-    that is away; its changes are written when it is back. Raises StoreError if another router uses the schema (after
+    that is away; its changes are written when it is back. Changes of queues and services are also appended to
+    `store_log`, if it is given. Raises StoreError if another router uses the schema (after
     `lock_wait` seconds), if a newer Tocsin created it, or if the database cannot be used.
     """
     session = DatabaseSession(url)
@@ -64,7 +69,9 @@ async def open_postgres_smp_store(
         await session.open(lock_wait)
         report = SmpStoreReport()
         last_position = await read_database(session, store, report)
-        journal = PostgresJournal(session, PendingChanges(store, last_position), patience=patience)
+        mirror = None if store_log is None else await asyncio.to_thread(StoreLogMirror, store_log)
+        pending = PendingChanges(store, last_position)
+        journal = PostgresJournal(session, pending, patience=patience, mirror=mirror)
         store.keep_in(journal)
         if message_ttl is not None:
             before = int(now - message_ttl)

@@ -63,12 +63,12 @@ UPSERT_SERVICES: Final = """
 """
 
 SELECT_MESSAGES: Final = """
-    SELECT recipient_id, position, message_id, sent_at, notify, body
+    SELECT recipient_id, position, message_id, sent_at, priority, body
     FROM tocsin_smp.messages ORDER BY recipient_id, position
 """
 INSERT_MESSAGES: Final = """
-    INSERT INTO tocsin_smp.messages (recipient_id, position, message_id, sent_at, notify, body)
-    SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::bigint[], $5::boolean[], $6::bytea[])
+    INSERT INTO tocsin_smp.messages (recipient_id, position, message_id, sent_at, priority, body)
+    SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::bigint[], $5::smallint[], $6::bytea[])
     ON CONFLICT (recipient_id, position) DO NOTHING
 """
 
@@ -163,7 +163,7 @@ def service_of_row(row: Record) -> ServiceRecord:
 
 
 def message_row(recipient_id: bytes, position: int, message: StoredMessage) -> Row:
-    return recipient_id, position, message.message_id, message.sent_at, message.notify, message.body
+    return recipient_id, position, message.message_id, message.sent_at, message.priority, message.body
 
 
 def message_of_row(row: Record) -> tuple[bytes, int, StoredMessage]:

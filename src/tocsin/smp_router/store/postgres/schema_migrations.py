@@ -1,6 +1,7 @@
 """Migrations of the schema `tocsin_smp`: the SQL files of `migrations/` in the order of their names.
 
-Each file is applied in one transaction with its record, so a crash leaves whole steps only.
+Each file is applied in one transaction with its record, so a crash leaves whole steps only. A file that ends in
+`.down.sql` undoes the migration of its name.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import Final, NamedTuple
 
 from asyncpg import Connection, Record
 
+from tocsin.durable.postgres.schema_rollback import Loss, Undo, undo
+from tocsin.durable.schema_versions import to_undo
 from tocsin.errors import StoreError
 
 _PREPARE: Final = """
@@ -20,16 +23,34 @@ _PREPARE: Final = """
 """
 
 
+_LOSSES: Final = {
+    "0002_messages_and_notifications": (
+        Loss("messages", "tocsin_smp.messages"),
+        Loss("notifications", "tocsin_smp.notifications"),
+    ),
+    "0004_direct_notifications": (
+        Loss("NTF routers with direct notifications", "tocsin_smp.ntf_routers"),
+        Loss("minimum priorities of queues", "tocsin_smp.minimum_priorities"),
+        Loss("packets for NTF routers", "tocsin_smp.packets"),
+    ),
+    "0006_message_priorities": (Loss("marks of mentions", "tocsin_smp.messages WHERE priority > 1"),),
+}
+"""What versions before a migration have no place for."""
+_DOWN: Final = ".down.sql"
+
+
 class Migration(NamedTuple):
     name: str
     sql: str
+    down: str | None = None
 
 
 def migrations() -> list[Migration]:
     """Return the migrations in the order of their application."""
     folder = resources.files("tocsin.smp_router.store.postgres") / "migrations"
-    files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
-    return sorted(Migration(file.name.removesuffix(".sql"), file.read_text("utf-8")) for file in files)
+    texts = {file.name: file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".sql")}
+    names = sorted(name.removesuffix(".sql") for name in texts if not name.endswith(_DOWN))
+    return [Migration(name, texts[f"{name}.sql"], texts.get(name + _DOWN)) for name in names]
 
 
 async def migrate(connection: Connection[Record]) -> list[str]:
@@ -46,6 +67,26 @@ async def migrate(connection: Connection[Record]) -> list[str]:
             await connection.execute(migration.sql)
             await connection.execute("INSERT INTO tocsin_smp.migrations (name) VALUES ($1)", migration.name)
     return [migration.name for migration in missing]
+
+
+async def roll_back(
+    connection: Connection[Record], keep: str, *, lose_data: bool, dry_run: bool
+) -> tuple[list[str], list[str]]:
+    """Undo all migrations after `keep`. Returns their names and what was lost. The caller holds the lock.
+
+    Raises StoreError if that would lose data, unless the operator accepts it, or if a newer Tocsin changed the schema.
+    """
+    applied: list[Migration] = []
+    if await _exists(connection):
+        missing = await _missing(connection)
+        applied = [migration for migration in migrations() if migration not in missing]
+    names = to_undo([migration.name for migration in applied], keep)
+    steps = [
+        Undo(each.name, each.down, _LOSSES.get(each.name, ()), "tocsin_smp", "tocsin_smp.migrations")
+        for each in reversed(applied)
+        if each.name in names
+    ]
+    return names, await undo(connection, steps, keep, lose_data=lose_data, dry_run=dry_run)
 
 
 async def has_current_schema(connection: Connection[Record]) -> bool:

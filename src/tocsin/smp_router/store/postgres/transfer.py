@@ -73,6 +73,20 @@ async def read_whole_database(url: str, store: S) -> S:
         await session.close()
 
 
+async def roll_back_database(
+    url: str, keep: str, *, lose_data: bool, dry_run: bool
+) -> tuple[list[str], list[str]]:
+    """Undo all migrations after `keep`, while no router uses the database. Returns their names and what was lost.
+
+    Raises StoreError.
+    """
+    session = DatabaseSession(url)
+    try:
+        return await session.roll_back(keep, LOCK_WAIT, lose_data=lose_data, dry_run=dry_run)
+    finally:
+        await session.close()
+
+
 class _Copy:
     """Everything in a store, as one transaction."""
 

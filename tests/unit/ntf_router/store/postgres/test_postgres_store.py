@@ -37,9 +37,11 @@ from tocsin.ntf_router.store.postgres import pools, postgres_store
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
 from tocsin.ntf_router.store.postgres.schema import reference_version
 from tocsin.ntf_router.store.postgres.transfer import fill_ntf_database, read_whole_ntf_database
-from tocsin.ntf_router.store.records import Accounting, NotRecorded, Recorded
+from tocsin.ntf_router.store.records import Accounting, NotRecorded, Recorded, SettledNotification
 from tocsin.ntf_router.subscriber.service_certificates import new_service_credentials
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
 
 Operator: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -104,6 +106,32 @@ async def test_rows_are_those_of_the_reference(store: NtfPostgresStore, operator
     assert server["smp_keyhash"] == base64.urlsafe_b64encode(ROUTER.key_hash)
     assert await operator.fetchval("SELECT status FROM subscriptions") == "ERR SMP error QUOTA"
     assert await operator.fetchval("SELECT extract(epoch FROM sent_at) FROM last_notifications") == 1000.25
+
+
+async def test_web_push_in_the_form_of_the_reference_has_its_columns(
+    store: NtfPostgresStore, operator: Operator
+) -> None:
+    """ntf-webpush.md 2.4; rows that its branch has made are read, too."""
+    text = "webpush https://push.example.org:8443/up?t=1 IiIiIiIiIiIiIiIiIiIiIg== "
+    text += "BEYtuhrk_BqWi02s8gzdbb4frjSqlxUUpj00BcPRz9ODtYu7CMEzg0KMWFPHHEyFHhNLBWgh5Gj-Cpd6v0MT3eE="
+    owner = await filled(store, "a", "q", device=DeviceToken.parse(text))
+    row = await operator.fetchrow("SELECT push_provider, push_provider_token FROM tokens")
+    assert row is not None
+    assert row["push_provider"] == "webpush https://push.example.org:8443"
+    assert row["push_provider_token"].decode() == text.removeprefix(f"{row['push_provider']}")
+    assert await store.token(owner.token_id) == owner
+    assert await store.registration(owner.device_token, owner.verify_key) == owner
+    await store.add_notifications(ROUTER, [received("q")])
+    assert [push.token for push in await store.due_pushes([owner.token_id])] == [owner]
+    await operator.execute("UPDATE tokens SET push_provider = 'webpush https://push.example.org:443'")
+    other = await store.token(owner.token_id)
+    assert other is not None
+    assert WebPushAddress.parse(other.device_token.token).port == 443
+    assert not await store.invalidate_token(owner.token_id, owner.device_token, owner.status)
+    settled_as: list[SettledNotification] = []
+    store.report_settled_to(settled_as.extend)
+    assert await store.delete_subscription(filler(("subscription", "q"), 24))
+    assert [each.provider for each in settled_as] == [PushProvider.WEBPUSH]
 
 
 async def test_it_is_opened_again(url: str, store: NtfPostgresStore) -> None:
@@ -491,3 +519,18 @@ async def test_a_whole_store_is_written_into_tables_of_either_version(
     read = await read_whole_ntf_database(url, "ntf_server", NtfMemoryStore())
     assert list(read.all_service_credentials()) == list(source.all_service_credentials())
     assert read.all_totals() == source.all_totals()
+
+
+@pytest.mark.parametrize("host", ["a\x1bb.example", "a\0b.example"])
+async def test_hosts_that_older_versions_took_are_written(url: str, host: str) -> None:
+    """Their logs may have any character. A NUL stopped the import of the whole store."""
+    source, odd = NtfMemoryStore(), replace(ROUTER, hosts=(host,))
+    owner = await filled(source, "a")
+    await source.add_subscription(subscription("q", owner, odd))
+    await fill_ntf_database(url, "ntf_server", source, lambda _count: None)
+    read = await read_whole_ntf_database(url, "ntf_server", NtfMemoryStore())
+    [found] = read.all_subscriptions()
+    assert found.queue.router == replace(odd, hosts=(host.replace("\0", "\ufffd"),))
+    opened = await open_ntf_postgres_store(url, pool_size=1)
+    assert await opened.subscription_of(queue("q", odd)) == found
+    await opened.close()

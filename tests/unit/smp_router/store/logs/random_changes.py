@@ -123,7 +123,9 @@ def change_something(store: SmpMemoryStore, own: list[bytes], worker: int, chanc
             if (waiting := store.direct.packet_of(found.notifier.notifier_id)) is not None:
                 store.direct.remove_packet(waiting.packet_id)
         case _:
-            message = StoredMessage(chance.randbytes(24), 17, True, chance.randbytes(chance.randrange(200)))
+            message = StoredMessage(
+                chance.randbytes(24), 17, chance.randrange(4), chance.randbytes(chance.randrange(200))
+            )
             store.write_message(queue_id, message, 5)
             if found.notifier is not None:
                 meta = StoredNotification(message.message_id, 17, chance.randbytes(24), chance.randbytes(144))

@@ -27,13 +27,17 @@ from tocsin.smp_router.store.records import StoredMessage, StoredNotification
 
 MESSAGES: Final = [
     (
-        MessageAdded(b"rrr", StoredMessage(b"mid", 17, True, b"\xfb\xff")),
+        MessageAdded(b"rrr", StoredMessage(b"mid", 17, 1, b"\xfb\xff")),
         b"v3 cnJy bWlk 17 flags=T -_8=",
     ),
-    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, False, b"")), b"v3 cnJy bWlk 017 flags=F AA=="),
-    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, False, b"\0")), b"v3 cnJy bWlk 17 flags=F AA=="),
-    (MessageAdded(b"rrr", StoredMessage(b"mid", 0, True, b"")), b"v3 cnJy bWlk 00 flags=T AA=="),
-    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, False, None)), b"v3 cnJy bWlk 17 quota"),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, 0, b"")), b"v3 cnJy bWlk 017 flags=F AA=="),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, 0, b"\0")), b"v3 cnJy bWlk 17 flags=F AA=="),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 0, 1, b"")), b"v3 cnJy bWlk 00 flags=T AA=="),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, 2, b"\xfb")), b"v3 cnJy bWlk 0017 flags=T -w=="),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, 3, b"\xfb")), b"v3 cnJy bWlk 000017 flags=T -w=="),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, 2, b"\0")), b"v3 cnJy bWlk 0017 flags=T AA=="),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 0, 3, b"")), b"v3 cnJy bWlk 000000 flags=T AA=="),
+    (MessageAdded(b"rrr", StoredMessage(b"mid", 17, 0, None)), b"v3 cnJy bWlk 17 quota"),
 ]
 NOTIFICATION: Final = NotificationAdded(b"ntf", StoredNotification(b"mid", 17, b"non", b"met"))
 
@@ -47,7 +51,7 @@ def test_message_has_this_line(record: MessageAdded, line: bytes) -> None:
 
 def test_empty_body_is_also_read_as_the_reference_writes_it() -> None:
     """Which the reference itself cannot read (v7.md Appendix B)."""
-    record = MessageAdded(b"rrr", StoredMessage(b"mid", 17, False, b""))
+    record = MessageAdded(b"rrr", StoredMessage(b"mid", 17, 0, b""))
     assert decode_message_line(b"v3 cnJy bWlk 17 flags=F ") == record
 
 

@@ -77,7 +77,7 @@ def test_k1_messages_are_read_in_order_up_to_the_quota_marker(store: SmpMemorySt
     assert q.delete_and_peek(m[4]) == (None, m[5])
     assert q.delete_and_peek(m[5]) == (m[5], m[6])
     assert q.delete_and_peek(m[6]) == (m[6], m[7])
-    marker = StoredMessage(m[8].message_id, m[8].sent_at, False, None)
+    marker = StoredMessage(m[8].message_id, m[8].sent_at, 0, None)
     assert q.delete_and_peek(m[7]) == (m[7], marker)
     assert q.delete_and_peek(marker) == (marker, None)
     assert q.delete_and_peek(marker) == (None, None)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import random
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -22,6 +25,8 @@ from tests.unit.smp_router.store.postgres.opened_stores import (
 from tests.unit.smp_router.store.samples import a_message, a_queue
 from tocsin.durable.postgres.database_errors import DatabaseUnavailable
 from tocsin.errors import StoreError, StoreUnavailable
+from tocsin.smp_router.store.logs.log_reading import STORE_LOG
+from tocsin.smp_router.store.logs.store_files import read_smp_store
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
 from tocsin.smp_router.store.postgres.change_batch import ChangeBatch
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
@@ -63,8 +68,11 @@ async def test_one_large_batch_is_split_into_statements_of_one_transaction(url: 
     assert await stored(url) == contents(store)
 
 
-async def test_connections_that_are_ended_during_commits_lose_nothing_acknowledged(url: str) -> None:
-    store, _ = await opened(url)
+async def test_connections_that_are_ended_during_commits_lose_nothing_acknowledged(
+    url: str, tmp_path: Path
+) -> None:
+    """Also not from the log beside the database, which gets every change once."""
+    store, _ = await opened(url, store_log=tmp_path / STORE_LOG)
     acknowledged = [0] * 4
     ended = 0
 
@@ -93,6 +101,10 @@ async def test_connections_that_are_ended_during_commits_lose_nothing_acknowledg
     assert min(acknowledged) >= 60
     await end_connections(url)
     assert await stored(url) == contents(store)
+    mirrored, report = read_smp_store(tmp_path)
+    assert (report.broken, report.skipped) == (0, 0)
+    assert contents(mirrored)["queues"] == contents(store)["queues"]
+    assert contents(mirrored)["services"].items() >= contents(store)["services"].items()
 
 
 async def test_a_transaction_whose_answer_was_lost_is_written_again_without_harm(
@@ -135,6 +147,29 @@ async def without_database(server_url: str, url: str) -> AsyncIterator[None]:
         await connection.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true")
     finally:
         await connection.close()
+
+
+async def test_a_log_that_cannot_be_written_is_trouble_until_it_can(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / STORE_LOG
+    store, database = await opened(url, store_log=log, patience=0.05)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:10]) and full_disk())
+    store.add_queue(a_queue())
+    with pytest.raises(StoreUnavailable, match=r"smp-server-store\.log: No space left"):
+        await store.commit()
+    monkeypatch.undo()
+    await database._journal.until_durable()
+    await database.close()
+    assert contents(read_smp_store(tmp_path)[0]) == contents(store)
+    store, database = await opened(url, store_log=log)
+    await database.close()
+    assert len(log.read_text().splitlines()) == 1, "an opened store repeats nothing"
+
+
+def full_disk() -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 async def test_what_cannot_be_made_durable_is_not_acknowledged_until_the_database_is_back(

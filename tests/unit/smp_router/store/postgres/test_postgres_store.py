@@ -113,7 +113,7 @@ async def test_services_messages_and_notifications_are_found_again(url: str) -> 
     assert queue.notifier is not None
     store.add_service(a_service())
     store.add_queue(queue)
-    for message in [a_message(body=b""), a_message(notify=False), a_message(), a_message()]:
+    for message in [a_message(body=b""), a_message(priority=0), a_message(priority=2), a_message(priority=3)]:
         store.write_message(queue.recipient_id, message, QUOTA)  # the last becomes the marker
     for _ in range(3):
         store.add_notification(queue.notifier.notifier_id, a_notification())

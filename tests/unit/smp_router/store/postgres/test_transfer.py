@@ -226,7 +226,9 @@ async def test_rows_without_a_queue_are_not_lost_in_silence(url: str) -> None:
     await fill_database(url, a_store(), no_progress)
     connection = await asyncpg.connect(url)
     await connection.execute(
-        "INSERT INTO tocsin_smp.messages VALUES ($1, 99, $1, 17, false, $1)", b"nobody's"
+        "INSERT INTO tocsin_smp.messages (recipient_id, position, message_id, sent_at, priority, body) "
+        "VALUES ($1, 99, $1, 17, 0, $1)",
+        b"nobody's",
     )
     await connection.close()
     with pytest.raises(StoreError, match="1 rows of the database belong to no queue"):

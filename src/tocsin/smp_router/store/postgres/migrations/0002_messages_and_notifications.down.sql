@@ -1,0 +1,1 @@
+DROP TABLE tocsin_smp.notifications, tocsin_smp.messages;

@@ -1,0 +1,1 @@
+ALTER TABLE tocsin_smp.opening DROP COLUMN written;

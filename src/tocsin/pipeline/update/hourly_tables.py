@@ -38,6 +38,9 @@ from tocsin.pipeline.update.retention import rebuildable
 SMALLEST_GROUP: Final = 10
 MANY_PARTITIONS: Final = 24
 """From then on, starting Python to write them costs less than what Spark's writer does for each file."""
+ON_KEPT_ROWS: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
+"""As FOR_FEW_ROWS, for queries over counts that are kept. The first of them also counts, from many rows, so code may
+still be compiled for it."""
 FEW_ROWS: Final = 20_000
 """Up to as many rows of events and notifications, the tables made from them are small enough for the driver."""
 THRESHOLD: Final = "smallest_group"
@@ -184,7 +187,7 @@ class HourlyTables:
             notifications = self._read(NOTIFICATIONS_TABLE, partitions)
             stages = self._values(NOTIFICATIONS_TABLE, partitions, ()).stages
             flag_counts = self._kept.enter_context(cached(count_by_flags(notifications, stages=stages)))
-            with query_settings(self._spark, FOR_FEW_ROWS):
+            with query_settings(self._spark, ON_KEPT_ROWS):
                 hours = self._kept.enter_context(cached(host_hours(flag_counts)))
                 cells = self._cells(hours) if self._smallest > 1 else None
             self._counted[partitions] = PartitionRows(

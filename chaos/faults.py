@@ -253,6 +253,7 @@ async def delete_tokens(world: ChaosWorld, chance: random.Random) -> str:
     _lose_tokens(world, phones)
     for phone in phones:
         async with phone.registering:
+            await phone.keep_secrets()  # pushes may be under way
             await phone.agent.tokens.delete()
     await _register(phones)
     return f"{len(phones)} phones deleted their tokens and registered again"

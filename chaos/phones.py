@@ -91,14 +91,16 @@ class ChaosPhone:
                     self._fetch = False
 
     async def _wake(self, payload: bytes) -> None:
-        await self._keep_secrets()
+        await self.keep_secrets()
         wake = self.agent.wake_by_web_push if self.by_web_push else self.agent.wake
         try:
             self._fetch |= isinstance(await wake(payload), Woken)
         except TocsinError:  # a code whose answer was lost, or one of a former token
             return
+        finally:
+            await self.keep_secrets()  # the answer to TNEW may have come after the push
 
-    async def _keep_secrets(self) -> None:
+    async def keep_secrets(self) -> None:
         """Keep what opens pushes, also those to tokens and endpoints that the agent has forgotten by the end."""
         token = await self.store.token()
         if token is not None and token.secret is not None:

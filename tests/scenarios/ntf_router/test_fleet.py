@@ -110,7 +110,7 @@ async def test_each_command_of_a_device_may_go_to_another_instance(instances: In
             await becomes(device, chat, SubscriptionState.ACTIVE)
             await chat.send(recipient, b"hello")
             [item] = await device.notifications()
-            assert chat.meta(item)
+            assert chat.meta(item).message_id
         accounting = await second.settled(4)
         assert (accounting.accepted, accounting.difference) == (4, 0)
 

@@ -41,7 +41,7 @@ def watch(path: Path) -> None:
             os.write(file, f"{now:.6f}\t{name}\t{fence}\t{os.getpid()}\n".encode())
         return held
 
-    LeaseKeeper.holds = watched  # type: ignore[method-assign]
+    LeaseKeeper.holds = watched  # type: ignore[assignment, method-assign]
 
 
 def read(path: Path) -> list[Noted]:

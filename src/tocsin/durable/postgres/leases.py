@@ -207,10 +207,8 @@ class LeaseKeeper:
             self._end(name)
         self._wake()
         assert self._task is not None
-        try:
-            async with asyncio.timeout(self._seconds):
-                await asyncio.shield(self._task)
-        except TimeoutError:
+        left, _ = await asyncio.wait([self._task], timeout=self._seconds)
+        if not left:
             logger.warning(
                 "leases could not be given back in time: others take them over when they have expired"
             )
@@ -280,6 +278,8 @@ class LeaseKeeper:
                     connection.terminate()
             except StoreError as error:
                 logger.warning("leases cannot be renewed at the moment: %s", error)
+            except Exception:
+                logger.exception("leases cannot be renewed because of a defect")
             if self._leaving and not self._held:
                 return
             delay = min(next_delay(delay), self._seconds / RENEWALS)

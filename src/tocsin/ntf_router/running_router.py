@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -106,10 +107,12 @@ async def running_ntf_router(
     client_metrics: ClientMetrics | None = None,
     job: HandOver | None = None,
     vapid_key: bytes | None = None,
+    inherited: Mapping[int, Sequence[socket.socket]] | None = None,
 ) -> AsyncIterator[RunningNtfRouter]:
     """Serve until the block is left. The caller closes store and providers. A `job` pushes messages for the router.
 
-    Devices that ask for it learn the public key of Web Push, `vapid_key`.
+    Devices that ask for it learn the public key of Web Push, `vapid_key`. Sockets that listen already are `inherited`,
+    by port.
     """
     clock, randomness = clock or SystemClock(), randomness or SystemRandomness()
     counters = counters or NtfCounters()
@@ -170,7 +173,7 @@ async def running_ntf_router(
             await stack.enter_async_context(fleet.running(subscribers.started))
         listeners = [
             await stack.enter_async_context(listener)
-            for listener in router_listeners(settings, router.handle, context, NTF.block_size)
+            for listener in router_listeners(settings, router.handle, context, NTF.block_size, inherited)
         ]
         if keys is not None and registration is not None:
             location = _location(settings, credentials, listeners[0].port)

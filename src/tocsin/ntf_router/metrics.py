@@ -134,10 +134,11 @@ def snapshot_metrics(snapshot: NtfRouterSnapshot) -> Iterator[Metric]:
         )
         yield counter(f"{PREFIX}_pushed_twice", about, snapshot.pushed_twice)
     if snapshot.fleet is not None:
-        yield from _fleet_metrics(snapshot.fleet)
+        yield from fleet_metrics(snapshot.fleet)
 
 
-def _fleet_metrics(fleet: FleetSnapshot) -> Iterator[Metric]:
+def fleet_metrics(fleet: FleetSnapshot) -> Iterator[Metric]:
+    """This process as one instance of a fleet."""
     prefix = f"{PREFIX}_fleet"
     yield gauge(f"{prefix}_instances", "Instances of the fleet.", len(fleet.members))
     about = "1 while this process is an instance of the fleet, otherwise 0: it subscribes and pushes nothing."

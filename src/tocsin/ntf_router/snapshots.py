@@ -63,13 +63,13 @@ class FleetSnapshot:
     """Leases held here, by kind."""
     free: int
     """Leases without a living holder."""
-    taken: int
-    taken_over: int
-    lapsed: int
-    renewal_seconds: float
+    taken: int = 0
+    taken_over: int = 0
+    lapsed: int = 0
+    renewal_seconds: float = 0.0
     """How long the latest renewal took."""
-    notices_sent: int
-    notices_dropped: int
+    notices_sent: int = 0
+    notices_dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

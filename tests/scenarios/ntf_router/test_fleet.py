@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
@@ -17,6 +18,8 @@ from tests.doubles.smp_harness import OK, PATIENCE, router_credentials, smp_rout
 from tocsin.crypto.credentials import Credentials
 from tocsin.ntf_router.fleet import fleet as fleet_module
 from tocsin.ntf_router.fleet.fleet import Fleet
+from tocsin.ntf_router.operator import About, NtfOperator
+from tocsin.ntf_router.statistics.statistics import NtfStatistics
 from tocsin.ntf_router.store.postgres.fences import SHARDS, router_lease, token_lease
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.operate.clock import SystemClock
@@ -167,6 +170,28 @@ async def test_a_lost_notice_only_delays(instances: Instances, monkeypatch: pyte
         assert {token_lease(each.token_id) for each in devices} != {token_lease(devices[0].token_id)}
         accounting = await first.settled(len(devices))
         assert (accounting.accepted, accounting.difference) == (len(devices), 0)
+
+
+async def test_operators_see_the_fleet_and_an_instance_without_leases_is_not_ready(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with instances.two() as (first, second):
+        statistics = NtfStatistics(first.running.state.counters, since=datetime.now(UTC))
+        operator = NtfOperator(first.running, first.store, statistics, About("0"))
+        assert await operator.why_not_ready() is None
+        metrics = (await operator.metrics()).splitlines()
+        for line in ("instances 2", "member 1", "leases_free 0", f'leases{{kind="push"}} {SHARDS // 2}'):
+            assert f"simplex_ntf_fleet_{line}" in metrics
+        lines = list(operator.server_info(with_names=True))
+        assert "Fleet instances: 2" in lines
+        assert f"Fleet leases here, push: {SHARDS // 2}" in lines
+        monkeypatch.setattr(fleet_of(first).leases, "_clock", lambda: float("inf"))
+        reason = await operator.why_not_ready()
+        assert reason is not None
+        assert "lost its leases" in reason
+        assert "Fleet instance here: none" in list(operator.server_info(with_names=False))
+        monkeypatch.undo()
+        assert fleet_of(second).leases.is_member
 
 
 async def test_two_members_never_believe_in_the_same_lease(instances: Instances) -> None:

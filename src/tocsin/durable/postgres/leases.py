@@ -176,7 +176,7 @@ class LeaseKeeper:
         self._seconds = seconds
         self._name = name
         self._clock = clock
-        self.number: int | None = None
+        self._number: int | None = None
         self._deadline = 0.0
         """Of our own clock. Nothing is done under a lease from then on."""
         self._held: dict[str, int] = {}
@@ -218,6 +218,11 @@ class LeaseKeeper:
         await asyncio.gather(*self._ending.values(), return_exceptions=True)
 
     # What may be done now
+
+    @property
+    def number(self) -> int | None:
+        """Our number as a member, None while we are none."""
+        return self._number
 
     @property
     def is_member(self) -> bool:
@@ -310,22 +315,13 @@ class LeaseKeeper:
                 pass
 
     async def _renew(self, connection: Connection[Record]) -> None:
-        if self.number is not None and self._clock() >= self._deadline:
-            self._lapse("they were not renewed in time")
+        """Renew our membership, or join. Our time counts from before the question."""
         began = self._clock()
-        if self.number is not None:
-            renewed = await connection.fetchval(_RENEW, self.number, self._seconds, self._leaving)
-            if not renewed:
-                self._lapse("others have taken this process for gone")
-        if self.number is None:
+        if not await self._is_renewed(connection):
             if self._leaving:
                 return
             began = self._clock()
-            self.number = await connection.fetchval(_JOIN, self._name, self._seconds)
-            assert self.number is not None
-            await connection.add_listener(self.channel_of(self.number), self._heard)
-            await self._tell(connection)
-            logger.info("this process is instance %d", self.number)
+            await self._join(connection)
         self._deadline = began + self._seconds * (1 - MARGIN)
         now = self._clock()
         self.counts.latest_renewal_seconds = now - began
@@ -335,6 +331,23 @@ class LeaseKeeper:
         if self._watch is not None:
             self._watch.cancel()
         self._watch = asyncio.get_running_loop().call_later(self._deadline - now, self._look_at_clock)
+
+    async def _is_renewed(self, connection: Connection[Record]) -> bool:
+        number = self._number
+        if number is None:
+            return False
+        if self._clock() >= self._deadline:
+            self._lapse("they were not renewed in time")
+        elif not await connection.fetchval(_RENEW, number, self._seconds, self._leaving):
+            self._lapse("others have taken this process for gone")
+        return number == self._number
+
+    async def _join(self, connection: Connection[Record]) -> None:
+        number: int = await connection.fetchval(_JOIN, self._name, self._seconds)
+        self._number = number
+        await connection.add_listener(self.channel_of(number), self._heard)
+        await self._tell(connection)
+        logger.info("this process is instance %d", number)
 
     def _look_at_clock(self) -> None:
         """Give everything up at the deadline, because no renewal has come."""
@@ -354,7 +367,7 @@ class LeaseKeeper:
             self.counts.lapsed += 1
             logger.warning("%d leases are lost: %s", len(self._held), why)
         names = list(self._held)
-        self.number, self._deadline = None, 0.0
+        self._number, self._deadline = None, 0.0
         self._held.clear()
         self._ended.clear()
         self._changed = True

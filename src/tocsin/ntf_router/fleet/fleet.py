@@ -208,4 +208,4 @@ def fleet_of(settings: NtfSettings, store: NtfStore, delivery: PushDelivery, clo
         )
     path = search_path(settings.database_schema)
     connect = lease_connection(settings.database_url, "ntf", path, settings.fleet_lease)
-    return Fleet(connect, settings, store, delivery, clock)
+    return Fleet(store.at_our_server(connect), settings, store, delivery, clock)

@@ -21,10 +21,12 @@ PUSHES: Final = "push"
 CHORES: Final = "chores"
 """The kinds of leases. There is one lease of chores: what one instance should do for all."""
 
-_CHECK: Final = "SELECT true FROM fleet_leases WHERE name = $1 AND fence = $2 FOR SHARE"
+# The holder is compared too: a promoted standby may have lost the last fences, and would give them out once more.
+_CHECK: Final = "SELECT true FROM fleet_leases WHERE name = $1 AND fence = $2 AND holder = $3 FOR SHARE"
 _VALID: Final = """
     SELECT l.name FROM fleet_leases l
     JOIN unnest($1::text[], $2::bigint[]) AS ours (name, fence) ON l.name = ours.name AND l.fence = ours.fence
+    WHERE l.holder = $3
     ORDER BY l.name FOR SHARE OF l
 """
 
@@ -38,6 +40,10 @@ class LeaseLost(StoreUnavailable):
 
 class HeldLeases(Protocol):
     """The leases of this instance."""
+
+    @property
+    def number(self) -> int | None:
+        """The number of this instance."""
 
     def holds(self, name: str) -> bool:
         """Whether this process may do now what a lease allows."""
@@ -80,7 +86,7 @@ class Fences:
         """Lock the lease of an SMP router until the transaction ends. Raises LeaseLost if it is not ours."""
         name = router_lease(router)
         fence = self._leases.fence(name)
-        if fence is None or not await connection.fetchval(_CHECK, name, fence):
+        if fence is None or not await connection.fetchval(_CHECK, name, fence, self._leases.number):
             raise LeaseLost(name)
 
     async def locked(self, connection: Proxy, token_ids: Iterable[bytes]) -> set[str]:
@@ -92,7 +98,8 @@ class Fences:
         }
         if not fences:
             return set()
-        return {row["name"] for row in await connection.fetch(_VALID, list(fences), list(fences.values()))}
+        arguments = list(fences), list(fences.values()), self._leases.number
+        return {row["name"] for row in await connection.fetch(_VALID, *arguments)}
 
     def pushed_here(self, token_ids: Collection[bytes]) -> list[bytes]:
         """Return the tokens whose pushes are ours at this moment."""

@@ -11,8 +11,11 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Final
 
+from asyncpg import Connection, Record
+
 from tocsin.durable.postgres.batched_reads import BatchedReads
 from tocsin.durable.postgres.database_errors import translated
+from tocsin.durable.postgres.leases import Connect
 from tocsin.durable.postgres.schema_owner import LOCK_WAIT, SchemaOwner
 from tocsin.errors import StoreError
 from tocsin.ntf_router.store.interface import StoreCounts
@@ -59,6 +62,22 @@ class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, Po
         self._tokens = BatchedReads(self._find_tokens)
         self._subscriptions = BatchedReads(self._find_subscriptions)
         self._by_queue = BatchedReads(self._find_queues)
+
+    def at_our_server(self, connect: Connect) -> Connect:
+        """Let connections of leases lead to a server that knows as much as that of our lock."""
+        owner = self._owner
+
+        async def checked() -> Connection[Record]:
+            connection = await connect()
+            if owner is not None:
+                try:
+                    await owner.check(connection)
+                except BaseException:
+                    connection.terminate()
+                    raise
+            return connection
+
+        return checked
 
     def fence_by(self, leases: HeldLeases) -> FleetRows:
         """Let writes about SMP routers and pushes carry the fences of these leases from now on."""

@@ -1,0 +1,34 @@
+"""Tests of one NTF router, with two instances of a fleet behind a TCP balancer in its place."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.balanced_routers import BalancedWorld
+from tests.doubles.ntf_world import World, folder_of, kept
+from tests.scenarios.ntf_router.test_added_cases import *  # noqa: F403
+from tests.scenarios.ntf_router.test_behaviours import *  # noqa: F403
+from tests.scenarios.ntf_router.test_end_to_end import *  # noqa: F403
+from tests.scenarios.ntf_router.test_provider_answers import *  # noqa: F403
+from tests.scenarios.ntf_router.test_reference_defects import *  # noqa: F403
+from tests.scenarios.ntf_router.test_restarts import *  # noqa: F403
+from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.push.fake.server import running_fake_apns
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+async def world(tmp_path: Path, url: str) -> AsyncIterator[World]:
+    """Instead of the one with each kind of store."""
+    async with running_fake_apns(folder_of(tmp_path, "apns")) as apns:
+        yield BalancedWorld(apns, kept(NtfMemoryStore()), url=url)
+        assert apns.broken == []
+
+
+@pytest.fixture
+def memory_world(world: World) -> World:
+    return world

@@ -13,6 +13,7 @@ from tests.doubles.ntf_world import World
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.routers import HOST
 from tests.doubles.smp_harness import PATIENCE, router_credentials
+from tocsin.ntf_router.fleet.fleet import Fleet
 from tocsin.ntf_router.store.postgres.fences import SHARDS
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.protocol.addresses import RouterLocation
@@ -148,5 +149,9 @@ async def _until_shared(instances: list[NtfHarness]) -> None:
         for each in instances:
             fleet = each.running.fleet
             assert fleet is not None
-            while sum(name.startswith("push") for name in fleet.leases.held) != SHARDS // len(instances):
+            while _shards(fleet) != SHARDS // len(instances):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
+
+
+def _shards(fleet: Fleet) -> int:
+    return sum(name.startswith("push") for name in fleet.leases.held)

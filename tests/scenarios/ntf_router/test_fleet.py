@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.doubles.ntf_harness import Device, NtfHarness, ntf_router
+from tests.doubles.ntf_harness import Device, NtfHarness, ntf_router, ntf_settings
 from tests.doubles.ntf_world import Chat, becomes, chat_at, subscribed_chat
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import OK, PATIENCE, router_credentials, smp_router
@@ -22,6 +22,7 @@ from tocsin.ntf_router.operator import About, NtfOperator
 from tocsin.ntf_router.statistics.statistics import NtfStatistics
 from tocsin.ntf_router.store.postgres.fences import SHARDS, router_lease, token_lease
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
+from tocsin.ntf_router.subscriber import queue_subscriptions
 from tocsin.operate.clock import SystemClock
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.ntf.token_commands import VerifyToken
@@ -170,6 +171,26 @@ async def test_a_lost_notice_only_delays(instances: Instances, monkeypatch: pyte
         assert {token_lease(each.token_id) for each in devices} != {token_lease(devices[0].token_id)}
         accounting = await first.settled(len(devices))
         assert (accounting.accepted, accounting.difference) == (len(devices), 0)
+
+
+async def test_an_end_is_believed_the_second_time(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instance that has lost its lease may take a queue, and a moment later it is gone."""
+    monkeypatch.setattr(queue_subscriptions, "TAKE_BACK_SECONDS", 0.2)
+    alone = replace(ntf_settings().subscriber, use_service_credentials=False)
+    async with smp_router() as smp, instances.one(subscriber=alone) as ntf:
+        device, recipient = await ntf.active_device(), await smp.connect()
+        chat = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
+        rival = await smp.connect()
+        await rival.subscribe_notifier(chat.notifier)
+        await becomes(device, chat, SubscriptionState.INACTIVE)
+        await becomes(device, chat, SubscriptionState.ACTIVE)
+        await chat.send(recipient)
+        assert len(await device.notifications()) == 1
+        again = await smp.connect()
+        await again.subscribe_notifier(chat.notifier)
+        await becomes(device, chat, SubscriptionState.END)
 
 
 async def test_operators_see_the_fleet_and_an_instance_without_leases_is_not_ready(

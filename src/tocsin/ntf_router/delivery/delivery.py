@@ -175,6 +175,13 @@ class PushDelivery:
             yield from lane.tokens_in_flight()
 
     @property
+    def periodic_unsettled(self) -> bool:
+        """Whether a periodic push is at a provider, or the beginning of its next period is not written yet."""
+        return self._outcomes.periodic_unwritten or any(
+            lane.control.periodic_in_flight for lane in self.lanes.values()
+        )
+
+    @property
     def waiting(self) -> int:
         """The number of tokens and control pushes that wait to be sent."""
         return sum(lane.waiting for lane in self.lanes.values())

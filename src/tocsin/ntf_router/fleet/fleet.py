@@ -167,8 +167,11 @@ class Fleet:
         """Wait until pushes of a shard have their outcomes, unless the lease is lost."""
         loop = asyncio.get_running_loop()
         until = loop.time() + DRAIN_SECONDS
-        while self.leases.is_member and loop.time() < until and shard in self._busy_shards(loop.time()):  # noqa: ASYNC110
+        while self.leases.is_member and loop.time() < until and self._is_busy(shard, loop.time()):  # noqa: ASYNC110
             await asyncio.sleep(DRAIN_LOOK)
+
+    def _is_busy(self, shard: int, now: float) -> bool:
+        return self._delivery.periodic_unsettled or shard in self._busy_shards(now)
 
     def _busy_shards(self, now: float) -> frozenset[int]:
         """Return the shards with pushes in flight. All shards that end share one look."""

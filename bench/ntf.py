@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from bench.idle_connections import resident_bytes
 from bench.ntf_floor import seconds_per_notification
-from bench.results import Result, show
+from bench.results import Result, percentile, show
 from bench.wire import make_credentials
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import Ed25519PrivateKey
@@ -324,8 +324,8 @@ async def _measure(
         Result(f"NMSG to push, {name}: pushes per second", pushes / elapsed, "pushes/s"),
         Result(f"NMSG to push, {name}: CPU of a push", spent / pushes * 1e6, "µs", spent / pushes / bare),
         Result(f"NMSG to push, {name}: CPU of a notification", cheapest * 1e6, "µs"),
-        Result(f"latency at {rate:,.0f}/s, {name}: median", _percentile(stopwatch.seconds, 50), "ms"),
-        Result(f"latency at {rate:,.0f}/s, {name}: 99 %", _percentile(stopwatch.seconds, 99), "ms"),
+        Result(f"latency at {rate:,.0f}/s, {name}: median", percentile(stopwatch.seconds, 50) * 1e3, "ms"),
+        Result(f"latency at {rate:,.0f}/s, {name}: 99 %", percentile(stopwatch.seconds, 99) * 1e3, "ms"),
     ]
 
 
@@ -346,11 +346,6 @@ async def _settled(around: World, store: NtfStore) -> None:
         if not accounting.pending and accounting.received >= around.sent:
             return
         await asyncio.sleep(0.05)
-
-
-def _percentile(seconds: Sequence[float], percent: int) -> float:
-    ordered = sorted(seconds)
-    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] * 1e3 if ordered else 0.0
 
 
 async def hold(subscriptions: int) -> list[Result]:

@@ -45,6 +45,7 @@ def test_bench_smp_ends_in_one_json_line_with_its_targets() -> None:
     assert "SEND of 15 KiB, X25519, memory store" in limited
     assert "memory of a queue with notifier" in limited
     assert any(name.startswith("restart with") for name in limited)
+    assert any("16 pairs with one message in flight" in name for name in limited)
 
 
 def test_bench_push_ends_in_one_json_line_with_every_provider() -> None:

@@ -66,6 +66,9 @@ ROUND_TRIPS_MS: Final = (0, 50, 200)
 BYTES_LIMIT: Final = 120.0
 PUSHES_TARGET: Final = 10_000
 POSTGRES_PUSHES_TARGET: Final = 6_000
+LOW_RATE: Final = 200
+"""Notifications a second of the measurement at low load: each comes alone, and each is a push."""
+LOW_RATE_TARGET_US: Final = 120.0
 QUEUES_PER_TOKEN: Final = 10
 PER_BLOCK: Final = 8
 ROUNDS: Final = 3
@@ -199,8 +202,26 @@ async def deliver(
                 results += await _measure(
                     around, store, stopwatch, notifications, seconds, where, bare, target
                 )
+            await around.tell(delay=0.0)
+            results.append(await _low_load(around, store, name, seconds))
         await provider.close()
     return results
+
+
+async def _low_load(around: World, store: NtfStore, name: str, seconds: float) -> Result:
+    """CPU of a push when each notification comes alone."""
+    before, cpu = await around.tell(), time.process_time()
+    await around.tell(rate=LOW_RATE, seconds=seconds)
+    await _settled(around, store)
+    spent = time.process_time() - cpu
+    cost = spent / ((await around.tell())["accepted"] - before["accepted"]) * 1e6
+    return Result(
+        f"NMSG to push, {name}: CPU of a push at {LOW_RATE} a second",
+        cost,
+        "µs",
+        cost / LOW_RATE_TARGET_US,
+        1.0,
+    )
 
 
 async def event_log_cost(tokens: int, notifications: int) -> Result:

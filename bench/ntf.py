@@ -92,9 +92,13 @@ class Stopwatch(NoEvents):
 class World:
     """The process around the router."""
 
-    def __init__(self, process: asyncio.subprocess.Process, ports: dict[str, int]) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, places: dict[str, Any]) -> None:
         self._process = process
-        self.ports = ports
+        self.provider_port: int = places["apns"]
+        self.smp_routers = [
+            RouterLocation(("127.0.0.1",), str(port), bytes.fromhex(fingerprint))
+            for port, fingerprint in places["smp"]
+        ]
         self.sent = 0
         """Notifications, in all."""
 
@@ -109,13 +113,14 @@ class World:
 
 
 @asynccontextmanager
-async def world(folder: Path) -> AsyncIterator[World]:
+async def world(folder: Path, smp_routers: int) -> AsyncIterator[World]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "bench.ntf_world",
         str(folder),
         str(PER_BLOCK),
+        str(smp_routers),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -149,8 +154,8 @@ async def fill(store: NtfStore, router: RouterLocation, tokens: int, per_token: 
 
 
 @asynccontextmanager
-async def surroundings() -> AsyncIterator[tuple[World, Credentials, NtfSettings]]:
-    """An SMP router and a provider, and the settings of an NTF router that uses them."""
+async def surroundings(smp_routers: int = 1) -> AsyncIterator[tuple[World, Credentials, NtfSettings]]:
+    """SMP routers and a provider, and the settings of an NTF router that uses them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         credentials = make_credentials()
@@ -158,8 +163,8 @@ async def surroundings() -> AsyncIterator[tuple[World, Credentials, NtfSettings]
         web = make_web_certificate(["localhost"], datetime.now(UTC))
         (folder / "apns.crt").write_bytes(web.certificate)
         (folder / "apns.key").write_bytes(web.private_key)
-        async with world(folder) as around:
-            endpoint = ApnsEndpoint("localhost", around.ports["apns"], folder / "apns.crt")
+        async with world(folder, smp_routers) as around:
+            endpoint = ApnsEndpoint("localhost", around.provider_port, folder / "apns.crt")
             yield (
                 around,
                 credentials,
@@ -170,10 +175,6 @@ async def surroundings() -> AsyncIterator[tuple[World, Credentials, NtfSettings]
                     subscriber=SubscriberSettings(allow_private_hosts=True),
                 ),
             )
-
-
-def smp_router(around: World, credentials: Credentials) -> RouterLocation:
-    return RouterLocation(("127.0.0.1",), str(around.ports["smp"]), credentials.fingerprint)
 
 
 async def deliver(
@@ -187,7 +188,7 @@ async def deliver(
             for _ in range(3)
         )
         results.append(Result("NMSG to push, bare libraries and system calls: CPU", bare * 1e6, "µs"))
-        await fill(store, smp_router(around, credentials), tokens, QUEUES_PER_TOKEN)
+        await fill(store, around.smp_routers[0], tokens, QUEUES_PER_TOKEN)
         await store.maintain()
         freeze_loaded_objects()  # as `tocsin ntf start` does
         provider = ApnsProvider(settings.apns.endpoints["apns_test"], settings.apns, None)
@@ -195,7 +196,7 @@ async def deliver(
         async with running_ntf_router(
             settings, credentials, store, {PushProvider.APNS_TEST: provider}, events=stopwatch
         ) as running:
-            await _subscribed(running, tokens * QUEUES_PER_TOKEN)
+            await subscribed(running, tokens * QUEUES_PER_TOKEN)
             for milliseconds in ROUND_TRIPS_MS:
                 await around.tell(delay=milliseconds / 1000)
                 where = f"{name}, provider at {milliseconds} ms"
@@ -212,7 +213,7 @@ async def _low_load(around: World, store: NtfStore, name: str, seconds: float) -
     """CPU of a push when each notification comes alone."""
     before, cpu = await around.tell(), time.process_time()
     await around.tell(rate=LOW_RATE, seconds=seconds)
-    await _settled(around, store)
+    await settled(around, store)
     spent = time.process_time() - cpu
     cost = spent / ((await around.tell())["accepted"] - before["accepted"]) * 1e6
     return Result(
@@ -240,7 +241,7 @@ async def event_log_cost(tokens: int, notifications: int) -> Result:
         async with surroundings() as (around, credentials, settings):
             (Path(name) / "store").mkdir()
             store = open_ntf_store(Path(name) / "store")
-            router = smp_router(around, credentials)
+            router = around.smp_routers[0]
             # Together, so that they share the writes to the disk.
             parts = min(tokens, 200)
             await asyncio.gather(
@@ -252,15 +253,15 @@ async def event_log_cost(tokens: int, notifications: int) -> Result:
             async with running_ntf_router(
                 settings, credentials, store, {PushProvider.APNS_TEST: provider}, events=events
             ) as running:
-                await _subscribed(running, tokens * QUEUES_PER_TOKEN)
+                await subscribed(running, tokens * QUEUES_PER_TOKEN)
                 # Connections are opened, caches filled, and tokens have as many notifications as a push carries.
                 await around.tell(count=tokens * QUEUES_PER_TOKEN)
-                await _settled(around, store)
+                await settled(around, store)
                 for turn in range(2 * TURNS):
                     events.on = turn % 2 == 1
                     cpu = time.process_time()
                     await around.tell(count=notifications)
-                    await _settled(around, store)
+                    await settled(around, store)
                     spent[events.on].append(time.process_time() - cpu)
             await provider.close()
             await store.close()
@@ -295,12 +296,12 @@ async def resubscribe(queues: int) -> list[Result]:
     """A start with so many queues at one SMP router."""
     async with surroundings() as (around, credentials, settings):
         store = NtfMemoryStore()
-        await fill(store, smp_router(around, credentials), max(1, queues // 100), 100)
+        await fill(store, around.smp_routers[0], max(1, queues // 100), 100)
         began, cpu = time.monotonic(), time.process_time()
         async with running_ntf_router(
             settings, credentials, store, {PushProvider.APNS_TEST: NullProvider()}
         ) as running:
-            await _subscribed(running, queues // 100 * 100)
+            await subscribed(running, queues // 100 * 100)
             elapsed, spent = time.monotonic() - began, time.process_time() - cpu
     return [
         Result(f"resubscription of {queues:,} queues", elapsed, "s"),
@@ -308,7 +309,7 @@ async def resubscribe(queues: int) -> list[Result]:
     ]
 
 
-async def _subscribed(running: RunningNtfRouter, count: int) -> None:
+async def subscribed(running: RunningNtfRouter, count: int) -> None:
     while running.state.counters.queues_subscribed < count:  # noqa: ASYNC110 - a benchmark may look now and then
         await asyncio.sleep(0.05)
 
@@ -324,7 +325,7 @@ async def _measure(
     target: int,
 ) -> list[Result]:
     await around.tell(count=max(1, notifications // 10))  # connections are opened, caches filled
-    await _settled(around, store)
+    await settled(around, store)
     await store.maintain()  # as a router that runs for more than a minute has done
     rounds = [await _round(around, store, notifications // ROUNDS) for _ in range(ROUNDS)]
     spent, elapsed, pushes = min(rounds, key=lambda each: each[0] / each[2])
@@ -333,7 +334,7 @@ async def _measure(
     stopwatch.seconds.clear()
     rate = notifications / ROUNDS / elapsed / 2
     await around.tell(rate=rate, seconds=seconds)
-    await _settled(around, store)
+    await settled(around, store)
     return [
         Result(
             f"NMSG to push, {name}: pushes per second of CPU",
@@ -355,12 +356,12 @@ async def _round(around: World, store: NtfStore, notifications: int) -> tuple[fl
     before = await around.tell()
     began, cpu = time.monotonic(), time.process_time()
     await around.tell(count=notifications)
-    await _settled(around, store)
+    await settled(around, store)
     elapsed, spent = time.monotonic() - began, time.process_time() - cpu
     return spent, elapsed, (await around.tell())["accepted"] - before["accepted"]
 
 
-async def _settled(around: World, store: NtfStore) -> None:
+async def settled(around: World, store: NtfStore) -> None:
     """Everything that was sent has come and is at its end."""
     while True:
         accounting = await store.accounting()

@@ -152,6 +152,14 @@ def test_builds_leave_no_frames_in_memory_and_few_files() -> None:
     ]
 
 
+def test_bench_scale_compares_each_figure_with_the_fewest_units_and_draws_it(tmp_path: Path) -> None:
+    sweeps = ("--only", "subscriptions", "--only", "connections")
+    results = results_of("bench.scale", "--quick", *sweeps, "--save", str(tmp_path))
+    limited = {result["name"].partition(":")[0] for result in results if "limit" in result}
+    assert {"memory of a subscription", "CPU of a notification", "memory of a connection"} <= limited
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["connections.svg", "subscriptions.svg"]
+
+
 def test_bench_web_push_http1_compares_both_clients() -> None:
     ours, h11 = results_of("bench.web_push_http1", "--quick")
     assert ours["name"] == "our HTTP/1.1 client"

@@ -168,7 +168,8 @@ async def test_the_instances_of_a_fleet_and_leases_without_a_holder(ntf: NtfFold
     try:
         assert (await fleet()).text == "no instance is running"
         number = await connection.fetchval(
-            "INSERT INTO fleet_instances (name, expires_at) VALUES ('host a', now() + interval '1 hour') RETURNING number"
+            "INSERT INTO fleet_instances (name, expires_at)"
+            " VALUES ('host a', now() + interval '1 hour') RETURNING number"
         )
         await connection.execute("INSERT INTO fleet_leases (name, kind) VALUES ('chores', 'chores')")
         found = await fleet()

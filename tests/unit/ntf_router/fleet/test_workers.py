@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.fleet.workers import WorkerPlace, Workers, settings_of_worker
+from tocsin.ntf_router.fleet.workers import WorkerPlace, WorkerProcesses, settings_of_worker
 from tocsin.ntf_router.settings.settings import NtfSettings
 
 SETTINGS = NtfSettings(
@@ -54,4 +54,4 @@ def test_what_is_off_or_chosen_by_the_system_stays_so() -> None:
 
 async def test_workers_without_a_fleet_are_refused() -> None:
     with pytest.raises(ConfigError, match="fleet: on"):
-        await Workers(lambda _place: ["false"], 2).run(replace(SETTINGS, fleet=False))
+        await WorkerProcesses(lambda _place: ["false"], 2).run(replace(SETTINGS, fleet=False))

@@ -230,7 +230,8 @@ class LeaseKeeper:
 
     def holds(self, name: str) -> bool:
         """Whether this process may do now what a lease allows."""
-        return name in self._held and name not in self._ending and self._clock() < self._deadline
+        is_over = name in self._ending or name in self._ended
+        return name in self._held and not is_over and self._clock() < self._deadline
 
     def fence(self, name: str) -> int | None:
         """Return the fence for writes under a lease, also while its work ends. None if it is not ours."""
@@ -377,7 +378,7 @@ class LeaseKeeper:
 
     def _end(self, name: str) -> None:
         """Begin to end what a lease allows."""
-        if name not in self._ending:
+        if name not in self._ending and name not in self._ended:
             self._ending[name] = asyncio.create_task(self._end_one(name), name=f"end of {name}")
 
     async def _end_one(self, name: str) -> None:

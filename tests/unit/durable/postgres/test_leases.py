@@ -118,7 +118,7 @@ async def test_a_lease_that_has_ended_is_not_held_any_more_before_it_is_given_ba
     """Else something could begin under it that nobody would end."""
     async with member(connect) as first:
         await soon(lambda: len(first.leases.held) == len(NAMES))
-        held_after_end = []
+        held_after_end: list[str] = []
         give_back = first.leases._give_back
 
         async def watched(connection: asyncpg.Connection[asyncpg.Record]) -> None:

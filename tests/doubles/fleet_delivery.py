@@ -36,6 +36,8 @@ DEVICES: Final = 6
 QUEUES_EACH: Final = 4
 START_SECONDS: Final = 60.0
 PROBE_SECONDS: Final = 0.05
+LAST_LINES: Final = 60
+"""Of a log, to be shown when something is wrong."""
 
 
 class Instance:
@@ -174,7 +176,12 @@ class FleetDelivery(Everything):
         """Stop it in order, and start it again."""
         self.instances[number].stopped = True
         self._look_at_another()
-        assert await self.instances[number].running.stop() == 0, self.instances[number].running.output
+        process = self.instances[number].running
+        try:
+            code = await process.stop()
+        except TimeoutError:
+            raise AssertionError("".join(["it does not stop:\n", *process.output[-LAST_LINES:]])) from None
+        assert code == 0, process.output
         await self.start_instance(number)
 
     # Users

@@ -215,7 +215,8 @@ class LeaseKeeper:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._lapse("this process stops")
-        await asyncio.gather(*self._ending.values(), return_exceptions=True)
+        if self._ending:
+            await asyncio.wait(self._ending.values(), timeout=self._seconds)
 
     # What may be done now
 

@@ -22,7 +22,7 @@ from tocsin.ntf_router.delivery.control_pushes import ControlPushes
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.handover_lines import TOO_LARGE
 from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
-from tocsin.ntf_router.delivery.pushes import NotificationPush, choose_notifications, message_request
+from tocsin.ntf_router.delivery.pushes import SPARK, NotificationPush, choose_notifications, message_request
 from tocsin.ntf_router.delivery.retry_schedule import RetrySchedule
 from tocsin.ntf_router.delivery.token_engines import TokenEngines
 from tocsin.ntf_router.session.requests import counts
@@ -247,7 +247,7 @@ class DeliveryLane:
         if outcome == PushRefused(TOO_LARGE):
             self._settle_too_large(token, pending, attempt)
             return
-        push = NotificationPush(token, (), pending[:taken], b"", more, attempt)
+        push = NotificationPush(token, (), pending[:taken], b"", more, attempt, SPARK)
         self._outcomes.attempted([push])
         self._answered(push, given_at, outcome)
 
@@ -296,7 +296,7 @@ class DeliveryLane:
             own.count_push(own.delivered if accepted else own.failed, hosts)
 
     def _settle(self, push: NotificationPush, outcome: str) -> None:
-        token_id, provider, attempt = push.token.token_id, self._name, push.attempt
+        token_id, provider, attempt, engine = push.token.token_id, self._name, push.attempt, push.engine
         settled = [
             SettledNotification(
                 token_id,
@@ -307,6 +307,7 @@ class DeliveryLane:
                 provider,
                 each.received_at,
                 attempt,
+                engine,
             )
             for each in push.pending
         ]
@@ -317,7 +318,7 @@ class DeliveryLane:
     ) -> None:
         """Fail the oldest pending notification, which is larger than a push, so that the next ones get their turn."""
         oldest = _pending(notifications)[:1]
-        self._settle(NotificationPush(token, (), oldest, b"", True, attempt), TOO_LARGE)
+        self._settle(NotificationPush(token, (), oldest, b"", True, attempt, ""), TOO_LARGE)
 
     def _invalidate(self, token: TokenRecord, outcome: TokenInvalid) -> None:
         self._counters.tokens_invalid += self._counts

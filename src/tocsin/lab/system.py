@@ -27,7 +27,7 @@ from tocsin.web.page_address import PagePlace
 
 PATIENCE: Final = 60.0
 PHONES: Final = "phones"
-JOB_PATIENCE: Final = 5
+JOB_PATIENCE: Final = 10
 """Seconds after which the router pushes what the job has not answered: viewers do not wait as long as operators."""
 PUSHES_KEPT: Final = 1000
 ROOM: Final = 500 * 1024**2

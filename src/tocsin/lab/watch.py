@@ -82,7 +82,7 @@ async def watch(system: System, live: LiveRecorder, console: Console) -> NoRetur
             tasks.create_task(
                 engines.keep_applied(lambda: job.phase is JobPhase.PUSHING, actions.publish_phones)
             )
-        tasks.create_task(_publish_engines(system, live))
+        tasks.create_task(_publish_engines(system, live, reader))
         tasks.create_task(_write_messages(system, actions))
         if not system.options.no_page:
             tasks.create_task(reader.keep_reading(live.events, every=READ_INTERVAL))
@@ -113,7 +113,7 @@ async def _show(
             await asyncio.sleep(1.0)
 
 
-async def _publish_engines(system: System, live: LiveRecorder) -> NoReturn:
+async def _publish_engines(system: System, live: LiveRecorder, reader: OperateReader) -> NoReturn:
     """Publish which engine pushes how much, the job's state, and the tables as they grow."""
     tables: list[tuple[str, int]] = []
     looked_at = float("-inf")
@@ -128,7 +128,7 @@ async def _publish_engines(system: System, live: LiveRecorder) -> NoReturn:
         view = engines_view(
             history.pushes_by,
             {engine: history.usual_seconds(engine) for engine in (INLINE, SPARK)},
-            phase=job.phase,
+            phase=JobPhase.LATE if job.phase is JobPhase.PUSHING and reader.job_away else job.phase,
             restarts=job.restarts,
             figures=job.figures,
             page=job.page,

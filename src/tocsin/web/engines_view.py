@@ -25,7 +25,7 @@ PHASES: Final[dict[str, tuple[str, Level, str]]] = {
     "late": (
         "late",
         Level.LOOK,
-        "It has not reported for a while. The router pushes what it does not answer.",
+        "It does not answer in time. The router pushes to all phones until it does.",
     ),
     "gone": ("gone, restarting", Level.BAD, "The router pushes to all phones until the job is back."),
 }

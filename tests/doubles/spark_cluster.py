@@ -13,6 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyspark
+
+SPARK = Path(pyspark.__file__).parent
 NODE = [sys.executable, "-m", "tocsin", "pipeline", "node"]
 LOOPBACK = "127.0.0.1"
 QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -21,16 +19,11 @@ DESCRIPTION = (
 )
 EXAMPLE = "tocsin pipeline node worker --of spark://spark-master:7077"
 PORT: Final = 7077
-CLASSES: Final = {
-    "master": "org.apache.spark.deploy.master.Master",
-    "worker": "org.apache.spark.deploy.worker.Worker",
-}
+ROLES: Final = ("master", "worker")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "role", choices=tuple(CLASSES), help="what to be: the one master, or one of the workers"
-    )
+    parser.add_argument("role", choices=ROLES, help="what to be: the one master, or one of the workers")
     parser.add_argument(
         "--of", metavar="URL", help="the cluster of a worker: spark://HOST:PORT of its master"
     )
@@ -53,21 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replaces this process, so that signals and exit codes are those of Spark's."""
+    """Does not return: this process becomes Spark's."""
     require_spark()
     arguments = _arguments(options)
-    import pyspark
+    from tocsin.pipeline.spark.cluster_nodes import become_node
 
-    from tocsin.pipeline.spark.java import java_home
-
-    program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
-    environment = {
-        **os.environ,
-        "JAVA_HOME": str(java_home(os.environ)),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_NO_DAEMONIZE": "1",
-    }
-    os.execve(program, [program, CLASSES[options.role], *arguments], environment)  # noqa: S606 - our own Spark
+    become_node(options.role, arguments)
 
 
 def _arguments(options: argparse.Namespace) -> list[str]:

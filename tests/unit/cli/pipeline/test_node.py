@@ -9,6 +9,7 @@ import pytest
 from tocsin.cli.main import build_parser
 from tocsin.cli.pipeline import node
 from tocsin.errors import ConfigError
+from tocsin.pipeline.spark.cluster_nodes import CLASSES
 
 
 class ReplacedError(Exception):
@@ -37,7 +38,7 @@ def test_a_master_has_the_usual_port(became: list[Any]) -> None:
     program, arguments, environment = became
     assert program.endswith("/pyspark/bin/spark-class")
     wanted = ["--host", "spark-master", "--port", "7077", "--webui-port", "0"]
-    assert arguments[1:] == [node.CLASSES["master"], *wanted]
+    assert arguments[1:] == [CLASSES["master"], *wanted]
     assert environment["JAVA_HOME"]
     assert environment["PYSPARK_PYTHON"]
 
@@ -46,7 +47,7 @@ def test_a_worker_joins_its_master(became: list[Any]) -> None:
     with pytest.raises(ReplacedError):
         started("worker", "--of", "spark://m:7077", "--cores", "2", "--memory", "4g", "--work", "/work")
     wanted = ["--webui-port", "0", "--cores", "2", "--memory", "4g", "--work-dir", "/work", "spark://m:7077"]
-    assert became[1][1:] == [node.CLASSES["worker"], *wanted]
+    assert became[1][1:] == [CLASSES["worker"], *wanted]
 
 
 @pytest.mark.parametrize(

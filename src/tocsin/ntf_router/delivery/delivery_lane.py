@@ -22,8 +22,9 @@ from tocsin.ntf_router.delivery.control_pushes import ControlPushes
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.handover_lines import TOO_LARGE
 from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
-from tocsin.ntf_router.delivery.pushes import NotificationPush, choose_notifications, message_request
+from tocsin.ntf_router.delivery.pushes import SPARK, NotificationPush, choose_notifications, message_request
 from tocsin.ntf_router.delivery.retry_schedule import RetrySchedule
+from tocsin.ntf_router.delivery.token_engines import TokenEngines
 from tocsin.ntf_router.session.requests import counts
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
@@ -59,12 +60,12 @@ class DeliveryLane:
         outcomes: OutcomeRecorder,
         randomness: Randomness,
         reroute: Callable[[bytes, PushProvider], None],
-        job: HandOver | None,
+        engines: TokenEngines,
         *,
         settings: DeliverySettings,
         counters: NtfCounters,
     ) -> None:
-        """`reroute` takes a token whose provider has changed. A working `job` pushes messages instead of this lane."""
+        """`reroute` takes a token whose provider has changed. `engines` says for which tokens a job pushes messages."""
         self.provider = provider
         self._name = name
         self._store = store
@@ -73,14 +74,16 @@ class DeliveryLane:
         self._counters = counters
         self._randomness = randomness
         self._reroute = reroute
-        self._job = job
+        self._engines = engines
         self._counts = counts(name)
         self._loop = asyncio.get_running_loop()
         self._awake = asyncio.Event()
-        if self._job is not None:
-            self._job.when_room(self._awake.set)
+        self._had_job = engines.job is not None
+        engines.when_changed(self._job_changed)
         self._tokens: dict[bytes, None] = {}
         """Tokens with pending notifications that are not in flight, in the order of their arrival."""
+        self._for_job: dict[bytes, None] = {}
+        """The same of tokens for which the job pushes. It is empty while there is no working job."""
         self._in_flight: dict[bytes, bool] = {}
         """Tokens from being read until their outcome is written. True means that newer notifications wait."""
         self._attempts: dict[bytes, int] = {}
@@ -94,7 +97,7 @@ class DeliveryLane:
 
     @property
     def waiting(self) -> int:
-        return len(self._tokens) + len(self.control) + len(self._retries)
+        return len(self._tokens) + len(self._for_job) + len(self.control) + len(self._retries)
 
     @property
     def in_flight(self) -> int:
@@ -105,8 +108,21 @@ class DeliveryLane:
         if token_id in self._in_flight:
             self._in_flight[token_id] = True
         else:
-            self._tokens[token_id] = None
+            self._queue(token_id)
             self._awake.set()
+
+    def _queue(self, token_id: bytes) -> None:
+        tokens = self._tokens if self._engines.job_of(token_id) is None else self._for_job
+        tokens[token_id] = None
+
+    def _job_changed(self) -> None:
+        """Continue: the job has room again, is away, or is back."""
+        if self._had_job != (self._engines.job is not None):
+            self._had_job = not self._had_job
+            tokens, self._tokens, self._for_job = {**self._tokens, **self._for_job}, {}, {}
+            for token_id in tokens:
+                self._queue(token_id)
+        self._awake.set()
 
     async def run(self) -> None:
         while True:
@@ -122,7 +138,7 @@ class DeliveryLane:
             now = self._loop.time()
             self._retries.run_due(now)
             wake_at = self._retries.next_at
-            if (self._tokens and self._job_has_room) or self.control:
+            if self._tokens or (self._for_job and self._job_room) or self.control:
                 paused_until = self._retries.paused_until
                 if now >= paused_until:
                     return
@@ -138,32 +154,24 @@ class DeliveryLane:
                 continue
 
     @property
-    def _working_job(self) -> HandOver | None:
-        """The job, unless it is away."""
-        return None if self._job is None or self._job.away else self._job
-
-    @property
-    def _job_has_room(self) -> bool:
-        job = self._working_job
-        return job is None or job.room > 0
+    def _job_room(self) -> int:
+        return 0 if (job := self._engines.job) is None else job.room
 
     async def _send_some(self) -> None:
         room = max(1, self.provider.room)
         room -= self.control.send_some(self._control_room(room))
-        if (job := self._working_job) is not None:
-            room = job.room
-        batch = list(islice(self._tokens, min(room, self._settings.batch)))
+        most = self._settings.batch
+        batch = _taken(self._tokens, min(room, most)) + _taken(self._for_job, min(self._job_room, most))
         if not batch:
             return
         for token_id in batch:
-            del self._tokens[token_id]
             self._in_flight[token_id] = False
         try:
             dues = await self._store.due_pushes(batch)
         except BaseException:
             for token_id in batch:
                 del self._in_flight[token_id]
-                self._tokens[token_id] = None
+                self._queue(token_id)
             raise
         sent: list[NotificationPush] = []
         for due in dues:
@@ -184,7 +192,7 @@ class DeliveryLane:
         """Return how many of the free places control pushes may use: all that messages do not need, and a share."""
         if not self.control:
             return 0
-        unneeded = room if self._working_job is not None else room - len(self._tokens)
+        unneeded = room - len(self._tokens)
         if unneeded >= len(self.control):
             return unneeded
         self._unshared += room
@@ -202,7 +210,7 @@ class DeliveryLane:
             del self._in_flight[token_id]
             self._reroute(token_id, token.device_token.provider)
             return None
-        if (job := self._working_job) is not None:
+        if (job := self._engines.job_of(token_id)) is not None:
             self._give_to_job(job, due)
             return None
         push = choose_notifications(token, due.notifications, self._attempts.get(token_id, 0))
@@ -239,7 +247,7 @@ class DeliveryLane:
         if outcome == PushRefused(TOO_LARGE):
             self._settle_too_large(token, pending, attempt)
             return
-        push = NotificationPush(token, (), pending[:taken], b"", more, attempt)
+        push = NotificationPush(token, (), pending[:taken], b"", more, attempt, SPARK)
         self._outcomes.attempted([push])
         self._answered(push, given_at, outcome)
 
@@ -274,7 +282,7 @@ class DeliveryLane:
     def _again(self, token_id: bytes) -> None:
         """Queue a token whose push is due for another attempt."""
         self._in_flight.pop(token_id, None)
-        self._tokens[token_id] = None
+        self._queue(token_id)
 
     def _count(self, pending: Sequence[PendingNotification], *, accepted: bool) -> None:
         """Count the outcome of a message push."""
@@ -288,7 +296,7 @@ class DeliveryLane:
             own.count_push(own.delivered if accepted else own.failed, hosts)
 
     def _settle(self, push: NotificationPush, outcome: str) -> None:
-        token_id, provider, attempt = push.token.token_id, self._name, push.attempt
+        token_id, provider, attempt, engine = push.token.token_id, self._name, push.attempt, push.engine
         settled = [
             SettledNotification(
                 token_id,
@@ -299,6 +307,7 @@ class DeliveryLane:
                 provider,
                 each.received_at,
                 attempt,
+                engine,
             )
             for each in push.pending
         ]
@@ -309,7 +318,7 @@ class DeliveryLane:
     ) -> None:
         """Fail the oldest pending notification, which is larger than a push, so that the next ones get their turn."""
         oldest = _pending(notifications)[:1]
-        self._settle(NotificationPush(token, (), oldest, b"", True, attempt), TOO_LARGE)
+        self._settle(NotificationPush(token, (), oldest, b"", True, attempt, ""), TOO_LARGE)
 
     def _invalidate(self, token: TokenRecord, outcome: TokenInvalid) -> None:
         self._counters.tokens_invalid += self._counts
@@ -320,6 +329,14 @@ class DeliveryLane:
         """Let the token be read again: its outcome is in the store."""
         if self._in_flight.pop(token_id, False) or more:
             self.add(token_id)
+
+
+def _taken(tokens: dict[bytes, None], most: int) -> list[bytes]:
+    """Remove the oldest tokens, and return them."""
+    taken = list(islice(tokens, most))
+    for token_id in taken:
+        del tokens[token_id]
+    return taken
 
 
 def _pending(notifications: Sequence[LastNotification]) -> list[PendingNotification]:

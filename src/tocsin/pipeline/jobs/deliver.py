@@ -13,7 +13,13 @@ from rich.console import Console
 
 from tocsin.errors import StoreError
 from tocsin.events.event_log import SEGMENTS
-from tocsin.pipeline.delivery.handover_stream import STREAM, DeliveredBatch, SegmentPusher, start_deliver
+from tocsin.pipeline.delivery.handover_stream import (
+    STREAM,
+    DeliveredBatch,
+    checkpoint_shards,
+    start_deliver,
+)
+from tocsin.pipeline.delivery.shard_operator import ShardOperator
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary
 from tocsin.pipeline.lake.lake import Lake
@@ -34,27 +40,30 @@ OPTIONS: Final = {
 
 
 def run_deliver(
-    job: JobOptions, folders: Sequence[Path], pusher: SegmentPusher, *, interval: float, shards: int | None
+    job: JobOptions, folders: Sequence[Path], operator: ShardOperator, *, interval: float, shards: int | None
 ) -> int:
-    """Returns the exit code. `shards` is the number of parts of a batch; by default, the number of Spark's cores."""
+    """Returns the exit code. `shards` is the number of parts of a batch; by default, the number of Spark's cores at first."""
     summary = Summary(STREAM)
     if job.dry_run:
         summary.add(handed_over=sum(map(_lines, folders)), folders=len(folders))
         summary.show(as_json=job.as_json)
         return 0
     settings = job.spark(STREAM)
+    lake = job.open_lake()
     with spark_session(replace(settings, options={**OPTIONS, **settings.options})) as spark:
-        lake = job.open_lake()
+        checkpoint = lake.checkpoint(STREAM)
+        shards = checkpoint_shards(checkpoint, shards, spark.sparkContext.defaultParallelism)
+        spark.conf.set("spark.sql.shuffle.partitions", shards)
         totals = _Totals(lake)
         summary.add(**where_it_runs(spark))
         with stop_signals() as stop:
             query = start_deliver(
                 spark,
                 [folder.resolve() for folder in folders],
-                pusher,
-                checkpoint=lake.checkpoint(STREAM),
+                operator,
+                checkpoint=checkpoint,
                 interval=interval,
-                shards=shards or spark.sparkContext.defaultParallelism,
+                shards=shards,
                 delivered=totals,
             )
             Console(stderr=True).print(f"deliver: pushing for {len(folders)} routers")
@@ -80,14 +89,16 @@ class _Totals:
         self._lake = lake
         self._counts: Counter[str] = Counter()
         self._batches = 0
+        self._waiting = 0
         self._written_at = 0.0
 
     def __call__(self, done: DeliveredBatch) -> None:
         self._batches += 1
         self._counts.update(done.counts)
+        self._waiting = done.waiting
         if time.monotonic() - self._written_at >= STATUS_SECONDS:
             self._written_at = time.monotonic()
             write_status(self._lake.folder, STREAM, "running", self.figures())
 
     def figures(self) -> dict[str, int | float | str]:
-        return {"batches": self._batches, **dict(sorted(self._counts.items()))}
+        return {"batches": self._batches, "waiting": self._waiting, **dict(sorted(self._counts.items()))}

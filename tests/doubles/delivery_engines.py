@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -17,7 +17,7 @@ from tocsin.crypto.boxes import BoxKey
 from tocsin.events.event_log import OUTCOMES, SEGMENTS
 from tocsin.ntf_router.delivery.delivery import PushDelivery
 from tocsin.ntf_router.delivery.handover import HandOver
-from tocsin.ntf_router.delivery.handover_answers import Answer, encode_answers
+from tocsin.ntf_router.delivery.handover_answers import BEGUN_WORD, Answer, encode_answers
 from tocsin.ntf_router.delivery.handover_key import handover_key
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind, read_row
 from tocsin.ntf_router.session.requests import NoEvents
@@ -90,9 +90,17 @@ class Meeting:
     def key(self) -> BoxKey:
         return handover_key(self.keys)
 
-    def opened(self, patience: float = 60.0) -> HandOver:
-        """Opens it like a router that starts."""
-        return HandOver(self.folder, self.key, SystemRandomness(), patience=patience)
+    def opened(
+        self, patience: float = 60.0, now: Callable[[], float] = time.time, *, job_works: bool = True
+    ) -> HandOver:
+        """Opens it like a router that starts, and lets the job answer its question."""
+        opened = HandOver(self.folder, self.key, SystemRandomness(), now, patience=patience)
+        if job_works:
+            [asked] = self.rows()
+            self.publish([Answer(asked.epoch, (asked.id,), BEGUN_WORD)], 0)
+            opened.take_outcomes()
+            assert not opened.away
+        return opened
 
     def segments(self) -> list[str]:
         return sorted(path.name for path in self.folder.glob(SEGMENTS))

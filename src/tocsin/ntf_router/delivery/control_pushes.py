@@ -62,7 +62,10 @@ class ControlPushes:
         wake: Callable[[], None],
         invalidate: Callable[[TokenRecord, TokenInvalid], None],
     ) -> None:
-        """`submit` sends a push and calls back with its outcome; `wake` is called when a push waits to be sent, `invalidate` when the provider refuses a token."""
+        """`submit` sends a push and calls back with its outcome.
+
+        `wake` is called when a push waits to be sent, `invalidate` when the provider refuses a token.
+        """
         self._submit = submit
         self._limit = settings.other_pushes
         self._counts = counts(name)

@@ -38,10 +38,10 @@ from tocsin.push.provider import Provider, PushRequest
 RECOVERY_PAGE = 10_000
 RESTART_SECONDS = 1.0
 """Pause after an unexpected failure."""
-_PUSHED_HERE = frozenset({PushProvider.WEBPUSH, PushProvider.FCM})
-"""Providers whose messages never go to a job.
+_PUSHED_HERE = frozenset({PushProvider.WEBPUSH})
+"""Providers whose pushes never go to a job.
 
-A job would gain nothing with the many hosts of Web Push, and would need access tokens of Firebase in every process.
+Devices name the hosts of Web Push, and a batch of the job waits for the slowest answer: one host could delay everybody.
 """
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class PushDelivery:
         events: NtfEvents,
         job: HandOver | None = None,
     ) -> None:
-        """A `job` gets the messages while it works; verification and periodic pushes still go out from here."""
+        """A `job` pushes in place of the lanes while it works."""
         self._store = store
         self._settings = settings
         self._clock = clock

@@ -2,13 +2,14 @@
 
 Theory of operation. Each pending notification, and each verification or periodic push, is a row in a segment, which is
 published after some milliseconds. The job pushes, and answers with outcome rows in a folder inside. Nothing here has to
-survive a crash, because the store knows what is pending: a starting router clears the folder, begins a new epoch, and
-hands everything over again. Answers to other epochs are ignored, and segments are not synced.
+survive a crash, because the store knows what is pending: a starting router clears the folder, begins a new epoch with a
+row that asks whether the job works, and pushes by itself until it does. Answers to other epochs are ignored, and
+segments are not synced.
 
 A row is known here from the hand-over until its outcome is in the store, so that nothing is handed over twice. At most
 `MOST_GIVEN` are. A row that the job repeats by itself rests until then. If the oldest row that does not rest has waited
 longer than the patience, the job is late or gone. Then all rows are withdrawn: their segments are deleted, and the
-lanes push by themselves. A new epoch begins, whose first row asks whether the job works. An answer within the patience
+lanes push by themselves, and a new epoch begins. An answer to its first row within the patience
 means that the job is back, and that it has forgotten the rows of the last epoch. A push that it had already read may be
 made twice, with the same id; its outcome is counted when it comes.
 """
@@ -111,8 +112,8 @@ class HandOver:
         """`patience`: seconds after which a row without an outcome means that the job is away."""
         self._folder = folder
         self._patience = patience
-        self.away = False
-        """The job is late or gone: lanes must push by themselves."""
+        self.away = True
+        """The job is not there yet, late or gone: lanes must push by themselves."""
         self.pushed_twice = 0
         """Pushes that were withdrawn, and that the job had made all the same."""
         self._asked: tuple[int, float] | None = None
@@ -139,7 +140,8 @@ class HandOver:
         self._published_at = 0.0
         self._has_room: list[Callable[[], None]] = []
         self._epoch = secrets.token_hex(4)
-        self._lines = [(0, self._rows.begin(self._epoch, 0))]
+        self._lines: list[tuple[int, bytes]] = []
+        self._ask()
 
     @property
     def room(self) -> int:
@@ -268,7 +270,10 @@ class HandOver:
             self.waiting,
         )
         self.away = True
-        rows: list[_Given | _GivenControl] = [*self._given.values(), *(each for _, each in self._resting.values())]
+        rows: list[_Given | _GivenControl] = [
+            *self._given.values(),
+            *(each for _, each in self._resting.values()),
+        ]
         self._withdrawn = self._epoch, {*self._given, *self._resting}
         self._given, self._resting, self._lines = {}, {}, []
         self._of_tokens = {
@@ -315,7 +320,6 @@ class HandOver:
             self._segments.append(b"".join([line for _, line in lines]))
         except OSError as error:
             logger.error("could not hand over notifications, trying again: %s", error.strerror)
-            self._lines = [each for each in lines if not each[0]]  # how the epoch began
             for number, _ in lines:
                 self._answer([number], UNWRITTEN, 0, pushed=False, repeats=False)
             return

@@ -148,7 +148,7 @@ class HandoverReader(DataSourceStreamReader):
         rows = [
             (key, router, segment_number(name), row)
             for router, name in partition.segments
-            for row in _rows(self._folders[router] / name)
+            for row in rows_of(self._folders[router] / name)
             for key in self._shards_of(row)
         ]
         yield _record_batch(rows)
@@ -192,7 +192,7 @@ def due_time(wake: Path) -> float | None:
         return None
 
 
-def _rows(path: Path) -> Iterator[HandedRow]:
+def rows_of(path: Path) -> Iterator[HandedRow]:
     """The rows of a segment. A missing one was deleted by its router, which hands everything over again."""
     try:
         text = path.read_bytes()

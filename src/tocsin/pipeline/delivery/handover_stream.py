@@ -1,8 +1,8 @@
 """The stream of `deliver`: notifications of routers → one stateful operator per shard → outcome rows for the routers.
 
-Theory of operation. The source's rows are notifications. They are shuffled by shard, a keyed hash of the token, and each
-shard is one partition. Its operator merges them with the tokens in back-off, which are its state, and pushes side by
-side. Outcome rows go to the driver, which publishes them in the routers' folders; then Spark commits state and offsets.
+Theory of operation. The source's rows are notifications. They are shuffled by shard, a keyed hash of the token, and
+each shard is one partition. Its operator merges them with the tokens in back-off, which are its state, and pushes side
+by side. Outcome rows go to the driver, which publishes them in the routers' folders; then Spark commits state and offsets.
 A batch killed before that runs again, with the same rows and state, and so with the same push ids.
 """
 
@@ -70,7 +70,8 @@ def checkpoint_shards(checkpoint: Path, wanted: int | None, default: int) -> int
             raise StoreError(f"the checkpoint {checkpoint} is of another release of Tocsin: {gone}")
         if wanted is not None and wanted != known.shards:
             raise StoreError(
-                f"the checkpoint {checkpoint} has {known.shards} shards instead of {wanted}: leave --shards out, or {gone}"
+                f"the checkpoint {checkpoint} has {known.shards} shards instead of {wanted}: "
+                f"leave --shards out, or {gone}"
             )
         return known.shards
     if (checkpoint / "offsets").exists():
@@ -97,6 +98,7 @@ def start_deliver(
     """
     spark.dataSource.register(HandoverSource)
     wake = checkpoint / WAKE_FILE
+    checkpoint.mkdir(parents=True, exist_ok=True)
     replace_file(wake, b"0")  # shards say in the first batch what waits
     options = {
         "folders": json.dumps([str(each) for each in folders]),
@@ -137,7 +139,9 @@ class _Batches:
         counts: Counter[str] = Counter()
         for router, own in answers.items():
             if not router:
-                self.shards |= {each.epoch: (each.attempt, each.since) for each in own if each.outcome == SHARD}
+                self.shards |= {
+                    each.epoch: (each.attempt, each.since) for each in own if each.outcome == SHARD
+                }
                 continue
             counts.update(each.outcome for each in own if each.outcome not in (BEGUN_WORD, SUPERSEDED_WORD))
             publish_outcomes(self.folders[router], f"{self.stream}-{number:012d}", encode_answers(own))

@@ -1,8 +1,8 @@
 """One batch of one shard: rows and the tokens that wait are merged, pushed side by side, and answered.
 
-The state of a shard holds only tokens in back-off, at most `MOST_WAITING`. Everything else is left to the routers, whose
-stores know what is pending: what no longer fits, long delays, and pushes to a provider that is down. So an outage of a
-provider neither fills the state nor changes it.
+The state of a shard holds only tokens in back-off, at most `MOST_WAITING`. Everything else is left to the routers,
+whose stores know what is pending: what no longer fits, long delays, and pushes to a provider that is down. So an outage
+of a provider neither fills the state nor changes it.
 """
 
 from __future__ import annotations
@@ -157,9 +157,7 @@ def _mixed(messages: Sequence[PushingRow], controls: Sequence[PushingRow]) -> li
     share = CONTROL_SHARE - 1
     turns = zip_longest([messages[at : at + share] for at in range(0, len(messages), share)], controls)
     return [
-        each
-        for some, control in turns
-        for each in (*(some or ()), *(() if control is None else (control,)))
+        each for some, control in turns for each in (*(some or ()), *(() if control is None else (control,)))
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,9 @@ OUTCOMES: Final = (
 STATE: Final = "waiting binary"
 SHARD: Final = "shard"
 """The outcome of the row that tells how many tokens of a shard wait (`attempt`), and until when (`since`)."""
+warnings.filterwarnings(  # Spark's own code does it in each batch; the version of pandas is pinned
+    "ignore", "The behavior of DataFrame concatenation", FutureWarning
+)
 _FIELDS: Final = tuple(each.split()[0] for each in OUTCOMES.split(", "))
 _HANDED: Final = tuple(HandedRow.__struct_fields__)
 

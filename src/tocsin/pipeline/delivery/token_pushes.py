@@ -97,7 +97,12 @@ class TokenPush:
     """The notifications of one token."""
 
     def __init__(
-        self, router: str, token: str, key: BoxKey | None, rules: BatchRules, waiting: WaitingToken | None = None
+        self,
+        router: str,
+        token: str,
+        key: BoxKey | None,
+        rules: BatchRules,
+        waiting: WaitingToken | None = None,
     ) -> None:
         """Without its `key`, a row cannot be read."""
         self.router = router
@@ -198,7 +203,9 @@ class TokenPush:
 
     def _retry(self, outcome: RetryLater) -> bool:
         delay = retry_delay(self._rules.settings, self._attempt, outcome)
-        if delay and (outcome.scope is RetryScope.PROVIDER or delay > MOST_REST or not self._rules.may_rest()):
+        if delay and (
+            outcome.scope is RetryScope.PROVIDER or delay > MOST_REST or not self._rules.may_rest()
+        ):
             self._tell(self._covered, outcome)
             self._rows.clear()
             return False

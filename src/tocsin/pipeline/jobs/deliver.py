@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from tocsin.errors import StoreError
 from tocsin.events.event_log import SEGMENTS
+from tocsin.pipeline.delivery.handover_source import rows_of
 from tocsin.pipeline.delivery.handover_stream import (
     STREAM,
     DeliveredBatch,
@@ -24,10 +26,12 @@ from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
-from tocsin.pipeline.spark.session import spark_session, where_it_runs
+from tocsin.pipeline.spark.session import LOCAL, spark_session, submitted_options, where_it_runs
 from tocsin.pipeline.spark.streams import stop_signals, wait_for_stream
 
 STATUS_SECONDS: Final = 1.0
+MOST_FAILURES: Final = 4
+"""Failures of a task on this machine before the stream ends: as many as on a cluster."""
 OPTIONS: Final = {
     # Ten batches per second: keep little of old batches, and notice the end of one at once.
     "spark.sql.streaming.minBatchesToRetain": "10",
@@ -42,13 +46,14 @@ OPTIONS: Final = {
 def run_deliver(
     job: JobOptions, folders: Sequence[Path], operator: ShardOperator, *, interval: float, shards: int | None
 ) -> int:
-    """Returns the exit code. `shards` is the number of parts of a batch; by default, the number of Spark's cores at first."""
+    """Returns the exit code. `shards` is the number of parts of a batch; by default, Spark's cores at first."""
     summary = Summary(STREAM)
     if job.dry_run:
-        summary.add(handed_over=sum(map(_lines, folders)), folders=len(folders))
+        summary.add(handed_over=sum(map(_handed_over, folders)), folders=len(folders))
         summary.show(as_json=job.as_json)
         return 0
     settings = job.spark(STREAM)
+    settings = replace(settings, master=with_retries(settings.master))
     lake = job.open_lake()
     with spark_session(replace(settings, options={**OPTIONS, **settings.options})) as spark:
         checkpoint = lake.checkpoint(STREAM)
@@ -78,8 +83,17 @@ def run_deliver(
     return 0
 
 
-def _lines(folder: Path) -> int:
-    return sum(path.read_bytes().count(b"\n") for path in folder.glob(SEGMENTS))
+def with_retries(master: str | None) -> str | None:
+    """On this machine, Spark repeats a task whose Python process was killed only if it is told to."""
+    if master is None and submitted_options():
+        return None
+    cores = re.fullmatch(r"local\[(\d+|\*)\]", master or LOCAL)
+    return master if cores is None else f"local[{cores[1]},{MOST_FAILURES}]"
+
+
+def _handed_over(folder: Path) -> int:
+    """How many pushes wait. A row without a token asks whether the job works."""
+    return sum(bool(row.token) for path in folder.glob(SEGMENTS) for row in rows_of(path))
 
 
 class _Totals:

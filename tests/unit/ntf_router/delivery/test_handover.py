@@ -14,11 +14,9 @@ from tests.doubles.smp_harness import until
 from tests.unit.ntf_router.store.samples import received
 from tocsin.events.event_log import OUTCOMES
 from tocsin.ntf_router.delivery import handover
-from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.handover_answers import ACCEPTED_WORD, BEGUN_WORD, Answer
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.operate.randomness import SystemRandomness
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState
 from tocsin.push.provider import PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
@@ -50,7 +48,7 @@ async def test_each_notification_is_a_row_and_is_handed_over_once(meeting: Meeti
         await until(lambda: len(meeting.handed_over()) == 3)
         rows = meeting.handed_over()
     assert [row.received_at for row in rows] == [1.0, 2.0, 3.0]
-    assert [row.id for row in rows] == [1, 2, 3]
+    assert [row.id for row in rows] == [2, 3, 4]  # the first asked whether the job works
     assert len({row.token for row in rows}) == 1
     assert len({row.queue for row in rows}) == len({row.notification for row in rows}) == 3
 
@@ -127,7 +125,7 @@ async def test_all_rows_of_an_invalid_token_are_forgotten(meeting: Meeting) -> N
         assert way.waiting == 0
 
 
-async def test_while_the_job_is_away_notifications_wait_and_newer_ones_supersede_them(
+async def test_while_the_job_is_late_notifications_wait_and_newer_ones_supersede_them(
     meeting: Meeting,
 ) -> None:
     job, way = JobInProcess(meeting), meeting.opened()
@@ -174,6 +172,22 @@ async def test_a_job_that_is_away_is_replaced_until_it_is_back(meeting: Meeting)
     assert way.pushed_twice == 0
 
 
+async def test_until_the_job_works_the_router_pushes_by_itself(meeting: Meeting) -> None:
+    job, provider, way = JobInProcess(meeting), RecordingProvider(), meeting.opened(job_works=False)
+    async with running_engine({PROVIDER: provider}, way) as engine:
+        owner = await engine.token("a", "q")
+        engine.delivery.verify(owner)
+        await engine.receive(received("q", 1, 1.0))
+        assert (await engine.settled()).accepted == 1
+        await until(lambda: len(provider.sent) == 2)
+        assert meeting.handed_over() == []
+        async with working(meeting, job):
+            await until(lambda: not way.away)
+            await engine.receive(received("q", 2, 2.0))
+            assert (await engine.settled()).accepted == 2
+    assert len(job.ids()) == 1
+
+
 async def test_a_push_by_both_has_one_id_and_is_counted(meeting: Meeting) -> None:
     provider, way = RecordingProvider(), meeting.opened(patience=0.2)
     async with running_engine({PROVIDER: provider}, way) as engine:
@@ -218,7 +232,7 @@ async def test_what_waits_with_the_job_is_forgotten_there_when_the_router_took_i
 
 async def test_a_push_that_rests_with_the_job_does_not_mean_that_the_job_is_away(meeting: Meeting) -> None:
     now = [1_700_000_000.0]
-    way = HandOver(meeting.folder, meeting.key, SystemRandomness(), lambda: now[0], patience=5.0)
+    way = meeting.opened(5.0, lambda: now[0])
     async with running_engine({PROVIDER: RecordingProvider()}, way) as engine:
         await engine.token("a", "q")
         await engine.receive(received("q"))
@@ -241,7 +255,7 @@ async def test_a_push_that_rests_with_the_job_does_not_mean_that_the_job_is_away
 
 async def test_a_job_that_answers_too_late_does_not_get_everything_back(meeting: Meeting) -> None:
     now = [1_700_000_000.0]
-    way = HandOver(meeting.folder, meeting.key, SystemRandomness(), lambda: now[0], patience=5.0)
+    way = meeting.opened(5.0, lambda: now[0])
     async with running_engine({PROVIDER: RecordingProvider()}, way) as engine:
         await engine.token("a", "q")
         await engine.receive(received("q"))
@@ -292,7 +306,7 @@ async def test_a_router_that_starts_hands_everything_over_again_and_ignores_earl
     # The push was made, but the router was killed before it learned of it.
     await asyncio.to_thread(job.batch, before)
     async with running_engine({PROVIDER: RecordingProvider()}, meeting.opened(), store) as engine:
-        assert meeting.segments() == []
+        assert meeting.handed_over() == []
         assert list((meeting.folder / OUTCOMES).iterdir()) == []
         meeting.publish(early, 901)
         (meeting.folder / OUTCOMES / f"{OUTCOMES}-902.jsonl").write_text("not a line\n")

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+import tempfile
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.doubles.delivery_engines import PROVIDER, Engine, JobInProcess, Meeting, running_engine, working
 from tests.doubles.push_provider import RecordingProvider
-from tests.unit.ntf_router.store.samples import token
+from tests.unit.ntf_router.store.samples import ROUTER, device_token, queue, received, token
 from tests.unit.pipeline.delivery.test_token_pushes import KEY, NOW, notification, rows_of
+from tocsin.crypto.boxes import box_key
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind, RowWriter, read_row
 from tocsin.ntf_router.delivery.pushes import code_request
 from tocsin.ntf_router.settings.settings import DeliverySettings
-from tocsin.ntf_router.store.records import DuePush
+from tocsin.ntf_router.store.records import Associated, DuePush, Recorded
 from tocsin.pipeline.delivery import shard_batch
 from tocsin.pipeline.delivery.shard_batch import MANY_FAILURES, RouterRow, ShardBatch
 from tocsin.protocol.ntf.device_tokens import PushProvider
-from tocsin.push.provider import Provider, RetryLater, RetryScope
+from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
+from tocsin.protocol.ntf.statuses import InvalidReason
+from tocsin.push.provider import (
+    Provider,
+    PushOutcome,
+    PushRefused,
+    PushRequest,
+    RetryLater,
+    RetryScope,
+    TokenInvalid,
+)
 
 BEGIN = HandedRow("new", 0, RowKind.BEGIN)
 TOKEN_LATER = RetryLater("429", RetryScope.TOKEN)
@@ -173,3 +194,119 @@ async def test_control_pushes_get_a_share_and_one_attempt() -> None:
     batch = await pushed(b"", [read_row(line)], provider)
     assert outcomes(batch) == [("retry", "429", (50,))]
     assert batch.state == b""
+
+
+class Scripted(RecordingProvider):
+    """Answers each device by its own script, then accepts."""
+
+    def __init__(self, scripts: list[list[PushOutcome]]) -> None:
+        super().__init__()
+        self._scripts = {
+            device_token(str(number), PROVIDER).token: list(script) for number, script in enumerate(scripts)
+        }
+
+    def submit(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> None:
+        script = self._scripts.get(push.device_token)
+        self.answers.clear()
+        if script:
+            self.answers.append(script.pop(0))
+        super().submit(push, answered)
+
+
+OUTCOMES = [
+    RetryLater("429", RetryScope.TOKEN),
+    RetryLater("503", RetryScope.PROVIDER),
+    RetryLater("429", RetryScope.TOKEN, after=0.01),
+    PushRefused("PayloadEmpty"),
+    TokenInvalid(InvalidReason.UNREGISTERED, since=1.0),
+    TokenInvalid(InvalidReason.BAD),
+]
+QUEUES = 8
+DIRECT = 3
+"""Of so many queues of a token, notifications come directly."""
+scripts = st.lists(st.sampled_from(OUTCOMES), max_size=3)
+histories = st.lists(
+    st.tuples(st.integers(0, QUEUES - 1), st.sampled_from([1, 144, 500, 2900])), min_size=1, max_size=12
+)
+
+
+async def delivered(
+    engine: Engine, provider: RecordingProvider, given_histories: list[list[tuple[int, int]]]
+) -> tuple[dict[bytes, list[Any]], Any]:
+    """What devices get, and the accounting. Half of it comes when the first half has its outcomes."""
+    times, nonces, secrets, counters = count(1), count(1), {}, engine.counters
+    owners = []
+    for number in range(len(given_histories)):
+        owner = await engine.token(str(number), *(f"{number}/{each}" for each in range(DIRECT, QUEUES)))
+        for each in range(DIRECT):
+            associated = await engine.store.associate(owner.token_id, queue(f"{number}/{each}"), 1)
+            assert associated is Associated.ADDED
+        secrets[owner.device_token.token] = box_key(owner.dh_secret)
+        owners.append(owner)
+    for owner in owners:
+        engine.delivery.verify(owner)
+    await all_of(
+        len(owners),
+        lambda: counters.notifications_verification_delivered + counters.notifications_verification_failed,
+    )
+    for owner in owners:
+        engine.delivery.check_messages(owner)
+    await all_of(
+        len(owners),
+        lambda: counters.notifications_periodic_delivered + counters.notifications_periodic_failed,
+    )
+    for half in (0, 1):
+        for number, history in enumerate(given_histories):
+            cut = len(history) // 2
+            arrived = [
+                received(f"{number}/{each}", next(nonces), 1_700_000_000.0 + next(times))._replace(
+                    sealed_meta=bytes(size)
+                )
+                for each, size in (history[cut:] if half else history[:cut])
+            ]
+            # One queue's newer one replaces the older at once: both engines see the same store.
+            for result in await engine.store.add_notifications(ROUTER, arrived):
+                if isinstance(result, Recorded):  # the token may be invalid by now
+                    engine.delivery.notify(result.token_id, result.provider)
+        accounting = await engine.settled()
+    told: dict[bytes, list[Any]] = {}
+    for push in provider.sent:
+        message = parse_push_json(push.payload)
+        read = (
+            unseal_notifications(secrets[push.device_token], message)
+            if isinstance(message, MessagePush)
+            else type(message)
+        )
+        told.setdefault(push.device_token, []).append((push.push_id, push.urgency, read))
+    return told, accounting
+
+
+async def all_of(wanted: int, counted: Callable[[], int]) -> None:
+    async with asyncio.timeout(20):
+        while counted() < wanted:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(histories, scripts), min_size=1, max_size=3))
+def test_both_engines_push_the_same_for_the_same_input(
+    tokens: list[tuple[list[tuple[int, int]], list[PushOutcome]]],
+) -> None:
+    """Retries, refused and invalid tokens, priorities, direct notifications, and pushes that follow each other."""
+    given_histories, given_scripts = [each[0] for each in tokens], [each[1] for each in tokens]
+
+    async def inline() -> tuple[dict[bytes, list[Any]], Any]:
+        provider = Scripted(given_scripts)
+        async with running_engine({PROVIDER: provider}) as engine:
+            return await delivered(engine, provider, given_histories)
+
+    async def by_job(folder: Path) -> tuple[dict[bytes, list[Any]], Any]:
+        meeting = Meeting(folder / "handover")
+        job = JobInProcess(meeting)
+        job.provider = Scripted(given_scripts)
+        opened = meeting.opened()
+        async with running_engine({PROVIDER: RecordingProvider()}, opened) as engine, working(meeting, job):
+            return await delivered(engine, job.provider, given_histories)
+
+    with tempfile.TemporaryDirectory() as name:
+        assert asyncio.run(by_job(Path(name))) == asyncio.run(inline())

@@ -82,7 +82,10 @@ class Told:
     def __init__(self, *, may_rest: bool = True, settings: DeliverySettings | None = None) -> None:
         self.answers: list[Answer] = []
         self.rules = BatchRules(
-            settings or DeliverySettings(), NOW, lambda: may_rest, lambda _, answer: self.answers.append(answer)
+            settings or DeliverySettings(),
+            NOW,
+            lambda: may_rest,
+            lambda _, answer: self.answers.append(answer),
         )
 
     def token(self, *rows: HandedRow, key: BoxKey | None = KEY) -> TokenPush:

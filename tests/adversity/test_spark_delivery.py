@@ -1,10 +1,9 @@
 """kill -9 of the `deliver` job's driver, its executors and the NTF router under load, with real processes.
 
 A real SMP router, an NTF router with `delivery_engine: spark`, `tocsin pipeline deliver` with local Spark, and the fake
-APNs over HTTP/2. An executor here is a Python process that pushes; Spark's own executors are killed in
-`test_pipeline_cluster`. After each kill, at a random moment of the traffic, what was killed is started again; at the end nothing is
-pending, the accounting adds up, the newest message of every queue was told to its device, and a push that was repeated
-has the id of its first. Before that the job is gone for a while: the router pushes by itself, until it is back.
+APNs over HTTP/2. Executors are killed here as the Python processes that push. After each kill, at a random moment of
+the traffic, what was killed is started again; at the end nothing is pending, the accounting adds up, the newest message
+of every queue was told to its device, and a push that was repeated has the id of its first. Then the job is gone for a while: the router pushes by itself, until it is back.
 
 TOCSIN_SPARK_KILLS sets how many kills there are, TOCSIN_KILL_SEED what is decided by chance.
 """
@@ -187,6 +186,7 @@ async def test_no_notification_is_lost_when_driver_router_or_executors_are_kille
     chance = random.Random(SEED)
     async with everything_with_job(tmp_path) as (parts, job):
         for number in range(KILLS):
+            await job_is_away(parts, False)
             sending = asyncio.create_task(traffic(parts, chance))
             await pushes_come(parts, 5)
             await asyncio.sleep(chance.uniform(0.0, 0.5))

@@ -2,8 +2,8 @@
 
 Theory of operation. The source's rows are notifications. They are shuffled by shard, a keyed hash of the token, and
 each shard is one partition. Its operator merges them with the tokens in back-off, which are its state, and pushes side
-by side. Outcome rows go to the driver, which publishes them in the routers' folders; then Spark commits state and offsets.
-A batch killed before that runs again, with the same rows and state, and so with the same push ids.
+by side. Outcome rows go to the driver, which publishes them in the routers' folders; then Spark commits state and
+offsets. A batch killed before that runs again, with the same rows and state, and so with the same push ids.
 """
 
 from __future__ import annotations

@@ -106,9 +106,9 @@ class _Load:
 
     def __init__(self, router: HandOver) -> None:
         self._router = router
-        self._location = RouterLocation(("smp.example.com",), "", bytes(32))
-        self._dues: dict[int, DuePush] = {}
-        self.given = self.accepted = self.late = self.held = 0
+        location = RouterLocation(("smp.example.com",), "", bytes(32))
+        self._dues = [_due(location, number) for number in range(TOKENS)]
+        self.given = self.accepted = self.late = 0
         self.seconds: list[float] = []
 
     async def at(self, rate: float, seconds: float) -> None:
@@ -123,12 +123,8 @@ class _Load:
             await asyncio.sleep(0.01)
 
     def _give(self) -> None:
-        number = self.given % TOKENS
-        if (due := self._dues.get(number)) is None:
-            due = self._dues[number] = _due(self._location, number)
+        due = self._dues[self.given % TOKENS]
         self.given += 1
-        if self._router.holds(due.token.token_id):
-            self.held += 1
         self._router.give(due, 0, TTL, self)
 
     def taken_back(self, token_id: bytes) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import Final
 
@@ -185,6 +186,18 @@ def read_row(line: bytes) -> HandedRow:
         return _LINES.decode(line)
     except msgspec.MsgspecError as error:
         raise DecodeError("not a row of a hand-over") from error
+
+
+def read_rows(text: bytes) -> list[HandedRow]:
+    """Read the rows of a segment. One that was torn by a crash of the machine is left out."""
+    try:
+        return _LINES.decode_lines(text)
+    except msgspec.MsgspecError:
+        rows = []
+        for line in text.splitlines():
+            with suppress(DecodeError):
+                rows.append(read_row(line))
+        return rows
 
 
 def opened_message(row: HandedRow, key: BoxKey) -> HandedMessage:

@@ -24,9 +24,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from tocsin.errors import DecodeError
 from tocsin.events.event_log import SEGMENTS
-from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind, read_row
+from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind, read_rows
 from tocsin.pipeline.delivery.shard_keys import shard_keys
 from tocsin.pipeline.spark.python_workers import settle_in
 from tocsin.push.provider import Urgency
@@ -60,6 +59,9 @@ TASK_BYTES: Final = 2 << 20
 """So much one task reads: starting one costs about as much."""
 WAKE: Final = "wake"
 """The kind of a row that wakes a shard, and its name in the offset."""
+
+_BEGIN: Final = RowKind.BEGIN.value
+_MESSAGE: Final = RowKind.MESSAGE.value
 
 Offset: TypeAlias = dict[str, str]
 """Folder → name of its last segment."""
@@ -154,7 +156,7 @@ class HandoverReader(DataSourceStreamReader):
         yield _record_batch(rows)
 
     def _shards_of(self, row: HandedRow) -> Sequence[int]:
-        if row.kind == RowKind.BEGIN:
+        if row.kind == _BEGIN:
             return self._keys
         try:
             return (self._keys[int(row.token, 16) % len(self._keys)],)
@@ -192,19 +194,16 @@ def due_time(wake: Path) -> float | None:
         return None
 
 
-def rows_of(path: Path) -> Iterator[HandedRow]:
+def rows_of(path: Path) -> list[HandedRow]:
     """The rows of a segment. A missing one was deleted by its router, which hands everything over again."""
     try:
-        text = path.read_bytes()
+        return read_rows(path.read_bytes())
     except FileNotFoundError:
-        return
-    for line in text.splitlines():
-        # One that was torn by a crash of the machine is left out: its router hands everything over again.
-        with suppress(DecodeError):
-            yield read_row(line)
+        return []
 
 
-_URGENCY: Final = {RowKind.MESSAGE.value: Urgency.ALERT.value}
+_URGENCY: Final = {_MESSAGE: Urgency.ALERT.value}
+_BACKGROUND: Final = Urgency.BACKGROUND.value
 
 
 def _record_batch(rows: Sequence[tuple[int, str, int, HandedRow]]) -> pa.RecordBatch:
@@ -216,7 +215,7 @@ def _record_batch(rows: Sequence[tuple[int, str, int, HandedRow]]) -> pa.RecordB
         [row.id for _, _, _, row in rows],
         [row.kind for _, _, _, row in rows],
         [row.provider for _, _, _, row in rows],
-        [_URGENCY.get(row.kind, Urgency.BACKGROUND.value) for _, _, _, row in rows],
+        [_URGENCY.get(row.kind, _BACKGROUND) for _, _, _, row in rows],
         [row.token for _, _, _, row in rows],
         [row.queue for _, _, _, row in rows],
         [row.notification for _, _, _, row in rows],

@@ -3,7 +3,8 @@
 A real SMP router, an NTF router with `delivery_engine: spark`, `tocsin pipeline deliver` with local Spark, and the fake
 APNs over HTTP/2. Executors are killed here as the Python processes that push. After each kill, at a random moment of
 the traffic, what was killed is started again; at the end nothing is pending, the accounting adds up, the newest message
-of every queue was told to its device, and a push that was repeated has the id of its first. Then the job is gone for a while: the router pushes by itself, until it is back.
+of every queue was told to its device, and a push that was repeated has the id of its first. Then the job is gone for a
+while: the router pushes by itself, until it is back.
 
 TOCSIN_SPARK_KILLS sets how many kills there are, TOCSIN_KILL_SEED what is decided by chance.
 """

@@ -40,6 +40,8 @@ class OperateReader:
         self._tables_problem = "not read yet" if lake is not None else no_lake
         self._tables_at = 0.0
         self.view: dict[str, Any] = operate_view(Readings(), time.time())
+        self.job_away = False
+        """The NTF router said last that the `deliver` job is late or gone."""
 
     async def read(self) -> dict[str, Any]:
         found: dict[str, MetricReadings] = {}
@@ -54,6 +56,8 @@ class OperateReader:
             missing["tables"] = self._tables_problem
         readings = Readings(found.get("ntf"), found.get("smp"), self._tables, missing)
         self.view = operate_view(readings, time.time())
+        if readings.ntf is not None:
+            self.job_away = bool(readings.ntf.total("simplex_ntf_deliver_job_away"))
         return self.view
 
     async def _read_tables(self) -> None:

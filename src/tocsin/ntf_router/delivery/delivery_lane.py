@@ -23,8 +23,9 @@ from tocsin.ntf_router.delivery.handover import HandOver, JobAnswer
 from tocsin.ntf_router.delivery.handover_answers import TOO_LARGE
 from tocsin.ntf_router.delivery.handover_rows import RowKind
 from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
-from tocsin.ntf_router.delivery.pushes import NotificationPush, choose_notifications, message_request
+from tocsin.ntf_router.delivery.pushes import SPARK, NotificationPush, choose_notifications, message_request
 from tocsin.ntf_router.delivery.retry_schedule import RetrySchedule
+from tocsin.ntf_router.delivery.token_engines import TokenEngines
 from tocsin.ntf_router.session.requests import counts
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
@@ -60,12 +61,12 @@ class DeliveryLane:
         outcomes: OutcomeRecorder,
         randomness: Randomness,
         reroute: Callable[[bytes, PushProvider], None],
-        job: HandOver | None,
+        engines: TokenEngines,
         *,
         settings: DeliverySettings,
         counters: NtfCounters,
     ) -> None:
-        """`reroute` takes a token whose provider has changed. A working `job` pushes instead of this lane."""
+        """`reroute` takes a token whose provider has changed. `engines` says for which tokens a job pushes."""
         self.provider = provider
         self._name = name
         self._store = store
@@ -74,14 +75,16 @@ class DeliveryLane:
         self._counters = counters
         self._randomness = randomness
         self._reroute = reroute
-        self._job = job
+        self._engines = engines
         self._counts = counts(name)
         self._loop = asyncio.get_running_loop()
         self._awake = asyncio.Event()
-        if self._job is not None:
-            self._job.when_room(self._awake.set)
+        self._had_job = engines.job is not None
+        engines.when_changed(self._job_changed)
         self._tokens: dict[bytes, None] = {}
         """Tokens with pending notifications that are not in flight, in the order of their arrival."""
+        self._for_job: dict[bytes, None] = {}
+        """The same of tokens for which the job pushes. It is empty while there is no working job."""
         self._in_flight: dict[bytes, bool] = {}
         """Tokens from being read until their outcome is written. True means that newer notifications wait."""
         self._stale: set[bytes] = set()
@@ -89,7 +92,7 @@ class DeliveryLane:
         self._backing_off: set[bytes] = set()
         """Tokens in flight that the job has given back, to be handed over again later."""
         self._held: set[bytes] = set()
-        """Tokens that wait until the job's last outcomes are in the store, because the job is away."""
+        """Tokens to push to from here when the job's last outcomes are in the store."""
         self._attempts: dict[bytes, int] = {}
         """Failed attempts of each token whose push is to be repeated."""
         self._unshared = 0
@@ -108,7 +111,7 @@ class DeliveryLane:
 
     @property
     def waiting(self) -> int:
-        return len(self._tokens) + len(self.control) + len(self._retries)
+        return len(self._tokens) + len(self._for_job) + len(self.control) + len(self._retries)
 
     @property
     def in_flight(self) -> int:
@@ -119,8 +122,21 @@ class DeliveryLane:
         if token_id in self._in_flight:
             self._in_flight[token_id] = True
         else:
-            self._tokens[token_id] = None
+            self._queue(token_id)
             self._awake.set()
+
+    def _queue(self, token_id: bytes) -> None:
+        tokens = self._tokens if self._engines.job_of(token_id) is None else self._for_job
+        tokens[token_id] = None
+
+    def _job_changed(self) -> None:
+        """Continue: the job has room again, is away, or is back."""
+        if self._had_job != (self._engines.job is not None):
+            self._had_job = not self._had_job
+            tokens, self._tokens, self._for_job = {**self._tokens, **self._for_job}, {}, {}
+            for token_id in tokens:
+                self._queue(token_id)
+        self._awake.set()
 
     async def run(self) -> None:
         while True:
@@ -136,7 +152,7 @@ class DeliveryLane:
             now = self._loop.time()
             self._retries.run_due(now)
             wake_at = self._retries.next_at
-            if (self._tokens or self.control) and self._job_has_room:
+            if self._tokens or (self._for_job and self._job_room) or self.control:
                 paused_until = self._retries.paused_until
                 if now >= paused_until:
                     return
@@ -152,24 +168,17 @@ class DeliveryLane:
                 continue
 
     @property
-    def _working_job(self) -> HandOver | None:
-        """The job, unless it is away."""
-        return None if self._job is None or self._job.away else self._job
-
-    @property
-    def _job_has_room(self) -> bool:
-        job = self._working_job
-        return job is None or job.room > 0
+    def _job_room(self) -> int:
+        return 0 if (job := self._engines.job) is None else job.room
 
     async def _send_some(self) -> None:
-        job = self._working_job
-        room = max(1, self.provider.room) if job is None else job.room
+        room = max(1, self.provider.room)
         room -= self.control.send_some(self._control_room(room))
-        batch = list(islice(self._tokens, min(room, self._settings.batch)))
+        most = self._settings.batch
+        batch = _taken(self._tokens, min(room, most)) + _taken(self._for_job, min(self._job_room, most))
         if not batch:
             return
         for token_id in batch:
-            del self._tokens[token_id]
             self._in_flight[token_id] = False
         self._stale.clear()
         try:
@@ -177,7 +186,7 @@ class DeliveryLane:
         except BaseException:
             for token_id in batch:
                 del self._in_flight[token_id]
-                self._tokens[token_id] = None
+                self._queue(token_id)
             raise
         sent: list[NotificationPush] = []
         for due in dues:
@@ -216,7 +225,11 @@ class DeliveryLane:
             del self._in_flight[token_id]
             self._reroute(token_id, token.device_token.provider)
             return None
-        if self._job is not None and self._is_for_job(self._job, due):
+        if self._waits_for_job(token_id):
+            return None
+        if (job := self._engines.job_of(token_id)) is not None:
+            job.give(due, self._attempts.get(token_id, 0), self._settings.notification_ttl, self)
+            self._finish(token_id)
             return None
         push = choose_notifications(token, due.notifications, self._attempts.get(token_id, 0))
         if push is None:
@@ -229,25 +242,23 @@ class DeliveryLane:
         self.provider.submit(request, partial(self._answered, push, self._loop.time()))
         return push
 
-    def _is_for_job(self, job: HandOver, due: DuePush) -> bool:
-        """Whether the token is the job's. Hands over what the job does not have yet."""
-        token_id = due.token.token_id
+    def _waits_for_job(self, token_id: bytes) -> bool:
+        """Whether an outcome of the job keeps a token that was just read from being pushed now."""
+        job = self._engines.handover
+        if job is None:
+            return False
         if token_id in self._stale:
             if token_id not in self._backing_off:
                 self._again(token_id)
             return True
-        if not job.away:
-            job.give(due, self._attempts.get(token_id, 0), self._settings.notification_ttl, self)
-            self._finish(token_id)
-            return True
-        if job.holds(token_id):
+        if job.holds(token_id) and self._engines.job_of(token_id) is None:
             del self._in_flight[token_id]
             self._held.add(token_id)
             return True
         return False
 
     def _submit_control(self, push: ControlPush, answered: Callable[[PushOutcome], None]) -> None:
-        if (job := self._working_job) is None:
+        if (job := self._engines.job_of(push.token.token_id)) is None:
             self.provider.submit(push.request, answered)
             return
         kind = RowKind.PERIODIC if push.periodic else RowKind.VERIFICATION
@@ -255,19 +266,20 @@ class DeliveryLane:
 
     def job_answered(self, answer: JobAnswer) -> None:
         """Continue as if this lane had pushed it. The attempt is reported only now, when it is known."""
-        assert self._job is not None
+        job = self._engines.handover
+        assert job is not None
         token_id, outcome = answer.token.token_id, answer.outcome
-        push = NotificationPush(answer.token, (), answer.notifications, b"", False, answer.attempt)
+        push = NotificationPush(answer.token, (), answer.notifications, b"", False, answer.attempt, SPARK)
         if answer.pushed:
             self._outcomes.attempted([push])
         if isinstance(outcome, RetryLater):
             if not answer.repeats:
-                self._given_back(self._job, answer, outcome)
+                self._given_back(job, answer, outcome)
             elif answer.pushed:
                 self._counters.pushes_retried += self._counts
             return
         invalid = isinstance(outcome, TokenInvalid) and outcome.concerns(answer.token.registered_at)
-        settled = partial(self._job_settled, self._job, token_id, None if invalid else answer.ids)
+        settled = partial(self._job_settled, job, token_id, None if invalid else answer.ids)
         if outcome == PushRefused(TOO_LARGE):
             self._settle(push, TOO_LARGE, settled)
             return
@@ -279,7 +291,9 @@ class DeliveryLane:
         job.release_token(token_id)
         self._stale.add(token_id)
         self._backing_off.add(token_id)
-        self._tokens.pop(token_id, None)
+        for waiting in (self._tokens, self._for_job):
+            waiting.pop(token_id, None)
+        self._held.discard(token_id)
         self._in_flight[token_id] = True
         if answer.pushed:
             self._try_again(token_id, answer.attempt, outcome)
@@ -306,6 +320,7 @@ class DeliveryLane:
 
     def taken_back(self, token_id: bytes) -> None:
         """Push to the token from here: the job is away."""
+        self._held.discard(token_id)
         self.add(token_id)
 
     def _answered(
@@ -347,7 +362,7 @@ class DeliveryLane:
         """Queue a token whose push is due for another attempt."""
         self._in_flight.pop(token_id, None)
         self._backing_off.discard(token_id)
-        self._tokens[token_id] = None
+        self._queue(token_id)
 
     def _count(self, pending: Sequence[PendingNotification], *, accepted: bool) -> None:
         """Count the outcome of a message push."""
@@ -363,7 +378,7 @@ class DeliveryLane:
     def _settle(
         self, push: NotificationPush, outcome: str, settled: Callable[[], None] | None = None
     ) -> None:
-        token_id, provider, attempt = push.token.token_id, self._name, push.attempt
+        token_id, provider, attempt, engine = push.token.token_id, self._name, push.attempt, push.engine
         outcomes = [
             SettledNotification(
                 token_id,
@@ -374,6 +389,7 @@ class DeliveryLane:
                 provider,
                 each.received_at,
                 attempt,
+                engine,
             )
             for each in push.pending
         ]
@@ -384,7 +400,7 @@ class DeliveryLane:
     ) -> None:
         """Fail the oldest pending notification, which is larger than a push, so that the next ones get their turn."""
         oldest = _pending(notifications)[:1]
-        self._settle(NotificationPush(token, (), oldest, b"", True, attempt), TOO_LARGE)
+        self._settle(NotificationPush(token, (), oldest, b"", True, attempt, ""), TOO_LARGE)
 
     def _invalidate(
         self, token: TokenRecord, outcome: TokenInvalid, settled: Callable[[], None] | None = None
@@ -397,6 +413,14 @@ class DeliveryLane:
         """Let the token be read again: its outcome is in the store."""
         if self._in_flight.pop(token_id, False) or more:
             self.add(token_id)
+
+
+def _taken(tokens: dict[bytes, None], most: int) -> list[bytes]:
+    """Remove the oldest tokens, and return them."""
+    taken = list(islice(tokens, most))
+    for token_id in taken:
+        del tokens[token_id]
+    return taken
 
 
 def _pending(notifications: Sequence[LastNotification]) -> list[PendingNotification]:

@@ -27,6 +27,7 @@ from tocsin.pipeline.jobs.progress import Summary
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
 from tocsin.pipeline.spark.session import LOCAL, spark_session, submitted_options, where_it_runs
+from tocsin.pipeline.spark.stream_progress import Figures, stream_figures
 from tocsin.pipeline.spark.streams import stop_signals, wait_for_stream
 
 STATUS_SECONDS: Final = 1.0
@@ -73,7 +74,7 @@ def run_deliver(
             )
             Console(stderr=True).print(f"deliver: pushing for {len(folders)} routers")
             try:
-                wait_for_stream(query, stop)
+                wait_for_stream(query, stop, lambda: totals.watch(stream_figures(spark, query)))
             except StoreError as error:
                 write_status(lake.folder, STREAM, "failed", totals.figures(), str(error))
                 raise
@@ -105,14 +106,23 @@ class _Totals:
         self._batches = 0
         self._waiting = 0
         self._written_at = 0.0
+        self._stream: Figures = {}
+
+    def watch(self, stream: Figures) -> None:
+        """Keep what Spark says about the stream, also while no batch comes."""
+        self._stream = stream
+        self._write()
 
     def __call__(self, done: DeliveredBatch) -> None:
         self._batches += 1
         self._counts.update(done.counts)
         self._waiting = done.waiting
         if time.monotonic() - self._written_at >= STATUS_SECONDS:
-            self._written_at = time.monotonic()
-            write_status(self._lake.folder, STREAM, "running", self.figures())
+            self._write()
+
+    def _write(self) -> None:
+        self._written_at = time.monotonic()
+        write_status(self._lake.folder, STREAM, "running", {**self._stream, **self.figures()})
 
     def figures(self) -> dict[str, int | float | str]:
         return {"batches": self._batches, "waiting": self._waiting, **dict(sorted(self._counts.items()))}

@@ -134,11 +134,15 @@ class JobInProcess:
         self.state = b""
         self.due_at: float | None = None
         self.answers: list[Answer] = []
+        self.sizes: list[int] = []
+        """Rows of each batch."""
         self._numbers = count()
 
     def batch(self, names: Sequence[str]) -> None:
         batch = ShardBatch(self.state, {"": self.meeting.key}, SETTINGS, time.time())
-        batch.take(RouterRow("", number, row) for number, row in enumerate(self.meeting.rows(names)))
+        rows = self.meeting.rows(names)
+        self.sizes.append(len(rows))
+        batch.take(RouterRow("", number, row) for number, row in enumerate(rows))
         providers = dict.fromkeys(PushProvider, self.provider)
         asyncio.run(batch.push(providers, PATIENCE))
         self.state, self.due_at = batch.state, batch.due_at

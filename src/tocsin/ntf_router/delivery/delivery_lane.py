@@ -42,8 +42,18 @@ from tocsin.ntf_router.store.retry import pause_after
 from tocsin.operate.randomness import Randomness
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
-from tocsin.push.provider import Accepted, Provider, PushOutcome, PushRefused, RetryLater, TokenInvalid
+from tocsin.push.provider import (
+    Accepted,
+    Provider,
+    PushOutcome,
+    PushRefused,
+    RetryLater,
+    RetryScope,
+    TokenInvalid,
+)
 
+TRIAL: Final = 32
+"""Tokens that are handed over at a time while the job cannot reach the provider. Each would come back otherwise."""
 CONTROL_SHARE: Final = 4
 """Control pushes get one of so many places while message pushes wait."""
 
@@ -93,6 +103,8 @@ class DeliveryLane:
         """Tokens in flight that the job has given back, to be handed over again later."""
         self._held: set[bytes] = set()
         """Tokens to push to from here when the job's last outcomes are in the store."""
+        self._on_trial = False
+        """The job could not reach the provider, and has not since: few tokens are handed over at a time."""
         self._attempts: dict[bytes, int] = {}
         """Failed attempts of each token whose push is to be repeated."""
         self._unshared = 0
@@ -175,9 +187,12 @@ class DeliveryLane:
         room = max(1, self.provider.room)
         room -= self.control.send_some(self._control_room(room))
         most = self._settings.batch
-        batch = _taken(self._tokens, min(room, most)) + _taken(self._for_job, min(self._job_room, most))
+        handed = _taken(self._for_job, min(self._job_room, TRIAL if self._on_trial else most))
+        batch = _taken(self._tokens, min(room, most)) + handed
         if not batch:
             return
+        if handed and self._on_trial:
+            self._retries.pause(self._settings.retry_initial)  # until the answers are there
         for token_id in batch:
             self._in_flight[token_id] = False
         self._stale.clear()
@@ -279,6 +294,7 @@ class DeliveryLane:
                 self._counters.pushes_retried += self._counts
             return
         invalid = isinstance(outcome, TokenInvalid) and outcome.concerns(answer.token.registered_at)
+        self._on_trial = False
         settled = partial(self._job_settled, job, token_id, None if invalid else answer.ids)
         if outcome == PushRefused(TOO_LARGE):
             self._settle(push, TOO_LARGE, settled)
@@ -288,6 +304,7 @@ class DeliveryLane:
     def _given_back(self, job: HandOver, answer: JobAnswer, outcome: RetryLater) -> None:
         """Hand the token over again after a delay."""
         token_id = answer.token.token_id
+        self._on_trial |= outcome.scope is RetryScope.PROVIDER
         job.release_token(token_id)
         self._stale.add(token_id)
         self._backing_off.add(token_id)

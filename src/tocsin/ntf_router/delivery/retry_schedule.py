@@ -46,9 +46,12 @@ class RetrySchedule:
         """Return the delay before the next attempt. Pauses the provider if the failure concerns all of it."""
         delay = retry_delay(self._settings, attempt, outcome)
         if outcome.scope is RetryScope.PROVIDER:
-            pause = min(delay, 8 * self._settings.retry_initial)
-            self.paused_until = max(self.paused_until, self._loop.time() + pause)
+            self.pause(min(delay, 8 * self._settings.retry_initial))
         return delay
+
+    def pause(self, seconds: float) -> None:
+        """Let all pushes of the provider wait."""
+        self.paused_until = max(self.paused_until, self._loop.time() + seconds)
 
     def add(self, delay: float, call: Callable[[], None]) -> None:
         self._numbers += 1

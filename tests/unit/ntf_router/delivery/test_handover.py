@@ -13,7 +13,7 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import until
 from tests.unit.ntf_router.store.samples import received
 from tocsin.events.event_log import OUTCOMES
-from tocsin.ntf_router.delivery import handover
+from tocsin.ntf_router.delivery import delivery_lane, handover
 from tocsin.ntf_router.delivery.handover_answers import ACCEPTED_WORD, BEGUN_WORD, Answer
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
@@ -123,6 +123,24 @@ async def test_all_rows_of_an_invalid_token_are_forgotten(meeting: Meeting) -> N
         assert (await engine.settled()).failed == {"token_invalid": 8}
         await until(lambda: not way.holds(owner.token_id))
         assert way.waiting == 0
+
+
+async def test_while_the_job_cannot_reach_the_provider_few_tokens_are_handed_over_at_a_time(
+    meeting: Meeting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_lane, "TRIAL", 2)
+    tokens = 100
+    job = JobInProcess(meeting, *[RetryLater("connection", RetryScope.PROVIDER)] * 150)
+    async with running_engine({PROVIDER: RecordingProvider()}, meeting.opened()) as engine:
+        for number in range(tokens):
+            await engine.token(f"t{number}", f"q{number}")
+        await engine.receive(*(received(f"q{number}", number) for number in range(tokens)))
+        async with working(meeting, job):
+            await until(lambda: len(job.sizes) > 5)
+            assert job.state == b""
+            assert max(job.sizes[2:6]) <= 4
+            job.provider.answers.clear()
+            assert (await engine.settled()).accepted == tokens
 
 
 async def test_while_the_job_is_late_notifications_wait_and_newer_ones_supersede_them(

@@ -17,9 +17,9 @@ from tocsin.crypto.boxes import BoxKey
 from tocsin.events.event_log import OUTCOMES, SEGMENTS
 from tocsin.ntf_router.delivery.delivery import PushDelivery
 from tocsin.ntf_router.delivery.handover import HandOver
-from tocsin.ntf_router.delivery.handover_answers import BEGUN_WORD, Answer, encode_answers
 from tocsin.ntf_router.delivery.handover_key import handover_key
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind, read_row
+from tocsin.ntf_router.delivery.outcome_rows import BEGUN_WORD, OutcomeRow, encode_outcome_rows
 from tocsin.ntf_router.session.requests import NoEvents
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
@@ -97,7 +97,7 @@ class Meeting:
         opened = HandOver(self.folder, self.key, SystemRandomness(), now, patience=patience)
         if job_works:
             [asked] = self.rows()
-            self.publish([Answer(asked.epoch, (asked.id,), BEGUN_WORD)], 0)
+            self.publish([OutcomeRow(asked.epoch, (asked.id,), BEGUN_WORD)], 0)
             opened.take_outcomes()
             assert not opened.away
         return opened
@@ -117,9 +117,9 @@ class Meeting:
         """The rows that are something to push."""
         return [row for row in self.rows() if row.kind != RowKind.BEGIN]
 
-    def publish(self, answers: Sequence[Answer], number: int) -> None:
+    def publish(self, answers: Sequence[OutcomeRow], number: int) -> None:
         draft = self.folder / OUTCOMES / f".draft-{number}"
-        draft.write_bytes(encode_answers(answers))
+        draft.write_bytes(encode_outcome_rows(answers))
         draft.rename(draft.with_name(f"{OUTCOMES}-{number:03d}.jsonl"))
 
 
@@ -133,7 +133,7 @@ class JobInProcess:
         self.provider.answers.extend(outcomes)
         self.state = b""
         self.due_at: float | None = None
-        self.answers: list[Answer] = []
+        self.answers: list[OutcomeRow] = []
         self.sizes: list[int] = []
         """Rows of each batch."""
         self._numbers = count()
@@ -151,7 +151,7 @@ class JobInProcess:
         if answers:
             self.publish(answers)
 
-    def publish(self, answers: Sequence[Answer]) -> None:
+    def publish(self, answers: Sequence[OutcomeRow]) -> None:
         self.meeting.publish(answers, next(self._numbers))
 
     @property

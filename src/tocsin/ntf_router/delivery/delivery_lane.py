@@ -20,8 +20,8 @@ from typing import Final
 from tocsin.errors import StoreError
 from tocsin.ntf_router.delivery.control_pushes import ControlPush, ControlPushes
 from tocsin.ntf_router.delivery.handover import HandOver, JobAnswer
-from tocsin.ntf_router.delivery.handover_answers import TOO_LARGE
 from tocsin.ntf_router.delivery.handover_rows import RowKind
+from tocsin.ntf_router.delivery.outcome_rows import TOO_LARGE
 from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
 from tocsin.ntf_router.delivery.pushes import SPARK, NotificationPush, choose_notifications, message_request
 from tocsin.ntf_router.delivery.retry_schedule import RetrySchedule

@@ -28,15 +28,15 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from tocsin.crypto.boxes import BoxKey
 from tocsin.errors import ConfigError, DecodeError
 from tocsin.events.event_log import HANDED_OVER, OUTCOMES, SEGMENTS, SegmentWriter
-from tocsin.ntf_router.delivery.handover_answers import (
+from tocsin.ntf_router.delivery.handover_key import handover_key, handover_keys
+from tocsin.ntf_router.delivery.handover_rows import RowKind, RowWriter
+from tocsin.ntf_router.delivery.outcome_rows import (
     ACCEPTED_WORD,
     BEGUN_WORD,
     SUPERSEDED_WORD,
-    Answer,
-    read_answer,
+    OutcomeRow,
+    read_outcome_row,
 )
-from tocsin.ntf_router.delivery.handover_key import handover_key, handover_keys
-from tocsin.ntf_router.delivery.handover_rows import RowKind, RowWriter
 from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
 from tocsin.ntf_router.store.records import DuePush, PendingNotification, TokenRecord
 from tocsin.operate.randomness import Randomness, SystemRandomness
@@ -335,13 +335,13 @@ class HandOver:
                 continue
             for line in lines:
                 try:
-                    self._take(read_answer(line))
+                    self._take(read_outcome_row(line))
                 except DecodeError as error:
                     logger.error("could not decode an outcome of the deliver job: %s", error)
             with suppress(OSError):
                 path.unlink()
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: OutcomeRow) -> None:
         if answer.epoch != self._epoch:
             epoch, withdrawn = self._withdrawn
             if answer.epoch == epoch and answer.outcome == ACCEPTED_WORD:
@@ -357,7 +357,7 @@ class HandOver:
                 outcome = answer.push_outcome
             except DecodeError as error:
                 logger.error("the deliver job returned an unknown outcome, pushing again: %s", error)
-                outcome, answer = UNREADABLE, Answer(answer.epoch, answer.ids, answer.outcome)
+                outcome, answer = UNREADABLE, OutcomeRow(answer.epoch, answer.ids, answer.outcome)
             repeats = answer.due_in is not None
             self._answer(
                 answer.ids, outcome, answer.attempt, answer.pushed, repeats, due_in=answer.due_in or 0.0

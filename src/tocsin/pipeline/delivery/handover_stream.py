@@ -22,11 +22,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.errors import StoreError
 from tocsin.events.event_log import OUTCOMES as OUTCOMES_FOLDER
-from tocsin.ntf_router.delivery.handover_answers import (
+from tocsin.ntf_router.delivery.outcome_rows import (
     BEGUN_WORD,
     SUPERSEDED_WORD,
-    Answer,
-    encode_answers,
+    OutcomeRow,
+    encode_outcome_rows,
 )
 from tocsin.pipeline.delivery.handover_source import FORMAT, HandoverSource, router_names
 from tocsin.pipeline.delivery.shard_operator import OUTCOMES, SHARD, STATE, ShardOperator
@@ -129,13 +129,13 @@ class _Batches:
     """By shard: how many tokens wait, and until when the next one."""
 
     def __call__(self, outcomes: DataFrame, number: int) -> None:
-        answers: dict[str, list[Answer]] = {}
+        answers: dict[str, list[OutcomeRow]] = {}
         # Once, because it pushes.
         for router, *fields in zip(*(_values(each) for each in outcomes.toArrow().columns), strict=True):
-            answers.setdefault(router, []).append(Answer(*fields))
+            answers.setdefault(router, []).append(OutcomeRow(*fields))
         self.publish(answers, number)
 
-    def publish(self, answers: Mapping[str, Sequence[Answer]], number: int) -> None:
+    def publish(self, answers: Mapping[str, Sequence[OutcomeRow]], number: int) -> None:
         counts: Counter[str] = Counter()
         for router, own in answers.items():
             if not router:
@@ -144,7 +144,7 @@ class _Batches:
                 }
                 continue
             counts.update(each.outcome for each in own if each.outcome not in (BEGUN_WORD, SUPERSEDED_WORD))
-            publish_outcomes(self.folders[router], f"{self.stream}-{number:012d}", encode_answers(own))
+            publish_outcomes(self.folders[router], f"{self.stream}-{number:012d}", encode_outcome_rows(own))
         due = [until for _, until in self.shards.values() if until is not None]
         if due:
             replace_file(self.wake, str(min(due)).encode())

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tocsin.crypto.boxes import BoxKey
-from tocsin.ntf_router.delivery.handover_answers import BEGUN_WORD, Answer
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind
+from tocsin.ntf_router.delivery.outcome_rows import BEGUN_WORD, OutcomeRow
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.pipeline.delivery.token_pushes import (
     PROVIDERS,
@@ -61,7 +61,7 @@ class ShardBatch:
         self._keys = keys
         self._now = now
         self._rules = BatchRules(settings, now, self._may_rest, self._tell)
-        self.answers: list[tuple[str, Answer]] = []
+        self.answers: list[tuple[str, OutcomeRow]] = []
         """Pairs of router and answer."""
         self._tokens: dict[tuple[str, str], TokenPush] = {}
         self._controls: list[ControlRowPush] = []
@@ -102,7 +102,7 @@ class ShardBatch:
             if router not in self._keys or row.epoch != begun.get(router, row.epoch):
                 continue
             if row.kind == RowKind.BEGIN:
-                self._tell(router, Answer(row.epoch, (row.id,), BEGUN_WORD, pushed=False))
+                self._tell(router, OutcomeRow(row.epoch, (row.id,), BEGUN_WORD, pushed=False))
             elif row.kind == RowKind.MESSAGE:
                 self._token(router, row.token).add(row)
             elif row.kind in (RowKind.VERIFICATION, RowKind.PERIODIC):
@@ -146,7 +146,7 @@ class ShardBatch:
         self._resting += 1
         return self._resting <= MOST_WAITING
 
-    def _tell(self, router: str, answer: Answer) -> None:
+    def _tell(self, router: str, answer: OutcomeRow) -> None:
         self.answers.append((router, answer))
 
 

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import pandas as pd  # type: ignore[import-untyped]  # it has no types
+import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql.streaming.state import GroupState
 
-from tocsin.ntf_router.delivery.handover_answers import Answer
 from tocsin.ntf_router.delivery.handover_key import read_handover_key
 from tocsin.ntf_router.delivery.handover_rows import HandedRow
+from tocsin.ntf_router.delivery.outcome_rows import OutcomeRow
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.pipeline.delivery.push_sender import sender_of
 from tocsin.pipeline.delivery.shard_batch import RouterRow, ShardBatch
@@ -32,7 +32,21 @@ SHARD: Final = "shard"
 warnings.filterwarnings(  # Spark's own code does it in each batch; the version of pandas is pinned
     "ignore", "The behavior of DataFrame concatenation", FutureWarning
 )
-_FIELDS: Final = tuple(each.split()[0] for each in OUTCOMES.split(", "))
+_ARROW: Final = pa.schema(
+    [
+        ("router", pa.string()),
+        ("epoch", pa.string()),
+        ("ids", pa.list_(pa.int64())),
+        ("outcome", pa.string()),
+        ("reason", pa.string()),
+        ("since", pa.float64()),
+        ("scope", pa.string()),
+        ("after", pa.float64()),
+        ("attempt", pa.int32()),
+        ("due_in", pa.float64()),
+        ("pushed", pa.bool_()),
+    ]
+)
 _HANDED: Final = tuple(HandedRow.__struct_fields__)
 
 
@@ -48,9 +62,8 @@ class ShardOperator:
     patience: float
     """Seconds to wait for the answers of a batch."""
 
-    def __call__(
-        self, key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState
-    ) -> Iterator[pd.DataFrame]:
+    def __call__(self, key: tuple[Any, ...], frames: Iterable[Any], state: GroupState) -> Iterator[Any]:
+        """Spark passes rows as frames of pandas."""
         settle_in()
         keys = {router: read_handover_key(folder) for router, folder in self.keys.items()}
         before = bytes(state.get[0]) if state.exists else b""
@@ -66,21 +79,17 @@ class ShardOperator:
         yield _frame([*batch.answers, ("", _shard(key[0], batch))])
 
 
-def _rows(frame: pd.DataFrame) -> Iterator[RouterRow]:
+def _rows(frame: Any) -> Iterator[RouterRow]:
     columns = [frame[name].tolist() for name in _HANDED]
     rows = map(HandedRow, *columns)
     return map(RouterRow, frame["router"].tolist(), frame["segment"].tolist(), rows)
 
 
-def _shard(key: int, batch: ShardBatch) -> Answer:
-    return Answer(str(key), (), SHARD, since=batch.due_at, attempt=batch.waiting)
+def _shard(key: int, batch: ShardBatch) -> OutcomeRow:
+    return OutcomeRow(str(key), (), SHARD, since=batch.due_at, attempt=batch.waiting)
 
 
-def _frame(answers: list[tuple[str, Answer]]) -> pd.DataFrame:
-    columns: dict[str, list[Any]] = {"router": [router for router, _ in answers]}
-    for name in _FIELDS[1:]:
-        columns[name] = [getattr(answer, name) for _, answer in answers]
-    frame = pd.DataFrame(columns)
-    for name in ("since", "after", "due_in"):
-        frame[name] = frame[name].astype("float64")
-    return frame
+def _frame(answers: list[tuple[str, OutcomeRow]]) -> Any:
+    columns: list[list[Any]] = [[router for router, _ in answers]]
+    columns += [[getattr(answer, name) for _, answer in answers] for name in _ARROW.names[1:]]
+    return pa.table(columns, schema=_ARROW).to_pandas()

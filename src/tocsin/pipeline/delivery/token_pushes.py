@@ -13,18 +13,18 @@ import msgspec
 
 from tocsin.crypto.boxes import NONCE_BYTES, BoxKey
 from tocsin.errors import BadBox, DecodeError
-from tocsin.ntf_router.delivery.handover_answers import (
-    SUPERSEDED_WORD,
-    TOO_LARGE,
-    Answer,
-    answer_of,
-)
 from tocsin.ntf_router.delivery.handover_rows import (
     HandedMessage,
     HandedRow,
     opened_message,
     opened_request,
     queue_text,
+)
+from tocsin.ntf_router.delivery.outcome_rows import (
+    SUPERSEDED_WORD,
+    TOO_LARGE,
+    OutcomeRow,
+    outcome_row,
 )
 from tocsin.ntf_router.delivery.pushes import (
     MOST_NOTIFICATIONS,
@@ -59,7 +59,7 @@ class BatchRules(NamedTuple):
     now: float
     may_rest: Callable[[], bool]
     """Whether the shard has room for another token that rests."""
-    tell: Callable[[str, Answer], None]
+    tell: Callable[[str, OutcomeRow], None]
     """Takes the router and an answer."""
 
 
@@ -157,7 +157,7 @@ class TokenPush:
         if newer:
             self._rows[row.queue] = row
         if known.id != row.id:
-            self._rules.tell(self.router, Answer(older.epoch, (older.id,), SUPERSEDED_WORD, pushed=False))
+            self._rules.tell(self.router, OutcomeRow(older.epoch, (older.id,), SUPERSEDED_WORD, pushed=False))
 
     def request(self) -> PushRequest | None:
         while self._rows:
@@ -228,7 +228,7 @@ class TokenPush:
         pushed: bool = True,
     ) -> None:
         ids = [row.id for row in rows]
-        answer = answer_of(self.epoch, ids, outcome, self._attempt, due_in=due_in, pushed=pushed)
+        answer = outcome_row(self.epoch, ids, outcome, self._attempt, due_in=due_in, pushed=pushed)
         self._rules.tell(self.router, answer)
 
     def _end_covered(self) -> None:
@@ -307,11 +307,13 @@ class ControlRowPush:
         return None
 
     def answered(self, outcome: PushOutcome) -> bool:
-        self._rules.tell(self._router, answer_of(self._row.epoch, (self._row.id,), outcome, 0))
+        self._rules.tell(self._router, outcome_row(self._row.epoch, (self._row.id,), outcome, 0))
         return False
 
     def rest(self, outcome: RetryLater) -> None:
         self.given_back(outcome)
 
     def given_back(self, outcome: RetryLater) -> None:
-        self._rules.tell(self._router, answer_of(self._row.epoch, (self._row.id,), outcome, 0, pushed=False))
+        self._rules.tell(
+            self._router, outcome_row(self._row.epoch, (self._row.id,), outcome, 0, pushed=False)
+        )

@@ -14,8 +14,8 @@ from tests.doubles.smp_harness import until
 from tests.unit.ntf_router.store.samples import received
 from tocsin.events.event_log import OUTCOMES
 from tocsin.ntf_router.delivery import delivery_lane, handover
-from tocsin.ntf_router.delivery.handover_answers import ACCEPTED_WORD, BEGUN_WORD, Answer
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind
+from tocsin.ntf_router.delivery.outcome_rows import ACCEPTED_WORD, BEGUN_WORD, OutcomeRow
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState
 from tocsin.push.provider import PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
@@ -214,7 +214,7 @@ async def test_a_push_by_both_has_one_id_and_is_counted(meeting: Meeting) -> Non
         await until(lambda: bool(meeting.handed_over()))
         late = JobInProcess(meeting)
         late.publish = lambda answers: late_answers.extend(answers)  # type: ignore[method-assign]  # it is slow
-        late_answers: list[Answer] = []
+        late_answers: list[OutcomeRow] = []
         await asyncio.to_thread(late.batch, meeting.segments())
         assert (await engine.settled()).accepted == 1
         meeting.publish(late_answers, 901)
@@ -256,7 +256,7 @@ async def test_a_push_that_rests_with_the_job_does_not_mean_that_the_job_is_away
         await engine.receive(received("q"))
         await until(lambda: bool(meeting.handed_over()))
         [row] = meeting.handed_over()
-        rests = Answer(row.epoch, (row.id,), "retry", "429", scope="token", due_in=20.0)
+        rests = OutcomeRow(row.epoch, (row.id,), "retry", "429", scope="token", due_in=20.0)
         meeting.publish([rests], 1)
         await until(lambda: engine.counters.pushes_retried == 1)
         now[0] += 19.0
@@ -291,9 +291,9 @@ async def test_a_job_that_answers_too_late_does_not_get_everything_back(meeting:
         await until(lambda: not way.away)
 
 
-def begun(row: HandedRow) -> Answer:
+def begun(row: HandedRow) -> OutcomeRow:
     assert row.kind == RowKind.BEGIN
-    return Answer(row.epoch, (row.id,), BEGUN_WORD)
+    return OutcomeRow(row.epoch, (row.id,), BEGUN_WORD)
 
 
 async def test_no_more_is_handed_over_than_memory_and_folder_should_hold(
@@ -320,7 +320,7 @@ async def test_a_router_that_starts_hands_everything_over_again_and_ignores_earl
         await engine.receive(received("q"))
         await until(lambda: bool(meeting.handed_over()))
         before = meeting.segments()
-        early = [Answer(row.epoch, (row.id,), "refused", "other") for row in meeting.handed_over()]
+        early = [OutcomeRow(row.epoch, (row.id,), "refused", "other") for row in meeting.handed_over()]
     # The push was made, but the router was killed before it learned of it.
     await asyncio.to_thread(job.batch, before)
     async with running_engine({PROVIDER: RecordingProvider()}, meeting.opened(), store) as engine:

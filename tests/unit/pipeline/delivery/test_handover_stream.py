@@ -22,7 +22,7 @@ from tests.unit.ntf_router.store.samples import device_token, filler, received
 from tocsin.crypto.boxes import box_key
 from tocsin.errors import StoreError
 from tocsin.events.event_log import OUTCOMES
-from tocsin.ntf_router.delivery.handover_answers import Answer, read_answer
+from tocsin.ntf_router.delivery.outcome_rows import OutcomeRow, read_outcome_row
 from tocsin.ntf_router.store.records import ReceivedNotification
 from tocsin.pipeline.delivery import handover_stream
 from tocsin.pipeline.delivery.handover_source import router_names
@@ -196,16 +196,16 @@ def test_outcomes_go_to_the_router_they_belong_to_and_shards_say_when_to_wake(tm
         folder.mkdir()
     wake = tmp_path / "wake"
     batches = handover_stream._Batches(folders, wake, "stream", told.append)
-    accepted, retry = Answer("life", (1, 2), "accepted"), Answer("life", (3,), "retry", due_in=2.0)
+    accepted, retry = OutcomeRow("life", (1, 2), "accepted"), OutcomeRow("life", (3,), "retry", due_in=2.0)
     shards = [
-        Answer("0", (), SHARD, since=9.5, attempt=2),
-        Answer("1", (), SHARD, since=8.5, attempt=1),
-        Answer("2", (), SHARD),
+        OutcomeRow("0", (), SHARD, since=9.5, attempt=2),
+        OutcomeRow("1", (), SHARD, since=8.5, attempt=1),
+        OutcomeRow("2", (), SHARD),
     ]
     batches.publish({"a": [accepted], "b": [retry], "": shards}, 0)
     found = {
         name: [
-            read_answer(line)
+            read_outcome_row(line)
             for path in (folder / OUTCOMES).iterdir()
             for line in path.read_bytes().splitlines()
         ]
@@ -215,7 +215,7 @@ def test_outcomes_go_to_the_router_they_belong_to_and_shards_say_when_to_wake(tm
     [path] = (folders["a"] / OUTCOMES).iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
     assert float(wake.read_text()) == 8.5
-    batches.publish({"": [Answer("0", (), SHARD), Answer("1", (), SHARD)]}, 1)
+    batches.publish({"": [OutcomeRow("0", (), SHARD), OutcomeRow("1", (), SHARD)]}, 1)
     assert not wake.exists()
     assert told == [DeliveredBatch(0, {"accepted": 1, "retry": 1}, 3), DeliveredBatch(1, {}, 0)]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.unit.ntf_router.store.samples import filler, queue, token
 from tocsin.crypto.boxes import BoxKey, box_key, unseal
-from tocsin.ntf_router.delivery.handover_answers import Answer
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowWriter, read_row
+from tocsin.ntf_router.delivery.outcome_rows import OutcomeRow
 from tocsin.ntf_router.delivery.pushes import choose_notifications, message_request
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.store.records import DuePush, LastNotification, PendingNotification
@@ -80,7 +80,7 @@ def rows_of(due: DuePush, first: int = 1, attempt: int = 0) -> list[HandedRow]:
 
 class Told:
     def __init__(self, *, may_rest: bool = True, settings: DeliverySettings | None = None) -> None:
-        self.answers: list[Answer] = []
+        self.answers: list[OutcomeRow] = []
         self.rules = BatchRules(
             settings or DeliverySettings(),
             NOW,

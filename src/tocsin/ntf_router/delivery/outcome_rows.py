@@ -27,7 +27,7 @@ BEGUN_WORD: Final = "begun"
 """The answer to a row that begins an epoch."""
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class OutcomeRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The job's answer to one push, and the rows it covers."""
 
     epoch: str
@@ -64,7 +64,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         )
 
 
-def answer_of(
+def outcome_row(
     epoch: str,
     ids: Iterable[int],
     outcome: PushOutcome,
@@ -72,10 +72,10 @@ def answer_of(
     *,
     due_in: float | None = None,
     pushed: bool = True,
-) -> Answer:
+) -> OutcomeRow:
     word, reason = outcome_words(outcome)
     retry = outcome if isinstance(outcome, RetryLater) else None
-    return Answer(
+    return OutcomeRow(
         epoch,
         tuple(ids),
         word,
@@ -102,11 +102,11 @@ def outcome_words(outcome: PushOutcome) -> tuple[str, str]:
             return "refused", reason
 
 
-def encode_answers(answers: Iterable[Answer]) -> bytes:
+def encode_outcome_rows(answers: Iterable[OutcomeRow]) -> bytes:
     return _JSON.encode_lines(answers)
 
 
-def read_answer(line: bytes) -> Answer:
+def read_outcome_row(line: bytes) -> OutcomeRow:
     """Raises DecodeError."""
     try:
         return _ANSWERS.decode(line)
@@ -115,4 +115,4 @@ def read_answer(line: bytes) -> Answer:
 
 
 _JSON: Final = msgspec.json.Encoder()
-_ANSWERS: Final = msgspec.json.Decoder(Answer)
+_ANSWERS: Final = msgspec.json.Decoder(OutcomeRow)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tocsin.errors import DecodeError
-from tocsin.ntf_router.delivery.handover_answers import answer_of, encode_answers, read_answer
+from tocsin.ntf_router.delivery.outcome_rows import encode_outcome_rows, outcome_row, read_outcome_row
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
@@ -22,8 +22,8 @@ from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater,
     ],
 )
 def test_outcomes_come_back_as_they_were(outcome: PushOutcome) -> None:
-    line = encode_answers([answer_of("life", [7, 9], outcome, 3, due_in=1.5, pushed=False)])
-    answer = read_answer(line)
+    line = encode_outcome_rows([outcome_row("life", [7, 9], outcome, 3, due_in=1.5, pushed=False)])
+    answer = read_outcome_row(line)
     assert (answer.epoch, answer.ids, answer.push_outcome) == ("life", (7, 9), outcome)
     assert (answer.attempt, answer.due_in, answer.pushed) == (3, 1.5, False)
 
@@ -31,7 +31,7 @@ def test_outcomes_come_back_as_they_were(outcome: PushOutcome) -> None:
 @pytest.mark.parametrize("line", [b"", b"{", b"{}", b'{"epoch":"x","ids":"1","outcome":"accepted"}'])
 def test_lines_that_are_no_outcomes_are_refused(line: bytes) -> None:
     with pytest.raises(DecodeError):
-        read_answer(line)
+        read_outcome_row(line)
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_lines_that_are_no_outcomes_are_refused(line: bytes) -> None:
 )
 def test_outcomes_of_another_version_are_told(line: bytes) -> None:
     with pytest.raises(DecodeError, match="another version"):
-        assert read_answer(line).push_outcome
+        assert read_outcome_row(line).push_outcome

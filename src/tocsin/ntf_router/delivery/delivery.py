@@ -39,10 +39,10 @@ from tocsin.push.provider import Provider, PushRequest
 RECOVERY_PAGE = 10_000
 RESTART_SECONDS = 1.0
 """Pause after an unexpected failure."""
-_PUSHED_HERE = frozenset({PushProvider.WEBPUSH, PushProvider.FCM})
-"""Providers whose messages never go to a job.
+_PUSHED_HERE = frozenset({PushProvider.WEBPUSH})
+"""Providers whose pushes never go to a job.
 
-A job would gain nothing with the many hosts of Web Push, and would need access tokens of Firebase in every process.
+Devices name the hosts of Web Push, and a batch of the job waits for the slowest answer: one host could delay everybody.
 """
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class PushDelivery:
         events: NtfEvents,
         job: HandOver | None = None,
     ) -> None:
-        """A `job` gets the messages of its tokens while it works; other pushes still go out from here."""
+        """A `job` pushes to its tokens in place of the lanes while it works."""
         self._store = store
         self._settings = settings
         self._clock = clock

@@ -44,6 +44,11 @@ class TokenEngines:
         """The job, unless it is away."""
         return None if self._job is None or self._job.away else self._job
 
+    @property
+    def handover(self) -> HandOver | None:
+        """The job, whether it works or not. It may still hold notifications of any token."""
+        return self._job
+
     def when_changed(self, call: Callable[[], None]) -> None:
         """Call `call` whenever the job has room again, is away, or is back."""
         if self._job is not None:

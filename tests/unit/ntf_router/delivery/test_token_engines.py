@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.delivery_engines import PROVIDER, Meeting, running_engine, working
+from tests.doubles.delivery_engines import PROVIDER, JobInProcess, Meeting, running_engine, working
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import until
-from tests.unit.ntf_router.delivery.test_handover import Job
 from tests.unit.ntf_router.store.samples import received
 from tocsin.errors import StoreError, StoreFull
 from tocsin.ntf_router.delivery import token_engines
@@ -102,20 +101,20 @@ def test_a_choice_that_cannot_be_kept_is_not_made(
 
 
 async def test_each_engine_pushes_for_its_tokens_and_a_token_can_be_moved(meeting: Meeting) -> None:
-    provider, job = RecordingProvider(), Job(meeting)
+    provider, job = RecordingProvider(), JobInProcess(meeting)
     async with running_engine({PROVIDER: provider}, meeting.opened()) as engine, working(meeting, job):
         ours, theirs = [await engine.token(name, f"q-{name}") for name in ("ours", "theirs")]
         engine.delivery.engines.choose(ours.token_id, INLINE)
         await engine.receive(received("q-ours", 1, 1.0), received("q-theirs", 2, 2.0))
         assert (await engine.settled()).accepted == 2
         assert [push.device_token for push in provider.sent] == [ours.device_token.token]
-        assert len(job.pushes) == 1
+        assert len(job.ids()) == 1
         engine.delivery.engines.choose(ours.token_id, SPARK)
         engine.delivery.engines.choose(theirs.token_id, INLINE)
         await engine.receive(received("q-ours", 3, 3.0), received("q-theirs", 4, 4.0))
         assert (await engine.settled()).accepted == 4
         assert provider.sent[-1].device_token == theirs.device_token.token
-        assert (len(provider.sent), len(job.pushes)) == (2, 2)
+        assert (len(provider.sent), len(job.ids())) == (2, 2)
 
 
 async def test_a_full_job_does_not_hold_up_the_tokens_of_this_router(
@@ -136,7 +135,7 @@ async def test_a_full_job_does_not_hold_up_the_tokens_of_this_router(
 async def test_while_the_job_is_away_this_router_pushes_for_all_and_then_each_for_its_own(
     meeting: Meeting,
 ) -> None:
-    provider, job, way = RecordingProvider(), Job(meeting), meeting.opened(patience=0.2)
+    provider, job, way = RecordingProvider(), JobInProcess(meeting), meeting.opened(patience=0.2)
     async with running_engine({PROVIDER: provider}, way) as engine:
         ours, theirs = [await engine.token(name, f"q-{name}") for name in ("ours", "theirs")]
         engine.delivery.engines.choose(ours.token_id, INLINE)
@@ -151,4 +150,19 @@ async def test_while_the_job_is_away_this_router_pushes_for_all_and_then_each_fo
             await engine.receive(received("q-ours", 3, 3.0), received("q-theirs", 4, 4.0))
             assert (await engine.settled()).accepted == 4
     assert len(provider.sent) == 3
-    assert len(job.pushes) == 1
+    assert len(job.ids()) == 1
+
+
+async def test_a_token_that_is_moved_waits_for_what_the_job_has(meeting: Meeting) -> None:
+    """Its notifications are not pushed by both, and stay in order."""
+    provider, job, way = RecordingProvider(), JobInProcess(meeting), meeting.opened()
+    async with running_engine({PROVIDER: provider}, way) as engine:
+        owner = await engine.token("a", "q1", "q2")
+        await engine.receive(received("q1", 1, 1.0))
+        await until(lambda: way.waiting == 1)
+        engine.delivery.engines.choose(owner.token_id, INLINE)
+        await engine.receive(received("q2", 2, 2.0))
+        await provider.nothing(owner.device_token.token)
+        async with working(meeting, job):
+            assert (await engine.settled()).accepted == 2
+    assert (len(job.ids()), len(provider.sent)) == (1, 1)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final
 
+from tocsin.durable.postgres import notices
 from tocsin.ntf_router import router as ntf_router
 from tocsin.ntf_router.session import rates
 from tocsin.ntf_router.settings.settings import NtfSettings
@@ -429,6 +430,19 @@ NTF_LIMITS: Final = (
         queue_subscriptions.NEW_QUEUES,
         *("Queues of one SMP router that were answered with `SERVICE` once", Scope.HOST),
         *("all of them are forgotten, and asked once more", "QueueSubscriptions._service_refused"),
+    ),
+    _fixed(
+        queue_subscriptions.NEW_QUEUES,
+        *(
+            "Queues of one SMP router that another instance of a fleet took late, and that were taken back",
+            Scope.HOST,
+        ),
+        *("all of them are forgotten, and may be taken back once more", "QueueSubscriptions._taken_back"),
+    ),
+    _fixed(
+        notices.MOST_WAITING,
+        *("Notices to other instances of a fleet that wait", Scope.ROUTER),
+        *("further ones are dropped, and the others find out by themselves", "Notices._waiting"),
     ),
     _fixed(
         recent_notifications.MOST,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tocsin.operate.metrics import Metric, counter, gauge
@@ -25,9 +26,13 @@ _ABOUT: Final = {
 
 
 def router_listeners(
-    settings: OperationSettings, handler: Handler, context: ssl.SSLContext, block_size: int
+    settings: OperationSettings,
+    handler: Handler,
+    context: ssl.SSLContext,
+    block_size: int,
+    inherited: Mapping[int, Sequence[socket.socket]] | None = None,
 ) -> list[Listener]:
-    """Return the listeners, which are not open yet."""
+    """Return the listeners, which are not open yet. Sockets by port that another process opened are `inherited`."""
     limits = ListenerLimits(
         handshake_seconds=settings.tls_handshake_seconds,
         max_connections=settings.max_connections,
@@ -38,7 +43,13 @@ def router_listeners(
     )
     return [
         Listener(
-            handler, context=context, block_size=block_size, hosts=settings.hosts, port=port, limits=limits
+            handler,
+            context=context,
+            block_size=block_size,
+            hosts=settings.hosts,
+            port=port,
+            limits=limits,
+            inherited=(inherited or {}).get(port, ()),
         )
         for port in settings.ports
     ]

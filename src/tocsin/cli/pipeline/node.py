@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--host",
-        metavar="NAME",
+        metavar="HOST",
         help="the name at which others reach this process (default: of this machine)",
     )
     parser.add_argument("--port", type=count, help=f"port (default: {PORT} of a master, any of a worker)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -107,6 +108,8 @@ class _Totals:
         self._waiting = 0
         self._written_at = 0.0
         self._stream: Figures = {}
+        self._writing = threading.Lock()
+        """Spark calls with a batch in another thread."""
 
     def watch(self, stream: Figures) -> None:
         """Keep what Spark says about the stream, also while no batch comes."""
@@ -124,8 +127,9 @@ class _Totals:
             self._write()
 
     def _write(self) -> None:
-        self._written_at = time.monotonic()
-        write_status(self._lake.folder, STREAM, "running", {**self._stream, **self.figures()})
+        with self._writing:
+            self._written_at = time.monotonic()
+            write_status(self._lake.folder, STREAM, "running", {**self._stream, **self.figures()})
 
     def figures(self) -> dict[str, int | float | str]:
         return {"batches": self._batches, "waiting": self._waiting, **dict(sorted(self._counts.items()))}

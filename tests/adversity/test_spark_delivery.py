@@ -1,9 +1,10 @@
-"""kill -9 of the `deliver` job's driver and of the NTF router under load, with real processes and local Spark.
+"""kill -9 of the `deliver` job's driver, its executors and the NTF router under load, with real processes.
 
-A real SMP router, an NTF router with `delivery_engine: spark`, `tocsin pipeline deliver`, and the fake APNs over
-HTTP/2. After each kill, at a random moment of the traffic, what was killed is started again; at the end nothing is
-pending, the accounting adds up, the newest message of every queue was told to its device, and a push that was repeated
-has the id of its first. Before that the job is gone for a while: the router pushes by itself, until it is back.
+A real SMP router, an NTF router with `delivery_engine: spark`, `tocsin pipeline deliver` with local Spark, and the fake
+APNs over HTTP/2. Executors are killed here as the Python processes that push. After each kill, at a random moment of
+the traffic, what was killed is started again; at the end nothing is pending, the accounting adds up, the newest message
+of every queue was told to its device, and a push that was repeated has the id of its first. Then the job is gone for a
+while: the router pushes by itself, until it is back.
 
 TOCSIN_SPARK_KILLS sets how many kills there are, TOCSIN_KILL_SEED what is decided by chance.
 """
@@ -17,7 +18,7 @@ import signal
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,7 @@ from tocsin.ntf_router.settings.files import NTF_FILE
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.push.fake.server import FakeApns
 
-KILLS: Final = int(os.environ.get("TOCSIN_SPARK_KILLS", "2"))
+KILLS: Final = int(os.environ.get("TOCSIN_SPARK_KILLS", "3"))
 SEED: Final = os.environ.get("TOCSIN_KILL_SEED", "tocsin")
 PATIENCE: Final = 60.0
 """Spark takes its time to start, longer on a busy machine."""
@@ -81,6 +82,19 @@ class DeliverJob:
                 line = await self._process.stderr.readline()
                 assert line, said.decode()
                 said += line
+
+    def kill_executors(self) -> int:
+        """-9 of the Python processes that push. Returns how many there were."""
+        assert self._process is not None
+        killed = 0
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it may have ended
+                session = (process / "stat").read_text().rpartition(")")[2].split()[3]
+                pushes = b"pyspark.daemon" in (process / "cmdline").read_bytes()
+                if pushes and int(session) == self._process.pid:
+                    os.kill(int(process.name), signal.SIGKILL)
+                    killed += 1
+        return killed
 
     async def kill(self) -> None:
         """-9, driver, Java and executors at once."""
@@ -166,24 +180,30 @@ async def job_is_away(parts: Everything, away: bool) -> None:
 
 
 @pytest.mark.timeout(240 + 90 * KILLS)
-async def test_no_notification_is_lost_when_driver_or_router_is_killed(
+async def test_no_notification_is_lost_when_driver_router_or_executors_are_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(whole_delivery, "PATIENCE", PATIENCE)
     chance = random.Random(SEED)
     async with everything_with_job(tmp_path) as (parts, job):
         for number in range(KILLS):
+            await job_is_away(parts, False)
             sending = asyncio.create_task(traffic(parts, chance))
             await pushes_come(parts, 5)
             await asyncio.sleep(chance.uniform(0.0, 0.5))
-            if number % 2:
-                await ended(sending)  # no newer message supersedes what the router has to recover
-                await parts.kill("ntf")
-            else:
-                await job.kill()
-                await job.start()
-                await job.until_it_pushes()
-                await ended(sending)
+            match number % 3:
+                case 0:
+                    await job.kill()
+                    await job.start()
+                    await job.until_it_pushes()
+                    await ended(sending)
+                case 1:
+                    await ended(sending)  # no newer message supersedes what the router has to recover
+                    await parts.kill("ntf")
+                case _:
+                    assert job.kill_executors() > 1
+                    await pushes_come(parts, 5)
+                    await ended(sending)
             await parts.compare()
         await job.kill()
         sending = asyncio.create_task(traffic(parts, chance))

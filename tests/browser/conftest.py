@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +46,14 @@ def address(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("browser") / "up"
     folder.mkdir()
     make_small_lake(folder / "lake")
-    command = [sys.executable, "-m", "tocsin", "up", "--folder", str(folder), "--no-pipeline", "--web", "0"]
+    with serving_page(folder, "--no-pipeline") as found:
+        yield found
+
+
+@contextmanager
+def serving_page(folder: Path, *options: str) -> Iterator[str]:
+    """The address of the page of a `tocsin up` with these options."""
+    command = [sys.executable, "-m", "tocsin", "up", "--folder", str(folder), "--web", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         said = ""

@@ -47,6 +47,7 @@ def event(
     reason: str = "",
     attempt: int = 0,
     provider: str = "apns_prod",
+    engine: str = "",
 ) -> DeliveryEvent:
     """An event of a notification."""
     ntf = stage in NTF_STAGES
@@ -66,6 +67,7 @@ def event(
         provider=provider if ntf and stage is not Stage.UNKNOWN_QUEUE else "",
         reason=reason,
         attempt=attempt,
+        engine=engine,
     )
 
 

@@ -51,6 +51,9 @@ def make_small_lake(lake: Path) -> None:
     ]
     outcomes = [{**group, "outcome": end, "reason": reason, "n": n} for end, reason, n in ends]
     write_table(lake, "outcomes_hourly", {hours[0]: outcomes})
+    by_engine = [("inline", 50, 3), ("spark", 30, 1), (None, 0, 1)]
+    engines = [{"engine": name, "accepted": done, "failed": lost} for name, done, lost in by_engine]
+    write_table(lake, "engines_hourly", {hours[0]: engines})
     legs = [("provider", 250_000), ("NTF router", 2_000)]
     latencies = [{**group, "leg": leg, "n": 1, "negative": 0, "sketch": sketch_of(us)} for leg, us in legs]
     write_table(lake, "latency_hourly", {hours[0]: latencies, hours[1]: latencies})

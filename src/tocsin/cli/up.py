@@ -16,7 +16,8 @@ NAME = "up"
 SUMMARY = "run the whole system on this machine: routers, a push provider, phones, the pipeline"
 DESCRIPTION = (
     "Starts an SMP router, an NTF router with an embedded PostgreSQL, a push provider, simulated phones with real "
-    "agents that send each other messages, and the data pipeline on Spark. Shows their figures in the terminal and on "
+    "agents that send each other messages, and the data pipeline on Spark. The router pushes to half of the phones, "
+    "and a job on Spark to the others once it has started. Shows their figures in the terminal and on "
     "a web page until Ctrl-C. A second start continues with the same data. With --once, or without both a terminal and "
     "--web, the phones exchange a fixed number of messages, the accounting of routers and pipeline is checked, and the "
     "exit code is 0 if nothing was lost."
@@ -50,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="[HOST:]PORT",
         help=f"{WEB_HELP}; `off` serves no page (default: a port that stays the same across starts)",
     )
+    parser.add_argument(
+        "--engine",
+        choices=("inline", "spark", "both"),
+        help="who pushes: the NTF router (inline), `tocsin pipeline deliver` on Spark, or each to half of the phones "
+        "(default: both, and inline with --no-pipeline)",
+    )
     parser.add_argument("--no-pipeline", action="store_true", help="run without Spark")
 
 
@@ -58,11 +65,14 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--phones {options.phones}: choose from 2 to 50")
     if not 1 <= options.messages <= 10_000:
         raise ConfigError(f"--messages {options.messages}: choose from 1 to 10000")
+    if options.no_pipeline and options.engine not in (None, "inline"):
+        raise ConfigError(f"--engine {options.engine} needs Spark: leave out --no-pipeline")
     _require_extras(pipeline=not options.no_pipeline)
     place = None if options.web in (None, "off") else PagePlace.parse(options.web)
     # Other commands start faster without these.
     from tocsin.lab.run import run_system
     from tocsin.lab.system import UpOptions
+    from tocsin.ntf_router.settings.settings import DeliveryEngine
 
     chosen = UpOptions(
         folder=options.folder.resolve(),
@@ -70,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
         phones=options.phones,
         messages=options.messages,
         pipeline=not options.no_pipeline,
+        engine=DeliveryEngine(options.engine or ("inline" if options.no_pipeline else "both")),
         page=place,
         no_page=options.web == "off",
     )

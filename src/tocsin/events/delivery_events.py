@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+"""2 added `engine`."""
 FIRST_VERSION: Final = 1
 """Lines without a version have this one. Lines of later versions name theirs."""
 
@@ -103,6 +104,8 @@ class DeliveryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """The provider's reason, or another reason for the outcome."""
     attempt: int = 0
     """0 for the first push that carries it."""
+    engine: str = ""
+    """Who pushed: `inline` (the router itself) or `spark` (the job `tocsin pipeline deliver`). Since version 2."""
     batch: str = ""
     """Pseudonym of the push."""
     priority: str = ""

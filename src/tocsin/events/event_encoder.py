@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from tocsin.events.delivery_events import Stage
+from tocsin.events.delivery_events import SCHEMA_VERSION, Stage
 from tocsin.events.pseudonyms import NOTIFICATION, PERIOD_SECONDS, PseudonymKeys, PseudonymPeriod
 
 MOST_KEPT: Final = 30_000
@@ -133,21 +133,23 @@ class EventEncoder:
         named = b',"priority":%b' % _encode(priority) if priority else b""
         return _line(pieces, self.middle(stage), named + size_end(size))
 
-    def attempt(self, about: EventSubject, number: int) -> bytes:
+    def attempt(self, about: EventSubject, number: int, engine: str = "") -> bytes:
         pieces = self.find(about.notifier_id + about.nonce)
         if pieces is None:
             pieces = self._pieces(about) if about.token_id is None else self._keep(about, about.token_id)
-        end = b',"attempt":%d}\n' % number if number else END
-        return _line(pieces, self.attempt_middle(number), end)
+        end = b',"attempt":%d' % number if number else b""
+        return _line(pieces, self.attempt_middle(number), end + engine_end(engine))
 
-    def last(self, stage: Stage, about: EventSubject, reason: str = "", attempt: int = 0) -> bytes:
+    def last(
+        self, stage: Stage, about: EventSubject, reason: str = "", attempt: int = 0, engine: str = ""
+    ) -> bytes:
         """Make the line of a notification's outcome."""
         known = self.take(about.notifier_id + about.nonce, None)
         pieces = self._pieces(about) if known is None else known
         end = b',"reason":%b' % _encode(reason) if reason else b""
         if attempt:
             end += b',"attempt":%d' % attempt
-        return _line(pieces, self.middle(stage), end + END)
+        return _line(pieces, self.middle(stage), end + engine_end(engine))
 
     def token_change(self, token_id: bytes, provider: str, before: str, after: str, cause: str) -> bytes:
         period = self._keys.current()
@@ -163,7 +165,7 @@ class EventEncoder:
         self, stage: Stage, period: PseudonymPeriod, about: bytes, before: str, after: str, cause: str
     ) -> bytes:
         self._changes += 1
-        return b'{"id":"%b-%d-%d","stage":"%b","at":%b,"router":%b,"period":"%b",%b%b%b%b}\n' % (
+        return b'{"id":"%b-%d-%d","stage":"%b","at":%b,"router":%b,"period":"%b"%b,%b%b%b%b}\n' % (
             self._instance[1:-1],
             self._at,
             self._changes,
@@ -171,6 +173,7 @@ class EventEncoder:
             self._now,
             self._instance,
             period.name.encode(),
+            _VERSION,
             about,
             b',"from_status":%b' % _encode(before) if before else b"",
             b',"to_status":%b' % _encode(after) if after else b"",
@@ -199,7 +202,8 @@ class EventEncoder:
         return name, head, _queue_part(period, notifier_id, token_id, route)
 
     def _head_of(self, period: PseudonymPeriod) -> bytes:
-        return b',"router":%b,"period":"%b","notification":"' % (self._instance, period.name.encode())
+        name = period.name.encode()
+        return b',"router":%b,"period":"%b"%b,"notification":"' % (self._instance, name, _VERSION)
 
 
 def _line(pieces: Pieces, middle: bytes, end: bytes) -> bytes:
@@ -211,9 +215,15 @@ def size_end(size: int) -> bytes:
     return b',"size":%d}\n' % size if size else END
 
 
+def engine_end(engine: str) -> bytes:
+    """The end of a line of a push by this engine."""
+    return b',"engine":%b}\n' % _encode(engine) if engine else END
+
+
 def _queue_part(period: PseudonymPeriod, notifier_id: bytes, token_id: bytes | None, route: bytes) -> bytes:
     token = b"" if token_id is None else b'","token":"' + period.token_text(token_id)
     return b'","queue":"%b%b","smp_host":%b' % (period.queue_text(notifier_id), token, route)
 
 
+_VERSION: Final = b',"version":%d' % SCHEMA_VERSION
 _STAGES: Final = {stage: stage.value.encode() for stage in Stage}

@@ -9,9 +9,12 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from tocsin.errors import TocsinError
+from tocsin.lab.deliver_job import JobPhase
 from tocsin.lab.live import LiveRecorder
+from tocsin.lab.phone_engines import PhoneEngines
 from tocsin.lab.phones import Phone
 from tocsin.lab.system import System
+from tocsin.ntf_router.settings.settings import DeliveryEngine
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.smp.sender_commands import MENTION_PRIORITY
 from tocsin.web.page_server import Action, NotDone
@@ -23,12 +26,15 @@ LEVELS: Final = {
     "none": MinimumPriority.OFF,
 }
 
+ENGINES: Final = {each.value: each for each in (DeliveryEngine.INLINE, DeliveryEngine.SPARK)}
+
 
 class UpActions:
     """Every action raises NotDone with a sentence for the reader of the page."""
 
-    def __init__(self, system: System, live: LiveRecorder) -> None:
+    def __init__(self, system: System, live: LiveRecorder, engines: PhoneEngines) -> None:
         self._system = system
+        self.engines = engines
         self._live = live
         self.chatter = asyncio.Event()
         """Set while phones write by themselves."""
@@ -41,6 +47,7 @@ class UpActions:
             "look": self.look,
             "kill": self.kill,
             "chatter": self.set_chatter,
+            "engine": self.engine,
         }
         return {f"/api/{name}": action for name, action in named.items()}
 
@@ -112,11 +119,27 @@ class UpActions:
         except TocsinError as error:
             raise NotDone(f"fetching failed: {error}. Try again") from error
 
+    async def engine(self, asked: Mapping[str, Any]) -> None:
+        """Choose who pushes to a phone from now on."""
+        phone, wanted = self._phone(asked.get("phone")), ENGINES.get(str(asked.get("engine")))
+        if not self._system.has_job:
+            raise NotDone("only the router pushes: start again with --engine both")
+        if wanted is None:
+            raise NotDone("choose inline or spark", HTTPStatus.BAD_REQUEST)
+        self.engines.wanted[phone.name] = wanted
+        await self.engines.apply(ready=self._system.job.phase is JobPhase.PUSHING)
+        self.publish_phones()
+
     async def kill(self, asked: Mapping[str, Any]) -> None:
+        if asked.get("router") == "spark":
+            if not self._system.job.running:
+                raise NotDone("Spark is not running: wait a moment")
+            self._system.job.kill()
+            return
         routers = {"smp": self._system.smp, "ntf": self._system.ntf}
         router = routers.get(str(asked.get("router")))
         if router is None:
-            raise NotDone("choose smp or ntf", HTTPStatus.BAD_REQUEST)
+            raise NotDone("choose smp, ntf or spark", HTTPStatus.BAD_REQUEST)
         if not router.serving:
             raise NotDone("the router is already down and restarts by itself: wait a moment")
         router.kill()
@@ -129,7 +152,10 @@ class UpActions:
         self._live.publish("chatter", self.chatter.is_set())
 
     def publish_phones(self) -> None:
-        self._live.publish("phones", [_shown(phone, self._system.people) for phone in self._system.people])
+        engines = self.engines if self._system.has_job else None
+        self._live.publish(
+            "phones", [_shown(phone, self._system.people, engines) for phone in self._system.people]
+        )
 
     def _phone(self, name: object) -> Phone:
         found = next((phone for phone in self._system.people if phone.name == name), None)
@@ -138,12 +164,14 @@ class UpActions:
         return found
 
 
-def _shown(phone: Phone, people: Sequence[Phone]) -> dict[str, Any]:
+def _shown(phone: Phone, people: Sequence[Phone], engines: PhoneEngines | None) -> dict[str, Any]:
     names = {minimum: name for name, minimum in LEVELS.items()}
     chats = [(other.name, phone.chat_with(other.name)) for other in people if other is not phone]
     return {
         "name": phone.name,
         "online": phone.online.is_set(),
+        "engine": None if engines is None else engines.wanted[phone.name].value,
+        "engineNow": None if engines is None else engines.engine_of(phone.name).value,
         "chats": [
             {"peer": peer, "level": names.get(phone.wanted.get(chat, MinimumPriority.ALL), "mentions")}
             for peer, chat in chats

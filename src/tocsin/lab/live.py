@@ -8,16 +8,26 @@ from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
+from tocsin.lab.deliver_job import ENTRANCE
 from tocsin.lab.layers import is_message_push, opened_layers
 from tocsin.lab.phones import Arrival, Phone
 from tocsin.push.fake.behaviours import Behaviour
 from tocsin.push.fake.server import RecordedPush
-from tocsin.web.live_history import STEPS, WHOLE_SECONDS, LiveHistory, SeenPush, SentMessage
+from tocsin.web.engines_view import INLINE, SPARK
+from tocsin.web.live_history import (
+    STEPS,
+    WHOLE_SECONDS,
+    LiveHistory,
+    MessageStep,
+    SeenPush,
+    SentMessage,
+)
 from tocsin.web.operate_reader import OPERATE
 from tocsin.web.page_events import PageEvents
 from tocsin.web.page_server import NotDone
 from tocsin.web.visibility import visibility_table
 
+FROM: Final = {INLINE: "the router", SPARK: "Spark"}
 _MOST_KEYS: Final = 1000
 
 
@@ -61,7 +71,9 @@ class LiveRecorder:
             return
         phone = self._phones.get(push.device_token, "an unknown phone")
         token = push.device_token.decode(errors="replace")
-        self._pushes[push.key] = self.history.pushed(phone, push.payload, token, push.received_at)
+        engine = SPARK if push.entrance == ENTRANCE else INLINE
+        seen = self.history.pushed(phone, push.payload, token, push.received_at, engine)
+        self._pushes[push.key] = seen
         if len(self._pushes) > _MOST_KEYS:
             self._pushes.popitem(last=False)
         self.events.send("push", {"phone": phone, "counts": self.history.counts})
@@ -103,7 +115,7 @@ class LiveRecorder:
                 {
                     "step": step.value,
                     "station": station.value,
-                    "label": label,
+                    "label": _step_label(step, label, message.engine),
                     "at": message.times.get(step),
                     "wholeSeconds": step in WHOLE_SECONDS,
                 }
@@ -112,6 +124,10 @@ class LiveRecorder:
             "visibility": visibility_table(message, push),
             "layers": None if push is None else _layers(message, push),
         }
+
+
+def _step_label(step: MessageStep, label: str, engine: str) -> str:
+    return f"{label}, from {FROM[engine]}" if step is MessageStep.PUSHED and engine else label
 
 
 def _layers(message: SentMessage, push: SeenPush) -> dict[str, Any]:

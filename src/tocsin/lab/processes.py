@@ -38,6 +38,12 @@ class Ports(msgspec.Struct, frozen=True):
     smp_metrics: int = 0
     """0 until it is chosen, like the next."""
     page: int = 0
+    control: int = 0
+    """The control port of the NTF router."""
+    spark_push: int = 0
+    """The entrance of the push provider for the job on Spark."""
+    spark: int = 0
+    """Spark's own page."""
 
 
 def ports_of(folder: Path) -> Ports:
@@ -136,25 +142,26 @@ class LabRouter(ChildProcess):
 
     def __init__(self, kind: str, folder: Path, port: int) -> None:
         super().__init__(kind, folder)
-        self._config = folder / kind / "etc"
+        self.config: Final = folder / kind / "etc"
         self._store = folder / kind / "var"
         self._port = port
         self.events = folder / f"{kind}-events"
         self._keys = folder / "pseudonym-keys"
-        self._environment: dict[str, object] = {}
+        self.environment: dict[str, object] = {}
+        """Its settings as environment variables."""
         self.serving = False
         self.restarts = 0
 
     @property
     def address(self) -> RouterAddress:
         scheme = Scheme.SMP if self.name == "smp" else Scheme.NTF
-        return RouterAddress(scheme, RouterLocation((HOST,), str(self._port), read_fingerprint(self._config)))
+        return RouterAddress(scheme, RouterLocation((HOST,), str(self._port), read_fingerprint(self.config)))
 
     async def serve(self, *init: str, **settings: object) -> None:
         """Start the router; `init` has more options for creating it."""
         self._store.mkdir(parents=True, exist_ok=True)
-        if not self._config.exists():
-            where = ("--folder", str(self._config), "--store", str(self._store))
+        if not self.config.exists():
+            where = ("--folder", str(self.config), "--store", str(self._store))
             init_process = ChildProcess(f"{self.name}-init", self.log.parent.parent)
             await init_process.start(self.name, "init", "--host", HOST, *where, *init)
             if await init_process.wait():
@@ -168,11 +175,11 @@ class LabRouter(ChildProcess):
             **settings,
         }
         prefix = f"TOCSIN_{self.name.upper()}_"
-        self._environment = {f"{prefix}{name.upper()}": value for name, value in chosen.items()}
+        self.environment = {f"{prefix}{name.upper()}": value for name, value in chosen.items()}
         await self._start()
 
     async def _start(self) -> None:
-        await self.start(self.name, "start", "--folder", self._config, settings=self._environment)
+        await self.start(self.name, "start", "--folder", self.config, settings=self.environment)
         await self.wait_until_serving()
         self.serving = True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -14,15 +15,20 @@ from typing import Final
 from rich.console import Console
 
 from tocsin.errors import ConfigError
+from tocsin.lab.deliver_job import ENTRANCE, DeliverJob
 from tocsin.lab.figures import read_account
+from tocsin.lab.phone_engines import PhoneEngines
 from tocsin.lab.phones import Observer, Phone, introduce, phones
 from tocsin.lab.processes import HOST, ChildProcess, LabRouter, Ports, ports_of
+from tocsin.ntf_router.settings.settings import DeliveryEngine
 from tocsin.pipeline.report.figures import DeliveryAccount
 from tocsin.push.fake.server import FakeApns, running_fake_apns
 from tocsin.web.page_address import PagePlace
 
 PATIENCE: Final = 60.0
 PHONES: Final = "phones"
+JOB_PATIENCE: Final = 10
+"""Seconds after which the router pushes what the job has not answered: viewers do not wait as long as operators."""
 PUSHES_KEPT: Final = 1000
 ROOM: Final = 500 * 1024**2
 """Disk space for a PostgreSQL, logs, and the tables of some hours, in bytes."""
@@ -35,6 +41,8 @@ class UpOptions:
     phones: int
     messages: int
     pipeline: bool
+    engine: DeliveryEngine = DeliveryEngine.INLINE
+    """Which engines push: INLINE starts no job."""
     page: PagePlace | None = None
     """None serves it on a port that is chosen once and kept in the folder."""
     no_page: bool = False
@@ -49,8 +57,18 @@ class System:
     smp: LabRouter
     ntf: LabRouter
     apns: FakeApns
+    job: DeliverJob
+    password: str = field(repr=False)
+    """Of the NTF router's control port."""
     people: list[Phone] = field(default_factory=list)
     sent: int = 0
+
+    @property
+    def has_job(self) -> bool:
+        return self.options.engine is not DeliveryEngine.INLINE
+
+    def engines(self) -> PhoneEngines:
+        return PhoneEngines(self.people, self.options.engine, self.ports.control, self.password)
 
     @property
     def lake(self) -> Path:
@@ -101,13 +119,18 @@ async def started_system(options: UpOptions, console: Console, observer: Observe
         smp, ntf = (
             LabRouter(kind, options.folder, port) for kind, port in (("smp", ports.smp), ("ntf", ports.ntf))
         )
-        system = System(options, ports, smp, ntf, apns)
+        job = DeliverJob(options.folder, ports, ntf)
+        system = System(options, ports, smp, ntf, apns, job, secrets.token_urlsafe(16))
+        await apns.open_entrance(ENTRANCE, ports.spark_push)
         status.update("SMP router")
         stack.push_async_callback(smp.stop)
         await smp.serve(**_smp_settings(system))
         status.update("NTF router and its PostgreSQL")
         stack.push_async_callback(ntf.stop)
         await ntf.serve("--embedded", **_ntf_settings(system))
+        if system.has_job:  # it starts while phones register, and finds the router's folder and key
+            stack.push_async_callback(job.stop)
+            await job.begin()
         status.update(f"{options.phones} phones")
         folder = options.folder / PHONES
         system.people = await stack.enter_async_context(
@@ -138,7 +161,18 @@ def _ntf_settings(system: System) -> dict[str, object]:
         "apns_dev_host": "off",
         "allow_private_hosts": "on",
         "prometheus_port": system.ports.metrics,
-        "control_port": "off",
+        **(_handover_settings(system) if system.has_job else {"control_port": "off"}),
+    }
+
+
+def _handover_settings(system: System) -> dict[str, object]:
+    return {
+        "control_port": system.ports.control,
+        "control_port_admin_password": system.password,
+        "delivery_engine": DeliveryEngine.BOTH.value,
+        "delivery_share": 0,  # `phone_engines` chooses for each phone
+        "delivery_handover": system.job.handover,
+        "delivery_patience": JOB_PATIENCE,
     }
 
 

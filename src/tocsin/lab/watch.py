@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import AsyncExitStack
+import time
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, NoReturn
 
 from rich.console import Console
 from rich.live import Live
 
+from tocsin.errors import StoreError
 from tocsin.lab.actions import UpActions
+from tocsin.lab.deliver_job import JobPhase
 from tocsin.lab.figures import live_table
 from tocsin.lab.live import LiveRecorder
 from tocsin.lab.processes import HOST, ChildProcess, LabRouter
 from tocsin.lab.system import System
+from tocsin.web.engines_view import INLINE, SPARK, engines_view
 from tocsin.web.operate_reader import OperateReader, scrape
 from tocsin.web.page_address import LOOPBACK, PagePlace, serve_page
 from tocsin.web.page_server import Site
+from tocsin.web.pipeline_tables import growing_tables
 
 SECONDS_BETWEEN: Final = 0.8
 """Average time between messages of all phones together."""
 BUILD_INTERVAL: Final = 5
 READ_INTERVAL: Final = 2.0
+LOOK_EVERY: Final = 0.5
+TABLES_EVERY: Final = 5.0
 MESSAGE_TEXTS: Final = (
     "Are you coming tonight?",
     "On my way",
@@ -41,7 +48,8 @@ async def watch(system: System, live: LiveRecorder, console: Console) -> NoRetur
     """Let phones write, and show figures until cancelled."""
     live.set_phones(system.people)
     system.apns.on_push = live.requested
-    actions = UpActions(system, live)
+    engines = system.engines()
+    actions = UpActions(system, live, engines)
     live.publish("page", {"live": True})
     await actions.set_chatter({"on": True})
     actions.publish_phones()
@@ -60,8 +68,21 @@ async def watch(system: System, live: LiveRecorder, console: Console) -> NoRetur
             address = await stack.enter_async_context(serve_page(site, place))
             console.print(f"page          {address}", highlight=False, soft_wrap=True)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
+
+        def changed() -> None:
+            if not system.ntf.serving:
+                engines.forget()
+            _publish_processes(system, live, pipeline)
+
         for router in (system.smp, system.ntf):
-            tasks.create_task(router.keep_serving(lambda: _publish_processes(system, live, pipeline)))
+            tasks.create_task(router.keep_serving(changed))
+        if system.has_job:
+            job = system.job
+            tasks.create_task(job.keep_running(changed))
+            tasks.create_task(
+                engines.keep_applied(lambda: job.phase is JobPhase.PUSHING, actions.publish_phones)
+            )
+        tasks.create_task(_publish_engines(system, live, reader))
         tasks.create_task(_write_messages(system, actions))
         if not system.options.no_page:
             tasks.create_task(reader.keep_reading(live.events, every=READ_INTERVAL))
@@ -90,6 +111,39 @@ async def _show(
                 state = _pipeline_state(system, pipeline)
                 shown.update(live_table(await system.account(), system.sent, live.last, state))
             await asyncio.sleep(1.0)
+
+
+def shown_phase(phase: JobPhase, *, away: bool, batches: bool) -> JobPhase:
+    """What the page says. While the router says that the job is `away`, it is not ready yet, or late."""
+    if phase is not JobPhase.PUSHING or not away:
+        return phase
+    return JobPhase.LATE if batches else JobPhase.STARTING
+
+
+async def _publish_engines(system: System, live: LiveRecorder, reader: OperateReader) -> NoReturn:
+    """Publish which engine pushes how much, the job's state, and the tables as they grow."""
+    tables: list[tuple[str, int]] = []
+    looked_at = float("-inf")
+    job, history = system.job, live.history
+    while True:
+        now = time.monotonic()
+        if system.options.pipeline and now - looked_at >= TABLES_EVERY:
+            looked_at = now
+            with suppress(StoreError, OSError):  # not made yet
+                tables = await asyncio.to_thread(growing_tables, system.lake)
+        await asyncio.to_thread(job.look)
+        view = engines_view(
+            history.pushes_by,
+            {engine: history.usual_seconds(engine) for engine in (INLINE, SPARK)},
+            phase=shown_phase(job.phase, away=reader.job_away, batches=bool(job.figures.get("batches"))),
+            restarts=job.restarts,
+            figures=job.figures,
+            page=job.page,
+            tables=tables,
+        )
+        if live.states.get("engines") != view:
+            live.publish("engines", view)
+        await asyncio.sleep(LOOK_EVERY)
 
 
 def _publish_processes(system: System, live: LiveRecorder, pipeline: ChildProcess | None) -> None:

@@ -1,4 +1,4 @@
-"""The operator's port of an NTF router (ntf.md 4.14), with the reference's commands and two of ours.
+"""The operator's port of an NTF router (ntf.md 4.14), with the reference's commands and three of ours.
 
 Unlike the reference, the third wrong password in a session ends it.
 """
@@ -9,11 +9,16 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
-from tocsin.errors import StoreError
+from tocsin.errors import DecodeError, StoreError
+from tocsin.ntf_router.settings.settings import DeliveryEngine
 from tocsin.operate.control_port import MAX_WRONG_PASSWORDS, ControlPasswords, Role
+from tocsin.wire.base64url import decode_base64url
 
 GREETING: Final = "Ntf server control port\n'help' for supported commands"
-HELP: Final = "commands: stats, stats-rts, server-info, resubscribe, deliver-pending, help, quit"
+HELP: Final = "commands: stats, stats-rts, server-info, resubscribe, deliver-pending, engine, help, quit"
+ENGINE_HELP: Final = "error: engine needs a token id in base64url, and inline, spark or share"
+ENGINES: Final = {"inline": DeliveryEngine.INLINE, "spark": DeliveryEngine.SPARK, "share": None}
+"""The words of `engine`. None leaves the token to the share."""
 ROLE_NAMES: Final = {Role.NOBODY: "CPRNone", Role.USER: "CPRUser", Role.ADMIN: "CPRAdmin"}
 
 logger = logging.getLogger(__name__)
@@ -36,6 +41,9 @@ class NtfControl(Protocol):
 
     async def deliver_pending(self) -> int:
         """Deliver what is pending in the store, and return the number of tokens."""
+
+    async def choose_engine(self, token_id: bytes, engine: DeliveryEngine | None) -> str:
+        """Choose who pushes for a token, and return the engine that it has now. Raises StoreError."""
 
 
 class NtfControlSession:
@@ -65,9 +73,11 @@ class NtfControlSession:
                 with_names = self._role is Role.ADMIN
                 return self._lines(word, lambda: self._control.server_info(with_names=with_names))
             case "resubscribe", "":
-                return await self._order(word, self._control.resubscribe, "SMP routers")
+                return await self._order(word, self._control.resubscribe, " SMP routers")
             case "deliver-pending", "":
-                return await self._order(word, self._control.deliver_pending, "tokens")
+                return await self._order(word, self._control.deliver_pending, " tokens")
+            case "engine", choice:
+                return await self._choose_engine(choice)
             case "help", "":
                 return HELP
             case "quit", "":
@@ -83,14 +93,27 @@ class NtfControlSession:
         logger.info("control port: %s by %s", word, self._role.name.lower())
         return "\n".join(lines())
 
-    async def _order(self, word: str, order: Callable[[], Awaitable[int]], what: str) -> str:
+    async def _choose_engine(self, choice: str) -> str:
+        match choice.split():
+            case [named, word] if word in ENGINES:
+                try:
+                    token_id = decode_base64url(named)
+                except DecodeError:
+                    return ENGINE_HELP
+                return await self._order(
+                    "engine", lambda: self._control.choose_engine(token_id, ENGINES[word])
+                )
+            case _:
+                return ENGINE_HELP
+
+    async def _order(self, word: str, order: Callable[[], Awaitable[int | str]], what: str = "") -> str:
         """Only the administrator may give orders."""
         if self._role is not Role.ADMIN:
             logger.warning("control port: refused %s, which the role does not allow", word)
             return "AUTH"
         logger.info("control port: %s by %s", word, self._role.name.lower())
         try:
-            return f"ok, {await order()} {what}"
+            return f"ok, {await order()}{what}"
         except StoreError as error:
             return f"error: {error}"
 

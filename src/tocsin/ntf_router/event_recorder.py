@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tocsin.events.delivery_events import Stage
-from tocsin.events.event_encoder import END, START, EventEncoder, EventSubject, size_end
+from tocsin.events.event_encoder import START, EventEncoder, EventSubject, engine_end, size_end
 from tocsin.events.event_log import EventLog
 from tocsin.events.event_losses import EventLosses
 from tocsin.events.pseudonyms import PseudonymKeys
-from tocsin.ntf_router.delivery.pushes import NotificationPush
+from tocsin.ntf_router.delivery.pushes import INLINE, SPARK, NotificationPush
 from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.records import (
@@ -34,6 +34,7 @@ from tocsin.protocol.ntf.statuses import (
 from tocsin.protocol.ntf.versions import INVALID_REASON_VERSION
 
 _PROVIDER_TEXTS: Final = {provider: provider.text for provider in PushProvider}
+_ENGINE_ENDS: Final = {engine: engine_end(engine) for engine in ("", INLINE, SPARK)}
 _UNCOUNTED: Final = PushProvider.APNS_NULL
 
 
@@ -97,21 +98,21 @@ class NtfEventRecorder:
         made: list[bytes] = []
         count = 0
         for push in pushes:
-            number, pending = push.attempt, push.pending
+            number, pending, end = push.attempt, push.pending, _ENGINE_ENDS[push.engine]
             count += len(pending)
             for each in pending:
                 router, notifier_id = each.queue
                 known = None if number else find(notifier_id + each.nonce)
                 if known is not None:
                     name, head, part = known
-                    made += (START, name, middle, head, name, part, END)
+                    made += (START, name, middle, head, name, part, end)
                     continue
                 token = push.token
                 host, provider = router.hosts[0], _PROVIDER_TEXTS[token.device_token.provider]
                 about = EventSubject(
                     notifier_id, each.nonce, each.received_at, host, token.token_id, provider
                 )
-                made.append(encoder.attempt(about, number))
+                made.append(encoder.attempt(about, number, push.engine))
         self._log.append_later(made, count)
 
     def settled(self, settled: Sequence[SettledNotification]) -> None:
@@ -124,14 +125,16 @@ class NtfEventRecorder:
         made: list[bytes] = []
         for each in settled:
             if each.outcome != ACCEPTED:
-                made.append(encoder.last(Stage.FAILED, _subject(each), each.outcome, each.attempt))
+                line = encoder.last(Stage.FAILED, _subject(each), each.outcome, each.attempt, each.engine)
+                made.append(line)
                 continue
             known = None if each.attempt else take(each.queue.notifier_id + each.nonce, None)
             if known is not None:
                 name, head, part = known
-                made += (START, name, middle, head, name, part, END)
+                made += (START, name, middle, head, name, part, _ENGINE_ENDS[each.engine])
             else:
-                made.append(encoder.last(Stage.ACCEPTED, _subject(each), attempt=each.attempt))
+                subject = _subject(each)
+                made.append(encoder.last(Stage.ACCEPTED, subject, attempt=each.attempt, engine=each.engine))
         self._log.append(made, len(settled))
 
     def _observe(self, settled: Sequence[SettledNotification]) -> None:

@@ -20,6 +20,7 @@ from tocsin.ntf_router.metrics import (
     web_push_key_metric,
 )
 from tocsin.ntf_router.running_router import RunningNtfRouter
+from tocsin.ntf_router.settings.settings import DeliveryEngine
 from tocsin.ntf_router.snapshots import FleetSnapshot, ServerCounts, SubscriptionCounts, snapshot_of
 from tocsin.ntf_router.statistics.statistics import COUNTERS, NtfStatistics
 from tocsin.ntf_router.store.interface import NtfStore
@@ -107,6 +108,11 @@ class NtfOperator:
 
     async def deliver_pending(self) -> int:
         return await self._running.delivery.recover()
+
+    async def choose_engine(self, token_id: bytes, engine: DeliveryEngine | None) -> str:
+        if await self._store.token(token_id) is None:
+            raise StoreError("there is no such token")
+        return self._running.delivery.engines.choose(token_id, engine).value
 
     def stats(self) -> Iterator[str]:
         values = self._statistics.values()

@@ -139,6 +139,6 @@ async def order_of_operator(port: int, password: str, order: str) -> str | None:
         writer.close()
     if not answer.startswith("ok"):
         raise StoreError(
-            f"the router refused {order}: {answer or 'no answer'}. Check control_port_admin_password"
+            f"the router refused {order.partition(' ')[0]}: {answer or 'no answer'}. Check control_port_admin_password"
         )
     return answer

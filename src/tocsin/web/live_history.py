@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import median
 from typing import Any, Final
 
 MOST_MESSAGES: Final = 200
 MOST_PUSHES: Final = 400
+MOST_TIMES: Final = 50
 
 
 class Station(StrEnum):
@@ -63,6 +65,8 @@ class SentMessage:
     message_id: bytes = field(default=b"", repr=False)
     push: int | None = None
     """Number of the push that announced it."""
+    engine: str = ""
+    """Who made that push: `inline` or `spark`."""
     received_as_mention: bool = False
     """The receiver's agent said so when it fetched the message."""
 
@@ -78,6 +82,7 @@ class SentMessage:
             "byHand": self.by_hand,
             "failure": self.failure,
             "push": self.push,
+            "engine": self.engine,
             "times": {step.value: at for step, at in self.times.items()},
         }
 
@@ -91,6 +96,7 @@ class SeenPush:
     at: float
     payload: bytes = field(repr=False)
     device_token: str = field(default="", repr=False)
+    engine: str = ""
     woken_at: float | None = None
     items: list[dict[str, Any]] = field(default_factory=list)
     """Layer one, opened: oldest first."""
@@ -107,6 +113,17 @@ class LiveHistory:
         self._numbers = 0
         self.counts: dict[str, int] = dict.fromkeys(("sent", "stored", "pushed", "woken", "fetched"), 0)
         """Since the start, including what is no longer remembered."""
+        self.pushes_by: Counter[str] = Counter()
+        """The same for pushes, by engine."""
+
+    def usual_seconds(self, engine: str) -> float | None:
+        """The median time from a message at its SMP router to its push by this engine, of the newest messages."""
+        times = [
+            max(message.times[MessageStep.PUSHED] - message.times[MessageStep.STORED], 0.0)
+            for message in self._messages.values()
+            if message.engine == engine and MessageStep.STORED in message.times
+        ][-MOST_TIMES:]
+        return median(times) if times else None
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -146,9 +163,10 @@ class LiveHistory:
         message.times[MessageStep.STORED] = at
         self.counts["stored"] += 1
 
-    def pushed(self, phone: str, payload: bytes, device_token: str, at: float) -> SeenPush:
+    def pushed(self, phone: str, payload: bytes, device_token: str, at: float, engine: str = "") -> SeenPush:
         self._numbers += 1
-        made = SeenPush(self._numbers, phone, at, payload, device_token)
+        made = SeenPush(self._numbers, phone, at, payload, device_token, engine)
+        self.pushes_by[engine] += 1
         self._pushes[made.number] = made
         self.counts["pushed"] += 1
         if len(self._pushes) > self._most_pushes:
@@ -202,6 +220,7 @@ class LiveHistory:
 
 def _link(message: SentMessage, push: SeenPush) -> None:
     message.push = push.number
+    message.engine = push.engine
     message.times[MessageStep.PUSHED] = push.at
     if push.woken_at is not None:
         message.times[MessageStep.WOKEN] = push.woken_at

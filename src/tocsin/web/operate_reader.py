@@ -18,6 +18,7 @@ from tocsin.web.page_events import PageEvents
 SCRAPE_SECONDS: Final = 5.0
 OPERATE: Final = "operate"
 """The event that carries the view."""
+JOB_AWAY: Final = "simplex_ntf_deliver_job_away"
 TABLES_EVERY: Final = 10.0
 
 
@@ -40,6 +41,8 @@ class OperateReader:
         self._tables_problem = "not read yet" if lake is not None else no_lake
         self._tables_at = 0.0
         self.view: dict[str, Any] = operate_view(Readings(), time.time())
+        self.job_away = False
+        """The NTF router said last that the `deliver` job is late or gone."""
 
     async def read(self) -> dict[str, Any]:
         found: dict[str, MetricReadings] = {}
@@ -54,6 +57,8 @@ class OperateReader:
             missing["tables"] = self._tables_problem
         readings = Readings(found.get("ntf"), found.get("smp"), self._tables, missing)
         self.view = operate_view(readings, time.time())
+        if readings.ntf is not None:
+            self.job_away = bool(readings.ntf.total(JOB_AWAY))
         return self.view
 
     async def _read_tables(self) -> None:

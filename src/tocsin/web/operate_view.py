@@ -27,6 +27,8 @@ class TableReadings:
     stages: tuple[tuple[str, int, tuple[float, float, float]], ...] = ()
     """Name, number of notifications, and the 50, 95 and 99 % quantiles in seconds."""
     outcomes: tuple[tuple[str, str, int], ...] = ()
+    engines: tuple[tuple[str, int, int], ...] = ()
+    """Engine, accepted and failed."""
     tokens: tuple[tuple[str, str, int], ...] = ()
     """On the newest day: new state, reason, number of tokens."""
     servers: tuple[Mapping[str, Any], ...] = ()
@@ -159,6 +161,7 @@ def _outcomes(ntf: MetricReadings, tables: TableReadings | None) -> dict[str, An
     ]
     if tables:
         shown.append(_table("From the tables", ("outcome", "reason", "notifications"), tables.outcomes))
+        shown.append(_table("By engine, from the tables", ("engine", "accepted", "failed"), tables.engines))
     return _section(
         "outcomes",
         "What the provider answered",

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tocsin.pipeline.lake.kll_sketches import weighted_quantiles
 from tocsin.pipeline.lake.status_files import read_statuses
-from tocsin.pipeline.lake.table_files import rows_of_days
+from tocsin.pipeline.lake.table_files import row_count, rows_of_days
 from tocsin.web.figure_texts import TABLE_STAGES
 from tocsin.web.operate_view import ENDS, LOSSES, TableReadings
 
@@ -18,6 +18,14 @@ HOURS: Final = 24
 RANKS: Final = (0.5, 0.95, 0.99)
 _FUNNEL: Final = ("received", *(name for name in ENDS if name != "difference"))
 _SERVER_SUMS: Final = ("received", "unknown_queue", "errors")
+GROWING: Final = (
+    "events",
+    "notifications",
+    "funnel_hourly",
+    "engines_hourly",
+    "latency_hourly",
+    "quarantine",
+)
 _OUTCOMES_SHOWN: Final = 20
 
 
@@ -34,11 +42,17 @@ def read_tables(lake: Path) -> TableReadings | None:
         hours=tuple(_hours(funnel))[-HOURS:],
         stages=tuple(_stages(rows_of_days(lake, "latency_hourly", DAYS))),
         outcomes=_grouped(rows_of_days(lake, "outcomes_hourly", DAYS), ("outcome", "reason"), "n"),
+        engines=tuple(_engines(rows_of_days(lake, "engines_hourly", DAYS))),
         tokens=_grouped(tokens, ("change", "reason"), "tokens"),
         servers=tuple(_servers(rows_of_days(lake, "servers_hourly", DAYS))),
         drift=_grouped([row for row in drift if row["queues"]], ("smp_host", "kind"), "queues"),
         losses=_losses(lake),
     )
+
+
+def growing_tables(lake: Path) -> list[tuple[str, int]]:
+    """Rows of the tables that grow with every notification. Raises StoreError."""
+    return [(name, row_count(lake, name)) for name in GROWING]
 
 
 def _losses(lake: Path) -> dict[str, int] | None:
@@ -80,6 +94,15 @@ def _grouped(
     for row in rows:
         totals[row[by[0]] or "", row[by[1]] or ""] += row[counted] or 0
     return tuple((one, other, number) for (one, other), number in totals.most_common(_OUTCOMES_SHOWN))
+
+
+def _engines(rows: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, int, int]]:
+    by_engine: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_engine.setdefault(row["engine"] or "not pushed", []).append(row)
+    for engine, group in sorted(by_engine.items()):
+        sums = _sums(group, ("accepted", "failed"))
+        yield engine, sums["accepted"], sums["failed"]
 
 
 def _servers(rows: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:

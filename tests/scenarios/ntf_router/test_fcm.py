@@ -11,18 +11,25 @@ from typing import Any, Final
 
 import pytest
 
-from tests.doubles.delivery_engines import Meeting, running_engine
+from tests.doubles.delivery_engines import JobInProcess, Meeting, running_engine, working
 from tests.doubles.ntf_harness import TEST_PROVIDER, Device, NtfHarness, ntf_router
 from tests.doubles.ntf_world import SmpPlace, StoreOpening, becomes, chat_at, kept
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import OK, PROHIBITED, SYNTAX, until
 from tests.unit.ntf_router.store.samples import filled, received
 from tests.unit.push.fcm.stage import REGISTRATION, HeldTime, account_of, fcm_settings
+from tocsin.crypto.boxes import box_key
 from tocsin.ntf_router.metrics import snapshot_metrics
 from tocsin.ntf_router.snapshots import snapshot_of
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
-from tocsin.protocol.ntf.pushes import CheckMessagesPush, Push, parse_push_json
+from tocsin.protocol.ntf.pushes import (
+    CheckMessagesPush,
+    MessagePush,
+    Push,
+    parse_push_json,
+    unseal_notifications,
+)
 from tocsin.protocol.ntf.statuses import InvalidReason, SubscriptionState, TokenState, TokenStatus
 from tocsin.protocol.ntf.token_commands import RegisterToken, ReplaceToken, SetPeriodicPush, VerifyToken
 from tocsin.push.fake.behaviours import Respond
@@ -153,12 +160,22 @@ async def test_the_longest_registration_fits_a_block(fcm: FakeFcm) -> None:
         assert await device.ask(ReplaceToken(DeviceToken(FCM, b"y" * 255))) == OK
 
 
-async def test_messages_go_out_from_the_router_whatever_the_engine(tmp_path: Path) -> None:
-    meeting, provider = Meeting(tmp_path / "handover"), RecordingProvider()
-    async with running_engine({FCM: provider}, meeting.opened()) as engine:
-        await filled(engine.store, "a", "q", device=DeviceToken(FCM, REGISTRATION))
-        await engine.receive(received("q"))
-        assert (await engine.settled()).accepted == 1
+async def test_the_job_pushes_what_the_inline_engine_pushes(tmp_path: Path) -> None:
+    sent = []
+    for by_job in (False, True):
+        meeting, provider = Meeting(tmp_path / "handover"), RecordingProvider()
+        job = JobInProcess(meeting)
+        opened = meeting.opened() if by_job else None
+        async with running_engine({FCM: provider}, opened) as engine, working(meeting, job):
+            owner = await filled(engine.store, "a", "q", device=DeviceToken(FCM, REGISTRATION))
+            await engine.receive(received("q"))
+            assert (await engine.settled()).accepted == 1
+        [push] = (job.provider if by_job else provider).sent
+        message = parse_push_json(push.payload)
+        assert isinstance(message, MessagePush)
+        told = unseal_notifications(box_key(owner.dh_secret), message)
+        sent.append((push.push_id, push.expires_at, len(push.payload), told))
+    assert sent[0] == sent[1]
 
 
 async def test_a_quota_of_firebase_delays_no_other_provider(fcm: FakeFcm) -> None:

@@ -226,7 +226,7 @@ async def test_messages_go_out_from_the_router_whatever_the_engine(tmp_path: Pat
         await engine.receive(received("q"))
         assert (await engine.settled()).accepted == 1
     assert len(provider.sent) == 1
-    assert meeting.segments() == []
+    assert meeting.handed_over() == []
 
 
 @pytest.mark.parametrize("form", WebPushForm)

@@ -26,6 +26,7 @@ def test_events_come_back_from_their_lines() -> None:
         outcome="o",
         reason="token_invalid",
         attempt=3,
+        engine="spark",
         batch="b",
         priority="p",
         size=144,
@@ -35,6 +36,12 @@ def test_events_come_back_from_their_lines() -> None:
     )
     lines = encode_events([EVENT, full]).splitlines()
     assert [decode_event(line) for line in lines] == [EVENT, full]
+
+
+@pytest.mark.parametrize("version", ["", f',"version":{SCHEMA_VERSION - 1}', f',"version":{SCHEMA_VERSION}'])
+def test_this_version_and_the_one_before_are_read(version: str) -> None:
+    line = encode_events([EVENT]).replace(b'"period":"1-aa"', b'"period":"1-aa"' + version.encode())
+    assert decode_event(line).engine == ""
 
 
 def test_fields_that_do_not_apply_take_no_room() -> None:
@@ -48,7 +55,7 @@ def test_fields_that_do_not_apply_take_no_room() -> None:
     [
         (
             encode_events([EVENT]).replace(b'"at":1', b'"at":1,"version":%d' % (SCHEMA_VERSION + 1)),
-            "version 2",
+            f"version {SCHEMA_VERSION + 1}",
         ),
         (b"{}", "not a delivery event"),
         (b"[1]", "not a delivery event"),

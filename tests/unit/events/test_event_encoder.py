@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.doubles.delivery_lines import encode_events
 from tocsin.events import event_encoder
-from tocsin.events.delivery_events import DeliveryEvent, Stage, decode_event
+from tocsin.events.delivery_events import SCHEMA_VERSION, DeliveryEvent, Stage, decode_event
 from tocsin.events.event_encoder import EventEncoder, EventSubject
 from tocsin.events.pseudonyms import PERIOD_SECONDS, PseudonymKeys
 
@@ -52,6 +52,7 @@ def expected(keys: PseudonymKeys, line: bytes, stage: Stage, about: EventSubject
         mono=read.mono,
         router=INSTANCE,
         period=period.name,
+        version=SCHEMA_VERSION,
         notification=name,
         queue=period.queue(about.notifier_id),
         token="" if about.token_id is None else period.token(about.token_id),
@@ -63,9 +64,16 @@ def expected(keys: PseudonymKeys, line: bytes, stage: Stage, about: EventSubject
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(notified, texts, st.integers(0, 3), st.integers(0, 600), st.booleans())
+@given(
+    notified,
+    texts,
+    st.integers(0, 3),
+    st.integers(0, 600),
+    st.booleans(),
+    st.sampled_from(["", "inline", "spark"]),
+)
 def test_lines_are_those_of_the_schema(
-    tmp_path: Path, about: EventSubject, reason: str, attempt: int, size: int, first_seen: bool
+    tmp_path: Path, about: EventSubject, reason: str, attempt: int, size: int, first_seen: bool, engine: str
 ) -> None:
     """Whether or not the first stage was seen by this process."""
     keys = PseudonymKeys(tmp_path, 5, Days(DAY))
@@ -74,10 +82,10 @@ def test_lines_are_those_of_the_schema(
     if first_seen:
         line = lines.first(Stage.RECEIVED, about, size)
         assert line == expected(keys, line, Stage.RECEIVED, about, size=size)
-    line = lines.attempt(about, attempt)
-    assert line == expected(keys, line, Stage.ATTEMPTED, about, attempt=attempt)
-    line = lines.last(Stage.FAILED, about, reason, attempt)
-    assert line == expected(keys, line, Stage.FAILED, about, reason=reason, attempt=attempt)
+    line = lines.attempt(about, attempt, engine)
+    assert line == expected(keys, line, Stage.ATTEMPTED, about, attempt=attempt, engine=engine)
+    line = lines.last(Stage.FAILED, about, reason, attempt, engine)
+    assert line == expected(keys, line, Stage.FAILED, about, reason=reason, attempt=attempt, engine=engine)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -101,6 +109,7 @@ def test_lines_of_changes_are_those_of_the_schema(
             mono=event.mono,
             router=INSTANCE,
             period=period.name,
+            version=SCHEMA_VERSION,
             to_status=after,
             cause=cause,
         )

@@ -13,7 +13,7 @@ from tocsin.lab.processes import ChildProcess, LabRouter, Ports, ports_of
 def test_ports_are_chosen_once_and_kept(tmp_path: Path) -> None:
     ports = ports_of(tmp_path)
     numbers = json.loads((tmp_path / "ports.json").read_text())
-    assert len(set(numbers.values())) == len(numbers) == 6
+    assert len(set(numbers.values())) == len(numbers) == 9
     assert ports_of(tmp_path) == ports
 
 

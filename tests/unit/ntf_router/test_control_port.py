@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tocsin.errors import StoreError
-from tocsin.ntf_router.control_port import GREETING, HELP, NtfControlSession
+from tocsin.ntf_router.control_port import ENGINE_HELP, GREETING, HELP, NtfControlSession
+from tocsin.ntf_router.settings.settings import DeliveryEngine
 from tocsin.operate.control_port import MAX_WRONG_PASSWORDS, ControlPasswords, LinePort
 
 PASSWORDS = ControlPasswords(admin="admin-pass", user="user-pass")
@@ -33,6 +34,11 @@ class FakeControl:
 
     async def deliver_pending(self) -> int:
         raise StoreError("the store is away")
+
+    async def choose_engine(self, token_id: bytes, engine: DeliveryEngine | None) -> str:
+        if token_id != b"token":
+            raise StoreError("there is no such token")
+        return "share" if engine is None else engine.value
 
 
 def session(passwords: ControlPasswords = PASSWORDS) -> NtfControlSession:
@@ -99,8 +105,25 @@ async def test_only_the_administrator_gives_orders() -> None:
     assert (await talk("auth admin-pass", "deliver-pending"))[1] == "error: the store is away"
 
 
+async def test_the_engine_of_a_token_is_chosen_by_the_administrator() -> None:
+    assert await talk("engine dG9rZW4= spark") == ["AUTH"]
+    assert (await talk("auth user-pass", "engine dG9rZW4= spark"))[1] == "AUTH"
+    lines = ("engine dG9rZW4= spark", "engine dG9rZW4 inline", "engine dG9rZW4= share", "engine AAAA spark")
+    assert (await talk("auth admin-pass", *lines))[1:] == [
+        "ok, spark",
+        "ok, inline",
+        "ok, share",
+        "error: there is no such token",
+    ]
+
+
+@pytest.mark.parametrize("choice", ["", "dG9rZW4=", "dG9rZW4= both", "dG9rZW4= spark now", "! spark"])
+async def test_a_choice_of_an_engine_that_is_none_is_explained(choice: str) -> None:
+    assert (await talk("auth admin-pass", f"engine {choice}"))[1] == ENGINE_HELP
+
+
 async def test_other_lines() -> None:
-    assert HELP == "commands: stats, stats-rts, server-info, resubscribe, deliver-pending, help, quit"
+    assert HELP == "commands: stats, stats-rts, server-info, resubscribe, deliver-pending, engine, help, quit"
     empty, spaces, unknown, more, bare = await talk("", "   \r\n", "delete everything", "stats now", "auth")
     assert (empty, spaces) == ("", "")
     for answer in (unknown, more, bare):

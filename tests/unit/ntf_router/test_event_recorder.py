@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.doubles.delivery_lines import encode_events
-from tocsin.events.delivery_events import DeliveryEvent, Stage, decode_event
+from tocsin.events.delivery_events import SCHEMA_VERSION, DeliveryEvent, Stage, decode_event
 from tocsin.events.event_log import PUBLISHED, EventLog
 from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.ntf_router import event_recorder as unknown_queue_limit
-from tocsin.ntf_router.delivery.pushes import NotificationPush
+from tocsin.ntf_router.delivery.pushes import INLINE, SPARK, NotificationPush
 from tocsin.ntf_router.event_recorder import INTERVAL_SECONDS, NtfEventRecorder, UnknownQueueLimit
 from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.records import (
@@ -97,6 +98,20 @@ def test_a_notification_that_came(recording: Recording) -> None:
     assert (event.queue, event.token) == (period.queue(NOTIFIER), period.token(TOKEN_ID))
     assert (event.smp_host, event.provider, event.size) == ("smp.example", "apns_prod", 144)
     assert (event.router, event.period) == ("router1", period.name)
+
+
+@pytest.mark.parametrize("attempt", [0, 2])
+@pytest.mark.parametrize("engine", [INLINE, SPARK])
+def test_events_name_the_engine_that_pushed(recording: Recording, engine: str, attempt: int) -> None:
+    recording.recorder.received(ROUTER, [RECEIVED], [Recorded(TOKEN_ID, PushProvider.APNS_PROD, None)])
+    replace = msgspec.structs.replace
+    recording.recorder.attempted([replace(push([pending()], attempt), engine=engine)])
+    recording.recorder.settled(
+        [replace(ended(outcome, attempt), engine=engine) for outcome in ("accepted", "no")]
+    )
+    events = recording.events()
+    assert [event.engine for event in events] == ["", engine, engine, engine]
+    assert {event.version for event in events} == {SCHEMA_VERSION}
 
 
 @pytest.mark.parametrize("at", [1.0, 1_794_700_000.0], ids=["of another day", "of today"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tocsin.web.live_history import LiveHistory, MessageStep, SeenPush, SentMessage
 
 
@@ -74,3 +76,20 @@ def test_only_the_newest_are_remembered() -> None:
     assert history.push(new.number) is new
     assert history.push(None) is None
     assert history.counts["sent"] == 3
+
+
+def test_a_message_knows_the_engine_of_its_push_and_engines_their_usual_time() -> None:
+    history = LiveHistory()
+    for number, (engine, at) in enumerate(
+        [("inline", 10.2), ("spark", 10.6), ("spark", 11.6), ("spark", 10.7)]
+    ):
+        message = sent(history, str(number))
+        push = history.pushed("Bob", b"{}", "phone-2", at, engine)
+        push.items, push.announced = [{}], {b"m%d" % number: 0}
+        history.fetched("Bob", "Alice", str(number), b"m%d" % number, 10, 12.0)
+        assert message.summary()["engine"] == engine
+    stored = history.newest()[0].times[MessageStep.STORED]
+    assert history.usual_seconds("spark") == pytest.approx(10.7 - stored)
+    assert history.usual_seconds("inline") == pytest.approx(10.2 - stored)
+    assert history.usual_seconds("other") is None
+    assert history.pushes_by == {"inline": 1, "spark": 3}

@@ -10,7 +10,7 @@ from tocsin.cli.ntf.router_kind import NTF
 from tocsin.cli.pipeline.job_options import add_job_options, job_options
 from tocsin.cli.routers.router_kind import add_router_arguments
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.handover import handover_keys, read_handover_key
+from tocsin.ntf_router.delivery.handover_key import handover_keys, read_handover_key
 from tocsin.ntf_router.delivery.providers import served_settings
 
 NAME = "deliver"
@@ -77,18 +77,19 @@ def run(options: argparse.Namespace) -> int:
     folders = options.handover or [folder for folder in [settings.delivery.handover] if folder is not None]
     if not folders:
         raise ConfigError("no hand-over folder: set delivery_handover in the settings, or give --handover")
-    keys = []
+    keys = {}
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(
                 f"no hand-over folder at {folder}: name a router's delivery_handover with --handover"
             )
         chosen = options.handover_keys or (settings.delivery.handover_keys if not options.handover else None)
-        keys.append(handover_keys(folder, chosen).resolve())
-        read_handover_key(keys[-1])
-    from tocsin.pipeline.delivery.handover_pusher import HandoverPusher
+        keys[folder.resolve()] = handover_keys(folder, chosen).resolve()
+        read_handover_key(keys[folder.resolve()])
+    from tocsin.pipeline.delivery.handover_source import router_names
+    from tocsin.pipeline.delivery.shard_operator import ShardOperator
     from tocsin.pipeline.jobs.deliver import run_deliver
 
-    resolved = tuple(folder.resolve() for folder in folders)
-    pusher = HandoverPusher(resolved, tuple(keys), settings.apns, options.patience)
-    return run_deliver(job, resolved, pusher, interval=options.interval, shards=options.shards)
+    by_router = {router: keys[folder] for router, folder in router_names(keys).items()}
+    operator = ShardOperator(by_router, settings.apns, settings.fcm, settings.delivery, options.patience)
+    return run_deliver(job, list(keys), operator, interval=options.interval, shards=options.shards)

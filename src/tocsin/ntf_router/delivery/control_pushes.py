@@ -23,7 +23,6 @@ from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.provider import (
     Accepted,
-    Provider,
     PushOutcome,
     PushRefused,
     PushRequest,
@@ -55,7 +54,7 @@ class ControlPushes:
     def __init__(
         self,
         name: PushProvider,
-        provider: Provider,
+        submit: Callable[[ControlPush, Callable[[PushOutcome], None]], None],
         settings: DeliverySettings,
         counters: NtfCounters,
         outcomes: OutcomeRecorder,
@@ -63,8 +62,11 @@ class ControlPushes:
         wake: Callable[[], None],
         invalidate: Callable[[TokenRecord, TokenInvalid], None],
     ) -> None:
-        """`wake` is called when a push waits to be sent, `invalidate` when the provider refuses a token."""
-        self._provider = provider
+        """`submit` sends a push and calls back with its outcome.
+
+        `wake` is called when a push waits to be sent, `invalidate` when the provider refuses a token.
+        """
+        self._submit = submit
         self._limit = settings.other_pushes
         self._counts = counts(name)
         self._counters = counters
@@ -126,7 +128,7 @@ class ControlPushes:
                 self._failed(push)
                 continue
             self._sent[push.request.push_id] = push
-            self._provider.submit(push.request, partial(self._answered, push))
+            self._submit(push, partial(self._answered, push))
             sent += 1
         return sent
 

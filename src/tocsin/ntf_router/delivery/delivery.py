@@ -24,6 +24,7 @@ from tocsin.ntf_router.delivery.delivery_lane import DeliveryLane
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
 from tocsin.ntf_router.delivery.pushes import code_request, periodic_request
+from tocsin.ntf_router.delivery.token_engines import TokenEngines
 from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
@@ -38,10 +39,10 @@ from tocsin.push.provider import Provider, PushRequest
 RECOVERY_PAGE = 10_000
 RESTART_SECONDS = 1.0
 """Pause after an unexpected failure."""
-_PUSHED_HERE = frozenset({PushProvider.WEBPUSH, PushProvider.FCM})
-"""Providers whose messages never go to a job.
+_PUSHED_HERE = frozenset({PushProvider.WEBPUSH})
+"""Providers whose pushes never go to a job.
 
-A job would gain nothing with the many hosts of Web Push, and would need access tokens of Firebase in every process.
+Devices name the hosts of Web Push, and a batch of the job waits for the slowest answer: one host could delay everybody.
 """
 
 logger = logging.getLogger(__name__)
@@ -61,13 +62,15 @@ class PushDelivery:
         events: NtfEvents,
         job: HandOver | None = None,
     ) -> None:
-        """A `job` gets the messages while it works; verification and periodic pushes still go out from here."""
+        """A `job` pushes to its tokens in place of the lanes while it works."""
         self._store = store
         self._settings = settings
         self._clock = clock
         self._randomness = randomness
         self._outcomes = OutcomeRecorder(store, events, clock)
         self.job = job
+        self.engines = TokenEngines(settings, job, settings.choices)
+        here = TokenEngines(settings, None)
         self.lanes = {
             name: DeliveryLane(
                 name,
@@ -76,7 +79,7 @@ class PushDelivery:
                 self._outcomes,
                 randomness,
                 self.notify,
-                None if name in _PUSHED_HERE else job,
+                here if name in _PUSHED_HERE else self.engines,
                 settings=settings,
                 counters=counters,
             )

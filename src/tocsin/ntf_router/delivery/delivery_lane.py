@@ -18,12 +18,14 @@ from itertools import islice
 from typing import Final
 
 from tocsin.errors import StoreError
-from tocsin.ntf_router.delivery.control_pushes import ControlPushes
-from tocsin.ntf_router.delivery.handover import HandOver
-from tocsin.ntf_router.delivery.handover_lines import TOO_LARGE
+from tocsin.ntf_router.delivery.control_pushes import ControlPush, ControlPushes
+from tocsin.ntf_router.delivery.handover import HandOver, JobAnswer
+from tocsin.ntf_router.delivery.handover_rows import RowKind
+from tocsin.ntf_router.delivery.outcome_rows import TOO_LARGE
 from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
-from tocsin.ntf_router.delivery.pushes import NotificationPush, choose_notifications, message_request
+from tocsin.ntf_router.delivery.pushes import SPARK, NotificationPush, choose_notifications, message_request
 from tocsin.ntf_router.delivery.retry_schedule import RetrySchedule
+from tocsin.ntf_router.delivery.token_engines import TokenEngines
 from tocsin.ntf_router.session.requests import counts
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
@@ -40,8 +42,18 @@ from tocsin.ntf_router.store.retry import pause_after
 from tocsin.operate.randomness import Randomness
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
-from tocsin.push.provider import Accepted, Provider, PushOutcome, PushRefused, RetryLater, TokenInvalid
+from tocsin.push.provider import (
+    Accepted,
+    Provider,
+    PushOutcome,
+    PushRefused,
+    RetryLater,
+    RetryScope,
+    TokenInvalid,
+)
 
+TRIAL: Final = 32
+"""Tokens that are handed over at a time while the job cannot reach the provider. Each would come back otherwise."""
 CONTROL_SHARE: Final = 4
 """Control pushes get one of so many places while message pushes wait."""
 
@@ -59,12 +71,12 @@ class DeliveryLane:
         outcomes: OutcomeRecorder,
         randomness: Randomness,
         reroute: Callable[[bytes, PushProvider], None],
-        job: HandOver | None,
+        engines: TokenEngines,
         *,
         settings: DeliverySettings,
         counters: NtfCounters,
     ) -> None:
-        """`reroute` takes a token whose provider has changed. A working `job` pushes messages instead of this lane."""
+        """`reroute` takes a token whose provider has changed. `engines` says for which tokens a job pushes."""
         self.provider = provider
         self._name = name
         self._store = store
@@ -73,28 +85,45 @@ class DeliveryLane:
         self._counters = counters
         self._randomness = randomness
         self._reroute = reroute
-        self._job = job
+        self._engines = engines
         self._counts = counts(name)
         self._loop = asyncio.get_running_loop()
         self._awake = asyncio.Event()
-        if self._job is not None:
-            self._job.when_room(self._awake.set)
+        self._had_job = engines.job is not None
+        engines.when_changed(self._job_changed)
         self._tokens: dict[bytes, None] = {}
         """Tokens with pending notifications that are not in flight, in the order of their arrival."""
+        self._for_job: dict[bytes, None] = {}
+        """The same of tokens for which the job pushes. It is empty while there is no working job."""
         self._in_flight: dict[bytes, bool] = {}
         """Tokens from being read until their outcome is written. True means that newer notifications wait."""
+        self._stale: set[bytes] = set()
+        """Tokens that were in the store otherwise when they were read: an outcome of the job has changed them since."""
+        self._backing_off: set[bytes] = set()
+        """Tokens in flight that the job has given back, to be handed over again later."""
+        self._held: set[bytes] = set()
+        """Tokens to push to from here when the job's last outcomes are in the store."""
+        self._on_trial = False
+        """The job could not reach the provider, and has not since: few tokens are handed over at a time."""
         self._attempts: dict[bytes, int] = {}
         """Failed attempts of each token whose push is to be repeated."""
         self._unshared = 0
         """Places since the last one that control pushes got as their share."""
         self._retries = RetrySchedule(settings)
         self.control = ControlPushes(
-            name, provider, settings, counters, outcomes, self._retries, self._awake.set, self._invalidate
+            name,
+            self._submit_control,
+            settings,
+            counters,
+            outcomes,
+            self._retries,
+            self._awake.set,
+            self._invalidate,
         )
 
     @property
     def waiting(self) -> int:
-        return len(self._tokens) + len(self.control) + len(self._retries)
+        return len(self._tokens) + len(self._for_job) + len(self.control) + len(self._retries)
 
     @property
     def in_flight(self) -> int:
@@ -109,8 +138,21 @@ class DeliveryLane:
         if token_id in self._in_flight:
             self._in_flight[token_id] = True
         else:
-            self._tokens[token_id] = None
+            self._queue(token_id)
             self._awake.set()
+
+    def _queue(self, token_id: bytes) -> None:
+        tokens = self._tokens if self._engines.job_of(token_id) is None else self._for_job
+        tokens[token_id] = None
+
+    def _job_changed(self) -> None:
+        """Continue: the job has room again, is away, or is back."""
+        if self._had_job != (self._engines.job is not None):
+            self._had_job = not self._had_job
+            tokens, self._tokens, self._for_job = {**self._tokens, **self._for_job}, {}, {}
+            for token_id in tokens:
+                self._queue(token_id)
+        self._awake.set()
 
     async def run(self) -> None:
         while True:
@@ -126,7 +168,7 @@ class DeliveryLane:
             now = self._loop.time()
             self._retries.run_due(now)
             wake_at = self._retries.next_at
-            if (self._tokens and self._job_has_room) or self.control:
+            if self._tokens or (self._for_job and self._job_room) or self.control:
                 paused_until = self._retries.paused_until
                 if now >= paused_until:
                     return
@@ -142,32 +184,28 @@ class DeliveryLane:
                 continue
 
     @property
-    def _working_job(self) -> HandOver | None:
-        """The job, unless it is away."""
-        return None if self._job is None or self._job.away else self._job
-
-    @property
-    def _job_has_room(self) -> bool:
-        job = self._working_job
-        return job is None or job.room > 0
+    def _job_room(self) -> int:
+        return 0 if (job := self._engines.job) is None else job.room
 
     async def _send_some(self) -> None:
         room = max(1, self.provider.room)
         room -= self.control.send_some(self._control_room(room))
-        if (job := self._working_job) is not None:
-            room = job.room
-        batch = list(islice(self._tokens, min(room, self._settings.batch)))
+        most = self._settings.batch
+        handed = _taken(self._for_job, min(self._job_room, TRIAL if self._on_trial else most))
+        batch = _taken(self._tokens, min(room, most)) + handed
         if not batch:
             return
+        if handed and self._on_trial:
+            self._retries.pause(self._settings.retry_initial)  # until the answers are there
         for token_id in batch:
-            del self._tokens[token_id]
             self._in_flight[token_id] = False
+        self._stale.clear()
         try:
             dues = await self._store.due_pushes(batch)
         except BaseException:
             for token_id in batch:
                 del self._in_flight[token_id]
-                self._tokens[token_id] = None
+                self._queue(token_id)
             raise
         sent: list[NotificationPush] = []
         for due in dues:
@@ -188,7 +226,7 @@ class DeliveryLane:
         """Return how many of the free places control pushes may use: all that messages do not need, and a share."""
         if not self.control:
             return 0
-        unneeded = room if self._working_job is not None else room - len(self._tokens)
+        unneeded = room - len(self._tokens)
         if unneeded >= len(self.control):
             return unneeded
         self._unshared += room
@@ -206,8 +244,11 @@ class DeliveryLane:
             del self._in_flight[token_id]
             self._reroute(token_id, token.device_token.provider)
             return None
-        if (job := self._working_job) is not None:
-            self._give_to_job(job, due)
+        if self._waits_for_job(token_id):
+            return None
+        if (job := self._engines.job_of(token_id)) is not None:
+            job.give(due, self._attempts.get(token_id, 0), self._settings.notification_ttl, self)
+            self._finish(token_id)
             return None
         push = choose_notifications(token, due.notifications, self._attempts.get(token_id, 0))
         if push is None:
@@ -220,34 +261,97 @@ class DeliveryLane:
         self.provider.submit(request, partial(self._answered, push, self._loop.time()))
         return push
 
-    def _give_to_job(self, job: HandOver, due: DuePush) -> None:
-        token_id, pending = due.token.token_id, _pending(due.notifications)
-        if not pending:
-            self._finish(token_id)
-            return
-        attempt = self._attempts.get(token_id, 0)
-        answered = partial(self._job_answered, due.token, pending, attempt, self._loop.time())
-        job.give(due, self._settings.notification_ttl, answered, partial(self._again, token_id))
+    def _waits_for_job(self, token_id: bytes) -> bool:
+        """Whether an outcome of the job keeps a token that was just read from being pushed now."""
+        job = self._engines.handover
+        if job is None:
+            return False
+        if token_id in self._stale:
+            if token_id not in self._backing_off:
+                self._again(token_id)
+            return True
+        if job.holds(token_id) and self._engines.job_of(token_id) is None:
+            del self._in_flight[token_id]
+            self._held.add(token_id)
+            return True
+        return False
 
-    def _job_answered(
-        self,
-        token: TokenRecord,
-        pending: Sequence[PendingNotification],
-        attempt: int,
-        given_at: float,
-        outcome: PushOutcome,
-        taken: int,
-        more: bool,
-    ) -> None:
+    def _submit_control(self, push: ControlPush, answered: Callable[[PushOutcome], None]) -> None:
+        if (job := self._engines.job_of(push.token.token_id)) is None:
+            self.provider.submit(push.request, answered)
+            return
+        kind = RowKind.PERIODIC if push.periodic else RowKind.VERIFICATION
+        job.give_control(kind, self._name, push.request, answered)
+
+    def job_answered(self, answer: JobAnswer) -> None:
         """Continue as if this lane had pushed it. The attempt is reported only now, when it is known."""
-        if outcome == PushRefused(TOO_LARGE):
-            self._settle_too_large(token, pending, attempt)
+        job = self._engines.handover
+        assert job is not None
+        token_id, outcome = answer.token.token_id, answer.outcome
+        push = NotificationPush(answer.token, (), answer.notifications, b"", False, answer.attempt, SPARK)
+        if answer.pushed:
+            self._outcomes.attempted([push])
+        if isinstance(outcome, RetryLater):
+            if not answer.repeats:
+                self._given_back(job, answer, outcome)
+            elif answer.pushed:
+                self._counters.pushes_retried += self._counts
             return
-        push = NotificationPush(token, (), pending[:taken], b"", more, attempt)
-        self._outcomes.attempted([push])
-        self._answered(push, given_at, outcome)
+        invalid = isinstance(outcome, TokenInvalid) and outcome.concerns(answer.token.registered_at)
+        self._on_trial = False
+        settled = partial(self._job_settled, job, token_id, None if invalid else answer.ids)
+        if outcome == PushRefused(TOO_LARGE):
+            self._settle(push, TOO_LARGE, settled)
+            return
+        self._answered(push, self._loop.time() - answer.seconds, outcome, settled)
 
-    def _answered(self, push: NotificationPush, sent_at: float, outcome: PushOutcome) -> None:
+    def _given_back(self, job: HandOver, answer: JobAnswer, outcome: RetryLater) -> None:
+        """Hand the token over again after a delay."""
+        token_id = answer.token.token_id
+        self._on_trial |= outcome.scope is RetryScope.PROVIDER
+        job.release_token(token_id)
+        self._stale.add(token_id)
+        self._backing_off.add(token_id)
+        for waiting in (self._tokens, self._for_job):
+            waiting.pop(token_id, None)
+        self._held.discard(token_id)
+        self._in_flight[token_id] = True
+        if answer.pushed:
+            self._try_again(token_id, answer.attempt, outcome)
+            return
+        self._attempts[token_id] = answer.attempt
+        self._retries.add(
+            self._retries.delay(max(answer.attempt, 1), outcome), partial(self._again, token_id)
+        )
+        self._awake.set()
+
+    def _job_settled(self, job: HandOver, token_id: bytes, ids: Sequence[int] | None) -> None:
+        """Let go of the rows, or of all of the token: their outcome is in the store.
+
+        If the token is just being read, it is read again.
+        """
+        if ids is None:
+            job.release_token(token_id)
+        else:
+            job.release(ids)
+        self._stale.add(token_id)
+        if token_id in self._held and not job.holds(token_id):
+            self._held.discard(token_id)
+            self.add(token_id)
+
+    def taken_back(self, token_id: bytes) -> None:
+        """Push to the token from here: the job is away."""
+        self._held.discard(token_id)
+        self.add(token_id)
+
+    def _answered(
+        self,
+        push: NotificationPush,
+        sent_at: float,
+        outcome: PushOutcome,
+        settled: Callable[[], None] | None = None,
+    ) -> None:
+        """Continue with the outcome of a push. `settled` is called when it is in the store."""
         if self._counts:
             self._counters.latencies.provider_answer.observe(self._loop.time() - sent_at)
         token = push.token
@@ -258,16 +362,16 @@ class DeliveryLane:
             self._attempts.pop(token.token_id, None)
         if isinstance(outcome, Accepted):  # nearly always
             self._count(push.pending, accepted=True)
-            self._settle(push, ACCEPTED)
+            self._settle(push, ACCEPTED, settled)
             return
         self._count(push.pending, accepted=False)
         match outcome:
             case TokenInvalid() if outcome.concerns(token.registered_at):
-                self._invalidate(token, outcome)
+                self._invalidate(token, outcome, settled)
             case TokenInvalid():
-                self._settle(push, "stale_refusal")
+                self._settle(push, "stale_refusal", settled)
             case PushRefused(reason):
-                self._settle(push, reason)
+                self._settle(push, reason, settled)
 
     def _try_again(self, token_id: bytes, attempt: int, outcome: RetryLater) -> None:
         self._counters.pushes_retried += self._counts
@@ -278,7 +382,8 @@ class DeliveryLane:
     def _again(self, token_id: bytes) -> None:
         """Queue a token whose push is due for another attempt."""
         self._in_flight.pop(token_id, None)
-        self._tokens[token_id] = None
+        self._backing_off.discard(token_id)
+        self._queue(token_id)
 
     def _count(self, pending: Sequence[PendingNotification], *, accepted: bool) -> None:
         """Count the outcome of a message push."""
@@ -291,9 +396,11 @@ class DeliveryLane:
             hosts = [each.queue.router.hosts for each in pending]
             own.count_push(own.delivered if accepted else own.failed, hosts)
 
-    def _settle(self, push: NotificationPush, outcome: str) -> None:
-        token_id, provider, attempt = push.token.token_id, self._name, push.attempt
-        settled = [
+    def _settle(
+        self, push: NotificationPush, outcome: str, settled: Callable[[], None] | None = None
+    ) -> None:
+        token_id, provider, attempt, engine = push.token.token_id, self._name, push.attempt, push.engine
+        outcomes = [
             SettledNotification(
                 token_id,
                 each.subscription_id,
@@ -303,27 +410,38 @@ class DeliveryLane:
                 provider,
                 each.received_at,
                 attempt,
+                engine,
             )
             for each in push.pending
         ]
-        self._outcomes.settle(settled, partial(self._finish, token_id, push.more))
+        self._outcomes.settle(outcomes, settled or partial(self._finish, token_id, push.more))
 
     def _settle_too_large(
         self, token: TokenRecord, notifications: Sequence[LastNotification], attempt: int
     ) -> None:
         """Fail the oldest pending notification, which is larger than a push, so that the next ones get their turn."""
         oldest = _pending(notifications)[:1]
-        self._settle(NotificationPush(token, (), oldest, b"", True, attempt), TOO_LARGE)
+        self._settle(NotificationPush(token, (), oldest, b"", True, attempt, ""), TOO_LARGE)
 
-    def _invalidate(self, token: TokenRecord, outcome: TokenInvalid) -> None:
+    def _invalidate(
+        self, token: TokenRecord, outcome: TokenInvalid, settled: Callable[[], None] | None = None
+    ) -> None:
         self._counters.tokens_invalid += self._counts
         status = TokenStatus(TokenState.INVALID, outcome.reason)
-        self._outcomes.invalidate(token, status, partial(self._finish, token.token_id))
+        self._outcomes.invalidate(token, status, settled or partial(self._finish, token.token_id))
 
     def _finish(self, token_id: bytes, more: bool = False) -> None:
         """Let the token be read again: its outcome is in the store."""
         if self._in_flight.pop(token_id, False) or more:
             self.add(token_id)
+
+
+def _taken(tokens: dict[bytes, None], most: int) -> list[bytes]:
+    """Remove the oldest tokens, and return them."""
+    taken = list(islice(tokens, most))
+    for token_id in taken:
+        del tokens[token_id]
+    return taken
 
 
 def _pending(notifications: Sequence[LastNotification]) -> list[PendingNotification]:

@@ -1,61 +1,100 @@
-"""The hand-over of due pushes to the `deliver` job, and its outcomes (`delivery_engine: spark`).
+"""The hand-over of due notifications to the `deliver` job, and its outcomes (`delivery_engine: spark`).
 
-Theory of operation. Each due push is a line in a segment, which is published after some milliseconds. The job pushes
-the lines and writes the outcomes to a folder inside. Nothing here has to survive a crash, because the store knows what
-is pending: a starting router clears the folder and hands everything over again. Outcomes of forgotten lines are
-therefore ignored, and segments are not synced. At most `MOST_GIVEN` lines wait for an outcome.
+Theory of operation. Each pending notification, and each verification or periodic push, is a row in a segment, which is
+published after some milliseconds. The job pushes, and answers with outcome rows in a folder inside. Nothing here has to
+survive a crash, because the store knows what is pending: a starting router clears the folder, begins a new epoch with a
+row that asks whether the job works, and pushes by itself until it does. Answers to other epochs are ignored, and
+segments are not synced.
 
-If the oldest line has waited longer than the patience, the job is late or gone. Then all lines are withdrawn: their
-segments are deleted, and the lanes push by themselves. Meanwhile the folder holds one probe, a line that the job
-answers without a push. An answer within the patience means that the job is back. A push that the job had already read
-may be made twice, with the same id; its outcome is counted when it comes.
+A row is known here from the hand-over until its outcome is in the store, so that nothing is handed over twice. At most
+`MOST_GIVEN` are. A row that the job repeats by itself rests until then. If the oldest row that does not rest has waited
+longer than the patience, the job is late or gone. Then all rows are withdrawn: their segments are deleted, and the
+lanes push by themselves, and a new epoch begins. An answer to its first row within the patience
+means that the job is back, and that it has forgotten the rows of the last epoch. A push that it had already read may be
+made twice, with the same id; its outcome is counted when it comes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from tocsin.crypto.boxes import BoxKey
 from tocsin.errors import ConfigError, DecodeError
 from tocsin.events.event_log import HANDED_OVER, OUTCOMES, SEGMENTS, SegmentWriter
-from tocsin.events.private_files import make_private_once
-from tocsin.events.pseudonyms import keys_folder
-from tocsin.ntf_router.delivery.handover_lines import (
-    Returned,
-    decode_returned,
-    handover_line,
-    probe_line,
-    probe_number,
+from tocsin.ntf_router.delivery.handover_key import handover_key, handover_keys
+from tocsin.ntf_router.delivery.handover_rows import RowKind, RowWriter
+from tocsin.ntf_router.delivery.outcome_rows import (
+    ACCEPTED_WORD,
+    BEGUN_WORD,
+    SUPERSEDED_WORD,
+    OutcomeRow,
+    read_outcome_row,
 )
 from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
-from tocsin.ntf_router.store.records import DuePush
+from tocsin.ntf_router.store.records import DuePush, PendingNotification, TokenRecord
 from tocsin.operate.randomness import Randomness, SystemRandomness
-from tocsin.push.provider import Accepted, PushOutcome, RetryLater, RetryScope
+from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.push.provider import PushOutcome, PushRequest, RetryLater, RetryScope
 
 MOST_GIVEN: Final = 32_768
-"""Lines without an outcome: three seconds' worth at 10,000 a second. While the job is away, the folder stops
-growing."""
+"""Rows without an outcome: three seconds' worth at 10,000 a second. While the job is away, the folder stops growing."""
 PUBLISH_SECONDS: Final = 0.05
 LOOK_SECONDS: Final = 0.02
-Answered: TypeAlias = Callable[[PushOutcome, int, bool], None]
-"""Takes the outcome, the number of pending notifications it covers, and whether others had no room in the push."""
-TakenBack: TypeAlias = Callable[[], None]
+UNREADABLE: Final = RetryLater("unreadable", RetryScope.TOKEN)
+UNWRITTEN: Final = RetryLater("handover", RetryScope.PROVIDER)
+WITHDRAWN: Final = RetryLater("handover", RetryScope.TOKEN)
 
 logger = logging.getLogger(__name__)
 
 
+class JobAnswer(NamedTuple):
+    """The outcome of a push to one token."""
+
+    token: TokenRecord
+    notifications: Sequence[PendingNotification]
+    """Those that the push covered, oldest first."""
+    ids: Sequence[int]
+    """Their rows. Release them when the outcome is in the store."""
+    outcome: PushOutcome
+    attempt: int
+    """Failed attempts before."""
+    pushed: bool
+    """Whether there was an attempt."""
+    repeats: bool
+    """Whether the job itself repeats the push."""
+    seconds: float
+    """From the hand-over to the answer."""
+
+
+class TakesAnswers(Protocol):
+    """Continues with what the job answers."""
+
+    def job_answered(self, answer: JobAnswer) -> None: ...
+
+    def taken_back(self, token_id: bytes) -> None:
+        """Push to the token from here: the job is away."""
+
+
+ControlAnswered: TypeAlias = Callable[[PushOutcome], None]
+
+
 class _Given(NamedTuple):
     at: float
-    answered: Answered
-    taken_back: TakenBack
+    token: TokenRecord
+    notification: PendingNotification
+    taker: TakesAnswers
+
+
+class _GivenControl(NamedTuple):
+    at: float
+    answered: ControlAnswered
 
 
 class HandOver:
@@ -70,66 +109,135 @@ class HandOver:
         *,
         patience: float = DeliverySettings().patience,
     ) -> None:
-        """`patience`: seconds after which a line without an outcome means that the job is away."""
+        """`patience`: seconds after which a row without an outcome means that the job is away."""
         self._folder = folder
         self._patience = patience
-        self.away = False
-        """The job is late or gone: lanes must push by themselves."""
+        self.away = True
+        """The job is not there yet, late or gone: lanes must push by themselves."""
         self.pushed_twice = 0
-        """Lines that were withdrawn, and that the job had pushed all the same."""
-        self._probe: tuple[str, float] | None = None
-        """The number of the probe in the folder, and when it was published."""
-        self._withdrawn: set[str] = set()
-        """Numbers of the lines that were withdrawn last."""
+        """Pushes that were withdrawn, and that the job had made all the same."""
+        self._asked: tuple[int, float] | None = None
+        """The row that asks whether the job is back, and when it was published."""
         self._outcomes = folder / OUTCOMES
-        self._key = key
+        self._rows = RowWriter(key)
         self._randomness = randomness
         self._segments = SegmentWriter(folder, HANDED_OVER, now)
         self._outcomes.mkdir(mode=0o700, exist_ok=True)
         for path in (*folder.glob(SEGMENTS), *self._outcomes.iterdir()):
             path.unlink(missing_ok=True)
-        self._life = secrets.token_hex(4)
-        """Distinguishes our lines from those of an earlier process."""
         self._numbers = 0
-        self._lines: list[bytes] = []
-        self._given: dict[str, _Given] = {}
-        """Lines without an outcome, oldest first."""
+        self._given: dict[int, _Given | _GivenControl] = {}
+        """Rows that wait for the job, oldest first."""
+        self._resting: dict[int, tuple[float, _Given]] = {}
+        """Rows whose push the job repeats, and until when they rest."""
+        self._storing: dict[int, _Given] = {}
+        """Rows that are answered, until their outcome is in the store."""
+        self._of_tokens: dict[bytes, dict[bytes, int]] = {}
+        """The rows of each token by the nonces of their notifications."""
+        self._withdrawn: tuple[str, set[int]] = "", set()
+        """The last epoch, and its rows that were withdrawn."""
         self._now = now
         self._published_at = 0.0
         self._has_room: list[Callable[[], None]] = []
+        self._epoch = secrets.token_hex(4)
+        self._lines: list[tuple[int, bytes]] = []
+        self._ask()
 
     @property
     def room(self) -> int:
-        """The number of due pushes that still fit."""
-        return max(0, MOST_GIVEN - len(self._given))
+        """The number of rows that still fit."""
+        return max(0, MOST_GIVEN - self.waiting - len(self._storing))
 
     @property
     def waiting(self) -> int:
-        """The number of due pushes without an outcome."""
-        return len(self._given)
+        """The number of rows without an outcome."""
+        return len(self._given) + len(self._resting)
 
     @property
     def oldest_seconds(self) -> float:
-        """The age of the oldest due push without an outcome. It grows while the job is away."""
+        """The age of the oldest row that waits for the job. It grows while the job is away."""
         return self._now() - next(iter(self._given.values())).at if self._given else 0.0
 
     def when_room(self, call: Callable[[], None]) -> None:
         """Call `call` whenever there is room again."""
         self._has_room.append(call)
 
-    def give(self, due: DuePush, ttl: float, answered: Answered, taken_back: TakenBack) -> None:
-        """Hand a due push over. `answered` gets the job's answer, or `RetryLater` if the line could not be written.
+    def holds(self, token_id: bytes) -> bool:
+        """Whether notifications of the token are with the job, or their outcome is not in the store yet."""
+        return token_id in self._of_tokens
 
-        `taken_back` is called instead if the push is withdrawn, because the job is away.
+    def give(self, due: DuePush, attempt: int, ttl: float, taker: TakesAnswers) -> None:
+        """Hand over the pending notifications of a token that the job does not have yet.
+
+        `taker` gets the answers. If the job is away, it gets the token back at once.
         """
+        token, now = due.token, self._now()
         if self.away:
-            taken_back()
+            taker.taken_back(token.token_id)
             return
-        self._numbers += 1
-        number = f"{self._life}-{self._numbers}"
+        known = self._of_tokens.get(token.token_id, {})
+        new = [
+            each
+            for each in due.notifications
+            if isinstance(each, PendingNotification) and each.nonce not in known
+        ]
+        if not new:
+            return
+        given = {each.nonce for each in new}
+        others = [each for each in due.notifications if each.nonce not in given]
         new_id = self._randomness.new_id
-        self._lines.append(handover_line(number, due, self._key, new_id(), ttl, new_id()))
-        self._given[number] = _Given(self._now(), answered, taken_back)
+        for each in new:
+            self._numbers += 1
+            line = self._rows.message(
+                self._epoch,
+                self._numbers,
+                token,
+                each,
+                others if each is new[-1] else (),
+                attempt,
+                ttl,
+                (new_id(), new_id()),
+            )
+            self._lines.append((self._numbers, line))
+            self._given[self._numbers] = _Given(now, token, each, taker)
+            known[each.nonce] = self._numbers
+        self._of_tokens[token.token_id] = known
+
+    def give_control(
+        self, kind: RowKind, provider: PushProvider, push: PushRequest, answered: ControlAnswered
+    ) -> None:
+        """Hand over a verification or periodic push. The job tries it once."""
+        self._numbers += 1
+        box_nonce = self._randomness.new_id()
+        line = self._rows.control(self._epoch, self._numbers, kind, provider, push, box_nonce)
+        self._lines.append((self._numbers, line))
+        self._given[self._numbers] = _GivenControl(self._now(), answered)
+
+    def release(self, ids: Iterable[int]) -> None:
+        """Forget rows: their outcome is in the store, or the router does it again."""
+        was_full = not self.room
+        for number in ids:
+            given = self._forget(number)
+            if isinstance(given, _Given):
+                token_id = given.token.token_id
+                rows = self._of_tokens.get(token_id)
+                if rows is not None and rows.get(given.notification.nonce) == number:
+                    del rows[given.notification.nonce]
+                    if not rows:
+                        del self._of_tokens[token_id]
+        if was_full and self.room:
+            self._tell_room()
+
+    def release_token(self, token_id: bytes) -> None:
+        """Forget all rows of a token."""
+        self.release(list(self._of_tokens.get(token_id, {}).values()))
+
+    def _forget(self, number: int) -> _Given | _GivenControl | None:
+        if (given := self._given.pop(number, None)) is not None:
+            return given
+        if (rested := self._resting.pop(number, None)) is not None:
+            return rested[1]
+        return self._storing.pop(number, None)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -138,42 +246,59 @@ class HandOver:
             if self._lines and loop.time() - self._published_at >= PUBLISH_SECONDS:
                 self._published_at = loop.time()
                 self.publish()
-            if self._given or self._probe:
+            if self.waiting or self._asked:
                 self.take_outcomes()
             self.watch()
 
     def watch(self) -> None:
         """Notice that the job is away, and ask whether it is back."""
+        now = self._now()
+        for number, (until, given) in list(self._resting.items()):
+            if until <= now:
+                del self._resting[number]
+                self._given[number] = given._replace(at=until)
         if self.away:
-            if self._probe is None or self._now() - self._probe[1] > self._patience:
-                self._publish_probe()
+            if self._asked is None or now - self._asked[1] > self._patience:
+                self._ask()
         elif self.oldest_seconds > self._patience:
             self._take_back()
 
     def _take_back(self) -> None:
         logger.warning(
-            "the deliver job has not answered for %.0f s: pushing %d tokens from here until it is back",
+            "the deliver job has not answered for %.0f s: pushing %d notifications from here until it is back",
             self.oldest_seconds,
-            len(self._given),
+            self.waiting,
         )
         self.away = True
-        given, self._given, self._lines = self._given, {}, []
-        self._withdrawn = set(given)
-        self._publish_probe()
-        for each in given.values():
-            each.taken_back()
-        for call in self._has_room:
-            call()
+        rows: list[_Given | _GivenControl] = [
+            *self._given.values(),
+            *(each for _, each in self._resting.values()),
+        ]
+        self._withdrawn = self._epoch, {*self._given, *self._resting}
+        self._given, self._resting, self._lines = {}, {}, []
+        self._of_tokens = {
+            each.token.token_id: {} for each in self._storing.values()
+        }  # their outcomes are known, and only need to be stored
+        for number, stored in self._storing.items():
+            self._of_tokens[stored.token.token_id][stored.notification.nonce] = number
+        self._epoch = secrets.token_hex(4)
+        self._ask()
+        tokens = {each.token.token_id: each.taker for each in rows if isinstance(each, _Given)}
+        for token_id, taker in tokens.items():
+            taker.taken_back(token_id)
+        for each in rows:
+            if isinstance(each, _GivenControl):
+                each.answered(WITHDRAWN)
+        self._tell_room()
 
-    def _publish_probe(self) -> None:
-        """Replace everything in the folder by one probe. An unanswered one may have been lost with the job."""
+    def _ask(self) -> None:
+        """Replace everything in the folder by one row. An unanswered one may have been lost with the job."""
         for path in self._folder.glob(SEGMENTS):
             path.unlink(missing_ok=True)
         self._numbers += 1
-        number = probe_number(f"{self._life}-{self._numbers}")
-        self._probe = number, self._now()
+        self._asked = self._numbers, self._now()
         try:
-            self._segments.append(probe_line(number))
+            self._segments.append(self._rows.begin(self._epoch, self._numbers))
         except OSError as error:
             logger.error("could not look for the deliver job: %s", error.strerror)
             return
@@ -181,26 +306,27 @@ class HandOver:
 
     def _hand_back(self) -> None:
         logger.info("the deliver job is back: handing notifications over again")
-        self.away, self._probe = False, None
+        self.away, self._asked = False, None
+        self._tell_room()
+
+    def _tell_room(self) -> None:
         for call in self._has_room:
             call()
 
     def publish(self) -> None:
-        """Make the lines visible to the job."""
+        """Make the rows visible to the job."""
         lines, self._lines = self._lines, []
         try:
-            self._segments.append(b"".join(lines))
+            self._segments.append(b"".join([line for _, line in lines]))
         except OSError as error:
             logger.error("could not hand over notifications, trying again: %s", error.strerror)
-            for line in lines:
-                number = line[len(b'{"id":"') :].partition(b'"')[0].decode()
-                self._given.pop(number).answered(RetryLater("handover", RetryScope.PROVIDER), 0, False)
+            for number, _ in lines:
+                self._answer([number], UNWRITTEN, 0, pushed=False, repeats=False)
             return
         self._segments.detach()(synced=False)
 
     def take_outcomes(self) -> None:
         """Read the outcomes that the job published since the last call."""
-        was_full = not self.room
         for path in sorted(self._outcomes.glob(f"{OUTCOMES}-*")):
             try:
                 lines = path.read_bytes().splitlines()
@@ -208,59 +334,74 @@ class HandOver:
                 logger.error("could not read outcomes of the deliver job: %s", error.strerror)
                 continue
             for line in lines:
-                self._take(line)
+                try:
+                    self._take(read_outcome_row(line))
+                except DecodeError as error:
+                    logger.error("could not decode an outcome of the deliver job: %s", error)
             with suppress(OSError):
                 path.unlink()
-        if was_full and self.room:
-            for call in self._has_room:
-                call()
 
-    def _take(self, line: bytes) -> None:
-        try:
-            answer = decode_returned(line)
-        except DecodeError as error:
-            logger.error("could not decode an outcome of the deliver job: %s", error)
+    def _take(self, answer: OutcomeRow) -> None:
+        if answer.epoch != self._epoch:
+            epoch, withdrawn = self._withdrawn
+            if answer.epoch == epoch and answer.outcome == ACCEPTED_WORD:
+                self.pushed_twice += not withdrawn.isdisjoint(answer.ids)
+                withdrawn.difference_update(answer.ids)
+        elif answer.outcome == BEGUN_WORD:
+            if self._asked is not None and self._asked[0] in answer.ids:
+                self._hand_back()
+        elif answer.outcome == SUPERSEDED_WORD:
+            self.release(answer.ids)
+        else:
+            try:
+                outcome = answer.push_outcome
+            except DecodeError as error:
+                logger.error("the deliver job returned an unknown outcome, pushing again: %s", error)
+                outcome, answer = UNREADABLE, OutcomeRow(answer.epoch, answer.ids, answer.outcome)
+            repeats = answer.due_in is not None
+            self._answer(
+                answer.ids, outcome, answer.attempt, answer.pushed, repeats, due_in=answer.due_in or 0.0
+            )
+
+    def _answer(
+        self,
+        ids: Iterable[int],
+        outcome: PushOutcome,
+        attempt: int,
+        pushed: bool,
+        repeats: bool,
+        *,
+        due_in: float = 0.0,
+    ) -> None:
+        """Tell who handed the rows over. Rows that are unknown or answered were repeated after a crash of the job."""
+        answered: list[tuple[int, _Given]] = []
+        for number in ids:
+            given = self._given.pop(number, None)
+            if given is None and (rested := self._resting.pop(number, None)) is not None:
+                given = rested[1]
+            if isinstance(given, _Given):
+                answered.append((number, given))
+                if repeats:
+                    self._resting[number] = self._now() + due_in, given
+                else:
+                    self._storing[number] = given
+            elif given is not None:
+                given.answered(outcome)
+        if not answered:
             return
-        if (given := self._given.pop(answer.id, None)) is not None:
-            given.answered(_outcome(answer), answer.taken, answer.more)
-        elif self._probe is not None and answer.id == self._probe[0]:
-            self._hand_back()
-        elif answer.id in self._withdrawn:
-            self._withdrawn.remove(answer.id)
-            self.pushed_twice += isinstance(_outcome(answer), Accepted)
-
-
-def _outcome(answer: Returned) -> PushOutcome:
-    try:
-        return answer.push_outcome()
-    except DecodeError as error:
-        logger.error("the deliver job returned an unknown outcome, pushing again: %s", error)
-        return RetryLater("unreadable", RetryScope.TOKEN)
-
-
-KEY_BYTES: Final = 32
-KEY_FILE: Final = "handover.key"
-
-
-def handover_key(folder: Path) -> BoxKey:
-    """Return the key, which the first router creates in one step. Raises OSError or ConfigError."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    make_private_once(folder / KEY_FILE, os.urandom(KEY_BYTES))
-    return read_handover_key(folder)
-
-
-def read_handover_key(folder: Path) -> BoxKey:
-    """Read the key that the router created at its start. Raises ConfigError if there is none."""
-    path = folder / KEY_FILE
-    try:
-        key = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read the hand-over key {path}: {error.strerror}; start the router first, which creates it"
-        ) from error
-    if len(key) != KEY_BYTES:
-        raise ConfigError(f"{path} is not a hand-over key: it must have {KEY_BYTES} bytes")
-    return BoxKey(key)
+        first = answered[0][1]
+        first.taker.job_answered(
+            JobAnswer(
+                first.token,
+                [each.notification for _, each in answered],
+                [number for number, _ in answered],
+                outcome,
+                attempt,
+                pushed,
+                repeats,
+                self._now() - first.at,
+            )
+        )
 
 
 def opened_handover(settings: DeliverySettings) -> HandOver | None:
@@ -276,8 +417,3 @@ def opened_handover(settings: DeliverySettings) -> HandOver | None:
         ) from error
     logger.info("handing notifications over to `tocsin pipeline deliver` in %s", settings.handover)
     return opened
-
-
-def handover_keys(folder: Path, chosen: Path | None) -> Path:
-    """Return the folder of the key. It is outside the hand-over folder, so that a copy of that folder has no key."""
-    return keys_folder(folder, chosen)

@@ -31,6 +31,8 @@ from tocsin.push.provider import PushRequest, Urgency
 from tocsin.wire.padding import LENGTH_BYTES, pad
 
 MOST_NOTIFICATIONS: Final = 6
+INLINE: Final = "inline"
+SPARK: Final = "spark"
 _FCM: Final = PushProvider.FCM
 
 
@@ -48,6 +50,8 @@ class NotificationPush(msgspec.Struct, frozen=True, gc=False):
     """Some pending notifications had no room: another push must follow."""
     attempt: int = 0
     """The number of failed attempts before."""
+    engine: str = INLINE
+    """The engine that pushes it."""
 
 
 def choose_notifications(

@@ -14,6 +14,15 @@ from tocsin.push.provider import RetryLater, RetryScope
 JITTER: Final = 0.2
 
 
+def retry_delay(settings: DeliverySettings, attempt: int, outcome: RetryLater) -> float:
+    """Return the delay before the next attempt of a push, which failed `attempt` times before."""
+    if outcome.after is None and attempt == 0:
+        return 0.0
+    backed_off = settings.retry_initial * 2.0 ** min(max(attempt - 1, 0), 20)
+    delay = min(settings.retry_maximum, backed_off if outcome.after is None else outcome.after)
+    return delay * (1 + JITTER * random.random())  # noqa: S311 - so that they do not come back together
+
+
 class RetrySchedule:
     """Repeats pushes that failed for a passing reason: the first time at once, then after growing delays."""
 
@@ -35,15 +44,14 @@ class RetrySchedule:
 
     def delay(self, attempt: int, outcome: RetryLater) -> float:
         """Return the delay before the next attempt. Pauses the provider if the failure concerns all of it."""
-        if outcome.after is None and attempt == 0:
-            return 0.0
-        backed_off = self._settings.retry_initial * 2.0 ** min(max(attempt - 1, 0), 20)
-        delay = min(self._settings.retry_maximum, backed_off if outcome.after is None else outcome.after)
-        delay *= 1 + JITTER * random.random()  # noqa: S311 - so that they do not come back together
+        delay = retry_delay(self._settings, attempt, outcome)
         if outcome.scope is RetryScope.PROVIDER:
-            pause = min(delay, 8 * self._settings.retry_initial)
-            self.paused_until = max(self.paused_until, self._loop.time() + pause)
+            self.pause(min(delay, 8 * self._settings.retry_initial))
         return delay
+
+    def pause(self, seconds: float) -> None:
+        """Let all pushes of the provider wait."""
+        self.paused_until = max(self.paused_until, self._loop.time() + seconds)
 
     def add(self, delay: float, call: Callable[[], None]) -> None:
         self._numbers += 1

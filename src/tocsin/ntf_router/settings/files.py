@@ -76,6 +76,10 @@ def _vapid_key_file(folder: Path, named: Path) -> Path:
     return theirs if is_theirs else path
 
 
+def _in_store(store: Path | None, named: Path | None) -> Path | None:
+    return None if store is None or named is None else store / named
+
+
 def _with_paths_from(folder: Path, settings: NtfSettings) -> NtfSettings:
     def here(path: Path | None) -> Path | None:
         return None if path is None else folder / path
@@ -104,6 +108,7 @@ def _with_paths_from(folder: Path, settings: NtfSettings) -> NtfSettings:
             settings.delivery,
             handover=here(settings.delivery.handover),
             handover_keys=here(settings.delivery.handover_keys),
+            choices=_in_store(here(settings.store), settings.delivery.choices),
         ),
     )
 
@@ -125,8 +130,9 @@ def _contradictions(settings: NtfSettings) -> Iterator[str]:
         yield "[TOCSIN] store is url, but [STORE_LOG] db_connection is not set: set it to the URL of the database"
     if settings.certificate_file is None and settings.private_key_file is not None:
         yield "[TOCSIN] private_key_file is set, but certificate_file is not: set both or neither"
-    if settings.delivery.engine is DeliveryEngine.SPARK and settings.delivery.handover is None:
-        yield "[TOCSIN] delivery_engine is spark, but [TOCSIN] delivery_handover is not set: name its folder"
+    engine = settings.delivery.engine
+    if engine is not DeliveryEngine.INLINE and settings.delivery.handover is None:
+        yield f"[TOCSIN] delivery_engine is {engine.value}, but [TOCSIN] delivery_handover is not set: name its folder"
     if settings.webpush.enabled and settings.webpush.subject is None:
         yield (
             "[TOCSIN] webpush is on, but [TOCSIN] webpush_subject is not set: "

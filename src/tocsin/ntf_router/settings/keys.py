@@ -37,6 +37,7 @@ from tocsin.operate.settings.setting_values import (
     ValueKind,
     choice,
     duration,
+    fraction,
     or_off,
     whole_number,
 )
@@ -282,9 +283,23 @@ _PUSHES: Final = (
     _own("delivery_batch", _COUNT, "Tokens read from the store at a time.", "delivery.batch"),
     _own(
         "delivery_engine",
-        choice(inline=DeliveryEngine.INLINE, spark=DeliveryEngine.SPARK),
-        "The program that pushes notifications of messages: the router (inline), or `tocsin pipeline deliver` (spark).",
+        choice(inline=DeliveryEngine.INLINE, spark=DeliveryEngine.SPARK, both=DeliveryEngine.BOTH),
+        "The program that pushes notifications of messages: the router (inline), `tocsin pipeline deliver` (spark), or "
+        "each for its share of the tokens (both).",
         "delivery.engine",
+    ),
+    _own(
+        "delivery_share",
+        fraction(),
+        "The share of the tokens whose notifications that job pushes if both do: 0.1 is a tenth of them.",
+        "delivery.share",
+    ),
+    _own(
+        "delivery_choices",
+        or_off(PATH),
+        "File that keeps your choices of an engine for single tokens (`engine` at the control port) across restarts; a "
+        "relative path starts at the folder of the store.",
+        "delivery.choices",
     ),
     _own(
         "delivery_handover",

@@ -36,6 +36,8 @@ class DeliveryEngine(Enum):
     """The router itself."""
     SPARK = "spark"
     """The job `tocsin pipeline deliver`, to which the router hands them over."""
+    BOTH = "both"
+    """Each of the two for its share of the tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,10 @@ class DeliverySettings:
     batch: int = 512
     """Tokens whose pushes are read from the store at a time."""
     engine: DeliveryEngine = DeliveryEngine.INLINE
+    share: float = 0.5
+    """The part of all tokens whose notifications the job pushes if both engines do."""
+    choices: Path | None = None
+    """File that keeps the operator's choices for single tokens. Without it they last until the router stops."""
     handover: Path | None = None
     """Folder in which the router and the `deliver` job meet."""
     handover_keys: Path | None = None

@@ -202,6 +202,8 @@ class SettledNotification(msgspec.Struct, frozen=True, gc=False):
     provider: PushProvider = PushProvider.APNS_NULL
     received_at: float = 0.0
     attempt: int = 0
+    engine: str = ""
+    """The engine that pushed it. Empty if the store settled it without a push."""
 
     def __repr__(self) -> str:
         """Omit the ids."""

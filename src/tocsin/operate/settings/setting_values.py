@@ -77,6 +77,18 @@ def duration(*, zero: bool = False, unit: float = 1.0, name: str = "seconds") ->
     return ValueKind(expected, read, write, TomlForm.NUMBER)
 
 
+def fraction() -> ValueKind:
+    """A part of a whole."""
+
+    def read(text: str) -> float:
+        number = float(text) if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?", text) else math.nan
+        if not 0 <= number <= 1:
+            raise ValueError
+        return number
+
+    return ValueKind("a number from 0 to 1", read, duration().write, TomlForm.NUMBER)
+
+
 def or_off(kind: ValueKind) -> ValueKind:
     """`off` is None."""
     return ValueKind(

@@ -1,8 +1,9 @@
-"""The stream of `deliver`: hand-over segments → pushes from executors → outcomes for the routers.
+"""The stream of `deliver`: notifications of routers → one stateful operator per shard → outcome rows for the routers.
 
-Theory of operation. A batch is a set of segments. Each executor reads them and pushes for its share of the tokens. The
-providers' answers return to the driver, which publishes them in the routers' folders before the batch is committed. A
-batch killed before that is pushed again with the same push ids; a batch whose outcomes are published is not.
+Theory of operation. The source's rows are notifications. They are shuffled by shard, a keyed hash of the token, and
+each shard is one partition. Its operator merges them with the tokens in back-off, which are its state, and pushes side
+by side. Outcome rows go to the driver, which publishes them in the routers' folders; then Spark commits state and
+offsets. A batch killed before that runs again, with the same rows and state, and so with the same push ids.
 """
 
 from __future__ import annotations
@@ -10,34 +11,38 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final
 
-import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tocsin.events.event_log import OUTCOMES
-from tocsin.pipeline.delivery.handover_pusher import FolderAnswers
-from tocsin.pipeline.delivery.handover_source import FORMAT, HandoverSource
-from tocsin.pipeline.spark.python_workers import settle_in
+from tocsin.errors import StoreError
+from tocsin.events.event_log import OUTCOMES as OUTCOMES_FOLDER
+from tocsin.ntf_router.delivery.outcome_rows import (
+    BEGUN_WORD,
+    SUPERSEDED_WORD,
+    OutcomeRow,
+    encode_outcome_rows,
+)
+from tocsin.pipeline.delivery.handover_source import FORMAT, HandoverSource, router_names
+from tocsin.pipeline.delivery.shard_operator import OUTCOMES, SHARD, STATE, ShardOperator
 from tocsin.pipeline.spark.streams import stream_id
 
 STREAM: Final = "deliver"
-DONE: Final = "tocsin-done"
-ANSWERS: Final = "folder int, lines binary, counts string"
-_ARROW: Final = pa.schema([("folder", pa.int32()), ("lines", pa.binary()), ("counts", pa.string())])
+FORM: Final = 2
+"""The form of the checkpoint: what its state and rows are. Form 1 had no state, and rows that named files."""
+FORM_FILE: Final = "tocsin-form.json"
+WAKE_FILE: Final = "tocsin-wake"
 
 
-class SegmentPusher(Protocol):
-    """Pushes from an executor. It is pickled to get there."""
-
-    def __call__(
-        self, segments: Sequence[tuple[int, str]], shard: int, shards: int
-    ) -> Iterable[FolderAnswers]:
-        """Pushes the shard's lines of the segments (folder number, name). Returns when all are answered."""
+class CheckpointForm(msgspec.Struct, frozen=True):
+    form: int
+    shards: int
+    """Spark keeps the state of each shard in a partition of its own, so their number stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,93 +50,137 @@ class DeliveredBatch:
     number: int
     counts: Mapping[str, int]
     """Pushes by outcome."""
+    waiting: int
+    """Tokens in back-off."""
+
+
+def checkpoint_shards(checkpoint: Path, wanted: int | None, default: int) -> int:
+    """Return the number of shards of the checkpoint, which begins with `wanted` or `default`.
+
+    Raises StoreError for one of another release or another number.
+    """
+    path = checkpoint / FORM_FILE
+    gone = "delete it, for routers keep all that is pending"
+    if path.exists():
+        try:
+            known = msgspec.json.decode(path.read_bytes(), type=CheckpointForm)
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"the checkpoint {checkpoint} cannot be read: {gone}") from error
+        if known.form != FORM:
+            raise StoreError(f"the checkpoint {checkpoint} is of another release of Tocsin: {gone}")
+        if wanted is not None and wanted != known.shards:
+            raise StoreError(
+                f"the checkpoint {checkpoint} has {known.shards} shards instead of {wanted}: "
+                f"leave --shards out, or {gone}"
+            )
+        return known.shards
+    if (checkpoint / "offsets").exists():
+        raise StoreError(f"the checkpoint {checkpoint} is of an earlier release of Tocsin: {gone}")
+    shards = wanted or default
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    replace_file(path, msgspec.json.encode(CheckpointForm(FORM, shards)))
+    return shards
 
 
 def start_deliver(
     spark: SparkSession,
     folders: Sequence[Path],
-    pusher: SegmentPusher,
+    operator: ShardOperator,
     *,
     checkpoint: Path,
     interval: float,
     shards: int,
     delivered: Callable[[DeliveredBatch], None],
 ) -> StreamingQuery:
-    """Pushes everything handed over in the folders until it is stopped. Calls `delivered` after each batch."""
+    """Pushes everything handed over in the folders until it is stopped. Calls `delivered` after each batch.
+
+    Spark must be set to as many shuffle partitions as there are `shards`.
+    """
     spark.dataSource.register(HandoverSource)
-    options = {"folders": json.dumps([str(each) for each in folders]), "shards": str(shards)}
-    # Planned once here instead of in each batch. It runs when the batch is collected.
-    stream = push_segments(spark.readStream.format(FORMAT).options(**options).load(), pusher)
-    batches = _Batches(folders, checkpoint, delivered)
+    wake = checkpoint / WAKE_FILE
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    replace_file(wake, b"0")  # shards say in the first batch what waits
+    options = {
+        "folders": json.dumps([str(each) for each in folders]),
+        "shards": str(shards),
+        "wake": str(wake),
+    }
+    rows = spark.readStream.format(FORMAT).options(**options).load()
+    outcomes = rows.groupBy("shard").applyInPandasWithState(operator, OUTCOMES, STATE, "update", "NoTimeout")
+    batches = _Batches(router_names(folders), wake, stream_id(checkpoint), delivered)
     return (
-        stream.writeStream.option("checkpointLocation", str(checkpoint))
+        outcomes.writeStream.option("checkpointLocation", str(checkpoint))
+        .outputMode("update")
         .foreachBatch(batches)
         .trigger(processingTime=f"{round(interval * 1000)} milliseconds")
         .start()
     )
 
 
+@dataclass
 class _Batches:
-    def __init__(
-        self,
-        folders: Sequence[Path],
-        checkpoint: Path,
-        delivered: Callable[[DeliveredBatch], None],
-    ) -> None:
-        self._folders = folders
-        self._stream = stream_id(checkpoint)
-        self._done = checkpoint / DONE
-        self._delivered = delivered
+    """The sink. It publishes outcomes for the routers."""
 
-    def __call__(self, answers: DataFrame, number: int) -> None:
-        if self._is_done(number):
-            return
+    folders: Mapping[str, Path]
+    wake: Path
+    stream: str
+    delivered: Callable[[DeliveredBatch], None]
+    shards: dict[str, tuple[int, float | None]] = field(default_factory=dict)
+    """By shard: how many tokens wait, and until when the next one."""
+
+    def __call__(self, outcomes: DataFrame, number: int) -> None:
+        answers: dict[str, list[OutcomeRow]] = {}
+        try:
+            pushed = outcomes.toArrow()  # once, because it pushes
+        except Exception as error:
+            raise _short(error) from None
+        for router, *fields in zip(*(_values(each) for each in pushed.columns), strict=True):
+            answers.setdefault(router, []).append(OutcomeRow(*fields))
+        self.publish(answers, number)
+
+    def publish(self, answers: Mapping[str, Sequence[OutcomeRow]], number: int) -> None:
         counts: Counter[str] = Counter()
-        lines: dict[int, list[bytes]] = {}
-        for folder, returned, counted in answers.collect():
-            lines.setdefault(folder, []).append(bytes(returned))
-            counts.update(json.loads(counted))
-        for folder, own in lines.items():
-            publish_outcomes(self._folders[folder], f"{self._stream}-{number:012d}", b"".join(own))
-        _replace(self._done, str(number).encode())
-        self._delivered(DeliveredBatch(number, counts))
+        for router, own in answers.items():
+            if not router:
+                self.shards |= {
+                    each.epoch: (each.attempt, each.since) for each in own if each.outcome == SHARD
+                }
+                continue
+            counts.update(each.outcome for each in own if each.outcome not in (BEGUN_WORD, SUPERSEDED_WORD))
+            publish_outcomes(self.folders[router], f"{self.stream}-{number:012d}", encode_outcome_rows(own))
+        due = [until for _, until in self.shards.values() if until is not None]
+        if due:
+            replace_file(self.wake, str(min(due)).encode())
+        else:
+            self.wake.unlink(missing_ok=True)
+        self.delivered(DeliveredBatch(number, counts, sum(count for count, _ in self.shards.values())))
 
-    def _is_done(self, number: int) -> bool:
-        """True if a crash came between publishing the outcomes and committing the batch."""
-        return self._done.exists() and number <= int(self._done.read_text())
+
+def _short(error: Exception) -> RuntimeError:
+    """The error with a text that Spark can search.
+
+    It looks for an interruption with a pattern that overflows the stack of its thread if the text is long.
+    """
+    interrupted = "java.lang.InterruptedException" if "InterruptedException" in str(error) else ""
+    reason = str(error).strip().partition("\n")[0][:300]
+    return RuntimeError(
+        f"py4j.protocol.Py4JJavaError: An error occurred while calling toArrow: {reason} {interrupted}"
+    )
 
 
-def push_segments(segments: DataFrame, pusher: SegmentPusher) -> DataFrame:
-    """One row per folder and shard with the outcomes of its pushes."""
-
-    def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
-        shards: dict[tuple[int, int], list[tuple[int, str]]] = {}
-        for batch in batches:
-            for row in batch.to_pylist():
-                shard = row["shard"], row["shards"]
-                shards.setdefault(shard, []).append((row["folder"], row["segment"]))
-        for shard, named in shards.items():
-            answers = list(pusher(named, *shard))
-            columns = (
-                [each.folder for each in answers],
-                [each.lines for each in answers],
-                [json.dumps(each.counts) for each in answers],
-            )
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
-
-    return segments.mapInArrow(push, ANSWERS)
+def _values(column: Any) -> Iterable[Any]:
+    values: list[Any] = column.to_pylist()
+    return map(tuple, values) if values and isinstance(values[0], list) else values
 
 
 def publish_outcomes(folder: Path, key: str, lines: bytes) -> None:
     """Writes a file that the router sees whole or not at all."""
-    outcomes = folder / OUTCOMES
+    outcomes = folder / OUTCOMES_FOLDER
     outcomes.mkdir(mode=0o700, exist_ok=True)
-    _replace(outcomes / f"{OUTCOMES}-{key}.jsonl", lines)
+    replace_file(outcomes / f"{OUTCOMES_FOLDER}-{key}.jsonl", lines)
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
     """Does not sync: after a crash of the machine, the router hands over again everything without an outcome."""
     draft = path.with_name(f".draft-{path.name}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from tocsin.ntf_router.delivery.providers import opened_providers
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.push.provider import Provider, PushOutcome, PushRequest, RetryLater, RetryScope
-from tocsin.push.settings import ApnsSettings
+from tocsin.push.settings import ApnsSettings, FcmSettings
 
 AT_ONCE: Final = 64
 """Pushes between two turns of the event loop, in which providers' answers are read."""
@@ -26,9 +26,9 @@ Push = tuple[PushProvider, PushRequest]
 class PushSender:
     """The providers of one configuration. Its thread ends with the process."""
 
-    def __init__(self, apns: ApnsSettings) -> None:
+    def __init__(self, apns: ApnsSettings, fcm: FcmSettings | None = None) -> None:
         """Raises ConfigError for an unusable key or certificate."""
-        self.apns = apns
+        self.settings = apns, fcm
         self._loop = asyncio.new_event_loop()
         self._providers: Mapping[PushProvider, Provider] = {}
         opened: Future[None] = Future()
@@ -41,7 +41,8 @@ class PushSender:
 
     async def _keep_open(self, opened: Future[None]) -> None:
         try:
-            async with opened_providers(self.apns) as self._providers:
+            apns, fcm = self.settings
+            async with opened_providers(apns, fcm=fcm) as self._providers:
                 opened.set_result(None)
                 await asyncio.Event().wait()
         except Exception as error:
@@ -56,6 +57,10 @@ class PushSender:
         pushes are under way before the last are composed.
         """
         return asyncio.run_coroutine_threadsafe(self._send(pushes, patience, rate), self._loop).result()
+
+    def drive(self, work: Callable[[Mapping[PushProvider, Provider]], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine with the open providers, and wait for it."""
+        asyncio.run_coroutine_threadsafe(work(self._providers), self._loop).result()
 
     async def _send(
         self, pushes: Iterator[Push | None], patience: float, rate: float | None
@@ -137,10 +142,10 @@ _senders: Final[list[PushSender]] = []
 """The senders of this process: one, unless the settings change."""
 
 
-def sender_of(apns: ApnsSettings) -> PushSender:
+def sender_of(apns: ApnsSettings, fcm: FcmSettings | None = None) -> PushSender:
     """The process's sender for these settings, created at the first call."""
     for known in _senders:
-        if known.apns == apns:
+        if known.settings == (apns, fcm):
             return known
-    _senders.append(PushSender(apns))
+    _senders.append(PushSender(apns, fcm))
     return _senders[-1]

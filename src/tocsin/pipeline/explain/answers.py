@@ -25,6 +25,8 @@ STYLES: Final[Mapping[DeliveryVerdict, str]] = {
     DeliveryVerdict.LOST: "bold red",
 }
 
+ENGINE_NAMES: Final[Mapping[str, str]] = {"inline": "the router", "spark": "the job on Spark"}
+
 
 @dataclass(frozen=True, slots=True)
 class ExplainedNotification:
@@ -128,6 +130,7 @@ def _path(each: ExplainedNotification) -> Table:
             [
                 *([f"attempt {step.attempt}"] if step.stage is Stage.ATTEMPTED and step.attempt else []),
                 step.reason,
+                *([f"by {ENGINE_NAMES.get(step.engine, step.engine)}"] if step.engine else []),
             ]
         )
         after = "" if before is None else duration(step.at - before)

@@ -29,6 +29,7 @@ class EventRow(TypedDict):
     priority: str
     reason: str
     attempt: int
+    engine: str
     from_status: str
     to_status: str
     cause: str
@@ -42,6 +43,8 @@ class StageStep:
     router: str = ""
     attempt: int = 0
     reason: str = ""
+    engine: str = ""
+    """Who pushed, if this is an attempt or an end after one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,9 @@ def _chain(period: str, notification: Hash, rows: list[EventRow]) -> Chain:
     steps: dict[tuple[str, int], StageStep] = {}
     for row in sorted(rows, key=lambda each: each["at"]):
         attempt = row["attempt"] if row["stage"] == Stage.ATTEMPTED else 0
-        step = StageStep(Stage(row["stage"]), row["at"], row["router"], row["attempt"], row["reason"])
+        step = StageStep(
+            Stage(row["stage"]), row["at"], row["router"], row["attempt"], row["reason"], row["engine"] or ""
+        )
         steps.setdefault((row["stage"], attempt), step)
     return Chain(
         period,

@@ -17,7 +17,6 @@ import msgspec
 
 from tocsin.crypto.boxes import NONCE_BYTES, BoxKey, seal, unseal
 from tocsin.errors import StoreError
-from tocsin.ntf_router.delivery.handover_lines import HandedLine, read_line
 
 PLANNED: Final = "planned.json"
 SOURCE: Final = "source.box"
@@ -42,6 +41,22 @@ class CampaignToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def __repr__(self) -> str:
         """Shows no id."""
         return f"CampaignToken({self.provider})"
+
+
+class CampaignLine(msgspec.Struct, frozen=True, gc=False):
+    """A token's line, whose box is still sealed."""
+
+    token: str
+    """A keyed hash."""
+    box: bytes
+    """Base64 in the file."""
+
+    def shard(self, shards: int) -> int:
+        """Return the shard of the token."""
+        return int(self.token, 16) % shards
+
+
+_LINES: Final = msgspec.json.Decoder(CampaignLine)
 
 
 class CampaignFolder:
@@ -100,12 +115,12 @@ class CampaignFolder:
         (self.folder / SOURCE).unlink(missing_ok=True)
         _write(self.folder / PLANNED, msgspec.json.encode(CampaignPlan(dict(counts), kind)))
 
-    def tokens(self, name: str) -> Iterator[tuple[HandedLine, CampaignToken]]:
+    def tokens(self, name: str) -> Iterator[tuple[CampaignLine, CampaignToken]]:
         """Raises StoreError or BadBox for a damaged part."""
         for text in (self.folder / name).read_bytes().splitlines():
-            line = read_line(text)
-            packed = unseal(self._key, line.box[:NONCE_BYTES], line.box[NONCE_BYTES:])
             try:
+                line = _LINES.decode(text)
+                packed = unseal(self._key, line.box[:NONCE_BYTES], line.box[NONCE_BYTES:])
                 yield line, msgspec.msgpack.decode(packed, type=CampaignToken)
             except msgspec.MsgspecError as error:
                 raise StoreError(f"{name} has another format: start a campaign with another name") from error
@@ -116,7 +131,7 @@ class CampaignFolder:
     def _line(self, token: CampaignToken) -> bytes:
         box = binascii.b2a_base64(self._sealed(msgspec.msgpack.encode(token)), newline=False)
         hashed = hashlib.blake2b(token.token_id, digest_size=8, key=self._key).hexdigest()
-        return b'{"id":"","token":"%b","box":"%b"}\n' % (hashed.encode(), box)
+        return b'{"token":"%b","box":"%b"}\n' % (hashed.encode(), box)
 
     def _sealed(self, data: bytes) -> bytes:
         nonce = os.urandom(NONCE_BYTES)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tocsin.ntf_router.delivery.handover import read_handover_key
-from tocsin.ntf_router.delivery.handover_lines import Returned, returned
+from tocsin.ntf_router.delivery.handover_key import read_handover_key
+from tocsin.ntf_router.delivery.outcome_rows import outcome_words
 from tocsin.ntf_router.delivery.pushes import campaign_request
 from tocsin.pipeline.delivery.push_sender import Push, sender_of
 from tocsin.pipeline.fanout.campaign_folder import CampaignFolder, CampaignToken
@@ -44,10 +44,9 @@ class FanoutPusher:
         rate = self.options.rate / shards
         patience = len(mine) / rate + self.apns.request_timeout
         outcomes = sender_of(self.apns).send(self._pushes([token for _, token in mine]), patience, rate)
-        answers = [_answer(token, outcome) for (_, token), outcome in zip(mine, outcomes, strict=True)]
         return [
-            PushedToken(line.token, token.provider, answer.outcome, answer.reason)
-            for (line, token), answer in zip(mine, answers, strict=True)
+            PushedToken(line.token, token.provider, *_words(token, outcome))
+            for (line, token), outcome in zip(mine, outcomes, strict=True)
         ]
 
     def _pushes(self, tokens: list[CampaignToken]) -> Iterator[Push]:
@@ -57,10 +56,9 @@ class FanoutPusher:
             yield provider, request(token.device_token, self.options.campaign, self.expires_at)
 
 
-def _answer(token: CampaignToken, outcome: PushOutcome | None) -> Returned:
-    """A refusal that predates the registration of the device token does not concern it."""
+def _words(token: CampaignToken, outcome: PushOutcome | None) -> tuple[str, str]:
+    """The outcome and its reason. A refusal that predates the registration of the device token does not concern it."""
     assert outcome is not None
-    answer = returned("", None, outcome)
     if isinstance(outcome, TokenInvalid) and not outcome.concerns(token.registered_at):
-        return Returned("", "refused", "stale_refusal")
-    return answer
+        return "refused", "stale_refusal"
+    return outcome_words(outcome)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -13,15 +15,25 @@ from rich.console import Console
 
 from tocsin.errors import StoreError
 from tocsin.events.event_log import SEGMENTS
-from tocsin.pipeline.delivery.handover_stream import STREAM, DeliveredBatch, SegmentPusher, start_deliver
+from tocsin.pipeline.delivery.handover_source import rows_of
+from tocsin.pipeline.delivery.handover_stream import (
+    STREAM,
+    DeliveredBatch,
+    checkpoint_shards,
+    start_deliver,
+)
+from tocsin.pipeline.delivery.shard_operator import ShardOperator
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
-from tocsin.pipeline.spark.session import spark_session, where_it_runs
+from tocsin.pipeline.spark.session import LOCAL, spark_session, submitted_options, where_it_runs
+from tocsin.pipeline.spark.stream_progress import Figures, stream_figures
 from tocsin.pipeline.spark.streams import stop_signals, wait_for_stream
 
 STATUS_SECONDS: Final = 1.0
+MOST_FAILURES: Final = 4
+"""Failures of a task on this machine before the stream ends: as many as on a cluster."""
 OPTIONS: Final = {
     # Ten batches per second: keep little of old batches, and notice the end of one at once.
     "spark.sql.streaming.minBatchesToRetain": "10",
@@ -34,32 +46,35 @@ OPTIONS: Final = {
 
 
 def run_deliver(
-    job: JobOptions, folders: Sequence[Path], pusher: SegmentPusher, *, interval: float, shards: int | None
+    job: JobOptions, folders: Sequence[Path], operator: ShardOperator, *, interval: float, shards: int | None
 ) -> int:
-    """Returns the exit code. `shards` is the number of parts of a batch; by default, the number of Spark's cores."""
+    """Returns the exit code. `shards` is the number of parts of a batch; by default, Spark's cores at first."""
     summary = Summary(STREAM)
     if job.dry_run:
-        summary.add(handed_over=sum(map(_lines, folders)), folders=len(folders))
+        summary.add(handed_over=sum(map(_handed_over, folders)), folders=len(folders))
         summary.show(as_json=job.as_json)
         return 0
     settings = job.spark(STREAM)
+    settings = replace(settings, master=with_retries(settings.master))
+    lake = job.open_lake()
     with spark_session(replace(settings, options={**OPTIONS, **settings.options})) as spark:
-        lake = job.open_lake()
-        totals = _Totals(lake)
+        checkpoint = lake.checkpoint(STREAM)
+        shards = checkpoint_shards(checkpoint, shards, spark.sparkContext.defaultParallelism)
+        spark.conf.set("spark.sql.shuffle.partitions", shards)
+        totals = _Totals(lake, len(folders))
         summary.add(**where_it_runs(spark))
         with stop_signals() as stop:
             query = start_deliver(
                 spark,
                 [folder.resolve() for folder in folders],
-                pusher,
-                checkpoint=lake.checkpoint(STREAM),
+                operator,
+                checkpoint=checkpoint,
                 interval=interval,
-                shards=shards or spark.sparkContext.defaultParallelism,
+                shards=shards,
                 delivered=totals,
             )
-            Console(stderr=True).print(f"deliver: pushing for {len(folders)} routers")
             try:
-                wait_for_stream(query, stop)
+                wait_for_stream(query, stop, lambda: totals.watch(stream_figures(spark, query)))
             except StoreError as error:
                 write_status(lake.folder, STREAM, "failed", totals.figures(), str(error))
                 raise
@@ -69,25 +84,52 @@ def run_deliver(
     return 0
 
 
-def _lines(folder: Path) -> int:
-    return sum(path.read_bytes().count(b"\n") for path in folder.glob(SEGMENTS))
+def with_retries(master: str | None) -> str | None:
+    """On this machine, Spark repeats a task whose Python process was killed only if it is told to."""
+    if master is None and submitted_options():
+        return None
+    cores = re.fullmatch(r"local\[(\d+|\*)\]", master or LOCAL)
+    return master if cores is None else f"local[{cores[1]},{MOST_FAILURES}]"
+
+
+def _handed_over(folder: Path) -> int:
+    """How many pushes wait. A row without a token asks whether the job works."""
+    return sum(bool(row.token) for path in folder.glob(SEGMENTS) for row in rows_of(path))
 
 
 class _Totals:
-    """Counts outcomes after every batch, and keeps the status file fresh."""
+    """Counts outcomes after every batch, and keeps the status file fresh from the first one."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, routers: int) -> None:
         self._lake = lake
+        self._routers = routers
         self._counts: Counter[str] = Counter()
         self._batches = 0
+        self._waiting = 0
         self._written_at = 0.0
+        self._stream: Figures = {}
+        self._writing = threading.Lock()
+        """Spark calls with a batch in another thread."""
+
+    def watch(self, stream: Figures) -> None:
+        """Keep what Spark says about the stream, also while no batch comes."""
+        self._stream = stream
+        if self._batches:
+            self._write()
 
     def __call__(self, done: DeliveredBatch) -> None:
+        if not self._batches:  # it is there at once, and asks shards what waits
+            Console(stderr=True).print(f"deliver: pushing for {self._routers} routers")
         self._batches += 1
         self._counts.update(done.counts)
-        if time.monotonic() - self._written_at >= STATUS_SECONDS:
+        self._waiting = done.waiting
+        if self._batches == 1 or time.monotonic() - self._written_at >= STATUS_SECONDS:
+            self._write()
+
+    def _write(self) -> None:
+        with self._writing:
             self._written_at = time.monotonic()
-            write_status(self._lake.folder, STREAM, "running", self.figures())
+            write_status(self._lake.folder, STREAM, "running", {**self._stream, **self.figures()})
 
     def figures(self) -> dict[str, int | float | str]:
-        return {"batches": self._batches, **dict(sorted(self._counts.items()))}
+        return {"batches": self._batches, "waiting": self._waiting, **dict(sorted(self._counts.items()))}

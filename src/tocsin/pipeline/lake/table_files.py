@@ -21,6 +21,11 @@ def rows_of_days(lake: Path, name: str, days: int) -> list[dict[str, Any]]:
     return [{**row, **{each: str(row[each]) for each in table.table.partitioned_by}} for row in rows]
 
 
+def row_count(lake: Path, name: str) -> int:
+    """The number of rows, from the table's log alone."""
+    return _table(lake, name).snapshot().rows
+
+
 def sums_of(lake: Path, name: str, columns: Iterable[str]) -> dict[str, int]:
     """The sum of each of these numeric columns."""
     rows = _table(lake, name).arrow()

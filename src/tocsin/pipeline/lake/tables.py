@@ -10,6 +10,7 @@ from pyspark.sql.types import LongType, StructType
 from tocsin.pipeline.schemas.events import BY_DAY, BY_HOUR, EVENTS, QUARANTINE
 from tocsin.pipeline.schemas.fanout import FANOUT
 from tocsin.pipeline.schemas.hourly import (
+    ENGINES_HOURLY,
     FUNNEL_HOURLY,
     LATENCY_HOURLY,
     OUTCOMES_HOURLY,
@@ -53,6 +54,7 @@ NOTIFICATIONS_TABLE: Final = TableSpec(
 )
 FUNNEL_TABLE: Final = TableSpec("funnel_hourly", FUNNEL_HOURLY, BY_HOUR, COUNT_DAYS)
 OUTCOMES_TABLE: Final = TableSpec("outcomes_hourly", OUTCOMES_HOURLY, BY_HOUR, COUNT_DAYS)
+ENGINES_TABLE: Final = TableSpec("engines_hourly", ENGINES_HOURLY, BY_HOUR, COUNT_DAYS)
 LATENCY_TABLE: Final = TableSpec("latency_hourly", LATENCY_HOURLY, BY_HOUR, COUNT_DAYS)
 TOKENS_TABLE: Final = TableSpec("tokens_daily", TOKENS_DAILY, BY_DAY, COUNT_DAYS)
 SERVERS_TABLE: Final = TableSpec("servers_hourly", SERVERS_HOURLY, BY_HOUR, COUNT_DAYS)
@@ -68,6 +70,7 @@ TABLES: Final = (
     NOTIFICATIONS_TABLE,
     FUNNEL_TABLE,
     OUTCOMES_TABLE,
+    ENGINES_TABLE,
     LATENCY_TABLE,
     TOKENS_TABLE,
     SERVERS_TABLE,

@@ -12,6 +12,7 @@ from tocsin.errors import StoreError
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import (
     DRIFT_TABLE,
+    ENGINES_TABLE,
     FUNNEL_TABLE,
     LATENCY_TABLE,
     NOTIFICATIONS_TABLE,
@@ -22,9 +23,11 @@ from tocsin.pipeline.lake.tables import (
     TableSpec,
 )
 from tocsin.pipeline.report.figures import (
+    ENGINE_RANKS,
     RANKS,
     Days,
     DeliveryAccount,
+    EngineCount,
     Figures,
     HostDrift,
     HostHealth,
@@ -41,6 +44,7 @@ from tocsin.pipeline.schemas.events import BY_HOUR
 from tocsin.pipeline.schemas.notifications import STAGES
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS, query_settings
 from tocsin.pipeline.transforms import report_sums
+from tocsin.pipeline.transforms.engines import engine_sums, engine_times
 from tocsin.pipeline.transforms.latency_spans import SPANS, quantiles
 from tocsin.pipeline.transforms.losses import losses
 from tocsin.pipeline.update.hourly_tables import SMALLEST_GROUP, THRESHOLD
@@ -132,7 +136,21 @@ class Collection:
                     key=lambda each: (-each.n, each.outcome, each.reason),
                 )
             ),
+            self._engines(days),
         )
+
+    def _engines(self, days: Days) -> tuple[EngineCount, ...]:
+        counted = engine_sums(self._rows(ENGINES_TABLE, days)).collect()
+        times: dict[str, tuple[int, ...]] = {}
+        if len({row["engine"] for row in counted} - {None}) > 1:  # with one engine, these are the latencies
+            rows = self._rows(NOTIFICATIONS_TABLE, days)
+            found = engine_times(rows, ranks=ENGINE_RANKS, smallest=self._smallest).collect()
+            times = {row["engine"]: tuple(row["us"]) for row in found}
+        counts = (
+            EngineCount(row["engine"] or "", row["accepted"], row["failed"], times.get(row["engine"], ()))
+            for row in counted
+        )
+        return tuple(sorted(counts, key=lambda each: (-each.accepted, each.engine)))
 
     def _spans(self, days: Days) -> tuple[SpanLatency, ...]:
         latencies = self._rows(LATENCY_TABLE, days)

@@ -14,6 +14,7 @@ from tocsin.pipeline.schemas.hourly import ACCOUNT
 WEEK: Final = 7
 RANKS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Ranks for which every span has a latency."""
+ENGINE_RANKS: Final = (0.5, 0.95, 0.99)
 MEDIAN: Final = RANKS.index(0.5)
 
 
@@ -83,6 +84,18 @@ class SpanLatency:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineCount:
+    """Notifications that ended after a push by an engine."""
+
+    engine: str
+    """Empty if nobody pushed them, or if the events are from before engines were named."""
+    accepted: int
+    failed: int
+    us: tuple[int, ...] = ()
+    """Time from receipt to acceptance for each of ENGINE_RANKS, of days that still have rows. Empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeCount:
     outcome: str
     reason: str
@@ -98,6 +111,7 @@ class ReportPeriod:
     stages: Mapping[Stage, int]
     spans: tuple[SpanLatency, ...] = ()
     outcomes: tuple[OutcomeCount, ...] = ()
+    engines: tuple[EngineCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

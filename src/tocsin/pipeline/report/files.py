@@ -12,6 +12,7 @@ from pathlib import Path
 from tocsin.errors import StoreError
 from tocsin.pipeline.report.changes import changes
 from tocsin.pipeline.report.figures import (
+    ENGINE_RANKS,
     RANKS,
     DeliveryAccount,
     Figures,
@@ -51,6 +52,13 @@ def csv_files(figures: Figures) -> dict[str, str]:
             (
                 (each.host, each.hour, each.received, each.lost, each.difference)
                 for each in figures.host_hours
+            ),
+        ),
+        "engines.csv": _csv(
+            ["engine", "accepted", "failed", *(f"p{rank * 100:.0f}_us" for rank in ENGINE_RANKS)],
+            (
+                (each.engine, each.accepted, each.failed, *(each.us or [""] * len(ENGINE_RANKS)))
+                for each in period.engines
             ),
         ),
         "tokens.csv": _rows_of(TokenDay, figures.tokens),

@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.schemas.events import HOUR
 from tocsin.pipeline.schemas.notifications import STAGES
 
@@ -46,6 +47,12 @@ OUTCOMES_HOURLY: Final = StructType(
     [*GROUP, StructField("outcome", StringType()), StructField("reason", StringType()), *counts("n"), *HOUR]
 )
 """Ends of notifications by reason."""
+
+ENGINES_HOURLY: Final = StructType(
+    [StructField("engine", StringType()), *counts(Stage.ACCEPTED, Stage.FAILED, "tokens"), *HOUR]
+)
+"""Ends of notifications by the engine that pushed them, null if none did. If an engine pushed to too few devices in an
+hour, its row and those of the other engines are one, `(small groups)`."""
 
 LATENCY_HOURLY: Final = StructType(
     [

@@ -35,8 +35,9 @@ def moment(stage: Stage) -> str:
 
 IDENTITY: Final = NOTIFICATION
 MOMENTS: Final = tuple(moment(stage) for stage in STAGES)
-TEXTS: Final = ("period", "smp_host", "provider", "priority", "reason")
-"""Columns with few distinct values. Like hashes, they are equal in all events of a notification, or missing."""
+TEXTS: Final = ("period", "smp_host", "provider", "priority", "reason", "engine")
+"""Columns with few distinct values. Like hashes, they are equal in all events of a notification, or missing. Reason and
+engine are those of the notification's end."""
 NUMBERS: Final = ("size", "attempts", "last_received_at")
 """`last_received_at` is set only if the SMP router sent the notification again; it is later than `received_at`."""
 

@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -33,13 +33,22 @@ def stream_id(checkpoint: Path) -> str:
     return path.read_text()
 
 
-def wait_for_stream(query: StreamingQuery, stop: list[int]) -> None:
-    """Returns when the stream ends, or after its batch once `stop` is filled. Raises StoreError if it failed."""
+def wait_for_stream(
+    query: StreamingQuery, stop: list[int], meanwhile: Callable[[], None] = lambda: None
+) -> None:
+    """Returns when the stream ends, or after its batch once `stop` is filled. Raises StoreError if it failed.
+
+    Calls `meanwhile` every second.
+    """
     try:
         while not query.awaitTermination(1):
             if stop:
                 query.stop()
+            else:
+                meanwhile()
     except Exception as error:
+        if stop:
+            return  # what was interrupted fails, and runs again at the next start
         reason = str(error).strip().splitlines()[0][:300]
         raise StoreError(f"the stream failed: {reason}") from error
 

@@ -60,6 +60,9 @@ def delivery_events(numbers: DataFrame, traffic: Traffic) -> DataFrame:
         "provider": F.when(~F.col("event.smp") & (F.col("fate") != "unknown"), F.lit("apns_prod")),
         "reason": F.when(F.col("event.stage") == Stage.FAILED, F.col("failure")),
         "attempt": F.when(F.col("event.stage").isin(Stage.ATTEMPTED, Stage.ACCEPTED), 1).otherwise(0),
+        "engine": F.when(
+            F.col("event.stage").isin(Stage.ATTEMPTED, Stage.ACCEPTED, Stage.FAILED), F.lit("inline")
+        ),
         "size": F.when(F.col("event.stage") == Stage.RECEIVED, 132).otherwise(0),
     }
     return events.select(*(_as_written(columns[field.name], field) for field in EVENT_LINE.fields))

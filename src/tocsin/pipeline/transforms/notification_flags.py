@@ -37,9 +37,9 @@ MINUTE: Final = 60_000_000
 
 
 def count_by_flags(notifications: DataFrame, *, stages: Set[str]) -> DataFrame:
-    """One row per group, `flags` and `reason`: the count (`n`), sketches of tokens and of the queues of notifications
-    without one, a sketch of durations per span, the minutes with traffic as bits, and the shortest time from sent to
-    received.
+    """One row per group, `flags`, `reason` and `engine`: the count (`n`), sketches of tokens and of the queues of
+    notifications without one, a sketch of durations per span, the minutes with traffic as bits, and the shortest time
+    from sent to received.
 
     `stages` names all stages that occur.
     """
@@ -51,13 +51,14 @@ def count_by_flags(notifications: DataFrame, *, stages: Set[str]) -> DataFrame:
         *GROUP,
         _flags(stages, spans).alias("flags"),
         "reason",
+        "engine",
         "token",
         F.when(F.col("token").isNull(), F.col("queue")).alias("queue"),
         F.call_function("shiftleft", F.lit(1).cast("long"), minute).alias("minutes"),
         (received_at - F.col(moment(Stage.SENT))).alias("skew_us"),
         *(_at_least_0(span_time(span)).alias(times_column(span)) for span in spans),
     )
-    return each.groupBy(*GROUP, "flags", "reason").agg(
+    return each.groupBy(*GROUP, "flags", "reason", "engine").agg(
         F.count("*").alias("n"),
         F.bit_or("minutes").alias("minutes"),
         F.min("skew_us").alias("skew_us"),

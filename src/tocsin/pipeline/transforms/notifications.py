@@ -139,10 +139,13 @@ def pending() -> Column:
 
 
 def _texts_of_events() -> list[Column]:
-    """A reason counts only if the notification ended by it."""
+    """A reason and an engine count only if the notification ended by them."""
     ends_badly = _is(BAD_ENDS[0]) | _is(BAD_ENDS[1]) | _is(BAD_ENDS[2])
-    reason = F.when(ends_badly, F.col("reason"))
-    return [reason if name == "reason" else F.col(name) for name in TEXTS]
+    of_end = {
+        "reason": F.when(ends_badly, F.col("reason")),
+        "engine": F.when(_is(Stage.ACCEPTED) | _is(Stage.FAILED), F.col("engine")),
+    }
+    return [of_end.get(name, F.col(name)) for name in TEXTS]
 
 
 def _is(stage: Stage) -> Column:

@@ -15,6 +15,7 @@ from tocsin.pipeline.lake.column_values import ColumnValues, FileValues, column_
 from tocsin.pipeline.lake.commits import OvertakenError, Partition, TableSnapshot
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import (
+    ENGINES_TABLE,
     EVENTS_TABLE,
     FUNNEL_TABLE,
     LATENCY_TABLE,
@@ -27,6 +28,7 @@ from tocsin.pipeline.lake.tables import (
 from tocsin.pipeline.schemas.events import BY_HOUR
 from tocsin.pipeline.spark.cached_rows import cached
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS, FOR_MANY_GROUPS, query_settings
+from tocsin.pipeline.transforms.engines import engines_hourly
 from tocsin.pipeline.transforms.funnel import funnel_hourly, host_hours, outcomes_hourly
 from tocsin.pipeline.transforms.latency_spans import latency_hourly
 from tocsin.pipeline.transforms.notification_flags import count_by_flags
@@ -64,11 +66,14 @@ HOURLY: Final[Mapping[str, tuple[TableSpec, Callable[[PartitionRows], DataFrame]
     for table, compute in (
         (FUNNEL_TABLE, lambda rows: funnel_hourly(rows.hours, rows.cells)),
         (OUTCOMES_TABLE, lambda rows: outcomes_hourly(rows.flag_counts, rows.cells)),
+        (ENGINES_TABLE, lambda rows: engines_hourly(rows.flag_counts, rows.cells)),
         (LATENCY_TABLE, lambda rows: latency_hourly(rows.hours, rows.cells)),
         (SERVERS_TABLE, lambda rows: servers_hourly(rows.subscription_changes, rows.hours, rows.cells)),
     )
 }
-OF_FEW_ROWS: Final = frozenset({FUNNEL_TABLE.name, OUTCOMES_TABLE.name, LATENCY_TABLE.name})
+OF_FEW_ROWS: Final = frozenset(
+    {FUNNEL_TABLE.name, OUTCOMES_TABLE.name, ENGINES_TABLE.name, LATENCY_TABLE.name}
+)
 """Computed only from rows that are counts already."""
 
 

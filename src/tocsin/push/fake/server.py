@@ -44,6 +44,8 @@ class RecordedPush:
     connection: int
     """The number of the connection, counted from 1."""
     stream_id: int
+    entrance: str = ""
+    """The entrance by which it came: empty for the usual port."""
     status: int | None = None
     """The status of the answer, if there was one."""
     delivered: bool = False
@@ -91,6 +93,8 @@ class FakeApns:
         self._now = now
         self._keep = keep
         self._listening: asyncio.Server | None = None
+        self._entrances: list[asyncio.Server] = []
+        self._came_by: weakref.WeakKeyDictionary[FakeSession, str] = weakref.WeakKeyDictionary()
         self._arriving: weakref.WeakSet[FakeSession] = weakref.WeakSet()
         """Connections during their TLS handshake."""
         self._stopped = False
@@ -144,8 +148,18 @@ class FakeApns:
             keep_alive(sock)  # accepted sockets inherit it
         self.port = self._listening.sockets[0].getsockname()[1]
 
+    async def open_entrance(self, name: str, port: int) -> None:
+        """Listen on another port, too. Pushes that come by it have its name, so that two senders can be told apart."""
+        loop = asyncio.get_running_loop()
+        opened = await loop.create_server(
+            lambda: self._new_session(name), self._where, port, ssl=self._context
+        )
+        self._entrances.append(opened)
+
     def refuse_connections(self) -> None:
         """Refuse new connections. Open ones stay."""
+        for entrance in self._entrances:
+            entrance.close()
         if self._listening is not None:
             self._listening.close()
             self._listening = None
@@ -206,7 +220,8 @@ class FakeApns:
     def request_received(self, session: FakeSession, stream_id: int, request: FakeRequest) -> Behaviour:
         now = self._now()
         token = self._device_token(request)
-        push = RecordedPush(token, request.headers, request.body, now, session.number, stream_id)
+        entrance = self._came_by.get(session, "")
+        push = RecordedPush(token, request.headers, request.body, now, session.number, stream_id, entrance)
         self.requests.append(push)
         self._forget(self.requests, self._shown)
         self._open[session.number, stream_id] = push
@@ -250,10 +265,12 @@ class FakeApns:
             del self._open[key]
         self._news.set()
 
-    def _new_session(self) -> FakeSession:
+    def _new_session(self, entrance: str = "") -> FakeSession:
         options = SessionOptions(self.options.settings, self.options.return_windows, self.options.greeting)
         session = FakeSession(self, options)
         self._arriving.add(session)
+        if entrance:
+            self._came_by[session] = entrance
         return session
 
     async def stop(self) -> None:

@@ -2,6 +2,7 @@
 
 import { act, byId, duration, make, say, whole } from "./dom.js";
 import { refreshDetail, selected, select } from "./detail.js";
+import { ENGINES, showEngines } from "./engines.js";
 
 const MOST = 60;
 const LEVELS = { all: "every message", mentions: "mentions only", none: "nothing (muted)" };
@@ -13,6 +14,7 @@ let known = ""; // names of the phones whose controls exist
 export const liveEvents = {
   phones: showPhones,
   parts: showParts,
+  engines: showEngines,
   chatter: (on) => (byId("chatter").checked = on),
   history({ messages, counts }) {
     for (const { item } of rows.values()) item.remove();
@@ -92,6 +94,10 @@ function state(message) {
   return message.expectsPush ? "stored, waiting for a push" : "stored; the receiver wants no push";
 }
 
+function by({ engine }) {
+  return engine ? make("span", { class: "by", "data-by": engine }, ` · pushed by ${ENGINES[engine]}`) : null;
+}
+
 function showMessage(message) {
   let row = rows.get(message.number);
   if (!row) {
@@ -112,7 +118,7 @@ function showMessage(message) {
   button.replaceChildren(
     make("span", { class: "who" }, `${message.sender} → ${message.receiver}`),
     make("span", { class: "text" }, message.mention ? make("span", { class: "mention" }, "@ ") : null, message.text),
-    make("span", { class: "state" }, state(message)),
+    make("span", { class: "state" }, state(message), by(message)),
   );
   byId("no-messages").hidden = true;
 }
@@ -173,6 +179,12 @@ function showPhones(phones) {
     connect.textContent = phone.online ? "Go offline" : "Go online";
     connect.dataset.online = phone.online;
     open.disabled = !phone.online;
+    const engine = box.querySelector("select[data-engine]");
+    if (engine) {
+      engine.value = phone.engine;
+      const waits = phone.engine !== phone.engineNow;
+      box.querySelector(".waits").textContent = waits ? `${ENGINES[phone.engineNow]} pushes until Spark is ready` : "";
+    }
     for (const chat of phone.chats) {
       box.querySelector(`select[data-peer="${CSS.escape(chat.peer)}"]`).value = chat.level;
     }
@@ -198,7 +210,17 @@ function phoneControls(phone) {
   const head = make("div", { class: "row" }, name, make("span", { class: "badge" }));
   const buttons = make("div", { class: "row" }, connect, open);
   const levels = phone.chats.map((chat) => level(phone, chat));
-  return make("div", { class: "phone", role: "group", "aria-label": phone.name, "data-phone": phone.name }, head, buttons, ...levels);
+  return make("div", { class: "phone", role: "group", "aria-label": phone.name, "data-phone": phone.name }, head, buttons, ...engine(phone), ...levels);
+}
+
+function engine(phone) {
+  if (!phone.engine) return [];
+  const choice = make("select", {
+    "data-engine": phone.name,
+    onchange: () => attempt(() => act("engine", { phone: phone.name, engine: choice.value })),
+  });
+  for (const [value, text] of Object.entries(ENGINES)) choice.append(make("option", { value }, text));
+  return [make("label", {}, "pushed by", choice), make("p", { class: "waits soft" })];
 }
 
 function level(phone, { peer }) {

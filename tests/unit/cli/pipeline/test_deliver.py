@@ -11,7 +11,8 @@ import pytest
 from tests.doubles.delivery_engines import Meeting
 from tocsin.cli.pipeline import deliver as deliver_command
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.handover import KEY_FILE, opened_handover
+from tocsin.ntf_router.delivery.handover import opened_handover
+from tocsin.ntf_router.delivery.handover_key import KEY_FILE
 from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
 
 
@@ -34,12 +35,14 @@ def test_a_dry_run_shows_what_waits_and_pushes_nothing(
     meeting = Meeting(tmp_path / "handover")
     meeting.opened()
     assert meeting.key
-    (meeting.folder / "pending-1-1-1.jsonl").write_text("{}\n{}\n")
+    (meeting.folder / "pending-1-1-1.jsonl").write_text(
+        '["life",1,"message","apns_prod","01"]\n["life",2,"periodic","apns_prod","01"]\n'
+    )
     assert run("--config", ini, "--dry-run", "--json", "--lake", tmp_path / "lake") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["handed_over"], told["folders"]) == (2, 1)
     assert not (tmp_path / "lake").exists()
-    assert meeting.segments() == ["pending-1-1-1.jsonl"]
+    assert len(meeting.rows()) == 3  # one asks whether the job works
 
 
 @pytest.mark.parametrize(

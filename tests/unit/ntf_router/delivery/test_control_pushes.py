@@ -34,7 +34,7 @@ class Bench:
         self.retries = RetrySchedule(self.settings)
         self.pushes = ControlPushes(
             PushProvider.APNS_TEST,
-            self.provider,
+            lambda push, answered: self.provider.submit(push.request, answered),
             self.settings,
             self.counters,
             OutcomeRecorder(NtfMemoryStore(), NoEvents(), SystemClock()),

@@ -96,6 +96,8 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "verification_interval", "10", "delivery.verification_interval", 10.0, "0"),
     ("TOCSIN", "delivery_batch", "10", "delivery.batch", 10, "0"),
     ("TOCSIN", "delivery_engine", "spark", "delivery.engine", DeliveryEngine.SPARK, "flink"),
+    ("TOCSIN", "delivery_share", "0.25", "delivery.share", 0.25, "1.1"),
+    ("TOCSIN", "delivery_choices", "/engines", "delivery.choices", Path("/engines"), ""),
     ("TOCSIN", "delivery_handover", "/handover", "delivery.handover", Path("/handover"), ""),
     ("TOCSIN", "delivery_handover_keys", "/keys", "delivery.handover_keys", Path("/keys"), ""),
     ("TOCSIN", "delivery_patience", "7.5", "delivery.patience", 7.5, "0"),
@@ -297,6 +299,7 @@ def test_unknown_variable_is_refused_and_others_are_not_looked_at(load: Load) ->
         ("[TOCSIN]\nprivate_key_file: x\n", "certificate_file is not"),
         ("[TOCSIN]\nwebpush: on\n", "webpush_subject is not set"),
         ("[TOCSIN]\ndelivery_engine: spark\n", "delivery_handover is not set"),
+        ("[TOCSIN]\ndelivery_engine: both\n", "delivery_handover is not set"),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(text: str, says: str, load: Load) -> None:

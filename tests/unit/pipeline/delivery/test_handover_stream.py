@@ -1,4 +1,4 @@
-"""The stream of `deliver`: same pushes as the inline engine, once per batch, and no segment forgotten."""
+"""The stream of `deliver`: same pushes as the inline engine, outcomes for each router, and no segment forgotten."""
 
 from __future__ import annotations
 
@@ -11,30 +11,33 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tests.doubles.delivery_engines import PROVIDER, Engine, Meeting, running_engine, working
+from tests.doubles.delivery_engines import PROVIDER, SETTINGS, Engine, Meeting, running_engine
 from tests.doubles.push_provider import RecordingProvider
-from tests.unit.ntf_router.store.samples import filler, received
+from tests.unit.ntf_router.store.samples import device_token, filler, received
 from tocsin.crypto.boxes import box_key
+from tocsin.errors import StoreError
 from tocsin.events.event_log import OUTCOMES
+from tocsin.ntf_router.delivery.outcome_rows import OutcomeRow, read_outcome_row
 from tocsin.ntf_router.store.records import ReceivedNotification
 from tocsin.pipeline.delivery import handover_stream
-from tocsin.pipeline.delivery.handover_pusher import FolderAnswers, HandoverPusher
-from tocsin.pipeline.delivery.handover_source import SCHEMA
+from tocsin.pipeline.delivery.handover_source import router_names
 from tocsin.pipeline.delivery.handover_stream import (
+    FORM_FILE,
     DeliveredBatch,
-    publish_outcomes,
-    push_segments,
+    checkpoint_shards,
     start_deliver,
 )
+from tocsin.pipeline.delivery.shard_operator import SHARD, ShardOperator
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import FakeApns, running_fake_apns
-from tocsin.push.settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings, FcmSettings
 
 SHARDS = 2
 History = list[tuple[int, int]]
@@ -42,17 +45,25 @@ History = list[tuple[int, int]]
 
 histories = st.lists(
     st.lists(st.tuples(st.integers(0, 8), st.sampled_from([1, 16, 144, 500])), min_size=1, max_size=12),
-    min_size=1,
-    max_size=4,
+    min_size=12,
+    max_size=12,
 )
+REFUSALS = [
+    Respond(503, "ServiceUnavailable"),
+    Respond(429, "TooManyRequests"),
+    Respond(400, "PayloadEmpty"),
+    Respond(410, "Unregistered", timestamp=1_000),
+]
+"""Of these some come first for each device. The last one is older than the device's registration."""
 
 
 def apns_settings(apns: FakeApns) -> ApnsSettings:
     return ApnsSettings(endpoints={PROVIDER.text: ApnsEndpoint(apns.host, apns.port, apns.ca_file)})
 
 
-def pusher_of(meeting: Meeting, apns: FakeApns) -> HandoverPusher:
-    return HandoverPusher((meeting.folder,), (meeting.keys,), apns_settings(apns), 10.0)
+def operator_of(meeting: Meeting, apns: FakeApns) -> ShardOperator:
+    [router] = router_names([meeting.folder])
+    return ShardOperator({router: meeting.keys}, apns_settings(apns), FcmSettings(), SETTINGS, 10.0)
 
 
 async def deliver(
@@ -90,42 +101,55 @@ async def deliver(
 
 
 @asynccontextmanager
-async def spark_engine(spark: SparkSession, folder: Path, apns: FakeApns) -> AsyncIterator[Engine]:
-    meeting = Meeting(folder / "handover")
-    pusher, opened = pusher_of(meeting, apns), meeting.opened()
-
-    def batch(segments: list[str], number: int) -> None:
-        rows = [(0, name, shard, SHARDS) for shard in range(SHARDS) for name in segments]
-        for folder_number, lines, _ in push_segments(spark.createDataFrame(rows, SCHEMA), pusher).collect():
-            publish_outcomes(meeting.folder, f"{number}-{folder_number}-{next(NUMBERS)}", bytes(lines))
-
-    async with running_engine({PROVIDER: RecordingProvider()}, opened) as engine, working(meeting, batch):
-        yield engine
-
-
-NUMBERS = count()
+async def spark_engine(
+    spark: SparkSession, folder: Path, apns: FakeApns, batches: list[DeliveredBatch] | None = None
+) -> AsyncIterator[Engine]:
+    meeting, told = Meeting(folder / "handover"), [] if batches is None else batches
+    opened = meeting.opened()
+    query = start_deliver(
+        spark,
+        [meeting.folder],
+        operator_of(meeting, apns),
+        checkpoint=folder / "checkpoint",
+        interval=0.1,
+        shards=SHARDS,
+        delivered=told.append,
+    )
+    try:
+        async with running_engine({PROVIDER: RecordingProvider()}, opened) as engine:
+            yield engine
+    finally:
+        await asyncio.to_thread(query.stop)
 
 
 @settings(
-    max_examples=5,
+    max_examples=2,
     phases=[Phase.explicit, Phase.generate],
     derandomize=True,
+    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(histories)
-def test_both_engines_give_the_same_pushes(spark: SparkSession, history: list[History]) -> None:
+@given(histories, st.lists(st.lists(st.sampled_from(REFUSALS), max_size=3), min_size=12, max_size=12))
+def test_spark_pushes_what_the_inline_engine_pushes(
+    spark: SparkSession, history: list[History], refusals: list[list[Respond]]
+) -> None:
+    def refuse(apns: FakeApns) -> None:
+        for number, each in enumerate(refusals):
+            for refusal in each:
+                apns.behave(refusal, device_token=device_token(f"token {number}", PROVIDER).token)
+
     async def both(folder: Path) -> tuple[dict[bytes, list[Any]], dict[bytes, list[Any]]]:
         async with running_fake_apns(folder / "inline") as apns:
+            refuse(apns)
             [endpoint] = apns_settings(apns).endpoints.values()
             provider = ApnsProvider(endpoint, apns_settings(apns), None)
             async with running_engine({PROVIDER: provider}) as engine:
                 inline = await deliver(engine, history, apns)
             await provider.close()
-        async with (
-            running_fake_apns(folder / "spark") as apns,
-            spark_engine(spark, folder, apns) as engine,
-        ):
-            return inline, await deliver(engine, history, apns)
+        async with running_fake_apns(folder / "spark") as apns:
+            refuse(apns)
+            async with spark_engine(spark, folder, apns) as engine:
+                return inline, await deliver(engine, history, apns)
 
     with tempfile.TemporaryDirectory() as name:
         inline, by_spark = asyncio.run(both(Path(name)))
@@ -134,66 +158,88 @@ def test_both_engines_give_the_same_pushes(spark: SparkSession, history: list[Hi
 
 
 def test_the_stream_pushes_what_is_handed_over_and_deletes_it(spark: SparkSession, tmp_path: Path) -> None:
-    """Accepted, retried, refused for good; then a batch that was published before a crash is not pushed again."""
-    meeting, batches = Meeting(tmp_path / "handover"), list[DeliveredBatch]()
+    """Accepted, repeated after a rest in the state, and a verification push; then nothing is left."""
+    batches = list[DeliveredBatch]()
 
-    async def run() -> int:
+    async def run() -> list[bytes | None]:
         async with running_fake_apns(tmp_path / "apns") as apns:
-            apns.behave(Respond(503, "ServiceUnavailable"))
-            opened = meeting.opened()
-            query = start_deliver(
-                spark,
-                [meeting.folder],
-                pusher_of(meeting, apns),
-                checkpoint=tmp_path / "checkpoint",
-                interval=0.1,
-                shards=SHARDS,
-                delivered=batches.append,
-            )
-            try:
-                async with running_engine({PROVIDER: RecordingProvider()}, opened) as engine:
-                    for number in range(6):
-                        await engine.token(f"t{number}", f"q{number}")
-                    await engine.receive(*(received(f"q{number}", number) for number in range(6)))
-                    assert (await engine.settled()).accepted == 6
-                    await engine.receive(received("q0", "newer"))
-                    assert (await engine.settled()).accepted == 7
-            finally:
-                await asyncio.to_thread(query.stop)
-            return len(apns.pushes)
+            slow = device_token("t0", PROVIDER).token
+            apns.behave(Respond(429, "TooManyRequests"), device_token=slow, times=2)
+            async with spark_engine(spark, tmp_path, apns, batches) as engine:
+                owners = [await engine.token(f"t{number}", f"q{number}") for number in range(6)]
+                await engine.receive(*(received(f"q{number}", number) for number in range(6)))
+                assert (await engine.settled()).accepted == 6
+                engine.delivery.verify(owners[0])
+                await engine.receive(received("q0", "newer"))
+                assert (await engine.settled()).accepted == 7
+                async with asyncio.timeout(30):
+                    while not engine.counters.notifications_verification_delivered:  # noqa: ASYNC110 - nobody tells
+                        await asyncio.sleep(0.02)
+                assert engine.counters.pushes_retried == 2
+            return [each.header(b"apns-priority") for each in apns.pushes]
 
-    assert asyncio.run(run()) == 7
+    priorities = asyncio.run(run())
+    assert (priorities.count(None), priorities.count(b"5")) == (7, 1)  # without one, Apple takes the highest
     counted = {name: sum(each.counts.get(name, 0) for each in batches) for name in ("accepted", "retry")}
-    assert counted == {"accepted": 7, "retry": 1}
-    assert len(meeting.segments()) <= 2  # the newest, and one whose batch may not be committed
-    done = handover_stream._Batches([meeting.folder], tmp_path / "checkpoint", batches.append)
-    nothing: Any = None  # a batch that is looked at again would fail
-    done(nothing, batches[-1].number)
+    assert counted == {"accepted": 8, "retry": 2}
+    assert max(each.waiting for each in batches) == 1
+    assert batches[-1].waiting == 0
+    assert not (tmp_path / "checkpoint" / handover_stream.WAKE_FILE).exists()
+    assert (
+        len(Meeting(tmp_path / "handover").segments()) <= 2
+    )  # the newest, and one that may not be committed
 
 
-class _Rows:
-    """Rows as `foreachBatch` gets them, already pushed."""
-
-    def __init__(self, *answers: FolderAnswers) -> None:
-        self._answers = answers
-
-    def collect(self) -> list[tuple[int, bytes, str]]:
-        return [(each.folder, each.lines, json.dumps(each.counts)) for each in self._answers]
-
-
-def test_outcomes_go_to_the_router_they_belong_to(tmp_path: Path) -> None:
-    folders, told = [tmp_path / "a", tmp_path / "b"], list[DeliveredBatch]()
-    for folder in folders:
+def test_outcomes_go_to_the_router_they_belong_to_and_shards_say_when_to_wake(tmp_path: Path) -> None:
+    folders, told = {"a": tmp_path / "a", "b": tmp_path / "b"}, list[DeliveredBatch]()
+    for folder in folders.values():
         folder.mkdir()
-    batches = handover_stream._Batches(folders, tmp_path / "checkpoint", told.append)
-    rows: Any = _Rows(
-        FolderAnswers(0, b"1\n", {"accepted": 1}),
-        FolderAnswers(1, b"2\n", {"retry": 1}),
-        FolderAnswers(0, b"3\n", {"accepted": 1}),
-    )
-    batches(rows, 0)
-    found = [[path.read_bytes() for path in (folder / OUTCOMES).iterdir()] for folder in folders]
-    assert found == [[b"1\n3\n"], [b"2\n"]]
-    [path] = (folders[0] / OUTCOMES).iterdir()
+    wake = tmp_path / "wake"
+    batches = handover_stream._Batches(folders, wake, "stream", told.append)
+    accepted, retry = OutcomeRow("life", (1, 2), "accepted"), OutcomeRow("life", (3,), "retry", due_in=2.0)
+    shards = [
+        OutcomeRow("0", (), SHARD, since=9.5, attempt=2),
+        OutcomeRow("1", (), SHARD, since=8.5, attempt=1),
+        OutcomeRow("2", (), SHARD),
+    ]
+    batches.publish({"a": [accepted], "b": [retry], "": shards}, 0)
+    found = {
+        name: [
+            read_outcome_row(line)
+            for path in (folder / OUTCOMES).iterdir()
+            for line in path.read_bytes().splitlines()
+        ]
+        for name, folder in folders.items()
+    }
+    assert found == {"a": [accepted], "b": [retry]}
+    [path] = (folders["a"] / OUTCOMES).iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
-    assert told == [DeliveredBatch(0, {"accepted": 2, "retry": 1})]
+    assert float(wake.read_text()) == 8.5
+    batches.publish({"": [OutcomeRow("0", (), SHARD), OutcomeRow("1", (), SHARD)]}, 1)
+    assert not wake.exists()
+    assert told == [DeliveredBatch(0, {"accepted": 1, "retry": 1}, 3), DeliveredBatch(1, {}, 0)]
+
+
+def test_a_checkpoint_keeps_its_shards_and_another_release_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    new, old = tmp_path / "new", tmp_path / "old"
+    assert checkpoint_shards(new, None, 3) == 3
+    assert checkpoint_shards(new, None, 8) == checkpoint_shards(new, 3, 8) == 3
+    with pytest.raises(StoreError, match="has 3 shards instead of 4: leave --shards out, or delete it"):
+        checkpoint_shards(new, 4, 4)
+    for text, reason in [
+        (json.dumps({"form": 1, "shards": 3}), "another release of Tocsin: delete it"),
+        ("torn", "cannot be read: delete it"),
+    ]:
+        (new / FORM_FILE).write_text(text)
+        with pytest.raises(StoreError, match=reason):
+            checkpoint_shards(new, None, 3)
+    (old / "offsets").mkdir(parents=True)  # as the release before wrote it
+    with pytest.raises(StoreError, match="an earlier release of Tocsin: delete it"):
+        checkpoint_shards(old, None, 3)
+
+
+def test_an_error_has_a_text_that_spark_can_search() -> None:
+    long = RuntimeError("An error occurred\n" + "\tat a.b.c\n" * 5000 + "java.lang.InterruptedException")
+    assert len(str(handover_stream._short(long))) < 500
+    assert str(handover_stream._short(long)).endswith("An error occurred java.lang.InterruptedException")
+    assert "InterruptedException" not in str(handover_stream._short(RuntimeError("disk full")))

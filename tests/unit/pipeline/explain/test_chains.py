@@ -27,11 +27,29 @@ def row(stage: Stage, at: int, **values: object) -> EventRow:
         "priority": "",
         "reason": "",
         "attempt": 0,
+        "engine": "",
         "from_status": "",
         "to_status": "",
         "cause": "",
     }
     return EventRow(**{**usual, **values})  # type: ignore[typeddict-item]
+
+
+def test_the_path_names_the_engine_of_each_push() -> None:
+    found = chains_of(
+        [
+            row(Stage.RECEIVED, 1),
+            row(Stage.ATTEMPTED, 2, engine="inline"),
+            row(Stage.ATTEMPTED, 3, attempt=1, engine="spark"),
+            row(Stage.ACCEPTED, 4, attempt=1, engine="spark"),
+        ]
+    )
+    assert [step.engine for step in found[0].steps] == ["", "inline", "spark", "spark"]
+    text = io.StringIO()
+    events = FoundEvents(PERIOD, found, found, ())
+    show(Console(file=text, width=120), events, explain_found(events), 5)
+    assert "by the router" in text.getvalue()
+    assert "attempt 1  by the job on Spark" in text.getvalue()
 
 
 def test_events_in_any_order_and_repeated_are_one_way() -> None:

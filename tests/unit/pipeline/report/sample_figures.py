@@ -9,6 +9,7 @@ from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.report.figures import (
     Days,
     DeliveryAccount,
+    EngineCount,
     Figures,
     HostDrift,
     HostHealth,
@@ -49,6 +50,7 @@ PERIOD = ReportPeriod(
     STAGE_COUNTS,
     (LEG,),
     (OutcomeCount("accepted", "", 8_500), OutcomeCount("failed", "token_invalid", 250)),
+    (EngineCount("spark", 5_000, 100, (400_000, 600_000, 900_000)), EngineCount("inline", 3_500, 150)),
 )
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.doubles.delivery_lines import NOON, encode_events, event, token_change
 from tests.unit.pipeline.rows import events, lines
-from tocsin.events.delivery_events import Stage
+from tocsin.events.delivery_events import SCHEMA_VERSION, Stage
 from tocsin.pipeline.checks.event_checks import DAY, event_checks
 from tocsin.pipeline.schemas.events import EVENTS, QUARANTINE
 from tocsin.pipeline.transforms.event_lines import UNKNOWN_FIELDS, events_of, quarantine_of, read_lines
@@ -58,7 +58,7 @@ def test_pseudonyms_are_hashed_with_their_period(spark: SparkSession) -> None:
         ("", "not JSON"),
         ("no JSON at all", "not JSON"),
         ('{"id": "x"', "not JSON"),
-        (changed(version=2), "not version 1"),
+        (changed(version=SCHEMA_VERSION + 1), f"not version {SCHEMA_VERSION}"),
         (changed(stage=None), "no stage"),
         (changed(period=None), "no period"),
         (changed(stage="teleported"), "unknown stage"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from pathlib import Path
 
@@ -183,3 +184,15 @@ async def test_a_client_that_breaks_the_rules_is_noticed(stage: Stage) -> None:
     await stage.apns.until(lambda: stage.apns.broken)
     await stage.apns.until(lambda: not stage.apns.sessions)
     stage.apns.broken.clear()  # the fixture wants none at its end
+
+
+async def test_pushes_of_two_entrances_can_be_told_apart(stage: Stage) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    await stage.apns.open_entrance("side", port)
+    await stage.push_all(b"01")
+    assert (await stage.apns.next_push()).entrance == ""
+    stage.apns.port = port
+    async with staged(stage.apns) as at_the_side:
+        assert await at_the_side.push(b"02") == Accepted()
+    assert (await stage.apns.next_push()).entrance == "side"

@@ -9,6 +9,7 @@ from tocsin.pipeline.report.figures import Figures
 from tocsin.pipeline.report.markup import Markup, tag
 from tocsin.pipeline.report.sections.accounting import accounting_section
 from tocsin.pipeline.report.sections.drift import drift_section
+from tocsin.pipeline.report.sections.engines import engines_section
 from tocsin.pipeline.report.sections.funnel import funnel_section
 from tocsin.pipeline.report.sections.heat_maps import heat_section
 from tocsin.pipeline.report.sections.latency import WHOLE_PATH, latency_section
@@ -25,6 +26,7 @@ SECTIONS: Final = {
     "accounting": ("Accounting", accounting_section),
     "funnel": ("Funnel", funnel_section),
     "latency": ("Latency", latency_section),
+    "engines": ("Engines", engines_section),
     "heat": ("Hours and hosts", heat_section),
     "tokens": ("Tokens", tokens_section),
     "outcomes": ("Reasons", outcomes_section),

@@ -251,3 +251,9 @@ def test_days_before_are_the_same_days_of_the_week_and_none_of_these() -> None:
     assert Days(date(2026, 11, 6), date(2026, 11, 15)).before() == Days(date(2026, 10, 23), date(2026, 11, 1))
     with pytest.raises(ValueError, match="is before"):
         Days(DAYS.last, DAYS.first)
+
+
+def test_each_engine_has_its_ends_and_times() -> None:
+    text = re.sub(r"\s+", " ", words(report_page(FIGURES)))
+    assert "the job on Spark 5,000 100 (2 %) 400 ms 600 ms 900 ms" in text
+    assert "the NTF router (inline) 3,500 150 (4.1 %) – – –" in text

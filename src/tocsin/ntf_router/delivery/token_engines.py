@@ -1,0 +1,110 @@
+"""Which engine pushes each token's notifications: this router, or the `deliver` job.
+
+A share of the tokens goes to the job, chosen by a hash of the token's id, so that a token keeps its engine while the
+share stays the same. Raising the share moves tokens to the job only, and lowering it moves them back only. The operator
+can choose the engine of single tokens while the router runs. While the job is away, this router pushes for all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tocsin.errors import ConfigError, StoreError, StoreFull
+from tocsin.events.private_files import private_draft
+from tocsin.ntf_router.delivery.handover import HandOver
+from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
+
+MOST_CHOSEN: Final = 10_000
+"""Tokens whose engine the operator chose. More of them need another share."""
+_NAME_BYTES: Final = 16
+_SHARES: Final = 2**32
+
+logger = logging.getLogger(__name__)
+
+
+class TokenEngines:
+    """The engine of each token. `job` is the job to hand over to; without it this router pushes everything."""
+
+    def __init__(self, settings: DeliverySettings, job: HandOver | None, file: Path | None = None) -> None:
+        """Choices of the operator are kept in `file`, if one is named. An unreadable file is reported and ignored."""
+        self._job = job
+        share = settings.share if settings.engine is DeliveryEngine.BOTH else 1.0
+        self._limit = round(share * _SHARES)
+        self._file = file
+        self._chosen = {} if job is None or file is None else _read(file)
+
+    @property
+    def job(self) -> HandOver | None:
+        """The job, unless it is away."""
+        return None if self._job is None or self._job.away else self._job
+
+    @property
+    def handover(self) -> HandOver | None:
+        """The job, whether it works or not. It may still hold notifications of any token."""
+        return self._job
+
+    def when_changed(self, call: Callable[[], None]) -> None:
+        """Call `call` whenever the job has room again, is away, or is back."""
+        if self._job is not None:
+            self._job.when_room(call)
+
+    def job_of(self, token_id: bytes) -> HandOver | None:
+        """Return the job if it is to push for this token now, or None if this router is."""
+        job = self.job
+        return job if job is not None and self.engine_of(token_id) is DeliveryEngine.SPARK else None
+
+    def engine_of(self, token_id: bytes) -> DeliveryEngine:
+        """Return the engine that is to push for a token while the job works."""
+        if self._job is None:
+            return DeliveryEngine.INLINE
+        if self._limit == _SHARES and not self._chosen:
+            return DeliveryEngine.SPARK
+        digest = hashlib.sha256(token_id).digest()
+        chosen = self._chosen.get(digest[:_NAME_BYTES].hex())
+        if chosen is not None:
+            return chosen
+        is_shared = int.from_bytes(digest[:4], "big") < self._limit
+        return DeliveryEngine.SPARK if is_shared else DeliveryEngine.INLINE
+
+    def choose(self, token_id: bytes, engine: DeliveryEngine | None) -> DeliveryEngine:
+        """Choose a token's engine, or leave it to the share (None), and return the engine that it has now.
+
+        What is in flight stays where it is. Raises StoreError, and changes nothing, if that is not possible.
+        """
+        if self._job is None:
+            raise StoreError("delivery_engine is inline: set it to both or spark, and start the router again")
+        name = hashlib.sha256(token_id).digest()[:_NAME_BYTES].hex()
+        changed = dict(self._chosen)
+        if engine is None:
+            changed.pop(name, None)
+        else:
+            changed[name] = engine
+        if len(changed) > MOST_CHOSEN:
+            raise StoreFull(f"{MOST_CHOSEN} tokens have a chosen engine: change delivery_share instead")
+        if self._file is not None:
+            try:
+                with private_draft(self._file) as draft:
+                    draft.write_bytes(msgspec.json.encode(changed))
+            except ConfigError as error:
+                raise StoreError(str(error)) from error
+        self._chosen = changed
+        return self.engine_of(token_id)
+
+
+def _read(file: Path) -> dict[str, DeliveryEngine]:
+    try:
+        chosen = msgspec.json.decode(file.read_bytes(), type=dict[str, DeliveryEngine])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError) as error:
+        logger.error(
+            "%s cannot be read (%s): tokens have the engine that delivery_share gives them", file, error
+        )
+        return {}
+    return {name: engine for name, engine in chosen.items() if engine is not DeliveryEngine.BOTH}

@@ -217,9 +217,11 @@ async def test_operators_see_the_fleet_and_an_instance_without_leases_is_not_rea
         statistics = NtfStatistics(first.running.state.counters, since=datetime.now(UTC))
         operator = NtfOperator(first.running, first.store, statistics, About("0"))
         assert await operator.why_not_ready() is None
-        metrics = (await operator.metrics()).splitlines()
-        for line in ("instances 2", "member 1", "leases_free 0", f'leases{{kind="push"}} {SHARDS // 2}'):
-            assert f"simplex_ntf_fleet_{line}" in metrics
+        lines = ["instances 2", "member 1", "leases_free 0", f'leases{{kind="push"}} {SHARDS // 2}']
+        wanted = {f"simplex_ntf_fleet_{line}" for line in lines}
+        async with asyncio.timeout(PATIENCE):
+            while not wanted <= set((await operator.metrics()).splitlines()):  # noqa: ASYNC110 - leases move
+                await asyncio.sleep(0.05)
         lines = list(operator.server_info(with_names=True))
         assert "Fleet instances: 2" in lines
         assert f"Fleet leases here, push: {SHARDS // 2}" in lines

@@ -109,8 +109,8 @@ class _Totals:
         self._stream: Figures = {}
 
     def watch(self, stream: Figures) -> None:
-        """Keep what Spark says about the stream, also while no batch comes."""
-        self._stream = stream
+        """Keep what Spark says about the stream, also while no batch comes. Then the last batch is still the newest."""
+        self._stream |= stream
         self._write()
 
     def __call__(self, done: DeliveredBatch) -> None:

@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from bench.apns_sink import ApnsSink
 from bench.wire import make_credentials
@@ -48,14 +48,13 @@ from tocsin.transport.tls_contexts import server_context
 META = os.urandom(144)
 
 
-Notifier: TypeAlias = tuple[RouterConnection, bytes]
-"""A notifier id, and the connection that is subscribed to it."""
-
-
 class World:
     def __init__(self, per_block: int) -> None:
         self._per_block = per_block
-        self.notifiers: list[Notifier] = []
+        self.notifiers: list[bytes] = []
+        """Notifier ids."""
+        self._peers: dict[bytes, RouterConnection] = {}
+        """The connection that is subscribed to each, the latest one."""
 
     async def handle(self, identity: RouterIdentity, connection: BlockConnection) -> None:
         peer = await accept_smp(connection, identity)
@@ -64,7 +63,9 @@ class World:
     def _answer(self, peer: RouterConnection, _session: RouterSession, received: ReceivedCommand) -> Response:
         match received.command:
             case SubscribeNotifications():
-                self.notifiers.append((peer, received.entity_id))
+                if received.entity_id not in self._peers:
+                    self.notifiers.append(received.entity_id)
+                self._peers[received.entity_id] = peer
                 return Subscribed()
             case SubscribeServiceNotifications():
                 return ServiceSubscribed(0)
@@ -73,10 +74,10 @@ class World:
             case _:
                 return Pong()
 
-    async def send(self, chosen: Sequence[Notifier]) -> None:
+    async def send(self, chosen: Sequence[bytes]) -> None:
         by_peer: dict[RouterConnection, list[bytes]] = {}
-        for peer, notifier_id in chosen:
-            by_peer.setdefault(peer, []).append(notifier_id)
+        for notifier_id in chosen:
+            by_peer.setdefault(self._peers[notifier_id], []).append(notifier_id)
         for peer, notifier_ids in by_peer.items():
             for start in range(0, len(notifier_ids), self._per_block):
                 await peer.send(

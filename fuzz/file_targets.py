@@ -19,7 +19,8 @@ from tocsin.errors import ConfigError, DecodeError, StoreError, TocsinError
 from tocsin.events.delivery_events import decode_event
 from tocsin.events.repair_plans import read_plan
 from tocsin.events.replay import read_request
-from tocsin.ntf_router.delivery.handover_lines import decode_returned, encode_returned, read_line
+from tocsin.ntf_router.delivery.handover_rows import read_row, read_rows
+from tocsin.ntf_router.delivery.outcome_rows import encode_outcome_rows, read_outcome_row
 from tocsin.ntf_router.settings.files import load_ntf_settings
 from tocsin.ntf_router.store.logs import log_reading as ntf_logs
 from tocsin.ntf_router.store.logs.snapshots import compact_lines as ntf_lines
@@ -128,12 +129,13 @@ def event_line(data: bytes) -> None:
 
 
 def handed_line(data: bytes) -> None:
-    """A line of a hand-over, and a line of outcomes."""
-    attempt(lambda: read_line(data), DecodeError)
-    returned = attempt(lambda: decode_returned(data), DecodeError)
-    if returned is not None:
-        again = decode_returned(encode_returned([returned]).rstrip(b"\n"))
-        demand_equal(again, returned, "an outcome is read back")
+    """Rows of a hand-over, and an outcome row."""
+    attempt(lambda: read_row(data), DecodeError)
+    read_rows(data)
+    outcome = attempt(lambda: read_outcome_row(data), DecodeError)
+    if outcome is not None:
+        again = read_outcome_row(encode_outcome_rows([outcome]).rstrip(b"\n"))
+        demand_equal(again, outcome, "an outcome is read back")
 
 
 def plan(data: bytes) -> None:

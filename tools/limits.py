@@ -466,7 +466,7 @@ NTF_LIMITS: Final = (
         *("RowBlocks._routers", "SubscribedRouters._numbers", "SubscribedRouters._routers"),
         *("SubscribedRouters._addresses", "SubscriptionTable.router_of", "KeptRouter.addresses"),
         *("SmpSubscribers._tasks", "SmpSubscribers._by_identity", "SmpSubscribers._untried"),
-        *("SmpSubscribers._named_by",),
+        *("SmpSubscribers._named_by", "SmpSubscribers._runs"),
         metrics=("simplex_ntf_subscriptions_over_limit", "simplex_ntf_subscriptions_approx_total"),
     ),
     _set(

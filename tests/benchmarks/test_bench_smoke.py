@@ -48,6 +48,12 @@ def test_bench_smp_ends_in_one_json_line_with_its_targets() -> None:
     assert any("16 pairs with one message in flight" in name for name in limited)
 
 
+def test_bench_fleet_ends_in_one_json_line_with_the_ratio_of_two_instances() -> None:
+    results = results_of("bench.fleet", "--quick")
+    [ratio] = [result for result in results if "limit" in result]
+    assert ratio["name"].startswith("pushes by two instances on two cores")
+
+
 def test_bench_push_ends_in_one_json_line_with_every_provider() -> None:
     results = results_of("bench.push", "--quick")
     limited = [result["name"].partition(":")[0] for result in results if "limit" in result]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -42,7 +41,7 @@ from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.push.provider import Provider
 from tocsin.transport.client_sessions import DialSettings, ServiceIdentity
-from tocsin.transport.listener import Listener
+from tocsin.transport.listener import Listener, SocketsByPort
 from tocsin.transport.router_sessions import RouterIdentity
 from tocsin.transport.socks5 import SocksProxy
 from tocsin.transport.tls_contexts import server_context
@@ -107,7 +106,7 @@ async def running_ntf_router(
     client_metrics: ClientMetrics | None = None,
     job: HandOver | None = None,
     vapid_key: bytes | None = None,
-    inherited: Mapping[int, Sequence[socket.socket]] | None = None,
+    inherited: SocketsByPort | None = None,
 ) -> AsyncIterator[RunningNtfRouter]:
     """Serve until the block is left. The caller closes store and providers. A `job` pushes messages for the router.
 

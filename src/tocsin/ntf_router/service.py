@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -26,6 +25,7 @@ from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.operate.control_port import LinePort
 from tocsin.operate.router_process import Upkeep, print_lines, router_process, run_router
 from tocsin.operate.statistics_files import KeptStatistics, statistics_path
+from tocsin.transport.listener import SocketsByPort
 from tocsin.wire.base64url import encode_base64url
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ async def run_ntf_router(
     maintenance: bool = False,
     skip_broken_lines: bool = False,
     page: OperatorPage | None = None,
-    inherited: Mapping[int, Sequence[socket.socket]] | None = None,
+    inherited: SocketsByPort | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; with `maintenance`, only do what a start and a stop do.
 
@@ -90,7 +90,7 @@ async def running(
     settings: NtfSettings,
     store: NtfStore,
     page: OperatorPage | None = None,
-    inherited: Mapping[int, Sequence[socket.socket]] | None = None,
+    inherited: SocketsByPort | None = None,
 ) -> AsyncIterator[RunningNtfRouter]:
     """A router with everything that its operator uses."""
     credentials = credentials_of(settings)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tocsin.operate.metrics import Metric, counter, gauge
 from tocsin.operate.settings.operation_settings import OperationSettings
-from tocsin.transport.listener import Handler, Listener, ListenerLimits
+from tocsin.transport.listener import Handler, Listener, ListenerLimits, SocketsByPort
 from tocsin.transport.turns import Turns
 
 _ABOUT: Final = {
@@ -30,7 +29,7 @@ def router_listeners(
     handler: Handler,
     context: ssl.SSLContext,
     block_size: int,
-    inherited: Mapping[int, Sequence[socket.socket]] | None = None,
+    inherited: SocketsByPort | None = None,
 ) -> list[Listener]:
     """Return the listeners, which are not open yet. Sockets by port that another process opened are `inherited`."""
     limits = ListenerLimits(

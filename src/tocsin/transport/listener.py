@@ -23,12 +23,12 @@ import math
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from tocsin.errors import ConnectFailed, ConnectionLost
 from tocsin.transport.block_connection import (
@@ -51,6 +51,8 @@ _ACCEPTS_PER_WAKE_UP: Final = 64  # then yield to established connections
 _BACKLOG: Final = 1024
 
 Handler = Callable[[BlockConnection], Awaitable[None]]
+SocketsByPort: TypeAlias = Mapping[int, Sequence[socket.socket]]
+"""Sockets that listen, by the port that settings name, which may be 0."""
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +119,11 @@ async def listening_sockets(hosts: Sequence[str], port: int) -> list[socket.sock
             sock.close()
         raise
     return sockets
+
+
+def inherited_sockets(descriptors: Mapping[int, Sequence[int]]) -> SocketsByPort:
+    """Return the sockets of file descriptors that another process opened and left to this one."""
+    return {port: [socket.socket(fileno=each) for each in opened] for port, opened in descriptors.items()}
 
 
 class Listener:

@@ -13,7 +13,7 @@ from tocsin.cli.ntf.router_kind import NTF
 from tocsin.cli.routers import start
 from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.fleet.workers import MOST_WORKERS, WorkerPlace, Workers, settings_of_worker
+from tocsin.ntf_router.fleet.workers import MOST_WORKERS, WorkerPlace, WorkerProcesses, settings_of_worker
 from tocsin.ntf_router.settings.files import credentials_of, router_address
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.web.page_address import WEB_HELP, PagePlace
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     if not 1 <= options.workers <= MOST_WORKERS:
         raise ConfigError(f"--workers must be from 1 to {MOST_WORKERS}")
     if options.workers > 1 and not options.maintenance:
-        start.run_process(options, Workers(partial(_worker, options), options.workers).run(settings))
+        start.run_process(options, WorkerProcesses(partial(_worker, options), options.workers).run(settings))
         return ExitCode.OK
     if options.worker is not None:
         settings = settings_of_worker(settings, options.worker.number)

@@ -17,9 +17,9 @@ from tocsin.durable.postgres.database_errors import translated
 from tocsin.durable.postgres.leases import Connect
 from tocsin.errors import StoreError
 
-MOST_WAITING: Final = 10_000
+MOST_WAITING: Final = 2_000
 """Notices that wait. More are dropped, and the receivers find out with their next look."""
-AT_ONCE: Final = 500
+AT_ONCE: Final = 100
 _SEND: Final = (
     "SELECT pg_notify(channel, notice) FROM unnest($1::text[], $2::text[]) AS told (channel, notice)"
 )

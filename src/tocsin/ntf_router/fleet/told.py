@@ -12,17 +12,23 @@ from tocsin.wire.base64url import decode_base64url, encode_base64url
 _PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
 
 
+MOST_TOKENS: Final = 200
+"""Tokens of one notice, whose text PostgreSQL limits to 8,000 bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class PendingTold:
-    """A token whose pushes are the receiver's has pending notifications."""
+    """Tokens whose pushes are the receiver's have pending notifications."""
 
-    token_id: bytes
+    token_ids: tuple[bytes, ...]
+    """At most `MOST_TOKENS`."""
     provider: PushProvider
     late: bool = False
-    """It was told to another instance before, and is not passed on again."""
+    """They were told to another instance before, and are not passed on again."""
 
     def text(self) -> str:
-        return f"{'late' if self.late else 'push'} {encode_base64url(self.token_id)} {self.provider.text}"
+        ids = " ".join(map(encode_base64url, self.token_ids))
+        return f"{'late' if self.late else 'push'} {self.provider.text} {ids}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +56,15 @@ Told: TypeAlias = PendingTold | CodeTold | RouterTold
 
 def parse_told(text: str) -> Told | None:
     """Return what a notice says, None if it is of another version."""
-    word, _, rest = text.partition(" ")
-    name, _, provider = rest.partition(" ")
+    word, *rest = text.split(" ")
     try:
-        entity_id = decode_base64url(name)
+        match word, rest:
+            case "push" | "late", [provider, *names] if provider in _PROVIDERS and names:
+                return PendingTold(tuple(map(decode_base64url, names)), _PROVIDERS[provider], word == "late")
+            case "code", [name]:
+                return CodeTold(decode_base64url(name))
+            case "router", [name]:
+                return RouterTold(decode_base64url(name))
     except DecodeError:
-        return None
-    match word:
-        case "push" | "late" if provider in _PROVIDERS:
-            return PendingTold(entity_id, _PROVIDERS[provider], word == "late")
-        case "code":
-            return CodeTold(entity_id)
-        case "router":
-            return RouterTold(entity_id)
+        pass
     return None

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -22,7 +21,7 @@ from tocsin.errors import ConfigError
 from tocsin.events.pseudonyms import keys_folder
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.operate.process import stop_signals
-from tocsin.transport.listener import listening_sockets
+from tocsin.transport.listener import SocketsByPort, inherited_sockets, listening_sockets
 
 FIRST_DELAY: Final = 1.0
 LAST_DELAY: Final = 30.0
@@ -63,9 +62,9 @@ class WorkerPlace:
     def descriptors(self) -> list[int]:
         return [self._lifeline, *(each for fds in self._sockets.values() for each in fds)]
 
-    def sockets(self) -> dict[int, list[socket.socket]]:
+    def sockets(self) -> SocketsByPort:
         """Return the sockets, which are this process's from now on."""
-        return {port: [socket.socket(fileno=fd) for fd in fds] for port, fds in self._sockets.items()}
+        return inherited_sockets(self._sockets)
 
     @contextmanager
     def tied(self) -> Iterator[None]:
@@ -101,7 +100,7 @@ def settings_of_worker(settings: NtfSettings, number: int) -> NtfSettings:
     )
 
 
-class Workers:
+class WorkerProcesses:
     """Starts workers and keeps their number."""
 
     def __init__(self, command: Callable[[str], Sequence[str]], count: int) -> None:
@@ -115,12 +114,12 @@ class Workers:
         """Run until a signal to stop. Raises ConfigError, and ConnectFailed if a port cannot be used."""
         if not settings.fleet:
             raise ConfigError("--workers needs fleet: on, and a PostgreSQL database that the workers share")
-        sockets: dict[int, list[socket.socket]] = {}
+        sockets: SocketsByPort = {}
         lifeline, kept = os.pipe()
         try:
             with stop_signals() as stop_requested:
                 for port in settings.ports:
-                    sockets[port] = await listening_sockets(settings.hosts, port)
+                    sockets = {**sockets, port: await listening_sockets(settings.hosts, port)}
                 fds = {port: [each.fileno() for each in opened] for port, opened in sockets.items()}
                 places = [WorkerPlace(number + 1, lifeline, fds) for number in range(self._count)]
                 tasks = [asyncio.create_task(self._keep(place)) for place in places]

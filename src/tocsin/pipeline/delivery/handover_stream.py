@@ -130,8 +130,11 @@ class _Batches:
 
     def __call__(self, outcomes: DataFrame, number: int) -> None:
         answers: dict[str, list[OutcomeRow]] = {}
-        # Once, because it pushes.
-        for router, *fields in zip(*(_values(each) for each in outcomes.toArrow().columns), strict=True):
+        try:
+            pushed = outcomes.toArrow()  # once, because it pushes
+        except Exception as error:
+            raise _short(error) from None
+        for router, *fields in zip(*(_values(each) for each in pushed.columns), strict=True):
             answers.setdefault(router, []).append(OutcomeRow(*fields))
         self.publish(answers, number)
 
@@ -151,6 +154,18 @@ class _Batches:
         else:
             self.wake.unlink(missing_ok=True)
         self.delivered(DeliveredBatch(number, counts, sum(count for count, _ in self.shards.values())))
+
+
+def _short(error: Exception) -> RuntimeError:
+    """The error with a text that Spark can search.
+
+    It looks for an interruption with a pattern that overflows the stack of its thread if the text is long.
+    """
+    interrupted = "java.lang.InterruptedException" if "InterruptedException" in str(error) else ""
+    reason = str(error).strip().partition("\n")[0][:300]
+    return RuntimeError(
+        f"py4j.protocol.Py4JJavaError: An error occurred while calling toArrow: {reason} {interrupted}"
+    )
 
 
 def _values(column: Any) -> Iterable[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -60,7 +61,7 @@ def run_deliver(
         checkpoint = lake.checkpoint(STREAM)
         shards = checkpoint_shards(checkpoint, shards, spark.sparkContext.defaultParallelism)
         spark.conf.set("spark.sql.shuffle.partitions", shards)
-        totals = _Totals(lake)
+        totals = _Totals(lake, len(folders))
         summary.add(**where_it_runs(spark))
         with stop_signals() as stop:
             query = start_deliver(
@@ -72,7 +73,6 @@ def run_deliver(
                 shards=shards,
                 delivered=totals,
             )
-            Console(stderr=True).print(f"deliver: pushing for {len(folders)} routers")
             try:
                 wait_for_stream(query, stop, lambda: totals.watch(stream_figures(spark, query)))
             except StoreError as error:
@@ -98,31 +98,38 @@ def _handed_over(folder: Path) -> int:
 
 
 class _Totals:
-    """Counts outcomes after every batch, and keeps the status file fresh."""
+    """Counts outcomes after every batch, and keeps the status file fresh from the first one."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, routers: int) -> None:
         self._lake = lake
+        self._routers = routers
         self._counts: Counter[str] = Counter()
         self._batches = 0
         self._waiting = 0
         self._written_at = 0.0
         self._stream: Figures = {}
+        self._writing = threading.Lock()
+        """Spark calls with a batch in another thread."""
 
     def watch(self, stream: Figures) -> None:
         """Keep what Spark says about the stream, also while no batch comes. Then the last batch is still the newest."""
-        self._stream |= stream
-        self._write()
+        self._stream = {**self._stream, **stream}
+        if self._batches:
+            self._write()
 
     def __call__(self, done: DeliveredBatch) -> None:
+        if not self._batches:  # it is there at once, and asks shards what waits
+            Console(stderr=True).print(f"deliver: pushing for {self._routers} routers")
         self._batches += 1
         self._counts.update(done.counts)
         self._waiting = done.waiting
-        if time.monotonic() - self._written_at >= STATUS_SECONDS:
+        if self._batches == 1 or time.monotonic() - self._written_at >= STATUS_SECONDS:
             self._write()
 
     def _write(self) -> None:
-        self._written_at = time.monotonic()
-        write_status(self._lake.folder, STREAM, "running", {**self._stream, **self.figures()})
+        with self._writing:
+            self._written_at = time.monotonic()
+            write_status(self._lake.folder, STREAM, "running", {**self._stream, **self.figures()})
 
     def figures(self) -> dict[str, int | float | str]:
         return {"batches": self._batches, "waiting": self._waiting, **dict(sorted(self._counts.items()))}

@@ -47,6 +47,8 @@ def wait_for_stream(
             else:
                 meanwhile()
     except Exception as error:
+        if stop:
+            return  # what was interrupted fails, and runs again at the next start
         reason = str(error).strip().splitlines()[0][:300]
         raise StoreError(f"the stream failed: {reason}") from error
 

@@ -236,3 +236,10 @@ def test_a_checkpoint_keeps_its_shards_and_another_release_is_refused_in_a_sente
     (old / "offsets").mkdir(parents=True)  # as the release before wrote it
     with pytest.raises(StoreError, match="an earlier release of Tocsin: delete it"):
         checkpoint_shards(old, None, 3)
+
+
+def test_an_error_has_a_text_that_spark_can_search() -> None:
+    long = RuntimeError("An error occurred\n" + "\tat a.b.c\n" * 5000 + "java.lang.InterruptedException")
+    assert len(str(handover_stream._short(long))) < 500
+    assert str(handover_stream._short(long)).endswith("An error occurred java.lang.InterruptedException")
+    assert "InterruptedException" not in str(handover_stream._short(RuntimeError("disk full")))

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,15 +102,11 @@ async def test_a_new_epoch_forgets_the_old_one() -> None:
     provider = RecordingProvider()
     provider.answers.extend([TOKEN_LATER, TOKEN_LATER])
     waiting = await pushed(b"", [handed("a")], provider)
-    later = HandedRow("new", 5, *list(_fields(handed("b", 5)))[2:])
+    later = msgspec.structs.replace(handed("b", 5), epoch="new")
     batch = await pushed(waiting.state, [handed("c", 2), BEGIN, later], provider, now=NOW + BACK_OFF)
     assert outcomes(batch) == [("begun", "", (0,)), ("accepted", "", (5,))]
     assert batch.state == b""
     assert len(provider.sent) == 3
-
-
-def _fields(row: HandedRow) -> list[object]:
-    return [getattr(row, name) for name in row.__struct_fields__]
 
 
 async def test_a_router_that_is_not_served_any_more_leaves_nothing() -> None:

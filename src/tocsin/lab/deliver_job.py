@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from tocsin.lab.processes import RESTART_SECONDS, ChildProcess, LabRouter, Ports
+from tocsin.lab.processes import QUICK_JAVA, RESTART_SECONDS, ChildProcess, LabRouter, Ports
 from tocsin.pipeline.lake.status_files import JobStatus, read_statuses
 
 JOB: Final = "deliver"
@@ -52,7 +52,8 @@ class DeliverJob(ChildProcess):
         """Start it with the settings of the router, but with its own way to the provider."""
         self._began = time.time()
         self._status = None
-        settings = {**self._router.environment, "TOCSIN_NTF_APNS_TEST_PORT": self._ports.spark_push}
+        own_way = {"TOCSIN_NTF_APNS_TEST_PORT": self._ports.spark_push}
+        settings = {**QUICK_JAVA, **self._router.environment, **own_way}
         await self.start(
             "pipeline",
             "deliver",

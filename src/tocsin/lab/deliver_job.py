@@ -18,6 +18,7 @@ ENTRANCE: Final = "spark"
 MEMORY: Final = "512m"
 """Of Spark's driver, which does all the work here."""
 LOOK_SECONDS: Final = 0.2
+LONGEST_PAUSE: Final = 60.0
 STALE_SECONDS: Final = 15.0
 """A running job writes its status every second; one that is so old is late."""
 
@@ -103,11 +104,14 @@ class DeliverJob(ChildProcess):
         return False
 
     async def keep_running(self, changed: Callable[[], object]) -> NoReturn:
-        """Restart the job whenever it ends, and keep its previous log."""
+        """Restart the job whenever it ends, and keep its previous log. One that never pushes waits longer each time."""
+        failures = 0
         while True:
             await self.wait()
+            self.look()
+            failures = failures + 1 if self._status is None else 0
             changed()
-            await asyncio.sleep(RESTART_SECONDS)
+            await asyncio.sleep(min(RESTART_SECONDS * 2**failures, LONGEST_PAUSE))
             self.log.replace(self.log.with_suffix(".previous.log"))
             await self.begin()
             self.restarts += 1

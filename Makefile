@@ -8,7 +8,7 @@ WORKERS ?= 3
 DIR ?= tests/wire_vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help venv up test check bench bench-wire bench-smp bench-auth audit-timing bench-push bench-ntf bench-agent bench-direct bench-pipeline docs vectors fuzz chaos soak pins sbom audit clean
+.PHONY: help venv up test check bench bench-wire bench-smp bench-auth audit-timing bench-push bench-ntf bench-agent bench-direct bench-pipeline bench-scale bench-fleet docs vectors fuzz chaos soak pins sbom audit clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
@@ -66,6 +66,9 @@ bench-ntf: venv ## Cost of the NTF router: from NMSG to push, holding and renewi
 	@$(PY) -m bench.ntf_store $(ARGS)
 	@$(PY) -m bench.ntf_commands $(ARGS)
 
+bench-fleet: venv ## Cost of a notification in a fleet of NTF routers, next to one router that has the database alone
+	@$(PY) -m bench.fleet $(ARGS)
+
 bench-agent: venv ## Cost of an agent: setting up notifications for 10,000 connections, waking up by a push
 	@$(PY) -m bench.agent $(ARGS)
 
@@ -74,6 +77,9 @@ bench-direct: venv ## Gain of direct notifications: an NTF router that reconnect
 
 bench-pipeline: venv ## Cost of the data pipeline's jobs, next to DuckDB (ARGS="--events 2000000" for fewer)
 	@$(PY) -m bench.pipeline $(ARGS)
+
+bench-scale: venv ## Does anything cost more for each unit when there are more? Subscriptions, routers, connections, rates
+	@$(PY) -m bench.scale $(ARGS)
 
 docs: venv ## Build the documentation site into build/site; a dead link is an error
 	@$(PY) -m sphinx -q -W --keep-going -b html docs build/site

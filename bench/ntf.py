@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from bench.idle_connections import resident_bytes
 from bench.ntf_floor import seconds_per_notification
-from bench.results import Result, show
+from bench.results import Result, percentile, show
 from bench.wire import make_credentials
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import Ed25519PrivateKey
@@ -66,6 +66,9 @@ ROUND_TRIPS_MS: Final = (0, 50, 200)
 BYTES_LIMIT: Final = 120.0
 PUSHES_TARGET: Final = 10_000
 POSTGRES_PUSHES_TARGET: Final = 6_000
+LOW_RATE: Final = 200
+"""Notifications a second of the measurement at low load: each comes alone, and each is a push."""
+LOW_RATE_TARGET_US: Final = 120.0
 QUEUES_PER_TOKEN: Final = 10
 PER_BLOCK: Final = 8
 ROUNDS: Final = 3
@@ -89,9 +92,13 @@ class Stopwatch(NoEvents):
 class World:
     """The process around the router."""
 
-    def __init__(self, process: asyncio.subprocess.Process, ports: dict[str, int]) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, places: dict[str, Any]) -> None:
         self._process = process
-        self.ports = ports
+        self.provider_port: int = places["apns"]
+        self.smp_routers = [
+            RouterLocation(("127.0.0.1",), str(port), bytes.fromhex(fingerprint))
+            for port, fingerprint in places["smp"]
+        ]
         self.sent = 0
         """Notifications, in all."""
 
@@ -106,13 +113,14 @@ class World:
 
 
 @asynccontextmanager
-async def world(folder: Path) -> AsyncIterator[World]:
+async def world(folder: Path, smp_routers: int) -> AsyncIterator[World]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "bench.ntf_world",
         str(folder),
         str(PER_BLOCK),
+        str(smp_routers),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -146,8 +154,8 @@ async def fill(store: NtfStore, router: RouterLocation, tokens: int, per_token: 
 
 
 @asynccontextmanager
-async def surroundings() -> AsyncIterator[tuple[World, Credentials, NtfSettings]]:
-    """An SMP router and a provider, and the settings of an NTF router that uses them."""
+async def surroundings(smp_routers: int = 1) -> AsyncIterator[tuple[World, Credentials, NtfSettings]]:
+    """SMP routers and a provider, and the settings of an NTF router that uses them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         credentials = make_credentials()
@@ -155,8 +163,8 @@ async def surroundings() -> AsyncIterator[tuple[World, Credentials, NtfSettings]
         web = make_web_certificate(["localhost"], datetime.now(UTC))
         (folder / "apns.crt").write_bytes(web.certificate)
         (folder / "apns.key").write_bytes(web.private_key)
-        async with world(folder) as around:
-            endpoint = ApnsEndpoint("localhost", around.ports["apns"], folder / "apns.crt")
+        async with world(folder, smp_routers) as around:
+            endpoint = ApnsEndpoint("localhost", around.provider_port, folder / "apns.crt")
             yield (
                 around,
                 credentials,
@@ -167,10 +175,6 @@ async def surroundings() -> AsyncIterator[tuple[World, Credentials, NtfSettings]
                     subscriber=SubscriberSettings(allow_private_hosts=True),
                 ),
             )
-
-
-def smp_router(around: World, credentials: Credentials) -> RouterLocation:
-    return RouterLocation(("127.0.0.1",), str(around.ports["smp"]), credentials.fingerprint)
 
 
 async def deliver(
@@ -184,7 +188,7 @@ async def deliver(
             for _ in range(3)
         )
         results.append(Result("NMSG to push, bare libraries and system calls: CPU", bare * 1e6, "µs"))
-        await fill(store, smp_router(around, credentials), tokens, QUEUES_PER_TOKEN)
+        await fill(store, around.smp_routers[0], tokens, QUEUES_PER_TOKEN)
         await store.maintain()
         freeze_loaded_objects()  # as `tocsin ntf start` does
         provider = ApnsProvider(settings.apns.endpoints["apns_test"], settings.apns, None)
@@ -192,15 +196,33 @@ async def deliver(
         async with running_ntf_router(
             settings, credentials, store, {PushProvider.APNS_TEST: provider}, events=stopwatch
         ) as running:
-            await _subscribed(running, tokens * QUEUES_PER_TOKEN)
+            await subscribed(running, tokens * QUEUES_PER_TOKEN)
             for milliseconds in ROUND_TRIPS_MS:
                 await around.tell(delay=milliseconds / 1000)
                 where = f"{name}, provider at {milliseconds} ms"
                 results += await _measure(
                     around, store, stopwatch, notifications, seconds, where, bare, target
                 )
+            await around.tell(delay=0.0)
+            results.append(await _low_load(around, store, name, seconds))
         await provider.close()
     return results
+
+
+async def _low_load(around: World, store: NtfStore, name: str, seconds: float) -> Result:
+    """CPU of a push when each notification comes alone."""
+    before, cpu = await around.tell(), time.process_time()
+    await around.tell(rate=LOW_RATE, seconds=seconds)
+    await settled(around, store)
+    spent = time.process_time() - cpu
+    cost = spent / ((await around.tell())["accepted"] - before["accepted"]) * 1e6
+    return Result(
+        f"NMSG to push, {name}: CPU of a push at {LOW_RATE} a second",
+        cost,
+        "µs",
+        cost / LOW_RATE_TARGET_US,
+        1.0,
+    )
 
 
 async def event_log_cost(tokens: int, notifications: int) -> Result:
@@ -219,7 +241,7 @@ async def event_log_cost(tokens: int, notifications: int) -> Result:
         async with surroundings() as (around, credentials, settings):
             (Path(name) / "store").mkdir()
             store = open_ntf_store(Path(name) / "store")
-            router = smp_router(around, credentials)
+            router = around.smp_routers[0]
             # Together, so that they share the writes to the disk.
             parts = min(tokens, 200)
             await asyncio.gather(
@@ -231,15 +253,15 @@ async def event_log_cost(tokens: int, notifications: int) -> Result:
             async with running_ntf_router(
                 settings, credentials, store, {PushProvider.APNS_TEST: provider}, events=events
             ) as running:
-                await _subscribed(running, tokens * QUEUES_PER_TOKEN)
+                await subscribed(running, tokens * QUEUES_PER_TOKEN)
                 # Connections are opened, caches filled, and tokens have as many notifications as a push carries.
                 await around.tell(count=tokens * QUEUES_PER_TOKEN)
-                await _settled(around, store)
+                await settled(around, store)
                 for turn in range(2 * TURNS):
                     events.on = turn % 2 == 1
                     cpu = time.process_time()
                     await around.tell(count=notifications)
-                    await _settled(around, store)
+                    await settled(around, store)
                     spent[events.on].append(time.process_time() - cpu)
             await provider.close()
             await store.close()
@@ -274,12 +296,12 @@ async def resubscribe(queues: int) -> list[Result]:
     """A start with so many queues at one SMP router."""
     async with surroundings() as (around, credentials, settings):
         store = NtfMemoryStore()
-        await fill(store, smp_router(around, credentials), max(1, queues // 100), 100)
+        await fill(store, around.smp_routers[0], max(1, queues // 100), 100)
         began, cpu = time.monotonic(), time.process_time()
         async with running_ntf_router(
             settings, credentials, store, {PushProvider.APNS_TEST: NullProvider()}
         ) as running:
-            await _subscribed(running, queues // 100 * 100)
+            await subscribed(running, queues // 100 * 100)
             elapsed, spent = time.monotonic() - began, time.process_time() - cpu
     return [
         Result(f"resubscription of {queues:,} queues", elapsed, "s"),
@@ -287,7 +309,7 @@ async def resubscribe(queues: int) -> list[Result]:
     ]
 
 
-async def _subscribed(running: RunningNtfRouter, count: int) -> None:
+async def subscribed(running: RunningNtfRouter, count: int) -> None:
     while running.state.counters.queues_subscribed < count:  # noqa: ASYNC110 - a benchmark may look now and then
         await asyncio.sleep(0.05)
 
@@ -303,7 +325,7 @@ async def _measure(
     target: int,
 ) -> list[Result]:
     await around.tell(count=max(1, notifications // 10))  # connections are opened, caches filled
-    await _settled(around, store)
+    await settled(around, store)
     await store.maintain()  # as a router that runs for more than a minute has done
     rounds = [await _round(around, store, notifications // ROUNDS) for _ in range(ROUNDS)]
     spent, elapsed, pushes = min(rounds, key=lambda each: each[0] / each[2])
@@ -312,7 +334,7 @@ async def _measure(
     stopwatch.seconds.clear()
     rate = notifications / ROUNDS / elapsed / 2
     await around.tell(rate=rate, seconds=seconds)
-    await _settled(around, store)
+    await settled(around, store)
     return [
         Result(
             f"NMSG to push, {name}: pushes per second of CPU",
@@ -324,8 +346,8 @@ async def _measure(
         Result(f"NMSG to push, {name}: pushes per second", pushes / elapsed, "pushes/s"),
         Result(f"NMSG to push, {name}: CPU of a push", spent / pushes * 1e6, "µs", spent / pushes / bare),
         Result(f"NMSG to push, {name}: CPU of a notification", cheapest * 1e6, "µs"),
-        Result(f"latency at {rate:,.0f}/s, {name}: median", _percentile(stopwatch.seconds, 50), "ms"),
-        Result(f"latency at {rate:,.0f}/s, {name}: 99 %", _percentile(stopwatch.seconds, 99), "ms"),
+        Result(f"latency at {rate:,.0f}/s, {name}: median", percentile(stopwatch.seconds, 50) * 1e3, "ms"),
+        Result(f"latency at {rate:,.0f}/s, {name}: 99 %", percentile(stopwatch.seconds, 99) * 1e3, "ms"),
     ]
 
 
@@ -334,23 +356,18 @@ async def _round(around: World, store: NtfStore, notifications: int) -> tuple[fl
     before = await around.tell()
     began, cpu = time.monotonic(), time.process_time()
     await around.tell(count=notifications)
-    await _settled(around, store)
+    await settled(around, store)
     elapsed, spent = time.monotonic() - began, time.process_time() - cpu
     return spent, elapsed, (await around.tell())["accepted"] - before["accepted"]
 
 
-async def _settled(around: World, store: NtfStore) -> None:
+async def settled(around: World, store: NtfStore) -> None:
     """Everything that was sent has come and is at its end."""
     while True:
         accounting = await store.accounting()
         if not accounting.pending and accounting.received >= around.sent:
             return
         await asyncio.sleep(0.05)
-
-
-def _percentile(seconds: Sequence[float], percent: int) -> float:
-    ordered = sorted(seconds)
-    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] * 1e3 if ordered else 0.0
 
 
 async def hold(subscriptions: int) -> list[Result]:

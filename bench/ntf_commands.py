@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.process_tree import TICK
+from bench.process_tree import cpu_of
 from bench.results import Result, show
 from tests.doubles.external_routers import ExternalRouter, external_router
 from tests.doubles.smp_harness import router_credentials
@@ -87,11 +87,6 @@ async def activated(client: NtfClient, apns: FakeApns) -> BenchDevice:
     made = BenchDevice(client, key, token_id)
     await made.subscribe()
     return made
-
-
-def cpu_of(process: int) -> float:
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * TICK
 
 
 async def cost(

@@ -1,4 +1,7 @@
-"""The environment of the measured NTF router, as a separate process: an SMP router and a push provider.
+"""The environment of the measured NTF router, as a separate process: SMP routers and a push provider.
+
+Its arguments are a folder with the credentials of the first SMP router, the notifications in a block, and the number of
+SMP routers.
 
 Reads commands from its standard input, one JSON object a line, and answers each with one:
 
@@ -16,10 +19,14 @@ import random
 import ssl
 import sys
 import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.apns_sink import ApnsSink
+from bench.wire import make_credentials
 from tocsin.crypto.credentials import Credentials
 from tocsin.protocol.direct.smp_responses import NotificationsAcknowledged
 from tocsin.protocol.messages import Response
@@ -42,20 +49,23 @@ META = os.urandom(144)
 
 
 class World:
-    def __init__(self, credentials: Credentials, per_block: int) -> None:
-        self.identity = RouterIdentity.create(SMP, credentials, SMP.supported, direct=True)
+    def __init__(self, per_block: int) -> None:
         self._per_block = per_block
-        self._peer: RouterConnection | None = None
         self.notifiers: list[bytes] = []
+        """Notifier ids."""
+        self._peers: dict[bytes, RouterConnection] = {}
+        """The connection that is subscribed to each, the latest one."""
 
-    async def handle(self, connection: BlockConnection) -> None:
-        peer = self._peer = await accept_smp(connection, self.identity)
-        await peer.serve(self._answer)
+    async def handle(self, identity: RouterIdentity, connection: BlockConnection) -> None:
+        peer = await accept_smp(connection, identity)
+        await peer.serve(partial(self._answer, peer))
 
-    def _answer(self, _session: RouterSession, received: ReceivedCommand) -> Response:
+    def _answer(self, peer: RouterConnection, _session: RouterSession, received: ReceivedCommand) -> Response:
         match received.command:
             case SubscribeNotifications():
-                self.notifiers.append(received.entity_id)
+                if received.entity_id not in self._peers:
+                    self.notifiers.append(received.entity_id)
+                self._peers[received.entity_id] = peer
                 return Subscribed()
             case SubscribeServiceNotifications():
                 return ServiceSubscribed(0)
@@ -64,16 +74,18 @@ class World:
             case _:
                 return Pong()
 
-    async def send(self, notifier_ids: list[bytes]) -> None:
-        assert self._peer is not None
-        session = self._peer.session
-        for start in range(0, len(notifier_ids), self._per_block):
-            await self._peer.send(
-                [
-                    session.response(b"", each, NotificationReceived(os.urandom(24), META))
-                    for each in notifier_ids[start : start + self._per_block]
-                ]
-            )
+    async def send(self, chosen: Sequence[bytes]) -> None:
+        by_peer: dict[RouterConnection, list[bytes]] = {}
+        for notifier_id in chosen:
+            by_peer.setdefault(self._peers[notifier_id], []).append(notifier_id)
+        for peer, notifier_ids in by_peer.items():
+            for start in range(0, len(notifier_ids), self._per_block):
+                await peer.send(
+                    [
+                        peer.session.response(b"", each, NotificationReceived(os.urandom(24), META))
+                        for each in notifier_ids[start : start + self._per_block]
+                    ]
+                )
 
 
 async def obey(world: World, sink: ApnsSink, command: dict[str, Any]) -> dict[str, Any]:
@@ -97,21 +109,28 @@ async def obey(world: World, sink: ApnsSink, command: dict[str, Any]) -> dict[st
     return {"sent": sent}
 
 
+@asynccontextmanager
+async def smp_router(world: World, credentials: Credentials) -> AsyncIterator[tuple[int, str]]:
+    """Its port, and its fingerprint in hex."""
+    identity = RouterIdentity.create(SMP, credentials, SMP.supported, direct=True)
+    tls = server_context(credentials, alpn=identity.alpn, request_client_certificates=False)
+    handle = partial(world.handle, identity)
+    async with Listener(handle, context=tls, block_size=SMP.block_size, hosts=("127.0.0.1",), port=0) as smp:
+        yield smp.port, credentials.fingerprint.hex()
+
+
 async def main() -> None:
-    folder, per_block = Path(sys.argv[1]), int(sys.argv[2])
-    credentials = read_credentials(folder)
-    world = World(credentials, per_block)
+    folder, per_block, routers = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    world = World(per_block)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "apns.crt", folder / "apns.key")
     context.set_alpn_protocols(["h2"])
     sink = ApnsSink(context)
-    tls = server_context(credentials, alpn=world.identity.alpn, request_client_certificates=False)
-    async with (
-        asyncio.TaskGroup() as tasks,
-        Listener(world.handle, context=tls, block_size=SMP.block_size, hosts=("127.0.0.1",), port=0) as smp,
-    ):
+    async with asyncio.TaskGroup() as tasks, AsyncExitStack() as stack:
+        identities = [read_credentials(folder), *(make_credentials() for _ in range(routers - 1))]
+        places = [await stack.enter_async_context(smp_router(world, each)) for each in identities]
         tasks.create_task(sink.serve())
-        print(json.dumps({"smp": smp.port, "apns": sink.port}), flush=True)
+        print(json.dumps({"smp": places, "apns": sink.port}), flush=True)
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), sys.stdin

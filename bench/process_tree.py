@@ -53,6 +53,12 @@ def run_measured(command: Sequence[str]) -> Spent:
     return figures
 
 
+def cpu_of(process: int) -> float:
+    """CPU seconds of one running process, without its children."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * TICK
+
+
 def cpu_seconds() -> float:
     """Also of children that have ended and were waited for."""
     return sum(sum(map(int, fields[11:15])) for fields in _family()) * TICK

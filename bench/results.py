@@ -43,4 +43,15 @@ def show(title: str, results: Sequence[Result]) -> None:
             result.verdict,
         )
     Console().print(table)
-    print(json.dumps([{k: v for k, v in asdict(each).items() if v is not None} for each in results]))
+    print(as_json(results))
+
+
+def as_json(results: Sequence[Result]) -> str:
+    """The last line of every benchmark."""
+    return json.dumps([{k: v for k, v in asdict(each).items() if v is not None} for each in results])
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Return 0 if there are no values."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] if ordered else 0.0

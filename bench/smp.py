@@ -23,9 +23,9 @@ from typing import Final
 
 from rich.progress import track
 
-from bench import floor
+from bench import floor, smp_pairs
 from bench.idle_connections import growth, resident_bytes
-from bench.results import Result, show
+from bench.results import Result, percentile, show
 from bench.wire import AUTHORIZED_OVERHEAD, RATIO_LIMIT, SEND_BODY_BYTES, make_credentials
 from tocsin.clients import Request, SmpClient
 from tocsin.crypto.credentials import Credentials
@@ -75,6 +75,7 @@ async def measure(*, quick: bool) -> list[Result]:
     results = await _holding(1000 if quick else 1_000_000)
     results.append(await _connection_memory(50 if quick else 5000))
     results.append(await _send_ratio(100 if quick else 1500))
+    results += await smp_pairs.measure(10 if quick else 600)
     for connections in track((1, 5) if quick else CONNECTIONS, "Delivering", transient=True):
         results += await _deliveries(connections, messages=20 if quick else max(1000, connections))
     return results
@@ -231,10 +232,10 @@ async def _measure_deliveries(
     name = f"{len(queues)} connections"
     return [
         Result(f"SEND, MSG, ACK and NMSG, {name}: CPU", spent * 1e6, "µs"),
-        Result(f"SEND to MSG, {name}: median", _percentile(latencies[0], 50) * 1e3, "ms"),
-        Result(f"SEND to MSG, {name}: 99 %", _percentile(latencies[0], 99) * 1e3, "ms"),
-        Result(f"SEND to NMSG, {name}: median", _percentile(latencies[1], 50) * 1e3, "ms"),
-        Result(f"SEND to NMSG, {name}: 99 %", _percentile(latencies[1], 99) * 1e3, "ms"),
+        Result(f"SEND to MSG, {name}: median", percentile(latencies[0], 50) * 1e3, "ms"),
+        Result(f"SEND to MSG, {name}: 99 %", percentile(latencies[0], 99) * 1e3, "ms"),
+        Result(f"SEND to NMSG, {name}: median", percentile(latencies[1], 50) * 1e3, "ms"),
+        Result(f"SEND to NMSG, {name}: 99 %", percentile(latencies[1], 99) * 1e3, "ms"),
         Result(f"SEND, MSG, ACK and NMSG, {name}: throughput", per_second, "messages/s"),
     ]
 
@@ -257,11 +258,6 @@ async def _send_at_once(
     async for answer in sender.request_all(requests):
         if answer.outcome != Done():
             raise RuntimeError(f"SEND failed: {answer.outcome!r}")
-
-
-def _percentile(values: list[float], percent: int) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
 async def _holding(count: int) -> list[Result]:

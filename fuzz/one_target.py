@@ -62,7 +62,7 @@ def replay(name: str, path: Path, *, shorten: bool) -> int:
     except AssertionError as broken:
         print(broken)
         return FOUND
-    print(f"target {name}: {path} is no finding (any more)")
+    print(f"target {name}: {path} is no longer a finding")
     return 0
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final
 
+from tocsin.durable.postgres import notices
 from tocsin.ntf_router import router as ntf_router
 from tocsin.ntf_router.session import rates
 from tocsin.ntf_router.settings.settings import NtfSettings
@@ -431,6 +432,19 @@ NTF_LIMITS: Final = (
         *("all of them are forgotten, and asked once more", "QueueSubscriptions._service_refused"),
     ),
     _fixed(
+        queue_subscriptions.NEW_QUEUES,
+        *(
+            "Queues of one SMP router that another instance of a fleet took late, and that were taken back",
+            Scope.HOST,
+        ),
+        *("all of them are forgotten, and may be taken back once more", "QueueSubscriptions._taken_back"),
+    ),
+    _fixed(
+        notices.MOST_WAITING,
+        *("Notices to other instances of a fleet that wait", Scope.ROUTER),
+        *("further ones are dropped, and the others find out by themselves", "Notices._waiting"),
+    ),
+    _fixed(
         recent_notifications.MOST,
         *("Notifications that are recognised when they come again", Scope.HOST),
         *("the older half is forgotten", "RecentNotifications._newer", "RecentNotifications._older"),
@@ -452,7 +466,7 @@ NTF_LIMITS: Final = (
         *("RowBlocks._routers", "SubscribedRouters._numbers", "SubscribedRouters._routers"),
         *("SubscribedRouters._addresses", "SubscriptionTable.router_of", "KeptRouter.addresses"),
         *("SmpSubscribers._tasks", "SmpSubscribers._by_identity", "SmpSubscribers._untried"),
-        *("SmpSubscribers._named_by",),
+        *("SmpSubscribers._named_by", "SmpSubscribers._runs"),
         metrics=("simplex_ntf_subscriptions_over_limit", "simplex_ntf_subscriptions_approx_total"),
     ),
     _set(

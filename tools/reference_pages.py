@@ -21,12 +21,15 @@ from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
 from tocsin.crypto.credentials import CertificateAlgorithm, Credentials
 from tocsin.events import delivery_events
 from tocsin.ntf_router.delivery.handover import HandOver
+from tocsin.ntf_router.metrics import fleet_metrics
 from tocsin.ntf_router.operator import About, NtfOperator
 from tocsin.ntf_router.running_router import running_ntf_router
 from tocsin.ntf_router.settings.keys import NTF_KEYS
 from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.ntf_router.snapshots import LEASE_KINDS, FleetSnapshot
 from tocsin.ntf_router.statistics.statistics import NtfStatistics
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
+from tocsin.operate.metrics import exposition
 from tocsin.operate.randomness import SystemRandomness
 from tocsin.operate.settings.keyed_settings import default_text
 from tocsin.operate.settings.setting_keys import SettingKey
@@ -81,7 +84,8 @@ async def _expositions() -> tuple[str, str]:
         smp_operator = SmpOperator(smp, smp_store, None, cast(Any, None))
         statistics = NtfStatistics(ntf.state.counters, since=datetime.now(UTC))
         ntf_operator = NtfOperator(ntf, ntf_store, statistics, About("0"))
-        return await smp_operator.metrics(), await ntf_operator.metrics()
+        fleet = exposition(fleet_metrics(FleetSnapshot(None, (), dict.fromkeys(LEASE_KINDS, 0), 0)))
+        return await smp_operator.metrics(), await ntf_operator.metrics() + fleet
 
 
 def _credentials() -> Credentials:

@@ -122,6 +122,7 @@ CHOOSERS: Final = (
     "smp_router.opened_store",
     "smp_router.store",
     "ntf_router.opened_store",
+    "ntf_router.fleet",
     "ntf_router.offline_events",
     "ntf_router.delivery.providers",
     "ntf_router.store",

@@ -45,6 +45,13 @@ def test_bench_smp_ends_in_one_json_line_with_its_targets() -> None:
     assert "SEND of 15 KiB, X25519, memory store" in limited
     assert "memory of a queue with notifier" in limited
     assert any(name.startswith("restart with") for name in limited)
+    assert any("16 pairs with one message in flight" in name for name in limited)
+
+
+def test_bench_fleet_ends_in_one_json_line_with_the_ratio_of_two_instances() -> None:
+    results = results_of("bench.fleet", "--quick")
+    [ratio] = [result for result in results if "limit" in result]
+    assert ratio["name"].startswith("pushes by two instances on two cores")
 
 
 def test_bench_push_ends_in_one_json_line_with_every_provider() -> None:
@@ -149,6 +156,14 @@ def test_builds_leave_no_frames_in_memory_and_few_files() -> None:
     assert [result["name"] for result in memory] == [
         f"2 builds: {what}" for what in ("Java's heap after collection", "Java's classes", "Python")
     ]
+
+
+def test_bench_scale_compares_each_figure_with_the_fewest_units_and_draws_it(tmp_path: Path) -> None:
+    sweeps = ("--only", "subscriptions", "--only", "connections")
+    results = results_of("bench.scale", "--quick", *sweeps, "--save", str(tmp_path))
+    limited = {result["name"].partition(":")[0] for result in results if "limit" in result}
+    assert {"memory of a subscription", "CPU of a notification", "memory of a connection"} <= limited
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["connections.svg", "subscriptions.svg"]
 
 
 def test_bench_web_push_http1_compares_both_clients() -> None:

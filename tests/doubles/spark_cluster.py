@@ -15,10 +15,8 @@ from pathlib import Path
 
 import pyspark
 
-from tocsin.pipeline.spark.java import java_home
-
 SPARK = Path(pyspark.__file__).parent
-CLASS = str(SPARK / "bin" / "spark-class")
+NODE = [sys.executable, "-m", "tocsin", "pipeline", "node"]
 LOOPBACK = "127.0.0.1"
 QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 """Environment for short jobs, which thorough compilation would only slow down: it takes half their CPU."""
@@ -57,25 +55,25 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
     environment = {
         **os.environ,
         **QUICK_JAVA,
-        "JAVA_HOME": str(java_home(os.environ)),
-        "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": LOOPBACK,
-        "SPARK_WORKER_DIR": str(folder / "work"),
         "SPARK_DAEMON_MEMORY": "256m",
     }
-    own = ["--host", LOOPBACK, "--webui-port", "0"]
+    own = ["--host", LOOPBACK]
     with cluster.log.open("wb") as log:
         commands = [
-            [CLASS, "org.apache.spark.deploy.master.Master", *own, "--port", str(port)],
+            [*NODE, "master", *own, "--port", str(port)],
             *(
                 [
-                    CLASS,
-                    "org.apache.spark.deploy.worker.Worker",
+                    *NODE,
+                    "worker",
                     *own,
                     "--cores",
                     "1",
                     "--memory",
                     "800m",
+                    "--work",
+                    str(folder / "work"),
+                    "--of",
                     cluster.master,
                 ]
                 for _ in range(workers)

@@ -145,7 +145,7 @@ class Everything:
         location = RouterLocation((HOST,), str(self._smp_port), self._smp_folders.fingerprint)
         recipient = await self.smp.connect()
         for number in range(DEVICES):
-            provider: Any = _PushesOf(self)
+            provider: Any = PushesOf(self)
             device = Device(await self.ntf.connect(), provider, b"device%d" % number)
             await device.activate()
             for _ in range(QUEUES_EACH):
@@ -251,7 +251,7 @@ class Everything:
         return found
 
 
-class _PushesOf:
+class PushesOf:
     """A provider double for devices, backed by the fake service."""
 
     def __init__(self, everything: Everything) -> None:

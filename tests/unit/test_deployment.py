@@ -14,6 +14,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # it has no types
 
 from tocsin.cli.main import build_parser
+from tocsin.pipeline.service.settings import load_settings
 from tools import grafana_dashboard, reference_pages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,14 +124,76 @@ def test_systemd_accepts_a_unit_and_finds_little_exposed(unit: Path, tmp_path: P
     assert security.returncode == 0, security.stdout[-300:]
 
 
-@pytest.mark.parametrize("name", ["smp", "ntf"])
+SPARK_SERVICES = ("spark-master", "spark-worker", "deliver", "run")
+
+
+@pytest.mark.parametrize("name", ["smp", "ntf", *SPARK_SERVICES])
 def test_a_container_starts_a_command_that_exists_and_may_do_little(name: str) -> None:
     service = COMPOSE["services"][name]
     build_parser().parse_args(service["command"])
     assert service["read_only"]
     assert service["cap_drop"] == ["ALL"]
-    volumes = {each.partition(":")[0] for each in service["volumes"]}
-    assert volumes <= set(COMPOSE["volumes"])
+    named = {each.partition(":")[0] for each in service.get("volumes", ()) if not each.startswith(".")}
+    assert named <= set(COMPOSE["volumes"])
+
+
+def mounted(name: str) -> dict[str, str]:
+    """Places in a container, and what is mounted there with its mode."""
+    parts = [each.split(":") for each in COMPOSE["services"][name].get("volumes", ())]
+    return {place: ":".join([source, *mode]) for source, place, *mode in parts}
+
+
+def test_spark_is_started_only_if_it_is_asked_for_and_has_the_image_with_spark() -> None:
+    for name in SPARK_SERVICES:
+        service = COMPOSE["services"][name]
+        assert service["profiles"] == ["spark"]
+        assert "pipeline" in service["build"]["args"]["EXTRAS"].split(",")
+        assert "ports" not in service  # the cluster trusts whoever reaches it
+    assert (
+        COMPOSE["services"]["ntf"]["environment"]["TOCSIN_NTF_DELIVERY_ENGINE"]
+        == "${DELIVERY_ENGINE:-inline}"
+    )
+
+
+def test_router_and_job_meet_where_executors_can_read() -> None:
+    ntf = COMPOSE["services"]["ntf"]["environment"]
+    options = build_parser().parse_args(COMPOSE["services"]["deliver"]["command"])
+    assert [str(each) for each in options.handover] == [ntf["TOCSIN_NTF_DELIVERY_HANDOVER"]]
+    assert str(options.handover_keys) == ntf["TOCSIN_NTF_DELIVERY_HANDOVER_KEYS"]
+    assert options.master == "spark://spark-master:7077"
+    for name in ("deliver", "spark-worker"):
+        places = mounted(name)
+        assert places[ntf["TOCSIN_NTF_DELIVERY_HANDOVER"]] == "handover"
+        assert places[ntf["TOCSIN_NTF_DELIVERY_HANDOVER_KEYS"]] == "handover-keys:ro"
+        assert places[str(options.config.parent)] == "ntf-config:ro"
+
+
+def test_the_pipeline_reads_the_event_logs_of_both_routers_and_no_key_of_pseudonyms() -> None:
+    command = COMPOSE["services"]["run"]["command"]
+    file = DEPLOY / "pipeline" / Path(command[-1]).name
+    settings, _ = load_settings(file, tables={}, kinds=())
+    logs = {
+        COMPOSE["services"][name]["environment"][f"TOCSIN_{name.upper()}_EVENT_LOG"]
+        for name in ("smp", "ntf")
+    }
+    assert set(settings.events) == logs
+    assert settings.master == "spark://spark-master:7077"
+    assert settings.spark["spark.cores.max"] == "2"
+    for name in ("run", "spark-worker"):
+        assert mounted(name)["/var/opt/events"] == "events:ro"
+        assert mounted(name)[settings.lake] == "lake"
+    for name in SPARK_SERVICES:
+        assert not {"pseudonym-keys", "smp-data", "ntf-data", "smp-config"} & {
+            each.partition(":")[0] for each in mounted(name).values()
+        }
+    assert mounted("smp")["/var/opt/pseudonym-keys"] == mounted("ntf")["/var/opt/pseudonym-keys"]
+
+
+def test_the_image_makes_every_folder_that_a_volume_needs() -> None:
+    made = (DEPLOY / "Dockerfile").read_text()
+    for name in ("smp", "ntf", *SPARK_SERVICES):
+        for place, source in mounted(name).items():
+            assert source.startswith(".") or f" {place}" in made, place
 
 
 def test_prometheus_asks_where_the_containers_answer() -> None:

@@ -183,7 +183,7 @@ def worker_rows() -> Iterator[Row]:
             yield Row(" or ".join(answers), (_WIRE[action],), target)
     others = tuple(_WIRE[action] for action in NextAction if action is not NextAction.DELETE_KEYS)
     yield Row("wanted again", (_GIVEN_UP, _WIRE[NextAction.DELETE_KEYS]), create)
-    yield Row("not wanted any more", (*others, _GIVEN_UP), _WIRE[NextAction.DELETE_KEYS])
+    yield Row("no longer wanted", (*others, _GIVEN_UP), _WIRE[NextAction.DELETE_KEYS])
 
 
 def _every_after() -> Iterator[AfterError]:

@@ -26,6 +26,8 @@ from tocsin.smp_router.settings.settings import SmpSettings
 if TYPE_CHECKING:
     from asyncpg import Connection, Record
 
+FLEET: Final = "instances of the fleet"
+MOST_NAMED: Final = 10
 STORE: Final = "store"
 DATABASE: Final = "database"
 ROUTERS: Final = "SMP routers"
@@ -34,6 +36,12 @@ MOST_LOG_BYTES: Final = 64 << 20
 _POSTMASTER: Final = "postmaster.pid"
 _SOCKET_LINE: Final = 4
 
+_FLEET: Final = """
+    WITH alive AS (SELECT number, name FROM "{schema}".fleet_instances WHERE expires_at > clock_timestamp())
+    SELECT coalesce((SELECT array_agg(name ORDER BY number) FROM alive), '{{}}') AS names,
+        (SELECT count(*) FROM "{schema}".fleet_leases l
+            WHERE l.holder IS NULL OR NOT EXISTS (SELECT FROM alive WHERE number = l.holder)) AS free
+"""
 _USED: Final = """
     SELECT r.smp_host, r.smp_port, r.smp_keyhash FROM "{schema}".smp_servers r
     JOIN "{schema}".subscriptions s USING (smp_server_id) GROUP BY r.smp_server_id ORDER BY count(*) DESC
@@ -80,6 +88,8 @@ async def ntf_store_findings(settings: NtfSettings, doctor: DoctorSettings) -> l
 
                 used = [router_of_row(row) for row in rows]
                 findings.append(await router_finding(used, settings, doctor))
+                if settings.fleet:
+                    findings.append(await _fleet_finding(connection, settings))
             return findings
     except StoreError as error:
         return [_database_finding(error, "ntf")]
@@ -158,6 +168,21 @@ async def _ntf_schema_finding(connection: Connection[Record], schema: str) -> Fi
     if existing is None:
         return warn(DATABASE, f"it answers, but has no tables in {schema} yet", step)
     return warn(DATABASE, f"it answers, but the tables of {schema} are older than this version", step)
+
+
+async def _fleet_finding(connection: Connection[Record], settings: NtfSettings) -> Finding:
+    """Say which instances are alive, and whether their leases cover everything."""
+    from tocsin.ntf_router.store.postgres.schema import own_schema  # needs asyncpg
+
+    row = await connection.fetchrow(_FLEET.format(schema=own_schema(settings.database_schema)))
+    assert row is not None
+    if not row["names"]:
+        return warn(FLEET, "no instance is running", "start one: `tocsin ntf start`")
+    alive = f"{len(row['names'])} running: {'; '.join(row['names'][:MOST_NAMED])}"
+    if row["free"]:
+        step = "look again in some seconds; then at the instances' logs and their /health/ready"
+        return warn(FLEET, f"{row['free']} leases have no living holder ({alive})", step)
+    return ok(FLEET, f"{alive}; all leases have a holder")
 
 
 async def _routers_of_log(log: Path, settings: NtfSettings, doctor: DoctorSettings) -> list[Finding]:

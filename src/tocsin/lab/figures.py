@@ -20,6 +20,8 @@ from tocsin.pipeline.lake.table_files import rows_of_days, sums_of
 from tocsin.pipeline.report.figures import DeliveryAccount
 from tocsin.pipeline.schemas.hourly import ACCOUNT
 from tocsin.web.engines_view import INLINE, SPARK
+from tocsin.web.metric_readings import MetricReadings
+from tocsin.web.operate_reader import JOB_AWAY, scrape
 
 ENGINES: Final = {INLINE: "the router", SPARK: "Spark"}
 MOST_DAYS: Final = 10_000
@@ -37,6 +39,15 @@ async def read_account(host: str, port: int) -> DeliveryAccount:
     for name, value in _METRIC.findall(text):
         totals[name] = totals.get(name, 0) + int(float(value))
     return DeliveryAccount.of_terms(totals)
+
+
+async def job_works(host: str, port: int) -> bool:
+    """Whether the router says that the job answers it."""
+    try:
+        readings = MetricReadings.parse(await scrape(host, port))
+    except (OSError, TimeoutError):
+        return False
+    return readings.total(JOB_AWAY) == 0
 
 
 def live_table(account: DeliveryAccount, sent: int, last: Sequence[Arrival], pipeline: str) -> Table:

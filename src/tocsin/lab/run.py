@@ -11,10 +11,11 @@ from typing import Final
 from rich.console import Console
 
 from tocsin.errors import StoreError
-from tocsin.lab.figures import EngineAccount, account_of_tables, checked, engines_of_tables
+from tocsin.lab.figures import EngineAccount, account_of_tables, checked, engines_of_tables, job_works
 from tocsin.lab.layers import is_message_push
 from tocsin.lab.live import LiveRecorder
 from tocsin.lab.phones import Arrival, Phone
+from tocsin.lab.processes import HOST
 from tocsin.lab.system import PATIENCE, System, UpOptions, awake, make_folder, started_system
 from tocsin.lab.watch import watch
 from tocsin.operate.process import stop_signals
@@ -121,9 +122,15 @@ async def _send(system: System, rounds: range, wanted: set[bytes]) -> None:
 
 
 async def _join(system: System) -> None:
-    """Wait until Spark pushes, and give it its phones. Raises StoreError."""
+    """Wait until Spark pushes and the router knows it, and give it its phones. Raises StoreError."""
     job, engines = system.job, system.engines()
-    if not await job.until_pushing(SPARK_SECONDS):
+    works = False
+    if await job.until_pushing(SPARK_SECONDS):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                while not (works := await job_works(HOST, system.ports.metrics)):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.1)
+    if not works:
         raise StoreError(f"Spark does not push: {job.last_line()}. The whole log is {job.log}")
     if not await engines.apply(ready=True):
         raise StoreError(f"the NTF router did not give phones to Spark: its log is {system.ntf.log}")

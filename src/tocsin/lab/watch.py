@@ -113,6 +113,13 @@ async def _show(
             await asyncio.sleep(1.0)
 
 
+def shown_phase(phase: JobPhase, *, away: bool, batches: bool) -> JobPhase:
+    """What the page says. While the router says that the job is `away`, it is not ready yet, or late."""
+    if phase is not JobPhase.PUSHING or not away:
+        return phase
+    return JobPhase.LATE if batches else JobPhase.STARTING
+
+
 async def _publish_engines(system: System, live: LiveRecorder, reader: OperateReader) -> NoReturn:
     """Publish which engine pushes how much, the job's state, and the tables as they grow."""
     tables: list[tuple[str, int]] = []
@@ -128,7 +135,7 @@ async def _publish_engines(system: System, live: LiveRecorder, reader: OperateRe
         view = engines_view(
             history.pushes_by,
             {engine: history.usual_seconds(engine) for engine in (INLINE, SPARK)},
-            phase=JobPhase.LATE if job.phase is JobPhase.PUSHING and reader.job_away else job.phase,
+            phase=shown_phase(job.phase, away=reader.job_away, batches=bool(job.figures.get("batches"))),
             restarts=job.restarts,
             figures=job.figures,
             page=job.page,

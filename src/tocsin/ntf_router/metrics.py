@@ -8,7 +8,7 @@ from typing import Final
 
 from tocsin.crypto.es256 import unpadded_base64url
 from tocsin.events.event_log import EventLog
-from tocsin.ntf_router.snapshots import NtfRouterSnapshot, ServerCounts, SubscriptionCounts
+from tocsin.ntf_router.snapshots import FleetSnapshot, NtfRouterSnapshot, ServerCounts, SubscriptionCounts
 from tocsin.ntf_router.statistics.counters import BOUNDS_SECONDS, NtfCounters
 from tocsin.ntf_router.store.interface import StoreCounts
 from tocsin.ntf_router.store.records import Accounting
@@ -133,6 +133,30 @@ def snapshot_metrics(snapshot: NtfRouterSnapshot) -> Iterator[Metric]:
             "Pushes that the deliver job made although the router had withdrawn them: devices got them twice."
         )
         yield counter(f"{PREFIX}_pushed_twice", about, snapshot.pushed_twice)
+    if snapshot.fleet is not None:
+        yield from fleet_metrics(snapshot.fleet)
+
+
+def fleet_metrics(fleet: FleetSnapshot) -> Iterator[Metric]:
+    """This process as one instance of a fleet."""
+    prefix = f"{PREFIX}_fleet"
+    yield gauge(f"{prefix}_instances", "Instances of the fleet.", len(fleet.members))
+    about = "1 while this process is an instance of the fleet, otherwise 0: it subscribes and pushes nothing."
+    yield gauge(f"{prefix}_member", about, int(fleet.number is not None))
+    about = "Leases held here: SMP routers, shards of pushes, chores."
+    yield by_label(MetricKind.GAUGE, f"{prefix}_leases", about, "kind", fleet.held)
+    about = "Leases of the fleet without a living holder: staying above 0, nobody does that part."
+    yield gauge(f"{prefix}_leases_free", about, fleet.free)
+    yield counter(f"{prefix}_leases_taken", "Leases taken since the start.", fleet.taken)
+    about = "Of these, from instances that were gone without giving them back."
+    yield counter(f"{prefix}_leases_taken_over", about, fleet.taken_over)
+    about = "Times that this instance lost all its leases because it could not renew them in time."
+    yield counter(f"{prefix}_lapses", about, fleet.lapsed)
+    about = "How long the latest renewal took: near fleet_lease, leases will be lost."
+    yield gauge(f"{prefix}_renewal_seconds", about, fleet.renewal_seconds)
+    yield counter(f"{prefix}_notices_sent", "Notices sent to other instances.", fleet.notices_sent)
+    about = "Notices that were dropped because too many waited; the others find out by themselves."
+    yield counter(f"{prefix}_notices_dropped", about, fleet.notices_dropped)
 
 
 def event_log_metrics(log: EventLog) -> Iterator[Metric]:

@@ -33,6 +33,10 @@ async def opened_store(
 
     A router is `serving`, and then has a database for itself. Tools may use a database while a router serves.
     """
+    if settings.fleet and settings.store_kind is not StoreKind.URL:
+        raise ConfigError(
+            "fleet: on needs a PostgreSQL database that all its processes reach: set [STORE_LOG] db_connection"
+        )
     async with AsyncExitStack() as stack:
         store: NtfStore
         match settings.store_kind:
@@ -87,7 +91,13 @@ async def _opened_database(url: str, settings: NtfSettings, *, serving: bool) ->
         from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store  # needs asyncpg
     except ImportError as error:
         raise StoreError("PostgreSQL needs another package: pip install 'tocsin[postgres]'") from error
-    return await open_ntf_postgres_store(url, settings.database_schema, settings.database_pool, alone=serving)
+    return await open_ntf_postgres_store(
+        url,
+        settings.database_schema,
+        settings.database_pool,
+        alone=serving,
+        lease_seconds=settings.fleet_lease if settings.fleet else None,
+    )
 
 
 def store_lines(settings: NtfSettings) -> list[str]:

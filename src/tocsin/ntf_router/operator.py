@@ -21,7 +21,7 @@ from tocsin.ntf_router.metrics import (
 )
 from tocsin.ntf_router.running_router import RunningNtfRouter
 from tocsin.ntf_router.settings.settings import DeliveryEngine
-from tocsin.ntf_router.snapshots import ServerCounts, SubscriptionCounts, snapshot_of
+from tocsin.ntf_router.snapshots import FleetSnapshot, ServerCounts, SubscriptionCounts, snapshot_of
 from tocsin.ntf_router.statistics.statistics import COUNTERS, NtfStatistics
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.operate.metrics import Metric, exposition
@@ -84,11 +84,16 @@ class NtfOperator:
         return metrics
 
     async def why_not_ready(self) -> str | None:
-        """None if the router listens, its store answers, and the SMP routers in it are known."""
+        """None if the router listens, its store answers, and the SMP routers in it are known.
+
+        An instance of a fleet must be a member, too: others do its work meanwhile, and can serve its clients.
+        """
         if not self._running.listeners:
             return "not listening"
         if not self._running.subscribers.started.is_set():
             return "the SMP routers of the store are not loaded yet"
+        if self._running.fleet is not None and not self._running.fleet.leases.is_member:
+            return "this instance has lost its leases and joins the fleet again when it reaches the database"
         try:
             async with asyncio.timeout(STORE_SECONDS):
                 await self._store.check()
@@ -133,6 +138,19 @@ class NtfOperator:
         yield from _subscriptions("Pending SMP service subscriptions", now.pending_services, with_names)
         yield from _subscriptions("Pending SMP queue subscriptions", now.pending_queues, with_names)
         yield f"Push notifications queue length: {now.waiting_pushes}"
+        if now.fleet is not None:
+            yield from _fleet(now.fleet, with_names)
+
+
+def _fleet(fleet: FleetSnapshot, with_names: bool) -> Iterator[str]:
+    yield f"Fleet instances: {len(fleet.members)}"
+    yield f"Fleet instance here: {'none' if fleet.number is None else fleet.number}"
+    if with_names:
+        yield from (f"Fleet instance: {name}" for name in fleet.members)
+    yield from (f"Fleet leases here, {kind}: {count}" for kind, count in fleet.held.items())
+    yield f"Fleet leases without a holder: {fleet.free}"
+    yield f"Fleet leases taken over: {fleet.taken_over}"
+    yield f"Fleet lapses: {fleet.lapsed}"
 
 
 def _servers(name: str, counts: ServerCounts, with_names: bool) -> Iterator[str]:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from tocsin.errors import ConnectionLost, HandshakeRefused, HandshakeTimeout, StoreError
+from tocsin.ntf_router.direct.keys import DirectKeys
 from tocsin.ntf_router.direct.packets import DirectCommands
 from tocsin.ntf_router.session.rates import Rate, RateLimit
 from tocsin.ntf_router.session.requests import NtfCommandTable, NtfRequest, NtfState, TokenRequest
@@ -57,6 +58,11 @@ class NtfRouter:
         self._registrations = RateLimit(settings.registrations_per_connection, settings.registration_interval)
         self.connections: set[RouterConnection] = set()
         self.turns = Turns()
+
+    @property
+    def direct_keys(self) -> DirectKeys | None:
+        """The keys of direct notifications, if these are on."""
+        return None if self._direct is None else self._direct.keys
 
     def _command_table(self) -> NtfCommandTable:
         table = NtfCommandTable()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from tocsin.clients.client_metrics import ClientMetrics, NoMetrics
 from tocsin.clients.settings import ClientSettings
@@ -18,7 +19,7 @@ from tocsin.ntf_router.direct.keys import DirectKeys
 from tocsin.ntf_router.direct.packets import DirectCommands, DirectPackets
 from tocsin.ntf_router.event_recorder import GuardedNtfEvents
 from tocsin.ntf_router.router import NtfRouter
-from tocsin.ntf_router.session.requests import NoEvents, NtfEvents, NtfState
+from tocsin.ntf_router.session.requests import NoEvents, NtfEvents, NtfState, Pushes, Subscriber
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NtfStore
@@ -40,11 +41,14 @@ from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.push.provider import Provider
 from tocsin.transport.client_sessions import DialSettings, ServiceIdentity
-from tocsin.transport.listener import Listener
+from tocsin.transport.listener import Listener, SocketsByPort
 from tocsin.transport.router_sessions import RouterIdentity
 from tocsin.transport.socks5 import SocksProxy
 from tocsin.transport.tls_contexts import server_context
 from tocsin.wire.versions import VersionRange
+
+if TYPE_CHECKING:
+    from tocsin.ntf_router.fleet.fleet import Fleet
 
 EXPIRY_INTERVAL: Final = 600.0
 NEARLY_FULL: Final = 0.75
@@ -65,18 +69,23 @@ class RunningNtfRouter:
         delivery: PushDelivery,
         subscribers: SmpSubscribers,
         listeners: list[Listener],
-        keys: DirectKeys | None,
         vapid_key: bytes | None,
+        fleet: Fleet | None = None,
     ) -> None:
+        self.fleet = fleet
+        """Our part in a fleet, if there is one."""
         self.vapid_key = vapid_key
         """The public key of Web Push, if it is on."""
-        self.keys = keys
-        """The keys of direct notifications, if these are on."""
         self.state = state
         self.router = router
         self.delivery = delivery
         self.subscribers = subscribers
         self.listeners = listeners
+
+    @property
+    def keys(self) -> DirectKeys | None:
+        """The keys of direct notifications, if these are on."""
+        return self.router.direct_keys
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -97,10 +106,12 @@ async def running_ntf_router(
     client_metrics: ClientMetrics | None = None,
     job: HandOver | None = None,
     vapid_key: bytes | None = None,
+    inherited: SocketsByPort | None = None,
 ) -> AsyncIterator[RunningNtfRouter]:
     """Serve until the block is left. The caller closes store and providers. A `job` pushes messages for the router.
 
-    Devices that ask for it learn the public key of Web Push, `vapid_key`.
+    Devices that ask for it learn the public key of Web Push, `vapid_key`. Sockets that listen already are `inherited`,
+    by port.
     """
     clock, randomness = clock or SystemClock(), randomness or SystemRandomness()
     counters = counters or NtfCounters()
@@ -111,7 +122,9 @@ async def running_ntf_router(
         RowLimits(settings.max_tokens, settings.max_subscriptions, settings.max_subscriptions_per_token)
     )
     delivery = PushDelivery(store, providers, settings.delivery, counters, clock, randomness, events, job)
-    notifications = NotificationReceiver(store, counters, clock, events, delivery.notify, delivery.recover)
+    fleet = _fleet(settings, store, delivery, clock) if settings.fleet else None
+    pushes: Pushes = delivery if fleet is None else fleet.pushes
+    notifications = NotificationReceiver(store, counters, clock, events, pushes.notify, delivery.recover)
     # Without an address we cannot register at SMP routers. Direct sessions are still better: they acknowledge.
     registers = settings.direct.enabled and bool(settings.public_hosts)
     if settings.direct.enabled and not registers:
@@ -136,9 +149,11 @@ async def running_ntf_router(
         client=client_settings(settings),
         settings=settings.subscriber,
         counters=counters,
+        holds=None if fleet is None else fleet.holds_router,
     )
-    subscribers = SmpSubscribers(network, notifications, clock)
-    state = NtfState(settings, store, clock, randomness, counters, delivery, subscribers, events)
+    subscribers = SmpSubscribers(network, notifications, clock, all_at_start=fleet is None)
+    subscriber: Subscriber = subscribers if fleet is None else fleet.subscriber_of(subscribers)
+    state = NtfState(settings, store, clock, randomness, counters, pushes, subscriber, events)
     direct = None
     if keys is not None:
         await keys.rotate()
@@ -153,17 +168,25 @@ async def running_ntf_router(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(delivery)
         await stack.enter_async_context(subscribers)
+        if fleet is not None:
+            await stack.enter_async_context(fleet.running(subscribers.started))
         listeners = [
             await stack.enter_async_context(listener)
-            for listener in router_listeners(settings, router.handle, context, NTF.block_size)
+            for listener in router_listeners(settings, router.handle, context, NTF.block_size, inherited)
         ]
         if keys is not None and registration is not None:
             location = _location(settings, credentials, listeners[0].port)
             await keys.listening_at(location)
             registration.listening_at(location)
         timers = await stack.enter_async_context(Timers("NTF router"))
-        _TimedActions(state, router, delivery, keys).add_to(timers)
-        yield RunningNtfRouter(state, router, delivery, subscribers, listeners, keys, vapid_key)
+        _TimedActions(state, router, delivery, keys, fleet).add_to(timers)
+        yield RunningNtfRouter(state, router, delivery, subscribers, listeners, vapid_key, fleet)
+
+
+def _fleet(settings: NtfSettings, store: NtfStore, delivery: PushDelivery, clock: FineClock) -> Fleet:
+    from tocsin.ntf_router.fleet.fleet import fleet_of  # needs asyncpg
+
+    return fleet_of(settings, store, delivery, clock)
 
 
 def _location(settings: NtfSettings, credentials: Credentials, port: int) -> RouterLocation:
@@ -196,8 +219,14 @@ class _TimedActions:
     """Actions that the router repeats by the clock."""
 
     def __init__(
-        self, state: NtfState, router: NtfRouter, delivery: PushDelivery, keys: DirectKeys | None
+        self,
+        state: NtfState,
+        router: NtfRouter,
+        delivery: PushDelivery,
+        keys: DirectKeys | None,
+        fleet: Fleet | None,
     ) -> None:
+        self._fleet = fleet
         self._state = state
         self._keys = keys
         self._router = router
@@ -206,14 +235,18 @@ class _TimedActions:
     def add_to(self, timers: Timers) -> None:
         settings = self._state.settings
         timers.every(settings.periodic_interval, self._push_periodically)
-        timers.every(EXPIRY_INTERVAL, self._expire)
-        timers.every(EXPIRY_INTERVAL, self._remove_deleted)
-        timers.every(EXPIRY_INTERVAL, self._remove_unverified)
+        for chore in (self._expire, self._remove_deleted, self._remove_unverified):
+            timers.every(EXPIRY_INTERVAL, partial(self._do_chore, chore))
         if self._keys is not None:
             timers.every(EXPIRY_INTERVAL, self._keys.rotate)
         if settings.inactive_ttl is not None:
             timers.every(settings.inactive_check_interval, self._disconnect_inactive)
         timers.run(self._recover())
+
+    async def _do_chore(self, chore: Callable[[], Awaitable[None]]) -> None:
+        """Remove what is old. One instance of a fleet does it for all."""
+        if self._fleet is None or self._fleet.does_chores:
+            await chore()
 
     async def _recover(self) -> None:
         """Push notifications that were pending when the router stopped."""

@@ -25,6 +25,7 @@ from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.operate.control_port import LinePort
 from tocsin.operate.router_process import Upkeep, print_lines, router_process, run_router
 from tocsin.operate.statistics_files import KeptStatistics, statistics_path
+from tocsin.transport.listener import SocketsByPort
 from tocsin.wire.base64url import encode_base64url
 
 logger = logging.getLogger(__name__)
@@ -48,15 +49,19 @@ async def run_ntf_router(
     maintenance: bool = False,
     skip_broken_lines: bool = False,
     page: OperatorPage | None = None,
+    inherited: SocketsByPort | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; with `maintenance`, only do what a start and a stop do."""
+    """Serve until SIGTERM or SIGINT; with `maintenance`, only do what a start and a stop do.
+
+    Sockets that listen already are `inherited`, by port.
+    """
     settings, warning = served_settings(settings)
     if warning is not None:
         logger.warning("%s", warning)
     print_lines(*store_lines(settings))
     await run_router(
         opened_store(settings, skip_broken_lines=skip_broken_lines, serving=True),
-        lambda store: running(settings, store, page),
+        lambda store: running(settings, store, page, inherited),
         maintain=(lambda _store: _maintain(settings)) if maintenance else None,
         announce=lambda router: print_lines(
             *(f"Serving NTF protocol on port {port} (TLS)..." for port in router.ports)
@@ -82,7 +87,10 @@ def _statistics_files(settings: NtfSettings, statistics: NtfStatistics) -> KeptS
 
 @asynccontextmanager
 async def running(
-    settings: NtfSettings, store: NtfStore, page: OperatorPage | None = None
+    settings: NtfSettings,
+    store: NtfStore,
+    page: OperatorPage | None = None,
+    inherited: SocketsByPort | None = None,
 ) -> AsyncIterator[RunningNtfRouter]:
     """A router with everything that its operator uses."""
     credentials = credentials_of(settings)
@@ -106,6 +114,7 @@ async def running(
                 counters=counters,
                 job=opened_handover(settings.delivery),
                 vapid_key=required_vapid_key(settings.webpush).public if settings.webpush.enabled else None,
+                inherited=inherited,
             )
         )
         about = About(__version__, os.environ.get(RUNTIME_OPTIONS_VARIABLE, ""))

@@ -6,13 +6,21 @@ SMP routers in the operator's own domains are listed by host; all others are cou
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from tocsin.ntf_router.running_router import RunningNtfRouter
 from tocsin.ntf_router.subscriber.smp_network import SubscriberState
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.push.provider import CredentialCounts, RenewsCredentials
+
+if TYPE_CHECKING:
+    from tocsin.ntf_router.fleet.fleet import Fleet
+
+LEASE_KINDS: Final = ("smp", "push", "chores")
+"""The kinds of leases of a fleet (`store.postgres.fences`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,27 @@ class SubscriptionCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetSnapshot:
+    """This process as one instance of a fleet."""
+
+    number: int | None
+    """Its number, None while it is no member."""
+    members: tuple[str, ...]
+    """Host and process of each instance."""
+    held: dict[str, int]
+    """Leases held here, by kind."""
+    free: int
+    """Leases without a living holder."""
+    taken: int = 0
+    taken_over: int = 0
+    lapsed: int = 0
+    renewal_seconds: float = 0.0
+    """How long the latest renewal took."""
+    notices_sent: int = 0
+    notices_dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class NtfRouterSnapshot:
     tasks: int
     subscribers: ServerCounts
@@ -70,6 +99,8 @@ class NtfRouterSnapshot:
     """The job is late or gone, and the router pushes by itself."""
     pushed_twice: int
     """Pushes that were withdrawn from the job too late."""
+    fleet: FleetSnapshot | None
+    """None if this router serves alone."""
 
 
 def snapshot_of(running: RunningNtfRouter) -> NtfRouterSnapshot:
@@ -103,6 +134,24 @@ def snapshot_of(running: RunningNtfRouter) -> NtfRouterSnapshot:
         handed_over_seconds=0.0 if job is None else job.oldest_seconds,
         job_away=job is not None and job.away,
         pushed_twice=0 if job is None else job.pushed_twice,
+        fleet=None if running.fleet is None else _fleet_snapshot(running.fleet),
+    )
+
+
+def _fleet_snapshot(fleet: Fleet) -> FleetSnapshot:
+    leases, notices = fleet.leases, fleet.notices
+    kinds = Counter(name.partition(" ")[0] for name in leases.held)
+    return FleetSnapshot(
+        number=leases.number if leases.is_member else None,
+        members=tuple(each.name for each in leases.members),
+        held={kind: kinds[kind] for kind in LEASE_KINDS},
+        free=leases.free,
+        taken=leases.counts.taken,
+        taken_over=leases.counts.taken_over,
+        lapsed=leases.counts.lapsed,
+        renewal_seconds=leases.counts.latest_renewal_seconds,
+        notices_sent=notices.sent,
+        notices_dropped=notices.dropped,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from tocsin.operate.metrics import Metric, counter, gauge
 from tocsin.operate.settings.operation_settings import OperationSettings
-from tocsin.transport.listener import Handler, Listener, ListenerLimits
+from tocsin.transport.listener import Handler, Listener, ListenerLimits, SocketsByPort
 from tocsin.transport.turns import Turns
 
 _ABOUT: Final = {
@@ -25,9 +25,13 @@ _ABOUT: Final = {
 
 
 def router_listeners(
-    settings: OperationSettings, handler: Handler, context: ssl.SSLContext, block_size: int
+    settings: OperationSettings,
+    handler: Handler,
+    context: ssl.SSLContext,
+    block_size: int,
+    inherited: SocketsByPort | None = None,
 ) -> list[Listener]:
-    """Return the listeners, which are not open yet."""
+    """Return the listeners, which are not open yet. Sockets by port that another process opened are `inherited`."""
     limits = ListenerLimits(
         handshake_seconds=settings.tls_handshake_seconds,
         max_connections=settings.max_connections,
@@ -38,7 +42,13 @@ def router_listeners(
     )
     return [
         Listener(
-            handler, context=context, block_size=block_size, hosts=settings.hosts, port=port, limits=limits
+            handler,
+            context=context,
+            block_size=block_size,
+            hosts=settings.hosts,
+            port=port,
+            limits=limits,
+            inherited=(inherited or {}).get(port, ()),
         )
         for port in settings.ports
     ]

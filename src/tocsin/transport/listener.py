@@ -23,12 +23,12 @@ import math
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from tocsin.errors import ConnectFailed, ConnectionLost
 from tocsin.transport.block_connection import (
@@ -51,6 +51,8 @@ _ACCEPTS_PER_WAKE_UP: Final = 64  # then yield to established connections
 _BACKLOG: Final = 1024
 
 Handler = Callable[[BlockConnection], Awaitable[None]]
+SocketsByPort: TypeAlias = Mapping[int, Sequence[socket.socket]]
+"""Sockets that listen, by the port that settings name, which may be 0."""
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +91,41 @@ class ListenerLimits:
     """For a connection whose handler has returned, and for all when the listener closes (smp.md 2)."""
 
 
+async def listening_sockets(hosts: Sequence[str], port: int) -> list[socket.socket]:
+    """Listen on one port of all addresses of these hosts. Raises ConnectFailed if one cannot be used.
+
+    With port 0 the system chooses one, the same on every address.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        for host in hosts:
+            for family, (address, _) in await resolve(host, port):
+                sock = socket.socket(family, socket.SOCK_STREAM)
+                sockets.append(sock)
+                try:
+                    sock.setblocking(False)
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    if family == socket.AF_INET6:
+                        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                    sock.bind((address, port))
+                    sock.listen(_BACKLOG)
+                except OSError as error:
+                    raise ConnectFailed(
+                        f"cannot listen on {address} port {port}: {error.strerror}"
+                    ) from error
+                port = sock.getsockname()[1]
+    except BaseException:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+def inherited_sockets(descriptors: Mapping[int, Sequence[int]]) -> SocketsByPort:
+    """Return the sockets of file descriptors that another process opened and left to this one."""
+    return {port: [socket.socket(fileno=each) for each in opened] for port, opened in descriptors.items()}
+
+
 class Listener:
     """Serves on one port of one or more addresses while its `async with` block runs.
 
@@ -105,8 +142,13 @@ class Listener:
         hosts: Sequence[str],
         port: int,
         limits: ListenerLimits | None = None,
+        inherited: Sequence[socket.socket] = (),
     ) -> None:
-        """Open nothing yet. With `port` 0 the system chooses a port, which the property `port` returns."""
+        """Open nothing yet. With `port` 0 the system chooses a port, which the property `port` returns.
+
+        Sockets that listen already, and that other processes may share, are `inherited` instead of being opened.
+        """
+        self._inherited = inherited
         self._handler = handler
         self._context = context
         self._block_size = block_size
@@ -143,12 +185,9 @@ class Listener:
 
     async def __aenter__(self) -> Self:
         """Start to listen. Raises ConnectFailed if an address cannot be used."""
-        try:
-            for host in self._hosts:
-                await self._open(host)
-        except BaseException:
-            self._close_sockets()
-            raise
+        self._sockets = list(self._inherited) or await listening_sockets(self._hosts, self._port)
+        if self._sockets:
+            self._port = self._sockets[0].getsockname()[1]
         await self._tasks.__aenter__()
         self._accept_again()
         self._watch_stalls()
@@ -184,23 +223,6 @@ class Listener:
                 task.cancel()
         if self._serving:
             await asyncio.wait(self._serving)
-
-    async def _open(self, host: str) -> None:
-        for family, (address, _) in await resolve(host, self._port):
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            self._sockets.append(sock)
-            try:
-                sock.setblocking(False)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                sock.bind((address, self._port))
-                sock.listen(_BACKLOG)
-            except OSError as error:
-                raise ConnectFailed(
-                    f"cannot listen on {address} port {self._port}: {error.strerror}"
-                ) from error
-            self._port = sock.getsockname()[1]  # the same one on every address, also when the system chose it
 
     def _accept_again(self) -> None:
         loop = asyncio.get_running_loop()

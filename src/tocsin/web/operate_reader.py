@@ -18,6 +18,7 @@ from tocsin.web.page_events import PageEvents
 SCRAPE_SECONDS: Final = 5.0
 OPERATE: Final = "operate"
 """The event that carries the view."""
+JOB_AWAY: Final = "simplex_ntf_deliver_job_away"
 TABLES_EVERY: Final = 10.0
 
 
@@ -57,7 +58,7 @@ class OperateReader:
         readings = Readings(found.get("ntf"), found.get("smp"), self._tables, missing)
         self.view = operate_view(readings, time.time())
         if readings.ntf is not None:
-            self.job_away = bool(readings.ntf.total("simplex_ntf_deliver_job_away"))
+            self.job_away = bool(readings.ntf.total(JOB_AWAY))
         return self.view
 
     async def _read_tables(self) -> None:

@@ -158,6 +158,34 @@ async def test_the_database_of_an_ntf_router(ntf: NtfFolders, url: str) -> None:
     assert "newer" in found["database"].text
 
 
+async def test_the_instances_of_a_fleet_and_leases_without_a_holder(ntf: NtfFolders, url: str) -> None:
+    await (await open_ntf_postgres_store(url)).close()
+    connection = await asyncpg.connect(url, server_settings={"search_path": "ntf_server_tocsin"})
+
+    async def fleet() -> Finding:
+        return (await look_at(ntf, db_connection=url, fleet="on"))["instances of the fleet"]
+
+    try:
+        assert (await fleet()).text == "no instance is running"
+        number = await connection.fetchval(
+            "INSERT INTO fleet_instances (name, expires_at)"
+            " VALUES ('host a', now() + interval '1 hour') RETURNING number"
+        )
+        await connection.execute("INSERT INTO fleet_leases (name, kind) VALUES ('chores', 'chores')")
+        found = await fleet()
+        assert (found.status, found.text) == (
+            Status.WARN,
+            "1 leases have no living holder (1 running: host a)",
+        )
+        await connection.execute("UPDATE fleet_leases SET holder = $1", number)
+        found = await fleet()
+        assert (found.status, found.text) == (Status.OK, "1 running: host a; all leases have a holder")
+        await connection.execute("UPDATE fleet_instances SET expires_at = now() - interval '1 second'")
+        assert (await fleet()).text == "no instance is running"
+    finally:
+        await connection.close()
+
+
 async def test_the_database_of_an_smp_router(tmp_path: Path, url: str) -> None:
     smp = SmpFolders(tmp_path / "smp")
 

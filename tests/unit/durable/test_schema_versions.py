@@ -46,8 +46,8 @@ NTF_VERSIONS: Final = [name for name, *_ in (*ntf_schema._MIGRATIONS, *ntf_schem
 AGENT_VERSIONS: Final = [step.name for step in agent_schema.MIGRATIONS]
 TIMES: Final = ("applied_at", "ts")
 """When a migration was applied."""
-COUNTERS: Final = ("opening", "owner_heartbeat")
-"""Tables that say which router wrote last, and hold nothing of its users."""
+COUNTERS: Final = ("opening", "owner_heartbeat", "fleet_instances", "fleet_leases")
+"""Tables that say which router wrote last or serves now, and hold nothing of its users."""
 
 
 class VersionedStore(Protocol):
@@ -148,7 +148,7 @@ class _NtfTables(_Database):
         await store.associate(owner.token_id, ntf.queue("e"), 17)
         await store.dissociate(owner.token_id, ntf.queue("e"), 1_900_000_000)
         await store.note_deleted(ntf.ROUTER, [ntf.queue("d").notifier_id], 18)
-        await store.set_direct_keys(b"keys")
+        await store.set_direct_keys(b"keys", None)
         await store.subscribed(ntf.ROUTER, [ntf.queue("q").notifier_id], b"s" * 24)
         await store.set_service_credentials(ntf.ROUTER, new_service_credentials(datetime.now(UTC)))
         await store.add_notifications(ntf.ROUTER, [ntf.received("q", 1), ntf.received("r", 2)])

@@ -12,6 +12,7 @@ from tocsin.cli.pipeline import (
     forget,
     ingest,
     init,
+    node,
     rebuild,
     reconcile,
     replay,
@@ -47,4 +48,5 @@ SUBCOMMANDS = (
     compact,
     simulate,
     convert,
+    node,
 )

@@ -43,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
         settings.lake,
         settings.master,
         settings.memory,
+        settings.spark,
         as_json=options.json,
         storage=settings.storage,
         work=Path(settings.work) if settings.work else None,

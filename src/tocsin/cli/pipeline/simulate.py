@@ -42,9 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows",
         type=int,
-        default=200_000,
+        default=25_000_000,
         metavar="N",
-        help="devices to simulate one by one; larger populations are scaled up from them (default: %(default)s)",
+        help="devices to simulate one by one; larger populations are scaled up from them, and the output says how "
+        "exact that is (default: %(default)s)",
     )
     for name, (kind, about) in PARAMETERS.items():
         parser.add_argument(f"--{name}", type=kind, metavar="N", help=about)

@@ -23,6 +23,7 @@ _TRANSIENT: Final = (
     asyncpg.TransactionRollbackError,  # class 40: deadlock, serialization
     asyncpg.InsufficientResourcesError,  # class 53: too many connections, disk full
     asyncpg.PostgresSystemError,  # class 58: its disk fails
+    asyncpg.IdleInTransactionSessionTimeoutError,  # 25P03: we stood still within a transaction
     asyncpg.ReadOnlySQLTransactionError,  # 25006: a standby, or a primary that became one
 )
 

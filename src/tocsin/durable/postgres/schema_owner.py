@@ -1,4 +1,7 @@
-"""One router for each schema: an advisory lock on a connection of its own, which says who holds it.
+"""One router for each schema, or one fleet: an advisory lock on a connection of its own, which says who holds it.
+
+The instances of a fleet hold it together (`shared`). It keeps out routers that want the schema alone, and these keep
+out the fleet.
 
 Theory of operation. The lock belongs to the connection, so it ends with the router, however that ends. The name of the
 connection tells the next router which host and process hold it. If the connection breaks, because the database was
@@ -72,8 +75,9 @@ class SchemaInUse(DatabaseUnavailable):
 class SchemaOwner:
     """Holds the lock of one schema. Belongs to one event loop."""
 
-    def __init__(self, url: str, program: str, schema: str) -> None:
+    def __init__(self, url: str, program: str, schema: str, *, shared: bool = False) -> None:
         self._url: Final = url
+        self._take: Final = f"SELECT pg_try_advisory_lock{'_shared' if shared else ''}($1)"
         self._program: Final = program
         self._schema: Final = schema
         self._key: Final = schema_key(program, schema)
@@ -227,7 +231,7 @@ class SchemaOwner:
             )
         try:
             with translated():
-                if await connection.fetchval("SELECT pg_try_advisory_lock($1)", self._key):
+                if await connection.fetchval(self._take, self._key):
                     if self._heartbeat is not None:
                         await self._beat(connection)
                     return connection

@@ -93,6 +93,10 @@ class ControlPushes:
     def in_flight(self) -> int:
         return len(self._sent)
 
+    @property
+    def periodic_in_flight(self) -> bool:
+        return any(push.periodic for push in self._sent.values())
+
     def add(self, push: ControlPush) -> None:
         """Take a push. An older one of the same device makes place for it, and it takes over the older one's turn."""
         if push.request.push_id in self._sent:

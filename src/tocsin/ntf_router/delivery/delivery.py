@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 
 from tocsin.errors import StoreError
@@ -171,6 +171,18 @@ class PushDelivery:
 
     def _expires_at(self) -> int:
         return int(self._clock.now() + self._settings.other_push_ttl)
+
+    def tokens_in_flight(self) -> Iterator[bytes]:
+        """Yield the tokens whose push is at a provider, or whose outcome is being written."""
+        for lane in self.lanes.values():
+            yield from lane.tokens_in_flight()
+
+    @property
+    def periodic_unsettled(self) -> bool:
+        """Whether a periodic push is at a provider, or the beginning of its next period is not written yet."""
+        return self._outcomes.periodic_unwritten or any(
+            lane.control.periodic_in_flight for lane in self.lanes.values()
+        )
 
     @property
     def waiting(self) -> int:

@@ -129,6 +129,10 @@ class DeliveryLane:
     def in_flight(self) -> int:
         return len(self._in_flight)
 
+    def tokens_in_flight(self) -> list[bytes]:
+        """Return the tokens in flight, without those that wait for another attempt."""
+        return [token_id for token_id in self._in_flight if token_id not in self._attempts]
+
     def add(self, token_id: bytes) -> None:
         """Note that the token has pending notifications."""
         if token_id in self._in_flight:

@@ -38,6 +38,11 @@ class OutcomeRecorder:
         self._then: list[Callable[[], None]] = []
         self._awake = asyncio.Event()
 
+    @property
+    def periodic_unwritten(self) -> bool:
+        """Whether periods have begun that are not in the store yet."""
+        return bool(self._periodic)
+
     def attempted(self, pushes: Sequence[NotificationPush]) -> None:
         """Record that these pushes were sent to the provider."""
         self._events.attempted(pushes)

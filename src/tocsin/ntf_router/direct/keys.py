@@ -68,6 +68,7 @@ class DirectKeys:
         self._due_at = 0
         """The time at which a key expires or the next one must be made."""
         self._rotating = asyncio.Lock()
+        self._read_at = 0
         self.auth: AuthKey
         self._address = ""
 
@@ -76,6 +77,15 @@ class DirectKeys:
         """Keys by id that have not expired."""
         now = self._clock.now()
         return {key.offer.key_id: key.private_key for key in self._keys if key.expires_at > now}
+
+    async def read_again(self) -> bool:
+        """Read the keys that other processes may have made, at most once a second. Returns whether it was done."""
+        now = self._clock.now()
+        if now == self._read_at:
+            return False
+        self._read_at = now
+        await self.rotate()
+        return True
 
     async def newest(self) -> NtfKeyOffer:
         """Return the newest packet key, which devices use. Raises StoreError if it expired and has no successor."""
@@ -103,9 +113,11 @@ class DirectKeys:
     async def rotate(self) -> None:
         """Create due keys and erase expired ones. Raises StoreError, which leaves the keys as they were."""
         async with self._rotating:
-            await self._rotate()
+            while not await self._rotate():
+                pass  # another process was first: its keys are used
 
-    async def _rotate(self) -> None:
+    async def _rotate(self) -> bool:
+        """Returns False if the stored keys have changed meanwhile."""
         stored = await self._store.direct_keys()
         known = None if stored is None else _read(stored)
         now = self._clock.now()
@@ -131,11 +143,13 @@ class DirectKeys:
             address,
         )
         if new != known:
-            await self._store.set_direct_keys(msgspec.msgpack.encode(new))
+            if not await self._store.set_direct_keys(msgspec.msgpack.encode(new), stored):
+                return False
             logger.info("rotated the keys for direct notifications: %d are in use", len(keys))
         self._keys, self.auth = keys, auth
         expiries = (key.expires_at for key in keys)
         self._due_at = min(keys[0].created_at + self._schedule.rotation, *expiries)
+        return True
 
 
 def _read(stored: bytes) -> _StoredKeys:

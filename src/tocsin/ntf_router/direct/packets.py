@@ -69,7 +69,7 @@ class DirectPackets:
 
     async def _handle(self, packet: bytes) -> PacketFate:
         try:
-            signed = open_packet(packet, self._keys.packet_keys)
+            signed = await self._opened(packet)
         except UnknownNtfKey:
             return PacketFate.UNKNOWN_KEY
         except DecodeError:
@@ -80,6 +80,15 @@ class DirectPackets:
         if signed.statement.kind is PacketKind.DISSOCIATE:
             return await self._dissociate(token, signed.statement)
         return await self._associate(token, signed.statement)
+
+    async def _opened(self, packet: bytes) -> SignedStatement:
+        """Open a packet. In a fleet, another instance may have made its key a moment ago."""
+        try:
+            return open_packet(packet, self._keys.packet_keys)
+        except UnknownNtfKey:
+            if not self._state.settings.fleet or not await self._keys.read_again():
+                raise
+        return open_packet(packet, self._keys.packet_keys)
 
     def _signed_by(self, token: TokenRecord | None, signed: SignedStatement) -> bool:
         key = None if token is None else auth_key_from_der(token.verify_key)

@@ -179,6 +179,16 @@ _PLACES: Final = (
         "db_connection, and the default if that is set).",
         "store_kind",
     ),
+    _own(
+        "fleet",
+        ON_OFF,
+        "Several processes with this identity serve at the same time, with one database (db_connection).",
+    ),
+    _own(
+        "fleet_lease",
+        duration(),
+        "Seconds without a sign of life after which others take over what a process of the fleet did.",
+    ),
     _own("lowest_version", _VERSION, "Oldest NTF version offered."),
     _own("highest_version", _VERSION, "Newest NTF version offered."),
     _own("accept_without_alpn", ON_OFF, "Serve clients that offer no ALPN, with version 1."),

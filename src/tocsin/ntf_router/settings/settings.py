@@ -151,6 +151,10 @@ class NtfSettings(OperationSettings):
     database_schema: str = "ntf_server"
     database_pool: int = 10
     """Connections of each of the two pools: for clients and notifications, and for the background."""
+    fleet: bool = False
+    """Other processes with the same identity serve with the same database, at the same time."""
+    fleet_lease: float = 5.0
+    """A process of a fleet that does not answer for so long is taken for gone."""
 
     # Who may do what
     lowest_version: int = LOWEST_VERSION

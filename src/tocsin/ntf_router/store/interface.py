@@ -227,7 +227,8 @@ class DirectStore(Protocol):
     async def direct_keys(self) -> bytes | None:
         """Return the private keys for direct notifications, as given to `set_direct_keys`."""
 
-    async def set_direct_keys(self, keys: bytes) -> None: ...
+    async def set_direct_keys(self, keys: bytes, known: bytes | None) -> bool:
+        """Set them if `known` are still stored. Returns whether they were: another process may have been first."""
 
 
 class NotificationStore(Protocol):

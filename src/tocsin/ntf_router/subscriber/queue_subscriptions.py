@@ -47,6 +47,8 @@ NEW_QUEUES: Final = 10_000
 """New queues that may wait here. Beyond this number another round finds them in the store."""
 ROUND_AGAIN_SECONDS: Final = 30.0
 """The delay of another round when the SMP router did not answer for some queues."""
+TAKE_BACK_SECONDS: Final = 5.0
+"""The delay before queues are taken back from an instance that had lost its lease: one round serves many of them."""
 PLACE_SECONDS: Final = 30.0
 """The longest wait for a place, so that routers that do not answer cannot block all others."""
 UNUSED_SECONDS: Final = 600.0
@@ -68,6 +70,8 @@ class QueueSubscriptions:
         self._round_wanted = False
         self._service_refused: set[bytes] = set()
         """Queues that were answered with SERVICE in their last round. If it happens again, that is final."""
+        self._taken_back: set[bytes] = set()
+        self._taking_back = False
         self._awake = asyncio.Event()
         self.service = ServiceSubscription(router, self._awake.set, self._later_again)
 
@@ -185,6 +189,7 @@ class QueueSubscriptions:
             except BadKey:  # a damaged row must not affect other queues
                 failed.append((notifier_id, _NO_KEY))
         ntf_router_id = None if service is None else service.ntf_router_id
+        self._router.check_held()
         async for answer in client.subscribe_notifications(notifiers, ntf_router_id):
             notifier_id, outcome = answer.request.entity_id, answer.outcome
             match outcome:
@@ -238,6 +243,24 @@ class QueueSubscriptions:
             self._router.service_refused = True
             raise ConnectionLost(f"our service was refused for {count} queues: connecting without it")
         self._later_again()
+
+    def taken_away(self, notifier_ids: Sequence[bytes]) -> list[bytes]:
+        """Subscribe again to queues that an instance has taken which had lost its lease. Returns which.
+
+        A queue is taken back once: if it happens again, somebody else has it now.
+        """
+        back = [each for each in notifier_ids if each not in self._taken_back]
+        if len(self._taken_back) + len(back) > NEW_QUEUES:
+            self._taken_back.clear()
+        self._taken_back.update(back)
+        if back and not self._taking_back:
+            self._taking_back = True
+            asyncio.get_running_loop().call_later(TAKE_BACK_SECONDS, self._take_back)
+        return back
+
+    def _take_back(self) -> None:
+        self._taking_back = False
+        self.subscribe_again()
 
     def _later_again(self) -> None:
         """Start another round in a while, because some queues got no answer."""

@@ -82,6 +82,7 @@ class ServiceSubscription:
                 await self._forget("this session does not belong to the service")
                 return False
         self._state.pending_service = used.associated_count
+        self._router.check_held()
         try:
             if self._registers and registration is not None:
                 answer = await self._register(client, registration, used)

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from tocsin.clients import SmpClient
 from tocsin.clients.client_metrics import ClientMetrics
 from tocsin.clients.settings import ClientSettings
+from tocsin.errors import ConnectionLost
 from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.settings.settings import SubscriberSettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
@@ -71,8 +72,12 @@ class SmpNetwork:
         client: ClientSettings,
         settings: SubscriberSettings,
         counters: NtfCounters,
+        holds: Callable[[RouterLocation], bool] | None = None,
     ) -> None:
+        """With `holds`, other instances subscribe too, each to the SMP routers that it holds at the moment."""
         self.store = store
+        self.is_shared = holds is not None
+        self.holds: Final = holds or (lambda _router: True)
         self.settings = settings
         self.counters = counters
         self.direct = direct
@@ -121,6 +126,14 @@ class SmpRouterInUse:
         """Use this address of the router in logs, metrics and events. The router is known by its key hash."""
         self.location = location
         self.address = RouterAddress(Scheme.SMP, location)
+
+    def check_held(self) -> None:
+        """Raise ConnectionLost if another instance may subscribe there by now. Call it before each subscription.
+
+        A late one would take queues from the instance that has them.
+        """
+        if not self.network.holds(self.location):
+            raise ConnectionLost("this instance does not hold the lease of the SMP router any more")
 
     def report(self, changed: Sequence[tuple[bytes, SubscriptionStatus]], cause: str) -> None:
         self.network.report(self.location, changed, cause)

@@ -212,8 +212,19 @@ class SmpSubscriber:
             if self._gone:
                 await self._not_gone([notifier_id for notifier_id, _, _ in notifications])
         if ended:
-            await self._end(ended)
+            await self._end(self._without_taken_away(ended) if self._network.is_shared else ended)
         return len(notifications)
+
+    def _without_taken_away(
+        self, ended: Sequence[tuple[bytes, SubscriptionStatus]]
+    ) -> Sequence[tuple[bytes, SubscriptionStatus]]:
+        """Let queues be inactive, and not ended, that another instance of ours may have taken late."""
+        taken = [notifier_id for notifier_id, status in ended if status is SubscriptionState.END]
+        back = set(self._queues.taken_away(taken))
+        return [
+            (each, SubscriptionState.INACTIVE if each in back and status is SubscriptionState.END else status)
+            for each, status in ended
+        ]
 
     async def _end(self, ended: Sequence[tuple[bytes, SubscriptionStatus]]) -> None:
         await self._router.until_stored(lambda: self._router.store.set_statuses(self._router.location, ended))

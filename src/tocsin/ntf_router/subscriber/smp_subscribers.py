@@ -30,8 +30,13 @@ logger = logging.getLogger(__name__)
 class SmpSubscribers:
     """The connections run inside `async with`."""
 
-    def __init__(self, network: SmpNetwork, sink: NotificationSink, clock: Clock) -> None:
+    def __init__(
+        self, network: SmpNetwork, sink: NotificationSink, clock: Clock, *, all_at_start: bool = True
+    ) -> None:
+        """Without `all_at_start` only those SMP routers are connected that `hold` names, or that get a new queue."""
         self._network = network
+        self._all_at_start = all_at_start
+        self._runs: dict[bytes, asyncio.Task[None]] = {}
         self._sink = sink
         self._clock = clock
         self._by_identity: dict[bytes, SmpSubscriber] = {}
@@ -52,7 +57,8 @@ class SmpSubscribers:
         return {each.location: each for each in self._by_identity.values()}
 
     async def __aenter__(self) -> SmpSubscribers:
-        self._spawn(self._start())
+        if self._all_at_start:
+            self._spawn(self._start())
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -84,12 +90,26 @@ class SmpSubscribers:
         """Register our service at a router with an associated queue, which is in the store already."""
         self._named_router(router, token_id).associated()
 
+    def hold(self, used: UsedRouter) -> None:
+        """Connect to an SMP router that another instance had, or nobody."""
+        self._used(used)
+
+    async def release(self, key_hash: bytes) -> None:
+        """End the connection to an SMP router, because it is not ours any more."""
+        run, subscriber = self._runs.get(key_hash), self._by_identity.get(key_hash)
+        if run is not None:
+            run.cancel()
+            await asyncio.gather(run, return_exceptions=True)
+        if subscriber is not None and self._by_identity.get(key_hash) is subscriber:
+            del self._by_identity[key_hash]
+
     async def subscribe_again(self) -> int:
         """Subscribe to all queues in the store after an outside change. Returns the number of SMP routers.
 
         Raises StoreError.
         """
         used = [router for router in await self._network.store.used_routers() if router.needed]
+        used = [router for router in used if self._network.holds(router.location)]
         for router in used:
             self._used(router).subscribe_again()
         return len(used)
@@ -120,7 +140,7 @@ class SmpSubscribers:
             subscriber = SmpSubscriber(location, self._network, self._sink, self._clock)
             subscriber.state.untried = not proven
             self._by_identity[location.key_hash] = subscriber
-            self._spawn(self._run(location.key_hash, subscriber))
+            self._runs[location.key_hash] = self._spawn(self._run(location.key_hash, subscriber))
         return subscriber
 
     async def _run(self, key_hash: bytes, subscriber: SmpSubscriber) -> None:
@@ -128,6 +148,7 @@ class SmpSubscribers:
             await subscriber.run(self._answered)
         finally:
             self._count_no_more(key_hash)
+            del self._runs[key_hash]
         del self._by_identity[key_hash]  # the next queue there makes a new one
 
     def _answered(self, location: RouterLocation) -> None:
@@ -158,10 +179,11 @@ class SmpSubscribers:
                 await asyncio.sleep(1.0)
         self.started.set()
 
-    def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

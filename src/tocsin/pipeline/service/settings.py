@@ -48,6 +48,8 @@ class PipelineSettings:
     master: str = "local[*]"
     work: str = ""
     storage: dict[str, str] = field(default_factory=dict)
+    spark: dict[str, str] = field(default_factory=dict)
+    """Spark's own settings by name."""
     every: ServiceIntervals = field(default_factory=ServiceIntervals)
     retention: dict[str, int] = field(default_factory=dict)
     """Days by table."""
@@ -76,6 +78,9 @@ def load_settings(
         raise ConfigError(f"{path}: {error}") from error
     _refuse_others(path, "retention", found.retention, tables)
     _refuse_others(path, "allow", found.allow, kinds)
+    for name in found.spark:
+        if not name.startswith("spark."):
+            raise ConfigError(f'{path}, spark: write a setting of Spark as "spark.NAME", not as {name}')
     wrong = {
         "events": not found.events,
         "smallest_group": found.smallest_group < 1,
@@ -138,6 +143,9 @@ report = {_text(report)}
 # ntf = ""
 # smp = []
 # plan = "repair-plan.jsonl"
+
+[spark]  # Spark's own settings
+# "spark.cores.max" = "4"
 
 [storage]  # settings of object storage; set secrets as environment variables instead{chosen}
 """

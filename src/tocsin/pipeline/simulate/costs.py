@@ -16,8 +16,8 @@ CHECK_CPU: Final = 68 * 1.5
 """µs: an Ed25519 check (decision 0005), times the largest overhead that `make bench-wire` shows (README)."""
 BYTES_PER_SUBSCRIPTION: Final = 109
 """Memory of an NTF router: figures in docs/ntf-router.md."""
-BYTES_PER_ASSOCIATION: Final = 24 + 12
-"""A queue id and its index entry: all that a router keeps for direct notifications (C8 of the proposal)."""
+BYTES_PER_ASSOCIATION: Final = 44
+"""The same for a queue of direct notifications, which has no key: docs/ntf-store.md."""
 
 
 class SimulatedCommand(StrEnum):
@@ -53,9 +53,9 @@ COSTS: Final = {
         2 * SMP_BLOCK // 88, 2 * 56, "65 bytes of signature more: 88 in a block; signed twice: smp.md 5.4"
     ),
     SimulatedCommand.FORWARD: CommandCost(
-        SMP_BLOCK // 40,
+        SMP_BLOCK // 32,
         CHECK_CPU,
-        "estimated: the proposal (ntf.md 7.3, C6, C7) fixes no encoding; about 400 bytes",
+        "packets of 448 bytes, 32 in a block: docs/direct-notifications.md; CPU: one signature",
     ),
     SimulatedCommand.NEW_SUBSCRIPTION: CommandCost(
         2 * NTF_BLOCK, CHECK_CPU, "one in a block: ntf.md 1.6; CPU: one signature"
@@ -65,6 +65,6 @@ COSTS: Final = {
     ),
     SimulatedCommand.CHECK_TOKEN: CommandCost(2 * NTF_BLOCK, CHECK_CPU, "one in a block; CPU: one signature"),
     SimulatedCommand.PUSH: CommandCost(
-        4_310, 118, "docs/ntf-router.md: pushes of 4.3 KB, 108 to 129 µs, with receiving its NMSG"
+        4_310, 91, "docs/ntf-router.md: pushes of 4.3 KB, with receiving the NMSG"
     ),
 }

@@ -45,6 +45,8 @@ class PopulationSums:
     """Pushes sent while the app was open."""
     error: float = 0.0
     """Half the width of the 95 % interval of pushes, as a share. 0 if every device was simulated."""
+    drawn: int = 1
+    """Devices that were simulated one by one. If they are fewer than `tokens`, all sums are scaled up from them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,14 @@ def simulation_page(population: Population, own: Group, scaling: Sequence[Group]
     return document(
         "Simulated load",
         tag("header", *heading, _tiles(own)),
-        tag("main", _compared(own), *_scaling(scaling), _population(population, own), _costs(), id="main"),
+        tag(
+            "main",
+            _compared(own),
+            *_scaling(scaling),
+            _population(population, own, scaling),
+            _costs(),
+            id="main",
+        ),
         tag(
             "footer",
             tag(
@@ -193,7 +200,17 @@ def _drawn(
     return responsive(plot, draw)
 
 
-def _population(population: Population, own: Group) -> Markup:
+def how_exact(sums: PopulationSums) -> str:
+    """Whether a population's devices were drawn one by one, or its sums are scaled, and how exact that is."""
+    if sums.drawn >= sums.tokens:
+        return f"exact: {sums.tokens:,} devices drawn one by one"
+    factor = sums.tokens / sums.drawn
+    return (
+        f"scaled ×{factor:,.1f} from {sums.drawn:,} devices, pushes ± {sums.error:.2%} in 95 of 100 samples"
+    )
+
+
+def _population(population: Population, own: Group, scaling: Sequence[Group]) -> Markup:
     values = asdict(population)
     rows = [
         (name, f"{values[name]:,}", f"{default:,}", means) for name, (default, means) in defaults().items()
@@ -201,6 +218,7 @@ def _population(population: Population, own: Group) -> Markup:
     sums = own[0].sums
     expected = population.tokens * population.queues_per_token
     off = abs(sums.queues / expected - 1) if expected else 0.0
+    largest = scaling[-1][0].sums if scaling else sums
     sampled = (
         "Every device of this population was drawn."
         if not sums.error
@@ -209,7 +227,8 @@ def _population(population: Population, own: Group) -> Markup:
     return section(
         "population",
         "The population",
-        f"{sampled} The number of queues is {off:.2%} off the {short_count(expected)} expected from these parameters.",
+        f"{sampled} The number of queues is {off:.2%} off the {short_count(expected)} expected from these parameters. "
+        f"The largest population of the plots, {short_count(largest.queues)} queues, is {how_exact(largest)}.",
         table(("parameter", "value", "default", "meaning"), rows, caption="Parameters", words=frozenset({3})),
     )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +17,9 @@ from tocsin.pipeline.synthetic.draws import Draws
 
 DAY: Final = 86_400.0
 Z95: Final = 1.96
+PORTION: Final = 5_000_000
+"""Devices that one query draws, between two words about the progress."""
+SQUARES: Final = "squares"
 SUMMED: Final = ("queues", "subscribed", "messages", "notifications", "pushes", "pushes_unneeded")
 
 
@@ -52,21 +57,16 @@ def simulated_tokens(numbers: DataFrame, population: Population) -> DataFrame:
     )
 
 
-def sums_of_first(tokens: DataFrame, *, numbers: Sequence[int]) -> DataFrame:
-    """One row: for each number n, sums over the first n devices (`pushes_n`, …) and of the squares of pushes."""
-    return tokens.agg(
-        *(
-            F.sum(F.when(F.col("id") < number, F.col(name)).otherwise(0.0)).alias(f"{name}_{number}")
-            for number in numbers
-            for name in SUMMED
-        ),
-        *(
-            F.sum(F.when(F.col("id") < number, F.col("pushes") * F.col("pushes")).otherwise(0.0)).alias(
-                f"squares_{number}"
-            )
-            for number in numbers
-        ),
-    )
+def sums_between(tokens: DataFrame, *, ends: Sequence[int]) -> DataFrame:
+    """One row for each part that has devices: `part`, sums, and the sum of the squares of pushes.
+
+    Part 0 has the devices before the first of the `ends`, part 1 those from there to the second, and so on.
+    """
+    part = F.lit(0)
+    for end in ends:
+        part = part + F.when(F.col("id") >= end, 1).otherwise(0)
+    squares = F.sum(F.col("pushes") * F.col("pushes")).alias(SQUARES)
+    return tokens.groupBy(part.alias("part")).agg(*(F.sum(name).alias(name) for name in SUMMED), squares)
 
 
 def simulated(
@@ -76,20 +76,33 @@ def simulated(
     rows: int,
     shown: Callable[[str], None] = lambda _: None,
 ) -> list[PopulationSums]:
-    """Sums for populations of these sizes. At most `rows` devices are drawn; larger sums are scaled up."""
+    """Sums for populations of these sizes: a population contains all smaller ones.
+
+    Every device is a row that Spark makes, adds up and forgets, so memory does not grow with their number. At most
+    `rows` devices are drawn; sums of larger populations are scaled up from them.
+    """
     drawn = [min(size, rows) for size in sizes]
-    shown(f"drawing {max(drawn):,} devices")
-    tokens = simulated_tokens(spark.range(max(drawn)), population)
-    row = sums_of_first(tokens, numbers=sorted(set(drawn))).collect()[0]
-    return [_sums(size, number, row.asDict()) for size, number in zip(sizes, drawn, strict=True)]
+    ends = sorted(set(drawn))
+    parts: list[Counter[str]] = [Counter() for _ in ends]
+    for start in range(0, ends[-1], PORTION):
+        stop = min(start + PORTION, ends[-1])
+        shown(f"drawing devices: {stop:,} of {ends[-1]:,}")
+        tokens = simulated_tokens(spark.range(start, stop), population)
+        for row in sums_between(tokens, ends=[end for end in ends if end < stop]).collect():
+            parts[row["part"]].update({name: row[name] for name in (*SUMMED, SQUARES)})
+    until = dict(zip(ends, accumulate(parts, _added), strict=True))
+    return [_sums(size, number, until[number]) for size, number in zip(sizes, drawn, strict=True)]
 
 
-def _sums(tokens: int, drawn: int, row: dict[str, float]) -> PopulationSums:
+def _added(one: Counter[str], other: Counter[str]) -> Counter[str]:
+    return Counter({name: one[name] + other[name] for name in (*SUMMED, SQUARES)})
+
+
+def _sums(tokens: int, drawn: int, found: Mapping[str, float]) -> PopulationSums:
     weight = tokens / drawn
-    values = {name: row[f"{name}_{drawn}"] * weight for name in SUMMED}
-    return PopulationSums(
-        tokens, **values, error=_error(row[f"pushes_{drawn}"], row[f"squares_{drawn}"], drawn, tokens)
-    )
+    values = {name: found[name] * weight for name in SUMMED}
+    error = _error(found["pushes"], found[SQUARES], drawn, tokens)
+    return PopulationSums(tokens, **values, error=error, drawn=drawn)
 
 
 def _error(total: float, squares: float, drawn: int, tokens: int) -> float:

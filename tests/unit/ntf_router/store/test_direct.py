@@ -266,6 +266,6 @@ async def test_a_subscription_in_the_old_way_does_not_take_an_associated_queue(s
 
 async def test_keys_are_kept(store: NtfStore) -> None:
     assert await store.direct_keys() is None
-    await store.set_direct_keys(b"first")
-    await store.set_direct_keys(bytes(range(256)))
+    assert await store.set_direct_keys(b"first", None)
+    assert await store.set_direct_keys(bytes(range(256)), b"first")
     assert await store.direct_keys() == bytes(range(256))

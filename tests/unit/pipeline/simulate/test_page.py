@@ -14,6 +14,7 @@ from tocsin.pipeline.simulate.page import demand_csv, simulation_page
 
 def group(tokens: int, error: float = 0.0) -> list[Demand]:
     sums = replace(SUMS, tokens=tokens, queues=50.0 * tokens, subscribed=40.0 * tokens, error=error)
+    sums = replace(sums, drawn=min(tokens, 100_000))
     return [demand(POPULATION, sums, protocol) for protocol in SimulatedProtocol]
 
 
@@ -44,6 +45,7 @@ def test_sampling_error_is_shown_if_there_is_one() -> None:
     sampled = words(simulation_page(POPULATION, group(1_000, 0.0123), SCALING))
     assert "within 1.23% of the true value" in sampled
     assert "± 1.2%" in sampled
+    assert "scaled ×200.0 from 100,000 devices" in sampled
 
 
 def test_csv_has_a_row_for_each_population_and_protocol() -> None:

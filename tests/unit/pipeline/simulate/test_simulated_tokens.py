@@ -6,7 +6,13 @@ from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 from tocsin.pipeline.simulate.population import Population
-from tocsin.pipeline.simulate.simulated_tokens import SUMMED, simulated_tokens, sums_of_first
+from tocsin.pipeline.simulate.simulated_tokens import (
+    SQUARES,
+    SUMMED,
+    simulated,
+    simulated_tokens,
+    sums_between,
+)
 
 POPULATION = Population(seed=7)
 
@@ -54,14 +60,28 @@ def test_pushes_are_never_more_than_notifications_and_share_when_busy(spark: Spa
     assert row[1] < 86_400 / 600
 
 
-def test_sums_are_of_the_first_devices(spark: SparkSession) -> None:
+def test_sums_are_of_the_first_devices_however_they_are_portioned(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = simulated_tokens(spark.range(30), POPULATION).orderBy("id").collect()
+    for portion in (7, 10, 1_000):
+        monkeypatch.setattr("tocsin.pipeline.simulate.simulated_tokens.PORTION", portion)
+        said: list[str] = []
+        found = simulated(spark, POPULATION, [30, 10, 1], 1_000, said.append)
+        assert [each.tokens for each in found] == [30, 10, 1]
+        for each in found:
+            assert (each.drawn, each.error) == (each.tokens, 0)
+            for name in SUMMED:
+                assert getattr(each, name) == pytest.approx(sum(row[name] for row in rows[: each.tokens]))
+        assert said[-1] == "drawing devices: 30 of 30"
+
+
+def test_squares_are_of_pushes(spark: SparkSession) -> None:
     tokens = simulated_tokens(spark.range(30), POPULATION)
-    row = sums_of_first(tokens, numbers=[10, 30]).collect()[0]
     rows = tokens.orderBy("id").collect()
-    for name in SUMMED:
-        assert row[f"{name}_10"] == pytest.approx(sum(each[name] for each in rows[:10]))
-        assert row[f"{name}_30"] == pytest.approx(sum(each[name] for each in rows))
-    assert row["squares_10"] == pytest.approx(sum(each["pushes"] ** 2 for each in rows[:10]))
+    sums = {row["part"]: row[SQUARES] for row in sums_between(tokens, ends=[10]).collect()}
+    assert sums[0] == pytest.approx(sum(each["pushes"] ** 2 for each in rows[:10]))
+    assert sums[1] == pytest.approx(sum(each["pushes"] ** 2 for each in rows[10:]))
 
 
 def test_nobody_has_what_the_population_has_none_of(spark: SparkSession) -> None:

@@ -19,7 +19,8 @@ def test_a_process_freezes_its_imports_once(monkeypatch: pytest.MonkeyPatch) -> 
         assert frozen > before
         later = [[each] for each in range(1000)]
         settle_in()
-        assert gc.get_freeze_count() == frozen
+        # Frozen objects may have been dropped meanwhile, so the count may fall. A second freeze would raise it.
+        assert gc.get_freeze_count() <= frozen
         assert len(later) == 1000
     finally:
         gc.unfreeze()

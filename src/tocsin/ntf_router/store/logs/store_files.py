@@ -190,8 +190,11 @@ class NtfFolderStore(NtfMemoryStore):
         [keys] = [*read_lines(self._folder / DIRECT_KEYS)] or [b""]
         return decode_field(keys) if keys else None
 
-    async def set_direct_keys(self, keys: bytes) -> None:
+    async def set_direct_keys(self, keys: bytes, known: bytes | None) -> bool:
+        if await self.direct_keys() != known:
+            return False
         await asyncio.to_thread(replace_lines, self._folder / DIRECT_KEYS, [encode_field(keys)])
+        return True
 
     async def set_service_credentials(self, router: RouterLocation, credentials: Credentials | None) -> None:
         await super().set_service_credentials(router, credentials)

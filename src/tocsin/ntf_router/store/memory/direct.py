@@ -95,5 +95,8 @@ class MemoryDirect:
     async def direct_keys(self) -> bytes | None:
         return self._direct_keys
 
-    async def set_direct_keys(self, keys: bytes) -> None:
+    async def set_direct_keys(self, keys: bytes, known: bytes | None) -> bool:
+        if self._direct_keys != known:
+            return False
         self._direct_keys = keys
+        return True

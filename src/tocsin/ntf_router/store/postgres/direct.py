@@ -11,6 +11,7 @@ from typing import Final
 
 from asyncpg import Record
 
+from tocsin.ntf_router.store.postgres.fences import Fences
 from tocsin.ntf_router.store.postgres.outcomes import (
     END_OF_SUBSCRIPTIONS,
     ReportSettled,
@@ -26,7 +27,7 @@ from tocsin.ntf_router.store.postgres.rows import (
     queue_of_row,
     router_row,
 )
-from tocsin.ntf_router.store.postgres.subscriptions import ADD_SUBSCRIPTION, FIRST_OF_SEVERAL
+from tocsin.ntf_router.store.postgres.subscriptions import ADD_SUBSCRIPTION, FIRST_OF_SEVERAL, execute_at
 from tocsin.ntf_router.store.records import SUBSCRIPTION_REMOVED, Associated, end_mark
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
@@ -72,6 +73,7 @@ class PostgresDirect:
     _counts: RowCounts
     _clients: NtfPool
     _background: NtfPool
+    _fences: Fences | None
     _report_settled: ReportSettled | None
 
     async def associate(self, token_id: bytes, queue: NotifierQueue, now: int) -> Associated:
@@ -128,10 +130,12 @@ class PostgresDirect:
         return done
 
     async def note_deleted(self, router: RouterLocation, notifier_ids: Sequence[bytes], at: int) -> int:
-        return await self._background.execute(_GONE, identity_of(router), list(notifier_ids), NO_KEY, at)
+        arguments = identity_of(router), list(notifier_ids), NO_KEY, at
+        return await execute_at(self._background, self._fences, router, _GONE, *arguments)
 
     async def note_alive(self, router: RouterLocation, notifier_ids: Sequence[bytes]) -> int:
-        return await self._background.execute(_ALIVE, identity_of(router), list(notifier_ids))
+        arguments = identity_of(router), list(notifier_ids)
+        return await execute_at(self._background, self._fences, router, _ALIVE, *arguments)
 
     async def remove_deleted(self, before: int) -> list[NotifierQueue]:
         async def statements(connection: Proxy) -> list[NotifierQueue]:
@@ -166,8 +170,13 @@ class PostgresDirect:
         row = await self._clients.fetchrow("SELECT keys FROM direct_keys")
         return None if row is None else bytes(row["keys"])
 
-    async def set_direct_keys(self, keys: bytes) -> None:
-        await self._clients.execute(
-            "INSERT INTO direct_keys (keys) VALUES ($1) ON CONFLICT (single) DO UPDATE SET keys = EXCLUDED.keys",
-            keys,
-        )
+    async def set_direct_keys(self, keys: bytes, known: bytes | None) -> bool:
+        if known is None:
+            return (
+                await self._clients.execute(
+                    "INSERT INTO direct_keys (keys) VALUES ($1) ON CONFLICT (single) DO NOTHING", keys
+                )
+                > 0
+            )
+        statement = "UPDATE direct_keys SET keys = $1 WHERE keys = $2"
+        return await self._clients.execute(statement, keys, known) > 0

@@ -13,6 +13,7 @@ from typing import Final
 from asyncpg import Record
 
 from tocsin.ntf_router.store import records
+from tocsin.ntf_router.store.postgres.fences import SHARD_OF_TOKEN, Fences, token_lease
 from tocsin.ntf_router.store.postgres.outcomes import (
     END_OF_OLD,
     RECEIVED,
@@ -68,6 +69,11 @@ _SETTLE: Final = """
     WHERE p.subscription_id = ended.subscription_id AND p.token_id = ended.token_id AND p.nonce = ended.nonce
     RETURNING p.subscription_id, p.nonce
 """
+_WITH_PENDING: Final = """
+    SELECT DISTINCT token_id FROM pending_notifications WHERE token_id > $1{which} ORDER BY token_id LIMIT $2
+"""
+_TOKENS_WITH_PENDING: Final = _WITH_PENDING.format(which="")
+_SHARDS_WITH_PENDING: Final = _WITH_PENDING.format(which=f" AND {SHARD_OF_TOKEN} = ANY($3::integer[])")
 ACCOUNTING: Final = """
     SELECT outcome, sum(count)::bigint AS count FROM notification_totals GROUP BY outcome
     UNION ALL SELECT 'pending', count(*) FROM pending_notifications
@@ -79,6 +85,7 @@ class PostgresNotifications:
 
     _clients: NtfPool
     _background: NtfPool
+    _fences: Fences | None
     _report_settled: ReportSettled | None = None
 
     def report_settled_to(self, report: ReportSettled) -> None:
@@ -91,6 +98,8 @@ class PostgresNotifications:
         before_commit: Callable[[records.Results], None] | None = None,
     ) -> list[records.Recorded | records.NotRecorded]:
         async def statements(connection: Proxy) -> list[records.Recorded | records.NotRecorded]:
+            if self._fences is not None:
+                await self._fences.check_router(connection, router)
             batch = await ReceivedBatch.locked(connection, router, received)
             repeated = records.repeated_in_order(received, batch.last_nonce)
             results = [
@@ -105,8 +114,13 @@ class PostgresNotifications:
         return await self._clients.run(statements)
 
     async def due_pushes(self, token_ids: Sequence[bytes]) -> list[records.DuePush]:
+        """Return those of this instance: their leases are looked at last of all, because they are pushed at once."""
+        if self._fences is not None:
+            token_ids = self._fences.pushed_here(token_ids)
         rows = await self._clients.fetch(_DUE, list(token_ids))
         found = {row["token_id"]: row for row in rows}
+        if self._fences is not None:
+            token_ids = self._fences.pushed_here(token_ids)
         asked = [found[token_id] for token_id in dict.fromkeys(token_ids) if token_id in found]
         return [records.DuePush(token_of_row(row), _notifications_of_row(row)) for row in asked]
 
@@ -118,9 +132,16 @@ class PostgresNotifications:
         first = {(each.subscription_id, each.nonce): each for each in reversed(settled)}
         if not first:
             return
-        columns = [(each.subscription_id, each.token_id, each.nonce) for each in first.values()]
+        all_columns = [(each.subscription_id, each.token_id, each.nonce) for each in first.values()]
 
         async def statements(connection: Proxy) -> None:
+            columns = all_columns
+            if self._fences is not None:
+                # Who pushes the others now will settle them.
+                held = await self._fences.locked(connection, (token_id for _, token_id, _ in columns))
+                columns = [each for each in columns if token_lease(each[1]) in held]
+            if not columns:
+                return
             rows = await connection.fetch(_SETTLE, *map(list, zip(*columns, strict=True)))
             ended = [first[tuple(row)] for row in rows]
             outcomes = Counter([each.outcome for each in ended])
@@ -131,10 +152,13 @@ class PostgresNotifications:
         await self._clients.run(statements)
 
     async def tokens_with_pending(self, after: bytes | None, limit: int) -> list[bytes]:
-        statement = """
-            SELECT DISTINCT token_id FROM pending_notifications WHERE token_id > $1 ORDER BY token_id LIMIT $2
-        """
-        return [row["token_id"] for row in await self._background.fetch(statement, after or b"", limit)]
+        if self._fences is None:
+            rows = await self._background.fetch(_TOKENS_WITH_PENDING, after or b"", limit)
+        else:
+            rows = await self._background.fetch(
+                _SHARDS_WITH_PENDING, after or b"", limit, self._fences.shards
+            )
+        return [row["token_id"] for row in rows]
 
     async def expire_pending(self, before: float) -> int:
         async def statements(connection: Proxy) -> int:

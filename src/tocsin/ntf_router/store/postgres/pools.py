@@ -49,8 +49,12 @@ class NtfPool:
         *,
         by_key: bool = False,
         owner: SchemaOwner | None = None,
+        idle_seconds: float | None = None,
     ) -> Self:
         """Open a pool. Raises StoreError.
+
+        With `idle_seconds`, the server ends a session that stands still within a transaction for so long, so that its
+        locks stop nobody.
 
         With `owner`, nothing is done while the schema is not ours. With `by_key`, statements must find rows by their
         keys instead of reading whole tables. Some tables fill and empty so quickly that the planner's statistics are
@@ -59,6 +63,8 @@ class NtfPool:
         settings = {"search_path": search_path(schema), "application_name": "tocsin ntf"}
         if by_key:
             settings["enable_seqscan"] = "off"
+        if idle_seconds is not None:
+            settings["idle_in_transaction_session_timeout"] = str(int(idle_seconds * 1000))
 
         async def prepare(connection: Connection[Record]) -> None:
             # A commit must be on disk, whatever the database's default. Stricter settings stay.

@@ -5,6 +5,9 @@ and notes each change after its commit. A place is taken before a row is added a
 commands at the same time do not add more than the limit. When a commit's outcome is not known, or an operator removed
 rows with SQL, the number may be too high. So it is counted again, now and then, after such a failure and while the
 limit is reached.
+
+Instances of a fleet add rows besides each other (`shared`). Each counts again whenever it looks, if the table's
+statistics say that the limit is near. Between two looks they may add some rows too many.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ _LOCK_TOKEN: Final = "SELECT true FROM tokens WHERE token_id = $1 FOR NO KEY UPD
 _COUNT_OF_TOKEN: Final = """
     SELECT count(*) FROM (SELECT FROM subscriptions WHERE token_id = $1 LIMIT $2) AS found
 """  # noqa: S105
+NEAR: Final = 0.5
+"""The share of a limit from which on instances of a fleet count exactly."""
+_ESTIMATE: Final = "SELECT reltuples::bigint FROM pg_class WHERE oid = $1::text::regclass"
 
 
 @dataclass(slots=True)
@@ -46,6 +52,7 @@ class KeptCount:
     """The number of rows of one table: never too low, as long as only this process adds rows."""
 
     def __init__(self, table: str) -> None:
+        self._table: Final = table
         self._statement: Final = f"SELECT count(*) FROM {table}"  # noqa: S608
         self.most: int | None = None
         self.counted = 0
@@ -74,6 +81,16 @@ class KeptCount:
         """Count again if the number may be too high, and that matters. Raises StoreError."""
         if self.most is not None and (self._doubtful or self._was_full):
             await self.count(pool)
+
+    async def count_shared(self, pool: NtfPool) -> None:
+        """Learn of rows that other instances have added or removed. Raises StoreError."""
+        if self.most is None:
+            return
+        row = await pool.fetchrow(_ESTIMATE, self._table)
+        if row is not None and max(row[0], self._rows) >= NEAR * self.most:
+            await self.count(pool)
+        elif row is not None and row[0] >= 0:
+            self._rows = row[0]
 
     @contextmanager
     def adding(self) -> Iterator[Addition]:
@@ -116,6 +133,8 @@ class RowCounts:
         self.tokens: Final = KeptCount("tokens")
         self.subscriptions: Final = KeptCount("subscriptions")
         self._of_token: int | None = None
+        self.shared = False
+        """Other instances add and remove rows, too."""
 
     async def limit_to(self, limits: RowLimits, pool: NtfPool) -> None:
         self.tokens.most, self.subscriptions.most = limits.tokens, limits.subscriptions
@@ -154,5 +173,8 @@ class RowCounts:
 
     async def count_if_doubtful(self, pool: NtfPool) -> None:
         """Raises StoreError."""
+        if self.shared:
+            await self.tokens.count_shared(pool)
+            await self.subscriptions.count_shared(pool)
         await self.tokens.count_if_doubtful(pool)
         await self.subscriptions.count_if_doubtful(pool)

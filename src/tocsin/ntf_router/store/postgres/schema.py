@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from tocsin.durable.postgres.database_errors import AnyConnection
+from tocsin.durable.postgres.leases import DROP_LEASE_TABLES, LEASE_TABLES
 from tocsin.durable.postgres.schema_owner import holder_of, schema_key
 from tocsin.durable.postgres.schema_rollback import Loss, Undo, undo
 from tocsin.durable.schema_versions import to_undo
@@ -192,6 +193,7 @@ _OWN_MIGRATIONS: Final = (
     ),
     ("0004_service_credentials", _SERVICE_CREDENTIALS, "DROP TABLE service_credentials"),
     ("0005_owner_heartbeat", _HEARTBEAT, "DROP TABLE owner_heartbeat"),
+    ("0006_fleet", LEASE_TABLES, DROP_LEASE_TABLES),
 )
 """Name, statements, and statements that undo them."""
 _LOSSES: Final = {

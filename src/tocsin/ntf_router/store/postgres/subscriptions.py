@@ -11,6 +11,7 @@ import asyncpg
 from tocsin.crypto.credentials import Credentials
 from tocsin.durable.postgres.batched_reads import BatchedReads
 from tocsin.errors import DecodeError, StoreError, StoreFull
+from tocsin.ntf_router.store.postgres.fences import Fences
 from tocsin.ntf_router.store.postgres.outcomes import (
     END_OF_SUBSCRIPTION,
     ReportSettled,
@@ -167,12 +168,27 @@ _PAGE: Final = f"""
 """  # noqa: S608
 
 
+async def execute_at(
+    pool: NtfPool, fences: Fences | None, router: RouterLocation, statement: str, *arguments: object
+) -> int:
+    """Execute a change about an SMP router, with the fence of its lease. Returns the number of changed rows."""
+    if fences is None:
+        return await pool.execute(statement, *arguments)
+
+    async def statements(connection: Proxy) -> int:
+        await fences.check_router(connection, router)
+        return rows_of(await connection.execute(statement, *arguments))
+
+    return await pool.run(statements)
+
+
 class PostgresSubscriptions:
     """Implements `SubscriptionStore`, which describes the methods."""
 
     _counts: RowCounts
     _clients: NtfPool
     _background: NtfPool
+    _fences: Fences | None
     _report_settled: ReportSettled | None
     _subscriptions: BatchedReads[bytes, tuple[SubscriptionRecord, TokenRecord]]
     _by_queue: BatchedReads[tuple[bytes, bytes], SubscriptionRecord]
@@ -258,20 +274,20 @@ class PostgresSubscriptions:
         last = {notifier_id: subscription_status_text(status) for notifier_id, status in statuses}
         if not last:
             return 0
-        return await self._clients.execute(
-            _SET_STATUSES, identity_of(router), list(last), list(last.values())
-        )
+        arguments = identity_of(router), list(last), list(last.values())
+        return await execute_at(self._clients, self._fences, router, _SET_STATUSES, *arguments)
 
     async def subscribed(
         self, router: RouterLocation, notifier_ids: Sequence[bytes], service_id: bytes | None
     ) -> int:
-        return await self._clients.execute(_SUBSCRIBED, identity_of(router), list(notifier_ids), service_id)
+        arguments = identity_of(router), list(notifier_ids), service_id
+        return await execute_at(self._clients, self._fences, router, _SUBSCRIBED, *arguments)
 
     async def disconnected(self, router: RouterLocation) -> int:
-        return await self._background.execute(_DISCONNECTED, identity_of(router))
+        return await execute_at(self._background, self._fences, router, _DISCONNECTED, identity_of(router))
 
     async def forget_service(self, router: RouterLocation) -> int:
-        return await self._background.execute(_FORGET_SERVICE, identity_of(router))
+        return await execute_at(self._background, self._fences, router, _FORGET_SERVICE, identity_of(router))
 
     async def service_credentials(self, router: RouterLocation) -> Credentials | None:
         """Look in the columns of 7.0 if there are some, then in our own table, which may be from before."""
@@ -289,6 +305,8 @@ class PostgresSubscriptions:
 
     async def set_service_credentials(self, router: RouterLocation, credentials: Credentials | None) -> None:
         async def statements(connection: Proxy) -> None:
+            if self._fences is not None:
+                await self._fences.check_router(connection, router)
             key_hash = identity_of(router)
             chain = key = fingerprint = None
             if credentials is not None:
@@ -320,7 +338,18 @@ class PostgresSubscriptions:
         self, router: RouterLocation, after: bytes | None, limit: int, *, with_associated: bool
     ) -> SubscriptionPage:
         """Return a page. The cursor is a subscription id."""
-        rows = await self._background.fetch(_PAGE, identity_of(router), after or b"", limit, with_associated)
+        arguments = identity_of(router), after or b"", limit, with_associated
+        fences = self._fences
+
+        async def statements(connection: Proxy) -> list[asyncpg.Record]:
+            assert fences is not None
+            await fences.check_router(connection, router)
+            return await connection.fetch(_PAGE, *arguments)
+
+        if fences is None:
+            rows = await self._background.fetch(_PAGE, *arguments)
+        else:
+            rows = await self._background.run(statements)
         queues = tuple([(row["smp_notifier_id"], row["smp_notifier_key"]) for row in rows])
         return SubscriptionPage(queues, rows[-1]["subscription_id"] if len(rows) == limit else None)
 

@@ -13,6 +13,7 @@ import asyncpg
 from tocsin.durable.postgres.batched_reads import BatchedReads
 from tocsin.errors import StoreFull
 from tocsin.ntf_router.store.interface import Replaced
+from tocsin.ntf_router.store.postgres.fences import SHARD_OF_TOKEN, Fences, token_lease
 from tocsin.ntf_router.store.postgres.outcomes import END_OF_TOKENS, ReportSettled, end_pending, prune
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy
 from tocsin.ntf_router.store.postgres.row_counts import RowCounts
@@ -98,6 +99,10 @@ _CRON_DUE: Final = f"""
     WHERE t.status = 'ACTIVE' AND {CRON_DUE.format(now="$1")} AND t.token_id > $2
     ORDER BY t.token_id LIMIT $3
 """  # noqa: S608
+_CRON_DUE_HERE: Final = _CRON_DUE.replace(
+    "t.token_id > $2",
+    f"t.token_id > $2 AND {SHARD_OF_TOKEN.replace('token_id', 't.token_id')} = ANY($4::integer[])",
+)
 
 
 class PostgresTokens:
@@ -107,6 +112,7 @@ class PostgresTokens:
     _clients: NtfPool
     _background: NtfPool
     _report_settled: ReportSettled | None
+    _fences: Fences | None
     _tokens: BatchedReads[bytes, TokenRecord]
 
     async def token(self, token_id: bytes) -> TokenRecord | None:
@@ -245,13 +251,30 @@ class PostgresTokens:
 
     async def cron_due(self, now: int, page: int = 1000) -> AsyncIterator[Sequence[TokenRecord]]:
         after = b""
-        while rows := await self._background.fetch(_CRON_DUE, now, after, page):
+        while True:
+            if self._fences is None:
+                rows = await self._background.fetch(_CRON_DUE, now, after, page)
+            else:
+                rows = await self._background.fetch(_CRON_DUE_HERE, now, after, page, self._fences.shards)
+            if not rows:
+                return
             yield [token_of_row(row) for row in rows]
             after = rows[-1]["token_id"]
 
     async def cron_sent(self, token_ids: Sequence[bytes], at: int) -> None:
         statement = "UPDATE tokens SET cron_sent_at = $2 WHERE token_id = ANY($1::bytea[])"
-        await self._background.execute(statement, list(token_ids), at)
+        fences = self._fences
+        if fences is None:
+            await self._background.execute(statement, list(token_ids), at)
+            return
+
+        async def statements(connection: Proxy) -> None:
+            held = await fences.locked(connection, token_ids)
+            ours = [each for each in token_ids if token_lease(each) in held]
+            if ours:
+                await connection.execute(statement, ours, at)
+
+        await self._background.run(statements)
 
 
 async def _remove_tokens(

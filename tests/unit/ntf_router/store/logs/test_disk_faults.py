@@ -51,7 +51,7 @@ def steps() -> Iterator[Step]:
     yield lambda store: store.delete_subscription(samples.subscription("y", owner).subscription_id)
     yield lambda store: store.delete_token(other.token_id)
     yield lambda store: store.maintain()
-    yield lambda store: store.set_direct_keys(b"keys")
+    yield lambda store: store.set_direct_keys(b"keys", None)
 
 
 def contents(store: NtfFolderStore) -> dict[str, Any]:

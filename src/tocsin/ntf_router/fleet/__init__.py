@@ -1,0 +1,1 @@
+"""Several NTF routers with one identity on one PostgreSQL: leases of SMP routers and of pushes, and notices."""

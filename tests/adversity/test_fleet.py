@@ -1,0 +1,80 @@
+"""A fleet of three NTF routers on one PostgreSQL, two SMP routers and traffic, while one after the other fails.
+
+Each life has one fault: an instance is killed, stands still for longer than its lease, is cut from the database, or is
+restarted in order, or an SMP router is killed. Afterwards each device has been notified of the newest message of every
+queue, the accounting adds up, and nothing was pushed more than twice. The instances note when they go by a lease: no
+two ever go by the same one.
+
+TOCSIN_FLEET_KILLS sets how many faults there are, TOCSIN_KILL_SEED what is decided by chance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.doubles import watched_leases
+from tests.doubles.fleet_delivery import SMP_ROUTERS, FleetDelivery, fleet_delivery
+
+FAULTS: Final = int(os.environ.get("TOCSIN_FLEET_KILLS", "6"))
+SEED: Final = os.environ.get("TOCSIN_KILL_SEED", "tocsin")
+SIZE: Final = 3
+LEASE: Final = 3.0
+KINDS: Final = ("kill", "freeze", "hold", "restart", "break", "smp")
+
+
+async def fault(parts: FleetDelivery, kind: str, chance: random.Random) -> None:
+    """Begin and end one fault. Traffic goes on meanwhile."""
+    number = chance.randrange(SIZE)
+    longer_than_a_lease = LEASE * chance.uniform(1.1, 2.0)
+    match kind:
+        case "kill":
+            await parts.kill_instance(number)
+            await asyncio.sleep(chance.uniform(0, longer_than_a_lease))  # others take over, or have not yet
+            await parts.start_instance(number)
+        case "freeze":
+            parts.freeze(number)
+            await asyncio.sleep(longer_than_a_lease)
+            parts.thaw(number)
+        case "hold" | "break":
+            parts.cut(number, silently=kind == "hold")
+            await asyncio.sleep(longer_than_a_lease)
+            parts.join(number)
+        case "restart":
+            for each in range(SIZE):
+                await parts.restart(each)
+        case "smp":
+            await parts.kill_smp(chance.randrange(SMP_ROUTERS))
+
+
+@pytest.mark.timeout(120 + 60 * FAULTS)
+async def test_no_notification_is_lost_when_instances_fail(tmp_path: Path, url: str) -> None:
+    chance = random.Random(SEED)
+    loop = asyncio.get_running_loop()
+    async with fleet_delivery(tmp_path, url, size=SIZE, lease=LEASE) as parts:
+        for life in range(FAULTS):
+            kind = KINDS[life % len(KINDS)]
+            traffic = [asyncio.create_task(parts.traffic(chance)) for _ in range(2)]
+            try:
+                await asyncio.sleep(chance.uniform(0.1, 1.0))  # so that something is under way
+                await fault(parts, kind, chance)
+                await parts.add_chat(chance.choice(parts.chats).device, chance.randrange(SMP_ROUTERS), chance)
+            finally:
+                for task in traffic:
+                    task.cancel()
+                await asyncio.gather(*traffic, return_exceptions=True)
+            ended = loop.time()
+            await parts.compare()
+            print(f"{kind}: everything had arrived {loop.time() - ended:.1f} s after the end of the fault")
+            notes = watched_leases.read(parts.notes)
+            assert notes
+            assert watched_leases.doubled(notes) == []
+            assert parts.pushed_most_often() <= 2
+        accounting = await parts.accounting()
+        assert accounting["received"] >= accounting["accepted"] > 0
+        print(accounting, parts.pushed_most_often())

@@ -1,0 +1,244 @@
+"""A whole delivery with a fleet: several NTF routers on one PostgreSQL, two SMP routers, a fake provider, devices."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from tests.doubles import watched_leases
+from tests.doubles.cut_database import DatabasePath, database_path
+from tests.doubles.ntf_harness import Device, NtfTestClient
+from tests.doubles.ntf_process import NtfProcess
+from tests.doubles.routers import HOST
+from tests.doubles.smp_harness import OK
+from tests.doubles.smp_process import SmpFolders, SmpProcess
+from tests.doubles.whole_delivery import Chat, Everything, PushesOf
+from tocsin.errors import TransportError
+from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.protocol.smp.queue_modes import SubscriptionMode
+from tocsin.protocol.smp.responses import MessageReceived
+
+SMP_ROUTERS: Final = 2
+DEVICES: Final = 6
+QUEUES_EACH: Final = 4
+START_SECONDS: Final = 60.0
+
+
+class Instance:
+    """One place of the fleet: its way to the database, and its process."""
+
+    def __init__(self, path: DatabasePath) -> None:
+        self.path: Final = path
+        self.process: NtfProcess | None = None
+        self.stopped = False
+        """It stands still, or cannot reach the database."""
+
+    @property
+    def running(self) -> NtfProcess:
+        assert self.process is not None
+        return self.process
+
+
+class FleetDelivery(Everything):
+    """`instances` are the NTF routers. `smp` is the first SMP router."""
+
+    def __init__(self, folder: Path, url: str, *, size: int, lease: float) -> None:
+        super().__init__(folder, {})
+        self._url = url
+        self._size = size
+        self._lease = lease
+        self._smps = [SmpFolders(folder / f"smp-{number}") for number in range(SMP_ROUTERS)]
+        self._smp_ports = [0] * SMP_ROUTERS
+        self.smps: list[SmpProcess] = []
+        self._router_of: dict[int, int] = {}
+        """The SMP router of each chat, by the chat's identity."""
+        self._ntf_folders.program = (sys.executable, "-m", watched_leases.__name__)
+        self._ntf_folders.start_seconds = START_SECONDS
+        self.notes: Final = folder / "leases"
+        self._logs = folder
+        self.instances: list[Instance] = []
+
+    async def start(self) -> None:
+        for _ in range(self._size):
+            path = await self._stack.enter_async_context(database_path(self._url))
+            self.instances.append(Instance(path))
+        await super().start()
+
+    async def start_smp(self) -> None:
+        for number, folders in enumerate(self._smps):
+            settings = {"message_quota": 100_000, "notification_interval": 0.02}
+            self.smps.append(await folders.start(port=self._smp_ports[number], **settings))
+            self._smp_ports[number] = self.smps[number].port
+        self.smp = self.smps[0]
+
+    async def kill_smp(self, number: int) -> None:
+        await self.smps[number].kill()
+        self.smps[number] = await self._smps[number].start(
+            port=self._smp_ports[number], message_quota=100_000, notification_interval=0.02
+        )
+
+    async def start_ntf(self) -> None:
+        await asyncio.gather(*(self.start_instance(number) for number in range(self._size)))
+
+    async def start_instance(self, number: int) -> None:
+        assert self.apns is not None
+        instance = self.instances[number]
+        settings: dict[str, Any] = {
+            "store": "url",
+            "store_path": str(self._logs / f"instance-{number}"),
+            "db_connection": instance.path.url,
+            "db_pool_size": 3,
+            "fleet": "on",
+            "fleet_lease": self._lease,
+            "apns_test_host": "localhost",
+            "apns_test_port": self.apns.port,
+            "apns_test_ca_file": self.apns.ca_file,
+            "apns_prod_host": "off",
+            "apns_dev_host": "off",
+            "allow_private_hosts": "on",
+            "use_service_credentials": "on",
+            "smp_reconnect_initial": 0.05,
+            "smp_reconnect_maximum": 0.2,
+            "retry_initial": 0.05,
+            "retry_maximum": 0.5,
+        }
+        os.environ[watched_leases.VARIABLE] = str(self.notes)
+        instance.process = await self._ntf_folders.start(**settings)
+        instance.stopped = False
+        self.ntf = instance.process
+
+    async def stop(self) -> None:
+        for instance in self.instances:
+            if instance.process is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(instance.process.process_id, signal.SIGCONT)
+                await instance.process.kill()
+        for smp in self.smps:
+            await smp.kill()
+        self.ntf = self.smp = None
+        await self._stack.aclose()
+
+    # Faults
+
+    @property
+    def well(self) -> list[Instance]:
+        return [each for each in self.instances if not each.stopped]
+
+    def _look_at_another(self) -> None:
+        self.ntf = self.well[0].running
+
+    async def kill_instance(self, number: int) -> None:
+        """Kill it, without a restart."""
+        self.instances[number].stopped = True
+        self._look_at_another()
+        await self.instances[number].running.kill()
+
+    def freeze(self, number: int) -> None:
+        self.instances[number].stopped = True
+        self._look_at_another()
+        os.kill(self.instances[number].running.process_id, signal.SIGSTOP)
+
+    def thaw(self, number: int) -> None:
+        os.kill(self.instances[number].running.process_id, signal.SIGCONT)
+        self.instances[number].stopped = False
+
+    def cut(self, number: int, *, silently: bool) -> None:
+        """Cut an instance from the database: its packets vanish, or its connections break and no new one is made."""
+        self.instances[number].stopped = True
+        self._look_at_another()
+        self.instances[number].path.hold()
+        if not silently:
+            self.instances[number].path.break_connections()
+
+    def join(self, number: int) -> None:
+        self.instances[number].path.let_go()
+        self.instances[number].stopped = False
+
+    async def restart(self, number: int) -> None:
+        """Stop it in order, and start it again."""
+        self.instances[number].stopped = True
+        self._look_at_another()
+        assert await self.instances[number].running.stop() == 0, self.instances[number].running.output
+        await self.start_instance(number)
+
+    # Users
+
+    async def client(self, chance: random.Random) -> NtfTestClient:
+        """Of any instance that is well, as a balancer chooses one."""
+        return await chance.choice(self.well).running.connect()
+
+    async def register(self) -> None:
+        chance = random.Random(0)
+        for number in range(DEVICES):
+            provider: Any = PushesOf(self)
+            device = Device(await self.client(chance), provider, b"device%d" % number)
+            await device.activate()
+            for place in range(QUEUES_EACH):
+                await self.add_chat(device, place % SMP_ROUTERS, chance)
+            await device.client.close()
+
+    async def add_chat(self, device: Device, number: int, chance: random.Random) -> None:
+        """A queue of a device at an SMP router, whose SNEW goes to any instance."""
+        recipient = await self.smps[number].connect()
+        queue = await recipient.secured_queue(subscription=SubscriptionMode.CREATE_ONLY)
+        notifier = await recipient.enable_notifications(queue)
+        await recipient.close()
+        location = RouterLocation((HOST,), str(self._smp_ports[number]), self._smps[number].fingerprint)
+        device.client = await self.client(chance)
+        subscription_id = await device.subscribe(NotifierQueue(location, notifier.notifier_id), notifier.key)
+        await device.client.close()
+        chat = Chat(queue, notifier, device, subscription_id)
+        self.chats.append(chat)
+        self._router_of[id(chat)] = number
+
+    async def traffic(self, chance: random.Random) -> None:
+        while True:
+            number = chance.randrange(SMP_ROUTERS)
+            with suppress(TransportError, TimeoutError):
+                sender = await self.smps[number].connect()
+                for _ in range(chance.randrange(1, 50)):
+                    chats = [each for each in self.chats if self._router_of[id(each)] == number]
+                    await self._send(sender, chance.choice(chats))
+                    await asyncio.sleep(chance.uniform(0, 0.01))  # the machine has few cores
+                await sender.close()
+            await asyncio.sleep(0.02)
+
+    async def _fetch(self) -> None:
+        for number, smp in enumerate(self.smps):
+            recipient = await smp.connect()
+            for chat in [each for each in self.chats if self._router_of[id(each)] == number]:
+                while isinstance(message := await recipient.get(chat.queue), MessageReceived):
+                    place = chat.places.setdefault(message.message_id, len(chat.places) + 1)
+                    if int(chat.queue.body(message)) in chat.answered:
+                        chat.newest_answered = place
+                    assert await recipient.acknowledge(chat.queue, message) == OK
+            await recipient.close()
+
+    # What must be true
+
+    def pushed_most_often(self) -> int:
+        """How often the same notifications were pushed to one device with success, at most."""
+        assert self.apns is not None
+        accepted = [push.header(b"apns-id") for push in self.apns.pushes if push.status == 200]
+        return max(Counter(accepted).values(), default=0)
+
+
+@asynccontextmanager
+async def fleet_delivery(
+    folder: Path, url: str, *, size: int = 3, lease: float = 3.0
+) -> AsyncIterator[FleetDelivery]:
+    parts = FleetDelivery(folder, url, size=size, lease=lease)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(parts.stop)
+        await parts.start()
+        await parts.register()
+        yield parts

@@ -1,0 +1,228 @@
+"""Two NTF routers with one identity on one database, in one process: a device may ask either of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+
+from tests.doubles.ntf_harness import Device, NtfHarness, ntf_router, ntf_settings
+from tests.doubles.ntf_world import Chat, becomes, chat_at, subscribed_chat
+from tests.doubles.push_provider import RecordingProvider
+from tests.doubles.smp_harness import OK, PATIENCE, router_credentials, smp_router
+from tocsin.crypto.credentials import Credentials
+from tocsin.ntf_router.fleet import fleet as fleet_module
+from tocsin.ntf_router.fleet.fleet import Fleet
+from tocsin.ntf_router.operator import About, NtfOperator
+from tocsin.ntf_router.statistics.statistics import NtfStatistics
+from tocsin.ntf_router.store.postgres.fences import SHARDS, router_lease, token_lease
+from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
+from tocsin.ntf_router.subscriber import queue_subscriptions
+from tocsin.operate.clock import SystemClock
+from tocsin.protocol.ntf.statuses import SubscriptionState
+from tocsin.protocol.ntf.token_commands import VerifyToken
+
+pytestmark = pytest.mark.timeout(120)
+LEASE: Final = 2.0
+
+
+class Instances:
+    """Starts instances that share everything, as the processes of a fleet do. Their pushes end at one provider."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.provider = RecordingProvider()
+        self._credentials: Credentials = router_credentials()
+
+    @asynccontextmanager
+    async def one(self, **changes: Any) -> AsyncIterator[NtfHarness]:
+        store = await open_ntf_postgres_store(self._url, pool_size=3, alone=True, lease_seconds=LEASE)
+        try:
+            async with ntf_router(
+                store,
+                provider=self.provider,
+                credentials=self._credentials,
+                clock=SystemClock(),  # type: ignore[arg-type]  # instances share the time of the database
+                fleet=True,
+                fleet_lease=LEASE,
+                database_url=self._url,
+                **changes,
+            ) as harness:
+                yield harness
+        finally:
+            await store.close()
+
+    @asynccontextmanager
+    async def two(self, **changes: Any) -> AsyncIterator[tuple[NtfHarness, NtfHarness]]:
+        async with AsyncExitStack() as stack:
+            first = await stack.enter_async_context(self.one(**changes))
+            second = await stack.enter_async_context(self.one(**changes))
+            await soon(lambda: shards(first) == shards(second) == SHARDS // 2)
+            yield first, second
+
+
+def fleet_of(instance: NtfHarness) -> Fleet:
+    fleet = instance.running.fleet
+    assert fleet is not None
+    return fleet
+
+
+def shards(instance: NtfHarness) -> int:
+    return sum(name.startswith("push ") for name in fleet_of(instance).leases.held)
+
+
+async def soon(condition: Callable[[], bool]) -> None:
+    """Leases and notices take their time."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+
+async def at(instance: NtfHarness, device: Device) -> Device:
+    """The same device with a connection to another instance."""
+    return replace(device, client=await instance.connect())
+
+
+@pytest.fixture
+def instances(url: str) -> Instances:
+    return Instances(url)
+
+
+def holder_of(chat: Chat, *all_instances: NtfHarness) -> NtfHarness:
+    [holder] = [
+        each for each in all_instances if fleet_of(each).leases.holds(router_lease(chat.address.router))
+    ]
+    return holder
+
+
+async def test_each_command_of_a_device_may_go_to_another_instance(instances: Instances) -> None:
+    async with smp_router() as smp, instances.two() as (first, second):
+        recipient = await smp.connect()
+        for number in range(4):  # tokens of several shards
+            device = await first.device(b"%04x" % number)
+            await device.register()
+            device = await at(second, device)
+            assert await device.ask(VerifyToken(await device.code())) == OK
+            device = await at(first, device)
+            chat = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
+            device = await at(second, device)
+            await becomes(device, chat, SubscriptionState.ACTIVE)
+            await chat.send(recipient, b"hello")
+            [item] = await device.notifications()
+            assert chat.meta(item).message_id
+        accounting = await second.settled(4)
+        assert (accounting.accepted, accounting.difference) == (4, 0)
+
+
+async def test_only_one_instance_is_connected_to_an_smp_router(instances: Instances) -> None:
+    async with smp_router() as smp, instances.two() as (first, second):
+        device = await first.active_device()
+        chat = await subscribed_chat(smp, device, await smp.connect(), SubscriptionState.ACTIVE)
+        other = await subscribed_chat(smp, await at(second, device), await smp.connect())
+        await becomes(device, other, SubscriptionState.ACTIVE)
+        connected = [
+            sum(each.state.connected for each in instance.running.subscribers.routers.values())
+            for instance in (first, second)
+        ]
+        assert sorted(connected) == [0, 1]
+        assert holder_of(chat, first, second).running.subscribers.routers
+
+
+async def test_an_instance_that_stops_hands_over_and_nothing_is_lost(instances: Instances) -> None:
+    async with smp_router() as smp, instances.one() as first:
+        recipient = await smp.connect()
+        async with instances.one() as second:
+            device = await second.active_device()
+            chat = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
+            await chat.send(recipient, b"1")
+            assert len(await device.notifications()) == 1
+        await soon(lambda: shards(first) == SHARDS)
+        assert fleet_of(first).leases.counts.taken_over == 0
+        device = await at(first, device)
+        await becomes(device, chat, SubscriptionState.ACTIVE)
+        await chat.send(recipient, b"2")
+        assert len(await device.notifications()) >= 1
+        accounting = await first.settled(2)
+        assert (accounting.accepted, accounting.difference) == (2, 0)
+
+
+async def test_a_lost_notice_only_delays(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_module, "LOOK_SECONDS", 0.05)
+    async with smp_router() as smp, instances.two() as (first, second):
+        for instance in (first, second):
+            monkeypatch.setattr(fleet_of(instance).notices, "send", lambda _channel, _notice: None)
+        recipient = await smp.connect()
+        devices = [await first.device(b"%04x" % number) for number in range(8)]
+        for device in devices:
+            await device.register()
+            token = await first.store.token(device.token_id)
+            assert token is not None
+            assert await device.ask(VerifyToken(token.code)) == OK  # its push may be with the notice
+        for device in devices:
+            chat = await chat_at(smp, recipient)
+            chat.subscription_id = await (await at(second, device)).subscribe(chat.address, chat.notifier.key)
+            await becomes(device, chat, SubscriptionState.ACTIVE)
+            await chat.send(recipient)
+        assert {token_lease(each.token_id) for each in devices} != {token_lease(devices[0].token_id)}
+        accounting = await first.settled(len(devices))
+        assert (accounting.accepted, accounting.difference) == (len(devices), 0)
+
+
+async def test_an_end_is_believed_the_second_time(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instance that has lost its lease may take a queue, and a moment later it is gone."""
+    monkeypatch.setattr(queue_subscriptions, "TAKE_BACK_SECONDS", 0.2)
+    alone = replace(ntf_settings().subscriber, use_service_credentials=False)
+    async with smp_router() as smp, instances.one(subscriber=alone) as ntf:
+        device, recipient = await ntf.active_device(), await smp.connect()
+        chat = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
+        rival = await smp.connect()
+        await rival.subscribe_notifier(chat.notifier)
+        await becomes(device, chat, SubscriptionState.INACTIVE)
+        await becomes(device, chat, SubscriptionState.ACTIVE)
+        await chat.send(recipient)
+        assert len(await device.notifications()) == 1
+        again = await smp.connect()
+        await again.subscribe_notifier(chat.notifier)
+        await becomes(device, chat, SubscriptionState.END)
+
+
+async def test_operators_see_the_fleet_and_an_instance_without_leases_is_not_ready(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with instances.two() as (first, second):
+        statistics = NtfStatistics(first.running.state.counters, since=datetime.now(UTC))
+        operator = NtfOperator(first.running, first.store, statistics, About("0"))
+        assert await operator.why_not_ready() is None
+        metrics = (await operator.metrics()).splitlines()
+        for line in ("instances 2", "member 1", "leases_free 0", f'leases{{kind="push"}} {SHARDS // 2}'):
+            assert f"simplex_ntf_fleet_{line}" in metrics
+        lines = list(operator.server_info(with_names=True))
+        assert "Fleet instances: 2" in lines
+        assert f"Fleet leases here, push: {SHARDS // 2}" in lines
+        monkeypatch.setattr(fleet_of(first).leases, "_clock", lambda: float("inf"))
+        reason = await operator.why_not_ready()
+        assert reason is not None
+        assert "lost its leases" in reason
+        assert "Fleet instance here: none" in list(operator.server_info(with_names=False))
+        monkeypatch.undo()
+        assert fleet_of(second).leases.is_member
+
+
+async def test_two_members_never_believe_in_the_same_lease(instances: Instances) -> None:
+    """While a third one comes and goes."""
+    async with instances.two() as (first, second):
+        for _ in range(2):
+            async with instances.one() as third:
+                everyone = (first, second, third)
+                while min(map(shards, everyone)) < SHARDS // 3:
+                    held = [name for each in everyone for name in fleet_of(each).leases.held]
+                    assert len(held) == len(set(held))
+                    await asyncio.sleep(0.005)
+            await soon(lambda: shards(first) + shards(second) == SHARDS)

@@ -1,0 +1,57 @@
+"""Workers: what they inherit, and the ports and files that only one process can have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tocsin.errors import ConfigError
+from tocsin.ntf_router.fleet.workers import WorkerPlace, WorkerProcesses, settings_of_worker
+from tocsin.ntf_router.settings.settings import NtfSettings
+
+SETTINGS = NtfSettings(
+    store=Path("/var/ntf"),
+    control_port=5227,
+    prometheus_port=9102,
+    event_log=Path("/var/ntf/events"),
+    fleet=True,
+)
+
+
+def test_a_place_is_read_as_it_was_written() -> None:
+    place = WorkerPlace(2, 7, {5223: [5, 6], 443: [8]})
+    again = WorkerPlace.parse(place.text())
+    assert (again.number, again.descriptors) == (2, [7, 5, 6, 8])
+    assert again.text() == place.text()
+
+
+@pytest.mark.parametrize("text", ["", "1", "1:2", "1:2:x=3", "1:2:443=", "a:2:443=3"])
+def test_a_place_that_nobody_wrote_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--workers"):
+        WorkerPlace.parse(text)
+
+
+def test_the_first_worker_has_the_settings_as_they_are() -> None:
+    assert settings_of_worker(SETTINGS, 1) == SETTINGS
+
+
+def test_later_workers_have_the_next_ports_and_folders_of_their_own() -> None:
+    third = settings_of_worker(SETTINGS, 3)
+    assert (third.control_port, third.prometheus_port) == (5229, 9104)
+    assert third.store == Path("/var/ntf/worker-3")
+    assert third.event_log == Path("/var/ntf/events-3")
+    assert third.event_log_keys == Path("/var/ntf/events-keys")  # the same pseudonyms
+
+
+def test_what_is_off_or_chosen_by_the_system_stays_so() -> None:
+    off = replace(SETTINGS, store=None, control_port=None, prometheus_port=0, event_log=None)
+    second = settings_of_worker(off, 2)
+    assert (second.store, second.control_port, second.prometheus_port) == (None, None, 0)
+    assert (second.event_log, second.event_log_keys) == (None, None)
+
+
+async def test_workers_without_a_fleet_are_refused() -> None:
+    with pytest.raises(ConfigError, match="fleet: on"):
+        await WorkerProcesses(lambda _place: ["false"], 2).run(replace(SETTINGS, fleet=False))

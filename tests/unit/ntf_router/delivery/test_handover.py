@@ -309,7 +309,7 @@ async def test_what_is_being_stored_is_not_handed_over_again_when_the_rest_of_it
             await stored.wait()
             await settle(*arguments)
 
-        store.settle = slowly  # type: ignore[method-assign]  # the database is slow
+        store.settle = slowly  # type: ignore[assignment,method-assign]  # the database is slow
         later = {"scope": "token", "after": 0.02, "attempt": 1}
         meeting.publish(
             [

@@ -297,9 +297,9 @@ class DeliveryLane:
             elif answer.pushed:
                 self._counters.pushes_retried += self._counts
             return
-        invalid = isinstance(outcome, TokenInvalid) and outcome.concerns(answer.token.registered_at)
         self._on_trial = False
-        settled = partial(self._job_settled, job, token_id, None if invalid else answer.ids)
+        invalid = isinstance(outcome, TokenInvalid) and outcome.concerns(answer.token.registered_at)
+        settled = partial(self._job_settled, job, token_id, answer.ids, ended=invalid)
         if outcome == PushRefused(TOO_LARGE):
             self._settle(push, TOO_LARGE, settled)
             return
@@ -309,6 +309,7 @@ class DeliveryLane:
         """Hand the token over again after a delay."""
         token_id = answer.token.token_id
         self._on_trial |= outcome.scope is RetryScope.PROVIDER
+        job.release(answer.ids)
         job.release_token(token_id)
         self._stale.add(token_id)
         self._backing_off.add(token_id)
@@ -325,15 +326,14 @@ class DeliveryLane:
         )
         self._awake.set()
 
-    def _job_settled(self, job: HandOver, token_id: bytes, ids: Sequence[int] | None) -> None:
-        """Let go of the rows, or of all of the token: their outcome is in the store.
+    def _job_settled(self, job: HandOver, token_id: bytes, ids: Sequence[int], *, ended: bool) -> None:
+        """Let go of the rows, or of all of the token if it has ended: their outcome is in the store.
 
         If the token is just being read, it is read again.
         """
-        if ids is None:
+        job.release(ids)
+        if ended:
             job.release_token(token_id)
-        else:
-            job.release(ids)
         self._stale.add(token_id)
         if token_id in self._held and not job.holds(token_id):
             self._held.discard(token_id)

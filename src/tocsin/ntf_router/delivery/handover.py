@@ -229,8 +229,9 @@ class HandOver:
             self._tell_room()
 
     def release_token(self, token_id: bytes) -> None:
-        """Forget all rows of a token."""
-        self.release(list(self._of_tokens.get(token_id, {}).values()))
+        """Forget all rows of a token but those whose outcome is not in the store yet."""
+        rows = self._of_tokens.get(token_id, {}).values()
+        self.release([number for number in rows if number not in self._storing])
 
     def _forget(self, number: int) -> _Given | _GivenControl | None:
         if (given := self._given.pop(number, None)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -289,6 +290,40 @@ async def test_a_job_that_answers_too_late_does_not_get_everything_back(meeting:
         [new] = meeting.rows()
         meeting.publish([begun(new)], 2)
         await until(lambda: not way.away)
+
+
+async def test_what_is_being_stored_is_not_handed_over_again_when_the_rest_of_its_token_is(
+    meeting: Meeting,
+) -> None:
+    way = meeting.opened()
+    store = NtfMemoryStore()
+    async with running_engine({PROVIDER: RecordingProvider()}, way, store) as engine:
+        owner = await engine.token("a", "q1", "q2")
+        await engine.receive(received("q1", 1, 1.0), received("q2", 2, 2.0))
+        await until(lambda: len(meeting.handed_over()) == 2)
+        first, second = meeting.handed_over()
+        stored = asyncio.Event()
+        settle = store.settle
+
+        async def slowly(*arguments: Any) -> None:
+            await stored.wait()
+            await settle(*arguments)
+
+        store.settle = slowly  # type: ignore[assignment,method-assign]  # the database is slow
+        later = {"scope": "token", "after": 0.02, "attempt": 1}
+        meeting.publish(
+            [
+                OutcomeRow(first.epoch, (first.id,), "accepted"),
+                OutcomeRow(second.epoch, (second.id,), "retry", "429", **later),  # type: ignore[arg-type]  # as named
+            ],
+            901,
+        )
+        await until(lambda: len(meeting.handed_over()) == 3)
+        assert meeting.handed_over()[2].notification == second.notification
+        assert way.holds(owner.token_id)
+        stored.set()
+        async with working(meeting, JobInProcess(meeting)):
+            assert (await engine.settled()).accepted == 2
 
 
 def begun(row: HandedRow) -> OutcomeRow:

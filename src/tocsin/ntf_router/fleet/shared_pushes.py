@@ -56,8 +56,11 @@ class SharedPushes:
         self._notices.send(self._leases.channel_of(other), CodeTold(token.token_id).text())
         self._codes.append((asyncio.get_running_loop().time(), other, token))
 
-    def codes_again(self) -> None:
-        """Tell codes again that were told to an instance which is gone since: codes are not in the store."""
+    async def codes_again(self) -> None:
+        """Tell codes again that were told to an instance which is gone since: codes are not in the store.
+
+        A token that was confirmed meanwhile has got its code. Raises StoreError.
+        """
         now, members = asyncio.get_running_loop().time(), {each.number for each in self._leases.members}
         told, lost = list(self._codes), []
         self._codes.clear()
@@ -67,7 +70,9 @@ class SharedPushes:
             elif now - at < CODE_SECONDS:
                 self._codes.append((at, other, token))
         for token in lost:
-            self.verify(token)
+            now_stored = await self._store.token(token.token_id)
+            if now_stored is not None and (now_stored.status, now_stored.code) == (token.status, token.code):
+                self.verify(now_stored)
 
     def notify(self, token_id: bytes, provider: PushProvider) -> None:
         """Push pending notifications. Whoever takes a lease finds what is pending, so that need not be told."""

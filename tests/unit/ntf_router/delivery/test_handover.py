@@ -137,9 +137,9 @@ async def test_while_the_job_cannot_reach_the_provider_few_tokens_are_handed_ove
             await engine.token(f"t{number}", f"q{number}")
         await engine.receive(*(received(f"q{number}", number) for number in range(tokens)))
         async with working(meeting, job):
-            await until(lambda: len(job.sizes) > 5)
+            # How many tokens the first batches have depends on how soon the first failure comes back.
+            await until(lambda: len(job.sizes) > 5 and max(job.sizes[-4:]) <= 4)
             assert job.state == b""
-            assert max(job.sizes[2:6]) <= 4
             job.provider.answers.clear()
             assert (await engine.settled()).accepted == tokens
 

@@ -40,7 +40,7 @@ ROUNDS: Final = 3
 LEASE: Final = 10.0
 """Longer than usual: a benchmark keeps the machine busy on purpose."""
 BURST: Final = 1000
-"""Notifications that are sent at full speed; then their outcomes are awaited."""
+"""Notifications for each instance that are sent at full speed; then their outcomes are awaited."""
 RATIO: Final = 1.8
 """What two instances on two cores should push, by what one pushes."""
 
@@ -105,7 +105,12 @@ async def started(*arguments: str) -> AsyncIterator[Instance]:
 
 
 async def deliver(url: str, schema: str, count: int, tokens: int, notifications: int) -> float:
-    """Return the CPU seconds of all instances for a notification. `count` 0 is a router without a fleet."""
+    """Return the CPU seconds of all instances for a notification. `count` 0 is a router without a fleet.
+
+    There are so many tokens and notifications for each instance.
+    """
+    processes = max(1, count)
+    tokens, notifications, burst = processes * tokens, processes * notifications, processes * BURST
     store = await open_ntf_postgres_store(url, schema, 4)
     async with surroundings(SMP_ROUTERS) as (around, _, settings), AsyncExitStack() as stack:
         for router in around.smp_routers:
@@ -114,16 +119,16 @@ async def deliver(url: str, schema: str, count: int, tokens: int, notifications:
         folder = settings.apns.endpoints["apns_test"].ca_file
         assert folder is not None
         arguments = (str(folder.parent), url, schema, str(around.provider_port), str(bool(count)))
-        instances = [await stack.enter_async_context(started(*arguments)) for _ in range(max(1, count))]
+        instances = [await stack.enter_async_context(started(*arguments)) for _ in range(processes)]
         queues = tokens // SMP_ROUTERS * SMP_ROUTERS * QUEUES_PER_TOKEN
         while (await around.tell())["subscribed"] < queues:  # noqa: ASYNC110 - a benchmark may look now and then
             await asyncio.sleep(0.1)
         if count > 1:
             await _until_shared(instances)
             await asyncio.sleep(LEASE / 2)  # until what moved has been subscribed to again
-        await around.tell(count=min(BURST, notifications))  # connections are opened, caches filled
+        await around.tell(count=min(burst, notifications))  # connections are opened, caches filled
         await settled(around, store)
-        spent = [await _round(around, store, instances, notifications) for _ in range(ROUNDS)]
+        spent = [await _round(around, store, instances, notifications, burst) for _ in range(ROUNDS)]
     await store.close()
     return min(spent)
 
@@ -136,10 +141,12 @@ async def _until_shared(instances: list[Instance]) -> None:
         await asyncio.sleep(0.1)
 
 
-async def _round(around: World, store: NtfStore, instances: list[Instance], notifications: int) -> float:
+async def _round(
+    around: World, store: NtfStore, instances: list[Instance], notifications: int, burst: int
+) -> float:
     before = [(await each.look())["cpu"] for each in instances]
-    for _ in range(max(1, notifications // BURST)):  # a slow store must not break connections off
-        await around.tell(count=min(BURST, notifications))
+    for _ in range(max(1, notifications // burst)):  # a slow store must not break connections off
+        await around.tell(count=min(burst, notifications))
         await settled(around, store)
     after = [(await each.look())["cpu"] for each in instances]
     spent: float = sum(after) - sum(before)

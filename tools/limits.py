@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tocsin.durable.postgres import notices
 from tocsin.ntf_router import router as ntf_router
+from tocsin.ntf_router.fleet import shared_pushes
 from tocsin.ntf_router.session import rates
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics import counters
@@ -443,6 +444,11 @@ NTF_LIMITS: Final = (
         notices.MOST_WAITING,
         *("Notices to other instances of a fleet that wait", Scope.ROUTER),
         *("further ones are dropped, and the others find out by themselves", "Notices._waiting"),
+    ),
+    _fixed(
+        shared_pushes.MOST_CODES,
+        *("Codes that another instance of a fleet was told to push, of late", Scope.ROUTER),
+        *("the oldest are not told again if that instance is gone", "SharedPushes._codes"),
     ),
     _fixed(
         recent_notifications.MOST,

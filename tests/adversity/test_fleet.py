@@ -14,6 +14,7 @@ import asyncio
 import os
 import random
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import pytest
@@ -78,3 +79,25 @@ async def test_no_notification_is_lost_when_instances_fail(tmp_path: Path, url: 
         accounting = await parts.accounting()
         assert accounting["received"] >= accounting["accepted"] > 0
         print(accounting, parts.pushed_most_often())
+
+
+async def test_notifications_go_on_while_instances_are_restarted_one_by_one(tmp_path: Path, url: str) -> None:
+    """Each is pushed once. The longest wait is printed."""
+    async with fleet_delivery(tmp_path, url, size=SIZE, lease=LEASE) as parts:
+        probing = asyncio.create_task(parts.probe())
+        try:
+            for number in range(SIZE):
+                await parts.restart(number)
+                await parts.until_shared()
+            assert not probing.done(), probing
+        finally:
+            probing.cancel()
+            await asyncio.gather(probing, return_exceptions=True)
+        await parts.compare()
+        waits = parts.waits()
+        assert len(waits) == len(parts.probes) > 0
+        assert parts.pushed_most_often() == 1
+        assert not parts.said("taken for gone", "in time")
+        print(
+            f"{len(waits)} probes waited for {max(waits):.2f} s at most, {median(waits):.3f} s in the middle"
+        )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -23,14 +25,19 @@ from tests.doubles.smp_process import SmpFolders, SmpProcess
 from tests.doubles.whole_delivery import Chat, Everything, PushesOf
 from tocsin.errors import TransportError
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.responses import MessageReceived
+from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
 
 SMP_ROUTERS: Final = 2
 DEVICES: Final = 6
 QUEUES_EACH: Final = 4
 START_SECONDS: Final = 60.0
+PROBE_SECONDS: Final = 0.05
+LAST_LINES: Final = 60
+"""Of a log, to be shown when something is wrong."""
 
 
 class Instance:
@@ -66,6 +73,8 @@ class FleetDelivery(Everything):
         self.notes: Final = folder / "leases"
         self._logs = folder
         self.instances: list[Instance] = []
+        self.probes: list[tuple[float, Chat]] = []
+        """When each was sent, and to which chat."""
 
     async def start(self) -> None:
         for _ in range(self._size):
@@ -167,7 +176,12 @@ class FleetDelivery(Everything):
         """Stop it in order, and start it again."""
         self.instances[number].stopped = True
         self._look_at_another()
-        assert await self.instances[number].running.stop() == 0, self.instances[number].running.output
+        process = self.instances[number].running
+        try:
+            code = await process.stop()
+        except TimeoutError:
+            raise AssertionError("".join(["it does not stop:\n", *process.output[-LAST_LINES:]])) from None
+        assert code == 0, process.output
         await self.start_instance(number)
 
     # Users
@@ -212,6 +226,55 @@ class FleetDelivery(Everything):
                 await sender.close()
             await asyncio.sleep(0.02)
 
+    async def probe(self) -> None:
+        """Send to one chat after the other, slowly enough that each message gets a push of its own."""
+        senders = [await smp.connect() for smp in self.smps]
+        while True:
+            for chat in self.chats:
+                chat.tried += 1
+                text = b"%d" % chat.tried
+                command = SendMessage(MessageFlags(notify=True), text)
+                sender = senders[self._router_of[id(chat)]]
+                self.probes.append((time.time(), chat))
+                assert await sender.ask(command, chat.queue.sender_id, chat.queue.sender_key) == OK
+                chat.answered.add(chat.tried)
+                await asyncio.sleep(PROBE_SECONDS)
+
+    def waits(self) -> list[float]:
+        """Seconds from each probe to the first push of its chat's device afterwards with its queue's notification."""
+        assert self.apns is not None
+        arrived: dict[bytes, list[float]] = {}
+        seen: set[bytes] = set()
+        secrets = {chat.device.device_token: chat.device.secret for chat in self.chats}
+        for push in self.apns.pushes:
+            contents = parse_push_json(push.payload)
+            if push.status != 200 or not isinstance(contents, MessagePush):
+                continue
+            for item in unseal_notifications(secrets[push.device_token], contents):
+                if item.nonce not in seen:  # a push repeats earlier ones
+                    seen.add(item.nonce)
+                    arrived.setdefault(item.queue.notifier_id, []).append(push.received_at)
+        sent: dict[bytes, list[float]] = {}
+        for at, chat in self.probes:
+            sent.setdefault(chat.notifier.notifier_id, []).append(at)
+        return [
+            came - at
+            for notifier_id, times in sent.items()
+            for at, came in zip(times, arrived.get(notifier_id, []), strict=False)
+        ]
+
+    async def until_shared(self) -> None:
+        """Wait until all leases have a holder, and each instance has some."""
+        for each in self.well:
+            async with asyncio.timeout(START_SECONDS):
+                while not await _has_share(each.running):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.1)
+
+    def said(self, *words: str) -> list[str]:
+        """Lines of the instances' logs with one of these."""
+        lines = [line for each in self.instances for line in each.running.output]
+        return [line for line in lines if any(word in line for word in words)]
+
     async def _fetch(self) -> None:
         for number, smp in enumerate(self.smps):
             recipient = await smp.connect()
@@ -230,6 +293,12 @@ class FleetDelivery(Everything):
         assert self.apns is not None
         accepted = [push.header(b"apns-id") for push in self.apns.pushes if push.status == 200]
         return max(Counter(accepted).values(), default=0)
+
+
+async def _has_share(process: NtfProcess) -> bool:
+    _, metrics = await process.get("/metrics")
+    held = re.search(r'fleet_leases\{kind="push"\} (\d+)', metrics)
+    return "fleet_leases_free 0\n" in metrics and held is not None and int(held[1]) > 0
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from tocsin.lab.processes import RESTART_SECONDS, ChildProcess, LabRouter, Ports
+from tocsin.lab.processes import QUICK_JAVA, RESTART_SECONDS, ChildProcess, LabRouter, Ports
 from tocsin.pipeline.lake.status_files import JobStatus, read_statuses
 
 JOB: Final = "deliver"
@@ -18,6 +18,7 @@ ENTRANCE: Final = "spark"
 MEMORY: Final = "512m"
 """Of Spark's driver, which does all the work here."""
 LOOK_SECONDS: Final = 0.2
+LONGEST_PAUSE: Final = 60.0
 STALE_SECONDS: Final = 15.0
 """A running job writes its status every second; one that is so old is late."""
 
@@ -52,7 +53,8 @@ class DeliverJob(ChildProcess):
         """Start it with the settings of the router, but with its own way to the provider."""
         self._began = time.time()
         self._status = None
-        settings = {**self._router.environment, "TOCSIN_NTF_APNS_TEST_PORT": self._ports.spark_push}
+        own_way = {"TOCSIN_NTF_APNS_TEST_PORT": self._ports.spark_push}
+        settings = {**QUICK_JAVA, **self._router.environment, **own_way}
         await self.start(
             "pipeline",
             "deliver",
@@ -102,11 +104,14 @@ class DeliverJob(ChildProcess):
         return False
 
     async def keep_running(self, changed: Callable[[], object]) -> NoReturn:
-        """Restart the job whenever it ends, and keep its previous log."""
+        """Restart the job whenever it ends, and keep its previous log. One that never pushes waits longer each time."""
+        failures = 0
         while True:
             await self.wait()
+            self.look()
+            failures = failures + 1 if self._status is None else 0
             changed()
-            await asyncio.sleep(RESTART_SECONDS)
+            await asyncio.sleep(min(RESTART_SECONDS * 2**failures, LONGEST_PAUSE))
             self.log.replace(self.log.with_suffix(".previous.log"))
             await self.begin()
             self.restarts += 1

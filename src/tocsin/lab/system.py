@@ -19,7 +19,7 @@ from tocsin.lab.deliver_job import ENTRANCE, DeliverJob
 from tocsin.lab.figures import read_account
 from tocsin.lab.phone_engines import PhoneEngines
 from tocsin.lab.phones import Observer, Phone, introduce, phones
-from tocsin.lab.processes import HOST, ChildProcess, LabRouter, Ports, ports_of
+from tocsin.lab.processes import HOST, QUICK_JAVA, ChildProcess, LabRouter, Ports, ports_of
 from tocsin.ntf_router.settings.settings import DeliveryEngine
 from tocsin.pipeline.report.figures import DeliveryAccount
 from tocsin.push.fake.server import FakeApns, running_fake_apns
@@ -82,7 +82,16 @@ class System:
         folders = ("--events", self.smp.events, "--events", self.ntf.events)
         # Three simulated phones are a small group but need no privacy: name their routers.
         await process.start(
-            "pipeline", "ingest", *folders, "--lake", self.lake, "--build", "--smallest-group", 1, *options
+            "pipeline",
+            "ingest",
+            *folders,
+            "--lake",
+            self.lake,
+            "--build",
+            "--smallest-group",
+            1,
+            *options,
+            settings=QUICK_JAVA,
         )
         return process
 

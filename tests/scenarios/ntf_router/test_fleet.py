@@ -173,6 +173,23 @@ async def test_a_lost_notice_only_delays(instances: Instances, monkeypatch: pyte
         assert (accounting.accepted, accounting.difference) == (len(devices), 0)
 
 
+async def test_a_code_that_was_told_to_an_instance_that_died_is_pushed_by_another(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_module, "LOOK_SECONDS", 0.05)
+    async with instances.two() as (first, second):
+        monkeypatch.setattr(fleet_of(second), "heard", lambda _notice: None)  # it hears nothing any more
+        asked = 0
+        while not fleet_of(first).pushes._codes:  # until a code is the second one's
+            asked += 1
+            device = await first.device(b"%04x" % asked)
+            await device.register()
+        keeping = fleet_of(second).leases._task
+        assert keeping is not None
+        keeping.cancel()  # as a kill: nobody renews
+        assert await device.code()
+
+
 async def test_an_end_is_believed_the_second_time(
     instances: Instances, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -62,3 +63,39 @@ async def test_waiting_ends_when_it_pushes_and_when_it_has_ended(job: FakeJob, t
     job.alive = False
     assert not await job.until_pushing(60.0)
     assert job.page == "http://127.0.0.1:5"
+
+
+class FailingJob(FakeJob):
+    """It ends at once, and pushes only in its third life."""
+
+    begun = 0
+
+    async def wait(self) -> int:
+        return 1
+
+    async def begin(self) -> None:
+        self.begun += 1
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.write_text("")
+        self._began = time.time()
+        self._status = None
+        if self.begun == 3:
+            write_status(self._lake, JOB, "running")
+
+
+async def test_a_job_that_never_pushes_is_restarted_less_and_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 4:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr("tocsin.lab.deliver_job.asyncio.sleep", pause)
+    job = FailingJob(tmp_path, Ports(1, 2, 3, 4), LabRouter("ntf", tmp_path, 2))
+    await job.begin()
+    with pytest.raises(asyncio.CancelledError):
+        await job.keep_running(lambda: None)
+    assert pauses == [2.0, 4.0, 1.0, 2.0]

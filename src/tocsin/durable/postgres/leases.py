@@ -215,7 +215,8 @@ class LeaseKeeper:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._lapse("this process stops")
-        await asyncio.gather(*self._ending.values(), return_exceptions=True)
+        if self._ending:
+            await asyncio.wait(self._ending.values(), timeout=self._seconds)
 
     # What may be done now
 
@@ -230,7 +231,8 @@ class LeaseKeeper:
 
     def holds(self, name: str) -> bool:
         """Whether this process may do now what a lease allows."""
-        return name in self._held and name not in self._ending and self._clock() < self._deadline
+        is_over = name in self._ending or name in self._ended
+        return name in self._held and not is_over and self._clock() < self._deadline
 
     def fence(self, name: str) -> int | None:
         """Return the fence for writes under a lease, also while its work ends. None if it is not ours."""
@@ -377,7 +379,7 @@ class LeaseKeeper:
 
     def _end(self, name: str) -> None:
         """Begin to end what a lease allows."""
-        if name not in self._ending:
+        if name not in self._ending and name not in self._ended:
             self._ending[name] = asyncio.create_task(self._end_one(name), name=f"end of {name}")
 
     async def _end_one(self, name: str) -> None:

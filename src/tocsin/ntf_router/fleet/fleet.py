@@ -181,6 +181,7 @@ class Fleet:
 
     async def _look(self) -> None:
         """Find what no notice has told. Raises StoreError."""
+        self.pushes.codes_again()
         held = self.leases.held
         if routers := [router_of_lease(name) for name in held if name.startswith(f"{ROUTERS} ")]:
             await self._subscriber.look(routers)

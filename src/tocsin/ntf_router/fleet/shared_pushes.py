@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections import deque
 from typing import Final
 
 from tocsin.durable.postgres.leases import LeaseKeeper
@@ -19,6 +20,11 @@ from tocsin.ntf_router.store.postgres.fences import SHARDS, shard_lease, token_l
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.ntf_router.store.retry import until_stored
 from tocsin.protocol.ntf.device_tokens import PushProvider
+
+CODE_SECONDS: Final = 30.0
+"""So long a code is remembered after it was told: longer than it takes to notice that an instance is gone."""
+MOST_CODES: Final = 1000
+"""Codes that are remembered. Further ones take the place of the oldest."""
 
 
 def code_lease(token: TokenRecord) -> str:
@@ -36,6 +42,8 @@ class SharedPushes:
         self._leases: Final = leases
         self._notices: Final = notices
         self._store: Final = store
+        self._codes: deque[tuple[float, int, TokenRecord]] = deque(maxlen=MOST_CODES)
+        """Codes that were told of late: when, and to which instance."""
         self._passing_on: dict[tuple[int, PushProvider, bool], dict[bytes, None]] = {}
         """Tokens to be told with the next turn of the loop, by instance and kind of notice."""
 
@@ -44,8 +52,22 @@ class SharedPushes:
         other = self._other_holder(code_lease(token))
         if other is None:
             self._delivery.verify(token)
-        else:
-            self._notices.send(self._leases.channel_of(other), CodeTold(token.token_id).text())
+            return
+        self._notices.send(self._leases.channel_of(other), CodeTold(token.token_id).text())
+        self._codes.append((asyncio.get_running_loop().time(), other, token))
+
+    def codes_again(self) -> None:
+        """Tell codes again that were told to an instance which is gone since: codes are not in the store."""
+        now, members = asyncio.get_running_loop().time(), {each.number for each in self._leases.members}
+        told, lost = list(self._codes), []
+        self._codes.clear()
+        for at, other, token in told:
+            if other not in members:
+                lost.append(token)
+            elif now - at < CODE_SECONDS:
+                self._codes.append((at, other, token))
+        for token in lost:
+            self.verify(token)
 
     def notify(self, token_id: bytes, provider: PushProvider) -> None:
         """Push pending notifications. Whoever takes a lease finds what is pending, so that need not be told."""

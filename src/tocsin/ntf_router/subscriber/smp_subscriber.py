@@ -163,8 +163,11 @@ class SmpSubscriber:
     async def _disconnected(self) -> None:
         self._disconnect_noted = True
         if _is_cancelled():  # the router must stop even if the store is away
-            with suppress(StoreError):
-                await self._router.store.disconnected(self._router.location)
+            # Another instance waits for the lease, and subscribes to all of them anyway.
+            limit = STOP_SECONDS if self._network.is_shared else None
+            with suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(limit):
+                    await self._router.store.disconnected(self._router.location)
         else:
             await self._router.until_stored(lambda: self._router.store.disconnected(self._router.location))
 

@@ -112,8 +112,8 @@ class _Totals:
         """Spark calls with a batch in another thread."""
 
     def watch(self, stream: Figures) -> None:
-        """Keep what Spark says about the stream, also while no batch comes."""
-        self._stream = stream
+        """Keep what Spark says about the stream, also while no batch comes. Then the last batch is still the newest."""
+        self._stream = {**self._stream, **stream}
         if self._batches:
             self._write()
 

@@ -13,16 +13,17 @@ Figures = dict[str, int | float | str]
 
 
 def progress_figures(progress: Mapping[str, Any] | None) -> Figures:
-    """The figures of the newest progress. Empty before the first.
+    """The figures of the newest progress. Empty before the first. Without rows it says nothing about a batch.
 
     `taken_until`: everything that was there at this time has been taken. It moves on while nothing comes, too.
     """
     if not progress:
         return {}
     rate = float(progress.get("inputRowsPerSecond") or 0.0)
-    figures: Figures = {
-        "batch": int(progress["batchId"]),
-        "batch_ms": int(progress["batchDuration"]),
+    figures: Figures = {}
+    if progress.get("numInputRows"):
+        figures = {"batch": int(progress["batchId"]), "batch_ms": int(progress["batchDuration"])}
+    figures |= {
         "rows_per_second": round(rate, 1) if math.isfinite(rate) else 0.0,
         "taken_until": str(progress["timestamp"]),
     }

@@ -25,7 +25,7 @@ function engineBox(engine, job) {
     "div",
     { class: "engine", "data-engine-box": engine.key },
     head,
-    make("p", { class: "count" }, make("b", {}, whole(engine.pushes)), " pushes"),
+    make("p", { class: "count" }, make("b", {}, whole(engine.pushes)), engine.pushes === 1 ? " push" : " pushes"),
     make("p", { class: "soft" }, usual),
   );
   if (engine.key !== "spark") return box;

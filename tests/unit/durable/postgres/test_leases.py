@@ -114,6 +114,24 @@ async def test_a_new_member_gets_its_share_when_the_former_holder_has_ended(conn
         await soon(lambda: len(first.leases.held) == len(NAMES))
 
 
+async def test_a_lease_that_has_ended_is_not_held_any_more_before_it_is_given_back(connect: Connect) -> None:
+    """Else something could begin under it that nobody would end."""
+    async with member(connect) as first:
+        await soon(lambda: len(first.leases.held) == len(NAMES))
+        held_after_end: list[str] = []
+        give_back = first.leases._give_back
+
+        async def watched(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+            held_after_end.extend(name for name in first.user.ended if first.leases.holds(name))
+            await give_back(connection)
+
+        first.leases._give_back = watched  # type: ignore[method-assign]
+        async with member(connect) as second:
+            await soon(lambda: len(second.leases.held) == len(NAMES) // 2)
+            assert len(first.user.ended) == len(NAMES) // 2
+            assert held_after_end == []
+
+
 async def test_a_lease_has_a_greater_fence_each_time_it_is_taken(connect: Connect) -> None:
     fences = []
     for _ in range(2):

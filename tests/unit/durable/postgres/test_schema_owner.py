@@ -45,6 +45,23 @@ async def test_the_second_is_refused_and_learns_who_has_it(url: str, owner: Sche
     await other.close()
 
 
+async def test_a_fleet_holds_it_together_and_keeps_others_out(url: str) -> None:
+    first, second = (SchemaOwner(url, "ntf", "ntf_server", shared=True) for _ in range(2))
+    await first.acquire(0.0)
+    await second.acquire(0.0)
+    alone = SchemaOwner(url, "ntf", "ntf_server")
+    with pytest.raises(SchemaInUse, match=f"process {os.getpid()}"):
+        await alone.acquire(0.0)
+    await first.close()
+    with pytest.raises(SchemaInUse):
+        await alone.acquire(0.0)
+    await second.close()
+    await alone.acquire(0.0)
+    with pytest.raises(SchemaInUse, match=f"process {os.getpid()}"):
+        await first.acquire(0.0)
+    await alone.close()
+
+
 async def test_it_waits_for_one_that_is_stopping(url: str, owner: SchemaOwner) -> None:
     second = SchemaOwner(url, "ntf", "ntf_server")
     waiting = asyncio.create_task(second.acquire(60.0))

@@ -15,6 +15,7 @@ def test_a_progress_becomes_figures() -> None:
     state = {"numRowsTotal": 7, "memoryUsedBytes": 1000}
     progress = {
         "batchId": 12,
+        "numInputRows": 300,
         "batchDuration": 250,
         "inputRowsPerSecond": 1234.56,
         "timestamp": "2026-11-15T12:00:00.000Z",
@@ -30,16 +31,26 @@ def test_a_progress_becomes_figures() -> None:
         "state_bytes": 2000,
         "watermark": "2026-11-15T11:59:00.000Z",
     }
-    idle = {**progress, "inputRowsPerSecond": float("nan"), "stateOperators": [], "eventTime": {}}
-    assert progress_figures(idle).keys() == {"batch", "batch_ms", "rows_per_second", "taken_until"}
+    idle = {
+        **progress,
+        "numInputRows": 0,
+        "inputRowsPerSecond": float("nan"),
+        "stateOperators": [],
+        "eventTime": {},
+    }
+    assert progress_figures(idle) == {"rows_per_second": 0.0, "taken_until": "2026-11-15T12:00:00.000Z"}
 
 
 def test_a_real_stream_has_figures(spark: SparkSession) -> None:
     rows = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
     query = rows.writeStream.format("noop").start()
     try:
-        while query.lastProgress is None:
+        while not stream_figures(spark, query).keys() >= {
+            "batch",
+            "batch_ms",
+            "rows_per_second",
+            "taken_until",
+        }:
             query.processAllAvailable()
-        assert stream_figures(spark, query).keys() >= {"batch", "batch_ms", "rows_per_second", "taken_until"}
     finally:
         query.stop()

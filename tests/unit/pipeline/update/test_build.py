@@ -5,25 +5,30 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from tests.doubles.delivery_lines import NOON, SECOND, event, recount, token_change, write_segment
 from tests.doubles.lake_rows import tables
 from tests.unit.pipeline.conftest import cached_ids
-from tests.unit.pipeline.update.lake_updates import delivered, ingest
+from tests.unit.pipeline.rows import events, notifications
+from tests.unit.pipeline.update.lake_updates import delivered, ingest, publish_events
 from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.lake.commits import DataFile
 from tocsin.pipeline.lake.lake import Lake, LakeTable
 from tocsin.pipeline.lake.tables import (
+    ENGINES_TABLE,
     EVENTS_TABLE,
     FUNNEL_TABLE,
     NOTIFICATIONS_TABLE,
     TABLES,
+    TableSpec,
 )
 from tocsin.pipeline.update.build import accounting, build, unbuilt
 from tocsin.pipeline.update.notification_merge import merge_new_events
@@ -281,3 +286,23 @@ def test_the_accounting_equals_a_plain_recount(
     ingest(spark, whole, source)
     build(spark, whole, smallest_group=1)
     assert tables(lake.folder) == tables(whole.folder)
+
+
+def test_a_lake_from_before_engines_were_named_gets_the_column_and_the_table(
+    spark: SparkSession, lake: Lake
+) -> None:
+    def before(table: TableSpec) -> LakeTable:
+        fields = [field for field in table.schema.fields if field.name != "engine"]
+        return LakeTable(lake.place, replace(table, schema=StructType(fields)))
+
+    old = delivered(1)
+    before(EVENTS_TABLE).publish(events(spark, old).drop("engine"), key="old")
+    made = notifications(spark, old).drop("engine")
+    before(NOTIFICATIONS_TABLE).publish(made, sources={EVENTS_TABLE.name: 1})
+    new = [each for each in delivered(2) if each.stage is not Stage.ACCEPTED]
+    accepted = [event(Stage.ACCEPTED, number, at=NOON + 9_000, engine="spark") for number in (1, 2)]
+    publish_events(spark, lake, [*new, *accepted], "new")
+    build(spark, lake, smallest_group=1)
+    rows = lake.table(ENGINES_TABLE).read(spark).collect()
+    assert [(row.engine, row.accepted) for row in rows] == [("spark", 2)]
+    assert accounting(spark, lake)["accepted"] == 2

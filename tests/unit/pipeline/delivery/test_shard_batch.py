@@ -252,6 +252,7 @@ async def delivered(
         len(owners),
         lambda: counters.notifications_periodic_delivered + counters.notifications_periodic_failed,
     )
+    await invalid_ones_are_stored(engine)  # or what comes next may still be taken
     for half in (0, 1):
         for number, history in enumerate(given_histories):
             cut = len(history) // 2
@@ -276,6 +277,12 @@ async def delivered(
         )
         told.setdefault(push.device_token, []).append((push.push_id, push.urgency, read))
     return told, accounting
+
+
+async def invalid_ones_are_stored(engine: Engine) -> None:
+    async with asyncio.timeout(20):
+        while engine.delivery._outcomes._invalid:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
 
 
 async def all_of(wanted: int, counted: Callable[[], int]) -> None:

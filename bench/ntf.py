@@ -71,6 +71,8 @@ LOW_RATE: Final = 200
 LOW_RATE_TARGET_US: Final = 120.0
 QUEUES_PER_TOKEN: Final = 10
 PER_BLOCK: Final = 8
+LONGEST_LINE: Final = 1 << 20
+"""The first line of the world names all its SMP routers."""
 ROUNDS: Final = 3
 """The cheapest counts, as for the bare libraries: what else the machine does can only add."""
 TURNS: Final = 15
@@ -123,6 +125,7 @@ async def world(folder: Path, smp_routers: int) -> AsyncIterator[World]:
         str(smp_routers),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        limit=LONGEST_LINE,
     )
     assert process.stdout is not None
     try:

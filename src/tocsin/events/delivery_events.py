@@ -105,7 +105,7 @@ class DeliveryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     attempt: int = 0
     """0 for the first push that carries it."""
     engine: str = ""
-    """Who pushed: `inline` (the router itself) or `spark` (the job `tocsin pipeline deliver`). Since version 2."""
+    """The engine that pushed: `inline` (the router) or `spark` (the job `tocsin pipeline deliver`). Since version 2."""
     batch: str = ""
     """Pseudonym of the push."""
     priority: str = ""

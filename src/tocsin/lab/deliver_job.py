@@ -16,7 +16,7 @@ JOB: Final = "deliver"
 ENTRANCE: Final = "spark"
 """The entrance of the push provider by which this job comes."""
 MEMORY: Final = "512m"
-"""Of Spark's driver, which does all the work here."""
+"""The memory of Spark's driver, which does all the work here."""
 LOOK_SECONDS: Final = 0.2
 LONGEST_PAUSE: Final = 60.0
 STALE_SECONDS: Final = 15.0

@@ -59,7 +59,7 @@ class System:
     apns: FakeApns
     job: DeliverJob
     password: str = field(repr=False)
-    """Of the NTF router's control port."""
+    """The password of the NTF router's control port."""
     people: list[Phone] = field(default_factory=list)
     sent: int = 0
 

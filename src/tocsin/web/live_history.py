@@ -66,7 +66,7 @@ class SentMessage:
     push: int | None = None
     """Number of the push that announced it."""
     engine: str = ""
-    """Who made that push: `inline` or `spark`."""
+    """The engine that made that push: `inline` or `spark`."""
     received_as_mention: bool = False
     """The receiver's agent said so when it fetched the message."""
 

@@ -134,7 +134,7 @@ class LeaseUser(Protocol):
         """Begin what these leases allow."""
 
     async def end(self, name: str) -> None:
-        """Return when nothing is done under this lease any more. It is given back then, or is lost already."""
+        """Return when the work under this lease has ended. It is given back then, or is lost already."""
 
     def heard(self, notice: str) -> None:
         """Another member tells something."""
@@ -178,7 +178,7 @@ class LeaseKeeper:
         self._clock = clock
         self._number: int | None = None
         self._deadline = 0.0
-        """Of our own clock. Nothing is done under a lease from then on."""
+        """The time, by our own clock, from which nothing is done under a lease."""
         self._held: dict[str, int] = {}
         """Fences by the names of our leases, those that are ending too."""
         self._ending: dict[str, asyncio.Task[None]] = {}

@@ -133,7 +133,7 @@ class SmpRouterInUse:
         A late one would take queues from the instance that has them.
         """
         if not self.network.holds(self.location):
-            raise ConnectionLost("this instance does not hold the lease of the SMP router any more")
+            raise ConnectionLost("this instance no longer holds the lease of the SMP router")
 
     def report(self, changed: Sequence[tuple[bytes, SubscriptionStatus]], cause: str) -> None:
         self.network.report(self.location, changed, cause)

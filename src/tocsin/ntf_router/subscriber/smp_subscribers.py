@@ -95,7 +95,7 @@ class SmpSubscribers:
         self._used(used)
 
     async def release(self, key_hash: bytes) -> None:
-        """End the connection to an SMP router, because it is not ours any more."""
+        """End the connection to an SMP router, because it is no longer ours."""
         run, subscriber = self._runs.get(key_hash), self._by_identity.get(key_hash)
         if run is not None:
             run.cancel()

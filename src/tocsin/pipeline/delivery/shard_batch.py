@@ -66,7 +66,7 @@ class ShardBatch:
         self._tokens: dict[tuple[str, str], TokenPush] = {}
         self._controls: list[ControlRowPush] = []
         for each in _STATES.decode(state) if state else ():
-            if each.router in keys:  # another one is not served any more
+            if each.router in keys:  # another one is no longer served
                 self._tokens[each.router, each.token] = TokenPush(
                     each.router, each.token, keys[each.router], self._rules, each
                 )

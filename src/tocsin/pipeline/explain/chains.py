@@ -44,7 +44,7 @@ class StageStep:
     attempt: int = 0
     reason: str = ""
     engine: str = ""
-    """Who pushed, if this is an attempt or an end after one."""
+    """The engine that pushed, if this is an attempt or an end after one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class LeaseLost(StoreUnavailable):
     """This instance does not hold the lease that a write needs: another one goes on."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"this instance does not hold the lease {name} any more: another instance goes on")
+        super().__init__(f"this instance no longer holds the lease {name}: another instance goes on")
 
 
 class HeldLeases(Protocol):

@@ -177,7 +177,7 @@ SWEEPS: Final = {
         lambda number, quick: Delivery(queues=number, quick=quick).measure(),
     ),
     "connections": Sweep(
-        "idle connections to an SMP router", (1000, 5000, 15_000), lambda number, _: connections(number)
+        "idle connections to an SMP router", (100, 1000, 5000, 15_000), lambda number, _: connections(number)
     ),
     "rate": Sweep(
         "notifications a second",

@@ -43,7 +43,7 @@ from tocsin.protocol.smp.responses import (
     Subscribed,
 )
 
-KILLS = int(os.environ.get("TOCSIN_KILLS", "25"))
+KILLS = int(os.environ.get("TOCSIN_KILLS", "50"))
 POSTGRES_KILLS = int(os.environ.get("TOCSIN_POSTGRES_KILLS", "10"))
 SEED = os.environ.get("TOCSIN_KILL_SEED", "tocsin")
 SENDERS, RECIPIENTS = 4, 2

@@ -24,6 +24,7 @@ from tocsin.errors import (
     TocsinError,
     UnexpectedResponse,
 )
+from tocsin.ntf_router.store.records import UsedRouter
 from tocsin.ntf_router.subscriber.own_services import CertifiedService, OwnService
 from tocsin.ntf_router.subscriber.service_subscription import ServiceSubscription
 from tocsin.ntf_router.subscriber.smp_network import SmpRouterInUse
@@ -42,6 +43,7 @@ from tocsin.protocol.error_codes import (
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState, SubscriptionStatus
 from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.smp.responses import Subscribed
+from tocsin.protocol.smp.service_subscriptions import NO_IDS_HASH
 
 NEW_QUEUES: Final = 10_000
 """New queues that may wait here. Beyond this number another round finds them in the store."""
@@ -49,6 +51,10 @@ ROUND_AGAIN_SECONDS: Final = 30.0
 """The delay of another round when the SMP router did not answer for some queues."""
 TAKE_BACK_SECONDS: Final = 5.0
 """The delay before queues are taken back from an instance that had lost its lease: one round serves many of them."""
+FIRST_PAGE: Final = 32
+"""Queues of a first page: few, because a database that has just started reads and marks each of them on disk."""
+PAGE_GROWTH: Final = 4
+"""Each page is so many times larger than the one before, up to the setting."""
 PLACE_SECONDS: Final = 30.0
 """The longest wait for a place, so that routers that do not answer cannot block all others."""
 UNUSED_SECONDS: Final = 600.0
@@ -67,12 +73,18 @@ class QueueSubscriptions:
         self._router = router
         self._state = router.state
         self._new: dict[bytes, bytes] = {}
+        self._left = 0
+        """Queues of this round that are still to be asked for, as the store counted them."""
+        self._asked = 0
+        """Queues that are asked for now, until their answers are stored."""
         self._round_wanted = False
         self._service_refused: set[bytes] = set()
         """Queues that were answered with SERVICE in their last round. If it happens again, that is final."""
         self._taken_back: set[bytes] = set()
         self._taking_back = False
         self._awake = asyncio.Event()
+        self.first: Sequence[bytes] = ()
+        """Queues to which the next round subscribes before the others."""
         self.service = ServiceSubscription(router, self._awake.set, self._later_again)
 
     def add(self, notifier_id: bytes, notifier_key: bytes) -> None:
@@ -144,33 +156,59 @@ class QueueSubscriptions:
         async with self._place():
             self._state.resubscribing = True
             self._state.subscribed = self._state.service_count = 0
-            used = await self._router.until_stored(
-                lambda: self._router.store.used_router(self._router.location)
-            )
-            by_service = used is not None and await self.service.subscribe(client, used)
-            self._state.pending = 0
-            if used is not None:
-                self._state.pending = used.individual_count + (0 if by_service else used.associated_count)
+            store, location = self._router.store, self._router.location
+            associations = await self._router.until_stored(lambda: store.associations(location))
+            used: UsedRouter | None = None
+            if associations.any:
+                used = await self._router.until_stored(lambda: store.used_router(location))
+            used_now = used or UsedRouter(location, associations.service_id, 0, NO_IDS_HASH, 0)
+            by_service = await self.service.subscribe(client, used_now)
+            self._left = self._asked = 0
+            self._show_pending()
             after: bytes | None = None
+            first, self.first = self.first, ()
+            settings = self._router.network.settings
+            limit = min(settings.batch, FIRST_PAGE)
             while True:
                 page = await self._router.until_stored(
-                    lambda after=after: self._router.store.queues_to_subscribe(  # type: ignore[misc]
-                        self._router.location,
+                    lambda after=after, limit=limit: store.queues_to_subscribe(  # type: ignore[misc]
+                        location,
                         after,
-                        self._router.network.settings.page,
+                        min(limit, settings.page),
                         with_associated=not by_service,
+                        first=first,
                     )
                 )
+                limit *= PAGE_GROWTH
                 if self._new:  # new during this round, and in the store already
                     for notifier_id, _ in page.queues:
                         self._new.pop(notifier_id, None)
                 for start in range(0, len(page.queues), self._router.network.settings.batch):
                     batch = page.queues[start : start + self._router.network.settings.batch]
+                    self._left = max(0, self._left - len(batch))
                     await self._subscribe_queues(client, batch)
+                if after is None and page.cursor is not None:
+                    await self._count_pending(used, by_service, len(page.queues))
                 after = page.cursor
                 if after is None:
                     break
+            self._left = 0  # some may have gone since they were counted
+            self._show_pending()
             self._state.resubscribing = False
+
+    async def _count_pending(self, used: UsedRouter | None, by_service: bool, begun: int) -> None:
+        """Count the queues that wait, for the operator, while the first ones are subscribed already."""
+        if used is None:
+            used = await self._router.until_stored(
+                lambda: self._router.store.used_router(self._router.location)
+            )
+        if used is not None:
+            queues = used.individual_count + (0 if by_service else used.associated_count)
+            self._left = max(0, queues - begun - len(self._new))  # new ones are in the store already
+            self._show_pending()
+
+    def _show_pending(self) -> None:
+        self._state.pending = self._left + self._asked + len(self._new)
 
     async def _take_service_back(self, client: SmpClient) -> None:
         self.service.wanted = False
@@ -179,6 +217,8 @@ class QueueSubscriptions:
             self._round_wanted = True  # our service is void there: subscribe queue by queue
 
     async def _subscribe_queues(self, client: SmpClient, queues: Sequence[tuple[bytes, bytes]]) -> None:
+        self._asked = len(queues)
+        self._show_pending()
         service = self.service.current
         ours, alone = [], []
         failed: list[tuple[bytes, SubscriptionStatus]] = []
@@ -203,7 +243,6 @@ class QueueSubscriptions:
                     self._later_again()
                 case _:
                     failed.append((notifier_id, _status(outcome)))
-        self._state.pending = max(0, self._state.pending - len(queues))
         if self._service_refused:
             self._service_refused.difference_update(alone, ours)
         self._router.network.counters.queues_subscribed += len(alone) + len(ours)
@@ -233,6 +272,8 @@ class QueueSubscriptions:
                 self._service_refused.clear()
             if refused - again:
                 self._without_service(service, len(refused - again))
+        self._asked = 0
+        self._show_pending()
 
     def _without_service(self, service: OwnService | None, count: int) -> None:
         """Ask once more for queues that were answered with SERVICE, without our certificate if this session shows it.

@@ -119,3 +119,35 @@ async def test_a_queue_that_is_subscribed_to_again_is_counted_once(
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_queue_that_comes_during_a_round_is_pending_until_its_answer_is_stored() -> None:
+    store = NtfMemoryStore()
+    owner = await filled(store, "alice", "first", "second")
+    one = router(ROUTER, store)
+    queues, late = QueueSubscriptions(one), subscription("late", owner)
+    answer = asyncio.Event()
+
+    class SlowClient(Client):
+        async def subscribe_notifications(
+            self, notifiers: Iterable[tuple[bytes, AuthPrivateKey]], ntf_router_id: bytes | None
+        ) -> AsyncIterator[Answer]:
+            if self.asked:
+                await answer.wait()
+            else:
+                await store.add_subscription(late)
+                queues.add(late.queue.notifier_id, late.notifier_key)
+            async for each in super().subscribe_notifications(notifiers, ntf_router_id):
+                yield each
+
+    client = SlowClient(None)
+    running = asyncio.create_task(queues.run(client))  # type: ignore[arg-type]
+    try:
+        await until(lambda: one.state.subscribed == 2 and not one.state.resubscribing)
+        assert one.state.pending == 1
+        answer.set()
+        await until(lambda: not one.state.pending)
+        assert one.state.subscribed == 3
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -47,10 +47,26 @@ CERTIFICATES = """
     UPDATE smp_servers SET ntf_service_id = NULL, smp_notifier_count = 0,
         smp_notifier_ids_hash = '\\x00000000000000000000000000000000';
 """
+HASHES_BACK = """
+    DROP TRIGGER notifiers ON subscriptions;
+    DROP FUNCTION on_subscription();
+    DROP FUNCTION count_notifier(subscriptions, bigint);
+    DROP FUNCTION is_counted(subscriptions);
+    DROP FUNCTION xor_bytes(bytea, bytea);
+    ALTER TABLE smp_servers DROP COLUMN smp_notifier_count, DROP COLUMN smp_notifier_ids_hash;
+"""
+CERTIFICATES_BACK = """
+    UPDATE subscriptions SET ntf_service_assoc = false;
+    UPDATE smp_servers SET ntf_service_id = NULL, smp_notifier_count = 0,
+        smp_notifier_ids_hash = '\\x00000000000000000000000000000000';
+    ALTER TABLE smp_servers DROP COLUMN ntf_service_cert, DROP COLUMN ntf_service_cert_hash,
+        DROP COLUMN ntf_service_priv_key;
+"""
 MIGRATIONS = (
-    ("20250830_queue_ids_hash", XOR_BYTES + HASHES),
-    ("20251219_service_cert_per_server", CERTIFICATES),
+    ("20250830_queue_ids_hash", XOR_BYTES + HASHES, HASHES_BACK),
+    ("20251219_service_cert_per_server", CERTIFICATES, CERTIFICATES_BACK),
 )
+"""Name, statements, and statements that undo them."""
 
 
 async def upgrade_to_7_0(url: str, schema: str = "ntf_server") -> None:
@@ -59,8 +75,9 @@ async def upgrade_to_7_0(url: str, schema: str = "ntf_server") -> None:
     try:
         if not await connection.fetchval("SELECT to_regprocedure('public.digest(bytea, text)')"):
             await connection.execute(DIGEST)
-        for name, statements in MIGRATIONS:
+        for name, statements, back in MIGRATIONS:
             await connection.execute(statements)
-            await connection.execute("INSERT INTO migrations (name, ts) VALUES ($1, now())", name)
+            record = "INSERT INTO migrations (name, ts, down) VALUES ($1, now(), $2)"
+            await connection.execute(record, name, back)
     finally:
         await connection.close()

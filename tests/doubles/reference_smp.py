@@ -26,6 +26,8 @@ TABLES_OF_6_5 = """
         msg_id bytea NOT NULL, msg_ts bigint NOT NULL, msg_quota boolean NOT NULL, msg_ntf_flag boolean NOT NULL,
         msg_body bytea NOT NULL
     );
+    CREATE TABLE migrations (name text NOT NULL PRIMARY KEY, ts timestamp NOT NULL, down text);
+    INSERT INTO migrations VALUES ('20250207_initial', now(), NULL), ('20250514_service_certs', now(), '');
 """
 MIGRATION_OF_7_0 = """
     ALTER TABLE services
@@ -44,6 +46,13 @@ MIGRATION_OF_7_0 = """
     END $$;
     CREATE TRIGGER queues AFTER INSERT ON msg_queues FOR EACH ROW EXECUTE FUNCTION on_queue();
 """
+WAY_BACK_FROM_7_0 = """
+    DROP TRIGGER queues ON msg_queues;
+    DROP FUNCTION on_queue();
+    DROP FUNCTION count_queue(bytea, text, bytea);
+    DROP FUNCTION xor_bytes(bytea, bytea);
+    ALTER TABLE services DROP COLUMN queue_count, DROP COLUMN queue_ids_hash;
+"""
 
 
 async def make_reference_tables(url: str, release: str, *, digest: bool = True) -> None:
@@ -54,6 +63,8 @@ async def make_reference_tables(url: str, release: str, *, digest: bool = True) 
         await connection.execute(TABLES_OF_6_5)
         if release == "7.0":
             await connection.execute(XOR_BYTES + MIGRATION_OF_7_0)
+            record = "INSERT INTO migrations VALUES ('20250915_queue_ids_hash', now(), $1)"
+            await connection.execute(record, WAY_BACK_FROM_7_0)
         if not digest:
             await connection.execute("DROP FUNCTION public.digest")
     finally:

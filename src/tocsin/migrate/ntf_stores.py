@@ -35,9 +35,10 @@ FOREIGN_PROVIDERS: Final = (PushProvider.WEBPUSH, PushProvider.FCM)
 """The reference does not know them, and cannot read their tokens."""
 
 _VERSION_NOTES: Final = {
-    "6.5": ": 7.0 brings them up to date when it starts, and needs the extension pgcrypto in the schema public",
-    "7.0": ": 6.5 can use them only after 7.0 has undone its migrations; Tocsin uses them as they are, with the "
-    "service certificates in them if separate_services is on",
+    "6.5": ": 7.0 brings them up to date when it starts, and needs the extension pgcrypto in the schema public; "
+    "`tocsin migrate tables --release 7.0` does without it",
+    "7.0": ": 6.5 can use them only after `tocsin migrate tables --release 6.5`; Tocsin uses them as they are, with "
+    "the service certificates in them if separate_services is on",
 }
 
 

@@ -5,7 +5,7 @@ The moves themselves are in `tocsin.migrate`.
 
 from __future__ import annotations
 
-from tocsin.cli.migrate import ntf, smp
+from tocsin.cli.migrate import ntf, smp, tables
 
 NAME = "migrate"
 SUMMARY = "move a router from the reference's server to Tocsin, or back"
@@ -15,4 +15,4 @@ DESCRIPTION = (
     "for the reference's server."
 )
 EXAMPLE = "tocsin migrate smp --dry-run"
-SUBCOMMANDS = (smp, ntf)
+SUBCOMMANDS = (smp, ntf, tables)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tocsin.crypto.boxes import box_key
-from tocsin.crypto.certificates import issue_authority, issue_leaf, make_authority, make_self_signed
+from tocsin.crypto.certificates import issue_leaf, make_authority, make_self_signed
 from tocsin.crypto.credentials import CertificateAlgorithm
 from tocsin.crypto.keys import Ed448PrivateKey, Ed25519PrivateKey, X25519PrivateKey
 from tocsin.protocol.dialect import Dialect
@@ -39,7 +39,7 @@ _ED25519: Final = CertificateAlgorithm.ED25519
 OPERATOR: Final = make_authority(
     _ED25519, now=NOW, serial=1, common_name="operator", private_key=OPERATOR_KEY.der
 )
-AUTHORITY: Final = issue_authority(OPERATOR, _ED25519, now=NOW, serial=2, private_key=AUTHORITY_KEY.der)
+AUTHORITY: Final = make_authority(_ED25519, parent=OPERATOR, now=NOW, serial=2, private_key=AUTHORITY_KEY.der)
 ROUTER: Final = issue_leaf(AUTHORITY, "router.example", _ED25519, now=NOW, serial=3, private_key=LEAF_KEY.der)
 SERVICE: Final = make_self_signed("service", _ED25519, now=NOW, serial=4, private_key=SERVICE_KEY.der)
 OFFER: Final = ServiceOffer(ServiceRole.NOTIFIER, SERVICE, SERVICE_SESSION_KEY)

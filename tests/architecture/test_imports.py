@@ -73,7 +73,8 @@ FLOOR_PLAN: Final = (
         only="wire crypto protocol.ntf protocol.addresses transport events operate",
     ),
     row("smp_router", "asyncpg msgspec"),
-    row("ntf_router", "asyncpg msgspec cryptography"),
+    # pyarrow, deltalake: the hand-over in object storage, as the lake reaches it. confluent_kafka: that with Kafka.
+    row("ntf_router", "asyncpg msgspec cryptography pyarrow deltalake confluent_kafka"),
     row("agent", "msgspec", only="wire crypto protocol transport clients durable operate"),
     # The only folder that imports pyspark.
     row(
@@ -99,9 +100,10 @@ PROGRAMS: Final = frozenset({"smp_router", "ntf_router", "agent"})
 
 # The package itself: importing any module runs it, so it must stay empty of everything below.
 ROOT_MODULES: Final = {
-    "__init__": row("__init__", refused=EFFECTS, only=""),
+    "__init__": row("__init__", refused=EFFECTS, only="older_timeouts"),
     "__main__": row("__main__", only="cli"),
     "errors": row("errors", refused=EFFECTS, only=""),
+    "older_timeouts": row("older_timeouts", only=""),
 }
 
 # Implementations of stores and push providers. Only the places where a process is put together choose one.

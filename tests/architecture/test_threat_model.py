@@ -49,6 +49,6 @@ def test_a_make_target_that_is_named_exists(target: str) -> None:
 
 
 def test_all_attackers_are_found() -> None:
-    assert len(attackers(PAGE)) == 12
+    assert len(attackers(PAGE)) == 13
     assert attackers("## Attackers\n| **a** |\n## Other\n| **b** |") == ["| **a** |"]
     assert named("`tests/a.py::test_b`, `tests/c.py`") == [("tests/a.py", "test_b"), ("tests/c.py", "")]

@@ -2,7 +2,7 @@
 
 A router has an offline `Authority` whose certificate's SHA-256 is its identity, and online `Credentials`: a
 leaf issued by it. Rotation is `issue_leaf` again under the same authority. An authority may itself be issued
-by an operator's, and that one by a network's (`issue_authority`), giving chains of three and four.
+by an operator's, and that one by a network's (`make_authority`), giving chains of three and four.
 
 Subjects, extensions and their order are those of the reference (`createServerX509_` in Server/CLI.hs).
 """
@@ -32,7 +32,6 @@ __all__ = [
     "Authority",
     "CertificateAlgorithm",
     "Credentials",
-    "issue_authority",
     "issue_leaf",
     "make_authority",
     "make_self_signed",
@@ -59,45 +58,30 @@ def make_authority(
     *,
     now: datetime,
     serial: int,
+    parent: Authority | None = None,
     common_name: str = REFERENCE_AUTHORITY_NAME,
     organization: str = REFERENCE_ORGANIZATION,
     lifetime: timedelta = REFERENCE_LIFETIME,
     private_key: bytes | None = None,
 ) -> Authority:
-    """Create a self-signed authority, with a fresh `private_key` (PKCS#8 DER) if none is given."""
+    """Create an authority, with a fresh `private_key` (PKCS#8 DER) if none is given.
+
+    It signs itself, or is under `parent`: a router's under its operator, or an operator's under a network.
+    """
     key_der = private_key or new_private_key(algorithm)
     key = load_private_key(key_der)
-    name = _name(common_name, organization)
-    extensions = _authority_extensions(key.public_key(), key.public_key())
-    certificate = _sign(name, name, key.public_key(), key, extensions, _validity(now, lifetime), serial)
-    return Authority(certificate, key_der)
-
-
-def issue_authority(
-    parent: Authority,
-    algorithm: CertificateAlgorithm,
-    *,
-    now: datetime,
-    serial: int,
-    common_name: str = REFERENCE_AUTHORITY_NAME,
-    organization: str = REFERENCE_ORGANIZATION,
-    lifetime: timedelta = REFERENCE_LIFETIME,
-    private_key: bytes | None = None,
-) -> Authority:
-    """Create an authority under `parent`: a router's under its operator, or an operator's under a network."""
-    key_der = private_key or new_private_key(algorithm)
-    public_key = load_private_key(key_der).public_key()
-    parent_key = load_private_key(parent.private_key)
+    public_key, name = key.public_key(), _name(common_name, organization)
+    issuer_key = key if parent is None else load_private_key(parent.private_key)
     certificate = _sign(
-        _name(common_name, organization),
-        _subject(parent.certificate),
+        name,
+        name if parent is None else _subject(parent.certificate),
         public_key,
-        parent_key,
-        _authority_extensions(public_key, parent_key.public_key()),
+        issuer_key,
+        _authority_extensions(public_key, issuer_key.public_key()),
         _validity(now, lifetime),
         serial,
     )
-    return Authority(certificate, key_der, (parent.certificate, *parent.issuers))
+    return Authority(certificate, key_der, () if parent is None else (parent.certificate, *parent.issuers))
 
 
 def issue_leaf(

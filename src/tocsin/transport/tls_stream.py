@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
@@ -19,6 +20,7 @@ from tocsin.transport.tls_handshake import describe_failure, start_client_tls
 RECORD_BYTES: Final = 16_384
 MAX_UNSENT_BYTES: Final = 16_777_216
 """More than all streams of a connection can hold: a peer that lets this much pile up does not read."""
+PART_BYTES: Final = 4 * RECORD_BYTES
 _READS_PER_WAKE_UP: Final = 16
 
 FindAddresses: TypeAlias = Callable[[str, int], Awaitable[Sequence[Address]]]
@@ -31,9 +33,9 @@ class TlsStream:
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
-        self._pending: list[bytes] = []
+        self._pending: deque[bytes] = deque()
         self._pending_bytes = 0
-        self._unsent: bytes | None = None
+        self._unsent: memoryview | None = None
         self._scheduled = False
         self._waits_for_room = False
         self._closed = False
@@ -101,9 +103,7 @@ class TlsStream:
             if self._unsent is None:
                 if not self._pending:
                     return
-                self._unsent = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
-                self._pending.clear()
-                self._pending_bytes = 0
+                self._unsent = memoryview(self._next_part())
             try:
                 sent = self._sock.send(self._unsent)
             except ssl.SSLWantWriteError:
@@ -115,6 +115,22 @@ class TlsStream:
                 self.close(describe_failure(error))
                 return
             self._unsent = None if sent == len(self._unsent) else self._unsent[sent:]
+
+    def _next_part(self) -> bytes:
+        """Join what was written first: some full records, or all.
+
+        Parts stay small, because the memory of large ones goes back to the system each time.
+        """
+        parts, size = [], 0
+        while self._pending and size < PART_BYTES:
+            parts.append(self._pending.popleft())
+            size += len(parts[-1])
+        part = b"".join(parts)
+        if size > PART_BYTES:
+            self._pending.appendleft(part[PART_BYTES:])
+            part = part[:PART_BYTES]
+        self._pending_bytes -= len(part)
+        return part
 
     def _writable(self) -> None:
         self._loop.remove_writer(self._sock.fileno())

@@ -27,7 +27,6 @@ from tocsin.crypto.certificates import (
     Authority,
     CertificateAlgorithm,
     Credentials,
-    issue_authority,
     issue_leaf,
     make_authority,
     make_self_signed,
@@ -46,8 +45,8 @@ CHAIN_LENGTHS = (2, 3, 4)
 def chain_of(length: int, algorithm: CertificateAlgorithm = ED25519) -> Credentials:
     authority = make_authority(algorithm, now=NOW, serial=new_serial(), common_name=f"anchor of {length}")
     for level in range(length - 2):
-        authority = issue_authority(
-            authority, algorithm, now=NOW, serial=new_serial(), common_name=f"level {level}"
+        authority = make_authority(
+            algorithm, parent=authority, now=NOW, serial=new_serial(), common_name=f"level {level}"
         )
     return issue_leaf(authority, "localhost", algorithm, now=NOW, serial=new_serial())
 
@@ -169,7 +168,7 @@ def test_credentials_survive_pem(algorithm: CertificateAlgorithm) -> None:
 
 def test_authority_survives_pem_with_its_issuers() -> None:
     anchor = make_authority(ED448, now=NOW, serial=1)
-    authority = issue_authority(anchor, ED25519, now=NOW, serial=2)
+    authority = make_authority(ED25519, parent=anchor, now=NOW, serial=2)
     assert Authority.from_pem(authority.certificates_pem, authority.private_key_pem) == authority
 
 
@@ -253,7 +252,7 @@ def test_identity_certificate_beside_the_path_is_refused() -> None:
     """The hole in the reference: leaf and anchor fit, the pinned certificate between them is a stranger's."""
     operator = make_authority(ED25519, now=NOW, serial=1, common_name="operator")
     attacker_leaf = issue_leaf(operator, "localhost", ED25519, now=NOW, serial=2)
-    victim = issue_authority(operator, ED25519, now=NOW, serial=3)
+    victim = make_authority(ED25519, parent=operator, now=NOW, serial=3)
     chain = (attacker_leaf.chain[0], victim.certificate, operator.certificate)
     with pytest.raises(BadCertificateChain, match="not issued"):
         validate_server_chain(chain, victim.fingerprint, LATER)

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from tocsin.crypto.certificates import (
     CertificateAlgorithm,
     Credentials,
-    issue_authority,
     issue_leaf,
     make_authority,
     make_self_signed,
@@ -41,7 +40,7 @@ def credentials(
         return make_self_signed("service", algorithm, now=LONG_AGO, serial=1)
     authority = make_authority(algorithm, now=LONG_AGO, serial=1)
     for serial in range(2, length):
-        authority = issue_authority(authority, algorithm, now=LONG_AGO, serial=serial)
+        authority = make_authority(algorithm, parent=authority, now=LONG_AGO, serial=serial)
     return issue_leaf(authority, HOST, algorithm, now=LONG_AGO, serial=length)
 
 

@@ -11,7 +11,6 @@ import pytest
 from tocsin.crypto.certificates import (
     CertificateAlgorithm,
     Credentials,
-    issue_authority,
     issue_leaf,
     make_authority,
 )
@@ -70,7 +69,7 @@ def test_server_certificate_file_with_the_whole_chain_is_read_too(folder: Path) 
 
 
 def test_issuers_of_the_identity_are_kept_with_it(tmp_path: Path) -> None:
-    identity = issue_authority(AUTHORITY, ED25519, now=NOW, serial=3)
+    identity = make_authority(ED25519, parent=AUTHORITY, now=NOW, serial=3)
     credentials = issue_leaf(identity, "localhost", ED25519, now=NOW, serial=4)
     write_authority(tmp_path, identity)
     write_credentials(tmp_path, credentials)

@@ -178,10 +178,9 @@ async def test_connection_beyond_the_limit_is_refused_and_one_that_ends_makes_ro
 
 @contextmanager
 def no_descriptors_left() -> Iterator[None]:
+    """Whichever number is free: other threads of this process may close descriptors meanwhile."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest_free = os.dup(0)
-    os.close(lowest_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
         yield
     finally:
@@ -210,11 +209,13 @@ async def test_pauses_are_logged_once_in_a_while_with_their_number(
 ) -> None:
     """Ten lines a second would fill the disk of a machine that is already in trouble."""
     monkeypatch.setattr(listener_module, "ACCEPT_PAUSE_SECONDS", 0.001)
+    of_another_thread = os.dup(0)
     async with listening() as listener:
         with socket.socket() as client:
             client.setblocking(False)
             with no_descriptors_left():
                 await asyncio.get_running_loop().sock_connect(client, (HOST, listener.port))
+                os.close(of_another_thread)
                 await until(listener, accept_pauses=30)
                 assert len(caplog.records) == 1
                 monkeypatch.setattr(listener_module, "PAUSE_LOG_SECONDS", 0.0)

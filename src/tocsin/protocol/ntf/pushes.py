@@ -44,6 +44,9 @@ _MESSAGE: Final = (
     b'"category":"NTF_CAT_CHECK_MESSAGE"},"notificationData":{"message":"%b","nonce":"%b"}}'
 )
 _CHECK_MESSAGES: Final = b'{"aps":{"content-available":1},"notificationData":{"checkMessages":true}}'
+_MEMBER_HEAD: Final = b'"message":"'
+_BACKSLASH: Final = ord("\\")
+_MESSAGE_HEAD, _MESSAGE_MIDDLE, _MESSAGE_END = _MESSAGE.split(b"%b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,27 @@ def plain_push_json(push: Push) -> bytes:
 def message_push_json(nonce: bytes, sealed: bytes) -> bytes:
     """`push_json` of a `MessagePush`, for callers that make many."""
     return _MESSAGE % (base64url_bytes(sealed), base64url_bytes(nonce))
+
+
+def message_push_members(payload: bytes) -> bytes | None:
+    """Return the members `message` and `nonce` in the JSON of `message_push_json`, as they are, without decoding.
+
+    None for any other payload.
+    """
+    if not (payload.startswith(_MESSAGE_HEAD) and payload.endswith(_MESSAGE_END)):
+        return None
+    start, end = len(_MESSAGE_HEAD), len(payload) - len(_MESSAGE_END)
+    cut = payload.find(b'"', start)  # of the contents' end, unless it is escaped
+    nonce = cut + len(_MESSAGE_MIDDLE)
+    if (
+        not payload.startswith(_MESSAGE_MIDDLE, cut)
+        or payload[cut - 1] == _BACKSLASH
+        or payload[end - 1] == _BACKSLASH
+        or payload.find(b'"', nonce) != end
+        or nonce == end
+    ):
+        return None
+    return payload[start - len(_MEMBER_HEAD) : end + 1]
 
 
 def parse_push_json(payload: bytes) -> Push:

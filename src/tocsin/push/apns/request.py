@@ -12,6 +12,7 @@ There is no `apns-collapse-id`: a later push would replace the alert that an ear
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from tocsin.crypto.es256 import es256_key_from_pem, signed_token
@@ -46,7 +47,13 @@ def shared_headers(
 
 def own_headers(push: PushRequest) -> bytes:
     """Return the headers that differ for each push. They are kept out of the compression table."""
-    return _ID.encode(push.push_id.encode()) + _EXPIRATION.encode(b"%d" % push.expires_at)
+    return _ID.encode(push.push_id.encode()) + _expiration(push.expires_at)
+
+
+@lru_cache(maxsize=256)
+def _expiration(expires_at: int) -> bytes:
+    """Pushes of one second share it."""
+    return _EXPIRATION.encode(b"%d" % expires_at)
 
 
 LIFETIME_SECONDS: Final = 1800

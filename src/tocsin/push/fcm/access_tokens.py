@@ -56,16 +56,22 @@ class AccessTokens:
         self._again_at = 0.0
         self.counts = CredentialCounts()
 
-    def authorization(self) -> bytes | None:
+    def authorization(self, now: float) -> bytes | None:
         """Return the value of the header, or None if there is no token that still works."""
-        token, now = self._token, self._now()
+        token = self._token
         return token.authorization if token is not None and now < token.expires_at else None
 
-    @property
-    def due(self) -> bool:
-        """Whether it is time to ask for another token."""
-        token, now = self._token, self._now()
-        return token is None or now >= max(token.renew_at, self._again_at) or now >= token.expires_at
+    def fresh(self, now: float) -> bytes | None:
+        """Return the value of the header, or None if the token is not of any use, or should be renewed soon."""
+        token = self._token
+        if token is None or now >= token.renew_at or now >= token.expires_at:
+            return None
+        return token.authorization
+
+    def due(self, now: float) -> bool:
+        """Whether it is time to ask for another token, if there is no fresh one."""
+        token = self._token
+        return token is None or now >= self._again_at or now >= token.expires_at
 
     def refused(self, authorization: bytes | None) -> None:
         """Forget a token that the provider refused, unless there is a newer one."""

@@ -22,9 +22,10 @@ from tocsin.push.http2.connection import Http2Connection
 from tocsin.push.http2.exchange import Http2Answer, Http2Limits
 from tocsin.push.http2.header_blocks import SharedHeaders
 from tocsin.push.http2.push_provider import Http2PushProvider, PushHost, PushSending, tls_context
-from tocsin.push.provider import CredentialCounts, PushOutcome, PushRefused, PushRequest, RetryLater
+from tocsin.push.provider import ACCEPTED, CredentialCounts, PushOutcome, PushRefused, PushRequest, RetryLater
 from tocsin.push.settings import FcmSettings
 
+_ACCEPTED: Final = 200
 NOT_A_PUSH: Final = "payload"
 """The reason of a push whose payload Firebase would not take."""
 
@@ -79,9 +80,12 @@ class FcmProvider(Http2PushProvider):
         if self._closed:
             self._loop.call_soon(sending.answered, RetryLater("closed"))
             return
-        if self._tokens.due and self._renewing is None:
-            self._renewing = asyncio.create_task(self._renew())
-        sending.authorization = self._tokens.authorization()
+        now = self._now()
+        sending.authorization = self._tokens.fresh(now)
+        if sending.authorization is None:
+            if self._renewing is None and self._tokens.due(now):
+                self._renewing = asyncio.create_task(self._renew())
+            sending.authorization = self._tokens.authorization(now)
         if sending.authorization is None:
             self._unauthorized.append(sending)
         else:
@@ -94,7 +98,7 @@ class FcmProvider(Http2PushProvider):
             self._renewing = None
         if failure is not None:
             logger.warning("no access token for FCM: %s", failure.reason)
-            if self._tokens.authorization() is None:
+            if self._tokens.authorization(self._now()) is None:
                 self._fail_unauthorized(failure)
         waiting, self._unauthorized = self._unauthorized, []
         for sending in waiting:
@@ -116,15 +120,16 @@ class FcmProvider(Http2PushProvider):
             self._loop.call_soon(sending.answered, PushRefused(NOT_A_PUSH))
             return
         shared = self._shared_headers(sending.authorization)
-        connection.request(shared, self._path, b"", body, partial(self._answered, connection, sending))
+        connection.request(shared, b"", b"", body, partial(self._answered, connection, sending))
 
     def _shared_headers(self, authorization: bytes) -> SharedHeaders:
         """Return the headers of all pushes, the same object until the access token changes."""
-        if self._shared is None or self._shared[0] != authorization:
+        if self._shared is None or self._shared[0] is not authorization:
             before = (
                 (b":authority", self._authority, False),
                 (b":scheme", b"https", False),
                 (b":method", b"POST", False),
+                (b":path", self._path, False),
             )
             after = (
                 (b"content-type", b"application/json", False),
@@ -134,6 +139,9 @@ class FcmProvider(Http2PushProvider):
         return self._shared[1]
 
     def _answer(self, connection: Http2Connection, sending: PushSending, answer: Http2Answer) -> None:
+        if answer.status == _ACCEPTED:  # nearly always
+            sending.answered(ACCEPTED)
+            return
         outcome = fcm_outcome(answer)
         is_refused = isinstance(outcome, RetryLater) and outcome.reason == UNAUTHENTICATED
         if is_refused and not sending.is_renewed:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from tocsin.errors import DecodeError
+from tocsin.protocol.ntf.pushes import message_push_members
 from tocsin.push.provider import PushRequest
 
 LONGEST_TTL_SECONDS: Final = 28 * 86_400
@@ -54,11 +55,20 @@ def push_data(payload: bytes) -> dict[str, str]:
     raise DecodeError("a push that carries nothing")
 
 
+_MESSAGE: Final = (
+    b'{"message":{"token":%b,"data":{%b},"android":{"priority":"HIGH","ttl":"%ds","direct_boot_ok":true}}}'
+)
+
+
 def fcm_body(request: PushRequest, now: float) -> bytes:
     """Make the body from a payload made for Apple. Raises DecodeError if it is not such a payload."""
+    ttl = int(request.expires_at - now)
+    if not 0 <= ttl <= LONGEST_TTL_SECONDS:
+        ttl = 0 if ttl < 0 else LONGEST_TTL_SECONDS
+    if (members := message_push_members(request.payload)) is not None:  # nearly always
+        return _MESSAGE % (msgspec.json.encode(request.device_token.decode("ascii")), members, ttl)
     data = push_data(request.payload)
     is_check = "checkMessages" in data
-    ttl = min(max(int(request.expires_at - now), 0), LONGEST_TTL_SECONDS)
     android: dict[str, object] = {
         "priority": "NORMAL" if is_check else "HIGH",
         "ttl": f"{ttl}s",

@@ -31,6 +31,8 @@ from tocsin.push.http2.frames import (
     ACK,
     CONNECTION_FRAMES,
     DEFAULT_WINDOW,
+    END_HEADERS,
+    END_STREAM,
     MAX_FRAME_BYTES,
     PREFACE,
     STREAM_FRAMES,
@@ -55,6 +57,8 @@ from tocsin.transport.tls_stream import TlsStream
 _DATA: Final = int(FrameType.DATA)
 _HEADERS: Final = int(FrameType.HEADERS)
 _CONTINUATION: Final = int(FrameType.CONTINUATION)
+_WHOLE: Final = END_HEADERS | END_STREAM
+"""Flags of an answer without a body: nearly every answer is one such frame."""
 _SETTINGS: Final = int(FrameType.SETTINGS)
 
 
@@ -120,7 +124,7 @@ class Http2Connection:
         """The number of requests that can be sent now."""
         if self.draining or self.lost is not None:
             return 0
-        free = self._limit - len(self._streams)  # negative after the peer has lowered its limit
+        free = self._limit - len(self._streams.exchanges)  # negative after the peer has lowered its limit
         return free if free > 0 else 0
 
     @property
@@ -148,14 +152,14 @@ class Http2Connection:
 
         `answered` is called in another iteration of the event loop.
         """
-        if self.room <= 0:
+        if self.draining or self.lost is not None or len(self._streams.exchanges) >= self._limit:
             self._streams.refuse(answered, self.lost or "no room")
         else:
             self._open(self._blocks.encode_request(shared, path, own), body, answered)
 
     def _open(self, block: bytes, body: bytes, answered: Callable[[Result], None]) -> None:
         now = self._loop.time()
-        if not self._streams:
+        if not self._streams.exchanges:
             self._heard_at = now  # the silence before this does not count against the answer
         self._streams.open(block, body, answered, now + self._limits.request)
         if self._streams.next_id > LAST_STREAM_ID:
@@ -199,25 +203,33 @@ class Http2Connection:
 
     def _data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
+        self._streams.frames_begin()
         try:
-            for frame in self._frames.feed(data):
-                self._handle(frame)
-                if self.lost is not None:
-                    return
+            self._handle_all(self._frames.feed(data))
         except ValueError as error:
             self._goodbye(Http2ErrorCode.PROTOCOL_ERROR, f"{self._name} broke HTTP/2: {error}")
-            return
-        answers, self._streams.answers = self._streams.answers, 0
-        self._idle_frames = max(0, self._idle_frames - answers * IDLE_FRAMES_PER_ANSWER)
+        finally:
+            self._streams.frames_end()
         self._leave_if_drained()
+
+    def _handle_all(self, frames: list[Frame]) -> None:
+        streams, blocks, ready = self._streams, self._header_blocks, self._ready.done
+        for frame in frames:
+            kind, flags, stream_id, payload = frame
+            if kind == _HEADERS and flags == _WHOLE and stream_id and blocks.begun is None and ready():
+                streams.last_headers_received(stream_id, blocks.decoded(payload))
+            else:
+                self._handle(frame)
+            if self.lost is not None:
+                return
+        self._idle_frames = max(0, self._idle_frames + len(frames) - streams.answers * IDLE_FRAMES_PER_ANSWER)
+        streams.answers = 0
+        if self._idle_frames > MAX_IDLE_FRAMES:
+            self._goodbye(Http2ErrorCode.ENHANCE_YOUR_CALM, f"{self._name} floods us with frames")
 
     def _handle(self, frame: Frame) -> None:
         kind = frame.kind
-        self._idle_frames += 1
-        if self._idle_frames > MAX_IDLE_FRAMES:
-            self._goodbye(Http2ErrorCode.ENHANCE_YOUR_CALM, f"{self._name} floods us with frames")
-            return
-        if self._header_blocks.unfinished and kind != _CONTINUATION:
+        if self._header_blocks.begun is not None and kind != _CONTINUATION:
             raise ValueError("a header block without its continuation")
         if kind != _SETTINGS and not self._ready.done():
             raise ValueError("the first frame is not SETTINGS")

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 MAX_BODY_BYTES: Final = 16_384
 """The part of an answer's body that is read."""
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
+_STATUSES: Final = {b"%d" % status: status for status in range(100, 1000)}
 
 
 class Http2Answer(NamedTuple):
@@ -67,14 +68,14 @@ class Exchange:
         """Handle headers of the answer, of an interim answer (1xx), or trailers. Raises MalformedAnswer."""
         if self.status:
             return  # trailers, which carry nothing that we need
-        status = headers.get(b":status", b"")
-        if len(status) != 3 or not status.isdigit() or status < b"100":
+        status = _STATUSES.get(headers.get(b":status", b""))
+        if status is None:
             raise MalformedAnswer("an answer without a status")
-        if status.startswith(b"1"):
+        if status < 200:
             if last:
                 raise MalformedAnswer("an interim answer that ends the stream")
             return
-        self.status = int(status)
+        self.status = status
         self.headers = headers
 
     def read_body(self, part: bytes) -> bool:

@@ -59,6 +59,10 @@ class Frame(NamedTuple):
 
 
 _HEAD: Final = struct.Struct(">HBBBL")
+pack_head: Final = _HEAD.pack
+"""Encodes the head of a frame from the bytes of its length (16 bits and 8), its type, flags and stream."""
+_made: Final = tuple.__new__
+"""Makes a `Frame` in half the time."""
 
 
 def encode_frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
@@ -128,25 +132,26 @@ class FrameReader:
     """Splits received bytes into frames."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._kept = b""
+        """The beginning of a frame: shorter than a frame may be, as are the parts in which data comes."""
 
     def feed(self, data: bytes) -> list[Frame]:
         """Return whole frames. Raises ValueError for a frame that is larger than we allow."""
-        buffer = self._buffer
-        buffer += data
+        if self._kept:
+            data = self._kept + data
         frames: list[Frame] = []
-        at, end = 0, len(buffer)
+        at, end = 0, len(data)
         while end - at >= HEAD_BYTES:
-            high, low, kind, flags, stream_id = _HEAD.unpack_from(buffer, at)
+            high, low, kind, flags, stream_id = _HEAD.unpack_from(data, at)
             size = high << 8 | low
             if size > MAX_FRAME_BYTES:
                 raise ValueError(f"a frame of {size} bytes")
             stop = at + HEAD_BYTES + size
             if stop > end:
                 break
-            frames.append(Frame(kind, flags, stream_id & 0x7FFFFFFF, bytes(buffer[at + HEAD_BYTES : stop])))
+            frames.append(_made(Frame, (kind, flags, stream_id & 0x7FFFFFFF, data[at + HEAD_BYTES : stop])))
             at = stop
-        del buffer[:at]
+        self._kept = data[at:]
         return frames
 
 

@@ -23,25 +23,21 @@ class HeaderBlock(NamedTuple):
 class HeaderBlocks:
     def __init__(self) -> None:
         self._decoder = Decoder(MAX_HEADER_LIST_BYTES)
-        self._begun: Frame | None = None
+        self.begun: Frame | None = None
+        """The frame of an unfinished block, which only a continuation may follow."""
         self._parts: list[bytes] = []
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether only a continuation may follow."""
-        return self._begun is not None
 
     def begin(self, frame: Frame) -> HeaderBlock | None:
         """Handle HEADERS. Raises ValueError."""
         block = unpadded(frame)
         if frame.flags & END_HEADERS:
-            return self._decoded(frame, block)
-        self._begun, self._parts = frame, [block]
+            return HeaderBlock(frame.stream_id, bool(frame.flags & END_STREAM), self.decoded(block))
+        self.begun, self._parts = frame, [block]
         return None
 
     def go_on(self, frame: Frame) -> HeaderBlock | None:
         """Handle CONTINUATION. Raises ValueError."""
-        begun = self._begun
+        begun = self.begun
         if begun is None or begun.stream_id != frame.stream_id:
             raise ValueError("CONTINUATION without HEADERS")
         self._parts.append(frame.payload)
@@ -49,16 +45,16 @@ class HeaderBlocks:
             raise ValueError("a header block that is too long")
         if not frame.flags & END_HEADERS:
             return None
-        self._begun = None
-        return self._decoded(begun, b"".join(self._parts))
+        self.begun = None
+        headers = self.decoded(b"".join(self._parts))
+        return HeaderBlock(begun.stream_id, bool(begun.flags & END_STREAM), headers)
 
-    def _decoded(self, frame: Frame, block: bytes) -> HeaderBlock:
-        """Decode a block, also of a closed stream, because the compression table depends on it."""
+    def decoded(self, block: bytes) -> dict[bytes, bytes]:
+        """Decode a whole block, also of a closed stream, because the compression table depends on it."""
         try:
-            headers = {name: value for name, value, _ in self._decoder.decode(block)}
+            return {name: value for name, value, _ in self._decoder.decode(block)}
         except CompressionError as error:
             raise CompressionError(f"headers that cannot be decompressed: {error}") from error
-        return HeaderBlock(frame.stream_id, bool(frame.flags & END_STREAM), headers)
 
 
 _NEVER_INDEXED: Final = b"\x10"
@@ -103,12 +99,17 @@ class RequestBlocks:
         return self._encoder.encode(headers)
 
     def encode_request(self, shared: SharedHeaders, path: bytes, own: bytes) -> bytes:
-        """Encode shared headers and `own`, the joined results of `OwnHeader.encode`."""
+        """Encode shared headers and `own`, the joined results of `OwnHeader.encode`.
+
+        An empty path is among the shared headers.
+        """
         kept = self._kept.get(id(shared))
         if kept is None:
             before, after = self._encode_shared(shared)
         else:
             _, before, after = kept
+        if not path:
+            return before + after + own
         return b"".join((before, _PATH_NEVER_INDEXED, encode_string(path), after, own))
 
     def _encode_shared(self, shared: SharedHeaders) -> tuple[bytes, bytes]:

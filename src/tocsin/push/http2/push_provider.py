@@ -147,6 +147,11 @@ class Http2PushProvider(ABC):
         if self._closed:
             self._loop.call_soon(sending.answered, RetryLater("closed"))
             return
+        best = self._best
+        if self._pushes_to_best and best is not None and not best.draining:
+            self._pushes_to_best -= 1
+            self._send(best, sending)
+            return
         best, most = self._roomiest()
         if best is None:
             self._waiting.append(sending)
@@ -158,15 +163,16 @@ class Http2PushProvider(ABC):
             self._connect_if_useful()
 
     def _roomiest(self) -> tuple[Http2Connection | None, int]:
-        """Return the connection with the most room, and its room. The choice lasts for some pushes."""
-        if self._pushes_to_best and self._best is not None and (room := self._best.room):
-            self._pushes_to_best -= 1
-            return self._best, room
+        """Choose the connection with the most room for some pushes. Return it, and its room."""
         self._best, most = None, 0
         for connection in self._connections:
             if (room := connection.room) > most:
                 self._best, most = connection, room
-        self._pushes_to_best = min(PUSHES_TO_BEST, most // 4)
+        pushes = min(PUSHES_TO_BEST, most // 4)
+        if self._best is not None and len(self._connections) < self._where.connections:
+            # Half full, it is time for another connection: compare again by then.
+            pushes = min(pushes, (most - self._best.streams) // 2 - 1)
+        self._pushes_to_best = max(0, pushes)
         return self._best, most
 
     def _answered(self, connection: Http2Connection, sending: PushSending, result: Result) -> None:
@@ -221,7 +227,8 @@ class Http2PushProvider(ABC):
         self._changed()
 
     def _changed(self) -> None:
-        """Handle a connection that has more room, takes no more requests, or is lost."""
+        """Handle a connection whose room has changed, that takes no more requests, or is lost."""
+        self._pushes_to_best = 0
         for connection in [each for each in self._connections if each.lost is not None]:
             self._connections.remove(connection)
             logger.info("a connection to %s ended: %s", self._where.name, connection.lost)

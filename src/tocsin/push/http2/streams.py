@@ -1,14 +1,15 @@
 """The streams of one HTTP/2 connection: requests in flight, and their ends.
 
-A stream leaves the table when its end is known. Ends are reported together in another iteration of the event loop, so
-that callbacks may send the next requests and are never called during a send.
+A stream leaves the table when its end is known. Ends are reported together, when all frames that arrived with them are
+handled, or in another iteration of the event loop. So callbacks may send the next requests, and are never called during
+a send.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from tocsin.push.http2.exchange import (
@@ -36,10 +37,13 @@ from tocsin.push.http2.frames import (
     encode_reset,
     encode_window_update,
     frame_head,
+    pack_head,
     unpadded,
 )
 from tocsin.push.http2.header_blocks import HeaderBlock
 
+_made: Final = tuple.__new__
+"""Makes a named tuple in half the time."""
 _CANCEL = Http2ErrorCode.CANCEL
 _NO_ERROR = Http2ErrorCode.NO_ERROR
 
@@ -52,23 +56,24 @@ class Streams:
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
         self._loop = asyncio.get_running_loop()
-        self._exchanges: dict[int, Exchange] = {}
+        self.exchanges: dict[int, Exchange] = {}
         self._received = 0
         """Received bytes of DATA by which our window must be reopened."""
         self._ends: list[tuple[Callable[[Result], None], Result]] = []
+        self._is_receiving = False
         self.outflow = Outflow(write)
         self.next_id = 1
         self.answers = 0
         """The number of ended streams since the reader set it to 0."""
 
     def __len__(self) -> int:
-        return len(self._exchanges)
+        return len(self.exchanges)
 
     def open(self, block: bytes, body: bytes, answered: Callable[[Result], None], deadline: float) -> None:
         stream_id = self.next_id
         self.next_id = stream_id + 2
         exchange = Exchange(answered, deadline, self.outflow.stream_window)
-        self._exchanges[stream_id] = exchange
+        self.exchanges[stream_id] = exchange
         self.outflow.send(stream_id, exchange, block, body)
 
     def refuse(self, answered: Callable[[Result], None], reason: str) -> None:
@@ -77,17 +82,29 @@ class Streams:
 
     # Received frames
 
+    def last_headers_received(self, stream_id: int, headers: Mapping[bytes, bytes]) -> None:
+        """Handle the headers of an answer without a body, which nearly every push gets, or trailers."""
+        exchange = self.exchanges.get(stream_id) or self._find(stream_id)
+        if exchange is None:
+            return
+        try:
+            exchange.read_headers(headers, last=True)
+        except MalformedAnswer as error:
+            self._give_up(stream_id, exchange, error)
+        else:
+            self._finish(stream_id, exchange)
+
     def headers_received(self, block: HeaderBlock) -> None:
+        if block.ends_stream:
+            self.last_headers_received(block.stream_id, block.headers)
+            return
         exchange = self._find(block.stream_id)
         if exchange is None:
             return
         try:
-            exchange.read_headers(block.headers, last=block.ends_stream)
+            exchange.read_headers(block.headers, last=False)
         except MalformedAnswer as error:
             self._give_up(block.stream_id, exchange, error)
-            return
-        if block.ends_stream:
-            self._finish(block.stream_id, exchange)
 
     def body_received(self, frame: Frame) -> None:
         self._received += len(frame.payload)
@@ -130,17 +147,17 @@ class Streams:
 
     def change_stream_window(self, window: int) -> None:
         """Handle SETTINGS. Raises ValueError."""
-        self.outflow.change_stream_window(window, self._exchanges.values())
+        self.outflow.change_stream_window(window, self.exchanges.values())
 
     # Ends of several streams
 
     def end_after(self, last: int) -> None:
         """Handle GOAWAY: the peer will not process later streams."""
-        for stream_id in [each for each in self._exchanges if each > last]:
-            self._end(stream_id, self._exchanges[stream_id], Unprocessed("goaway"))
+        for stream_id in [each for each in self.exchanges if each > last]:
+            self._end(stream_id, self.exchanges[stream_id], Unprocessed("goaway"))
 
     def end_overdue(self, now: float) -> None:
-        for stream_id, exchange in list(self._exchanges.items()):
+        for stream_id, exchange in list(self.exchanges.items()):
             if exchange.deadline > now:
                 break  # streams are in the order of their ids
             self._write(encode_reset(stream_id, _CANCEL))
@@ -148,7 +165,7 @@ class Streams:
 
     def fail_all(self, reason: str) -> None:
         """End all streams of a lost connection, perhaps while `outflow` writes to it, which notices that."""
-        exchanges, self._exchanges = self._exchanges, {}
+        exchanges, self.exchanges = self.exchanges, {}
         for exchange in exchanges.values():
             self._report(exchange.answered, Unanswered(Failure.CONNECTION, reason, exchange.status))
 
@@ -156,14 +173,17 @@ class Streams:
         """Return the stream, or None if it has ended, which the peer may not know yet."""
         if stream_id >= self.next_id or stream_id % 2 == 0:
             raise ValueError(f"stream {stream_id} was never opened")
-        return self._exchanges.get(stream_id)
+        return self.exchanges.get(stream_id)
 
     def _finish(self, stream_id: int, exchange: Exchange) -> None:
-        if self.outflow.forget(stream_id):  # answered without the whole request, of which it wants no more
+        if self.outflow.stalled and self.outflow.forget(
+            stream_id
+        ):  # answered without the whole request, of which it wants no more
             self._write(encode_reset(stream_id, _NO_ERROR))
         self.answers += 1
-        if self._exchanges.pop(stream_id, None) is not None:  # unless that write has ended the connection
-            self._report(exchange.answered, Http2Answer(exchange.status, exchange.headers, exchange.body))
+        if self.exchanges.pop(stream_id, None) is not None:  # unless that write has ended the connection
+            answer = _made(Http2Answer, (exchange.status, exchange.headers, exchange.body))
+            self._ends.append((exchange.answered, answer))  # `frames_end` reports it
 
     def _give_up(self, stream_id: int, exchange: Exchange, error: MalformedAnswer) -> None:
         self._write(encode_reset(stream_id, Http2ErrorCode.PROTOCOL_ERROR))
@@ -174,13 +194,22 @@ class Streams:
 
     def _end(self, stream_id: int, exchange: Exchange, result: Result) -> None:
         self.outflow.forget(stream_id)
-        if self._exchanges.pop(stream_id, None) is not None:
+        if self.exchanges.pop(stream_id, None) is not None:
             self._report(exchange.answered, result)
 
     def _report(self, answered: Callable[[Result], None], result: Result) -> None:
-        if not self._ends:
+        if not self._ends and not self._is_receiving:
             self._loop.call_soon(self._report_ends)
         self._ends.append((answered, result))
+
+    def frames_begin(self) -> None:
+        """Frames have arrived. Their ends are reported by `frames_end`."""
+        self._is_receiving = True
+
+    def frames_end(self) -> None:
+        self._is_receiving = False
+        if self._ends:
+            self._report_ends()
 
     def _report_ends(self) -> None:
         ends, self._ends = self._ends, []
@@ -202,7 +231,7 @@ class Outflow:
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
         self._window = DEFAULT_WINDOW
-        self._stalled: dict[int, Exchange] = {}
+        self.stalled: dict[int, Exchange] = {}
         """Streams whose data waits for the windows, oldest first."""
         self.stream_window = DEFAULT_WINDOW
         """The window of new streams."""
@@ -211,23 +240,27 @@ class Outflow:
     def send(self, stream_id: int, exchange: Exchange, block: bytes, body: bytes) -> None:
         """Send a request. The caller has checked that `block` fits one frame."""
         size = len(body)
-        if size and (size > min(exchange.window, self._window, self.frame_limit) or self._stalled):
+        if size and (
+            size > self._window or size > exchange.window or size > self.frame_limit or self.stalled
+        ):
             self._write(encode_frame(_HEADERS, END_HEADERS, stream_id, block))
             exchange.unsent = body
-            self._stalled[stream_id] = exchange
+            self.stalled[stream_id] = exchange
             self._send_part(stream_id, exchange)
+            return
+        if not size:
+            self._write(frame_head(len(block), _HEADERS, END_HEADERS | END_STREAM, stream_id) + block)
             return
         exchange.window -= size
         self._window -= size
-        end = 0 if size else END_STREAM
-        parts = [frame_head(len(block), _HEADERS, END_HEADERS | end, stream_id), block]
-        if size:
-            parts += (frame_head(size, _DATA, END_STREAM, stream_id), body)
-        self._write(b"".join(parts))
+        length = len(block)
+        headers = pack_head(length >> 8, length & 0xFF, _HEADERS, END_HEADERS, stream_id)
+        data = pack_head(size >> 8, size & 0xFF, _DATA, END_STREAM, stream_id)
+        self._write(b"".join((headers, block, data, body)))
 
     def forget(self, stream_id: int) -> bool:
         """Drop waiting data. Returns whether the peer did not get all of the request."""
-        return self._stalled.pop(stream_id, None) is not None
+        return self.stalled.pop(stream_id, None) is not None
 
     def widen(self, increment: int) -> None:
         """Widen the connection's window. Raises ValueError."""
@@ -241,7 +274,7 @@ class Outflow:
         exchange.window += increment
         if exchange.window > MAX_WINDOW:
             raise ValueError("a window that is too large")
-        if stream_id in self._stalled:
+        if stream_id in self.stalled:
             self._send_part(stream_id, exchange)
 
     def change_stream_window(self, window: int, exchanges: Iterable[Exchange]) -> None:
@@ -256,7 +289,7 @@ class Outflow:
         self._send_stalled()
 
     def _send_stalled(self) -> None:
-        for stream_id, exchange in list(self._stalled.items()):
+        for stream_id, exchange in list(self.stalled.items()):
             if self._window <= 0:
                 return
             self._send_part(stream_id, exchange)
@@ -269,4 +302,4 @@ class Outflow:
             flags = 0 if exchange.unsent else END_STREAM
             self._write(encode_frame(_DATA, flags, stream_id, part))
         if not exchange.unsent:
-            del self._stalled[stream_id]
+            del self.stalled[stream_id]

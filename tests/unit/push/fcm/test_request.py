@@ -48,6 +48,26 @@ def test_the_body_of_a_message_byte_by_byte() -> None:
     assert send_path("my-project") == b"/v1/projects/my-project/messages:send"
 
 
+@pytest.mark.parametrize(
+    "payload",
+    [
+        push_json(MESSAGE),
+        push_json(MESSAGE).replace(b'"category"', b'"other"'),
+        push_json(MESSAGE).replace(b'"nonce":"', b'"nonce":"a\\"b'),
+        push_json(MESSAGE).replace(b'"message":"', b'"message":"a\\",\\"nonce\\":\\"b'),
+        push_json(MESSAGE).replace(b'","nonce":"', b'\\\\","nonce":"'),
+        push_json(MESSAGE).replace(b'"}}', b'\\\\"}}'),
+    ],
+)
+def test_a_message_has_the_body_that_a_json_encoder_makes(payload: bytes) -> None:
+    """Messages are not decoded. What this router has not made itself is."""
+    token = b'to"ken\\'
+    body = fcm_body(PushRequest(token, payload, Urgency.ALERT, "1", 107), 100.0)
+    android = {"priority": "HIGH", "ttl": "7s", "direct_boot_ok": True}
+    said = {"message": {"token": token.decode(), "data": push_data(payload), "android": android}}
+    assert body == json.dumps(said, separators=(",", ":")).encode()
+
+
 @pytest.mark.parametrize(("expires_at", "ttl"), [(50, 0), (100, 0), (10**12, LONGEST_TTL_SECONDS)])
 def test_ttl_is_what_firebase_takes(expires_at: int, ttl: int) -> None:
     body = fcm_body(PushRequest(REGISTRATION, push_json(MESSAGE), Urgency.ALERT, "1", expires_at), 100.0)

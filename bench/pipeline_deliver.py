@@ -2,6 +2,7 @@
 
 python -m bench.pipeline_deliver                    10,000 pushes per second for 20 seconds
 python -m bench.pipeline_deliver --rate 2000 --seconds 5
+python -m bench.pipeline_deliver --channel tls      the job pulls over TLS instead of reading a folder
 
 The latency is the time from hand-over until the router knows the outcome, including the provider's answer. The CPU is
 that of the router's side, Spark, executors and sink together.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,8 +26,14 @@ from typing import Final
 
 from bench.process_tree import spent
 from bench.results import Result, show
+from tocsin.crypto.boxes import BoxKey
+from tocsin.crypto.certificates import CertificateAlgorithm, issue_leaf, make_authority, new_serial
+from tocsin.ntf_router.delivery.channels.channel import RouterChannel
+from tocsin.ntf_router.delivery.channels.folder_channel import FolderChannel
+from tocsin.ntf_router.delivery.channels.handover_key import handover_key
+from tocsin.ntf_router.delivery.channels.pull_messages import pull_proof
+from tocsin.ntf_router.delivery.channels.pull_server import PullChannel, PullPort
 from tocsin.ntf_router.delivery.handover import HandOver, JobAnswer
-from tocsin.ntf_router.delivery.handover_key import handover_key
 from tocsin.ntf_router.store.records import DuePush, PendingNotification, TokenRecord
 from tocsin.operate.randomness import SystemRandomness
 from tocsin.protocol.addresses import RouterLocation
@@ -35,6 +43,7 @@ from tocsin.protocol.ntf.statuses import TokenState, TokenStatus
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.push.fake.web_certificate import make_web_certificate
 from tocsin.push.provider import Accepted
+from tocsin.wire.base64url import encode_base64url
 
 RATE: Final = 10_000
 SECONDS: Final = 20.0
@@ -45,7 +54,9 @@ TTL: Final = 86_400.0
 START_SECONDS: Final = 120.0
 
 
-def measure_deliver(folder: Path, rate: int = RATE, seconds: float = SECONDS) -> list[Result]:
+def measure_deliver(
+    folder: Path, rate: int = RATE, seconds: float = SECONDS, channel: str = "folder"
+) -> list[Result]:
     """Runs in its own folder with its own Spark."""
     web = make_web_certificate(["localhost"], datetime.now(UTC))
     (folder / "apns.crt").write_bytes(web.certificate)
@@ -53,14 +64,31 @@ def measure_deliver(folder: Path, rate: int = RATE, seconds: float = SECONDS) ->
     with sink(folder) as port:
         ini = folder / "ntf-server.ini"
         ini.write_text(
-            "[TOCSIN]\ndelivery_engine: spark\ndelivery_handover: handover\napns_prod_host: off\n"
+            "[TOCSIN]\napns_prod_host: off\n"
             f"apns_dev_host: off\napns_test_host: localhost\napns_test_port: {port}\n"
             "apns_test_ca_file: apns.crt\n"
         )
         key = handover_key(folder / "handover-keys")
-        router = HandOver(folder / "handover", key, SystemRandomness(), patience=START_SECONDS)
-        with deliver_job(ini, folder / "lake"):
+        opened, place = opened_channel(folder, key, channel)
+        router = HandOver(opened, key, SystemRandomness(), patience=START_SECONDS)
+        with deliver_job(ini, folder, place):
             return asyncio.run(_measure(router, rate, seconds))
+
+
+def opened_channel(folder: Path, key: BoxKey, kind: str) -> tuple[RouterChannel, str]:
+    """The router's end, and where the job finds its own."""
+    if kind == "folder":
+        return FolderChannel(folder / "handover"), str(folder / "handover")
+    now = datetime.now(UTC)
+    authority = make_authority(CertificateAlgorithm.ED25519, now=now, serial=new_serial())
+    credentials = issue_leaf(
+        authority, "localhost", CertificateAlgorithm.ED25519, now=now, serial=new_serial()
+    )
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    fingerprint = encode_base64url(credentials.fingerprint)
+    served = PullChannel(PullPort("127.0.0.1", port, credentials, pull_proof(key)))
+    return served, f"tls://{fingerprint}@127.0.0.1:{port}"
 
 
 @contextmanager
@@ -75,8 +103,9 @@ def sink(folder: Path) -> Iterator[int]:
 
 
 @contextmanager
-def deliver_job(ini: Path, lake: Path) -> Iterator[None]:
-    command = [sys.executable, "-m", "tocsin", "pipeline", "deliver", "--config", ini, "--lake", lake]
+def deliver_job(ini: Path, folder: Path, place: str) -> Iterator[None]:
+    command = [sys.executable, "-m", "tocsin", "pipeline", "deliver", "--config", ini, "--handover", place]
+    command += ["--handover-keys", folder / "handover-keys", "--lake", folder / "lake"]
     with subprocess.Popen([*map(str, command), "--master", "local[2]"], stdout=subprocess.DEVNULL) as process:
         try:
             yield
@@ -148,7 +177,7 @@ class _Load:
 
 async def _measure(router: HandOver, rate: int, seconds: float) -> list[Result]:
     load = _Load(router)
-    async with asyncio.TaskGroup() as group:
+    async with router.serving(), asyncio.TaskGroup() as group:
         running = group.create_task(router.run())
         await load.until_the_job_works()
         await load.at(100, 1)
@@ -178,9 +207,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline_deliver", description=__doc__)
     parser.add_argument("--rate", type=int, default=RATE, help="pushes per second (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="default: %(default)s")
+    parser.add_argument("--channel", choices=("folder", "tls"), default="folder", help="default: %(default)s")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        show("deliver", measure_deliver(Path(folder), options.rate, options.seconds))
+        show("deliver", measure_deliver(Path(folder), options.rate, options.seconds, options.channel))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """kill -9 of the `deliver` job's driver, its executors and the NTF router under load, with real processes.
 
 A real SMP router, an NTF router with `delivery_engine: spark`, `tocsin pipeline deliver` with local Spark, and the fake
-APNs over HTTP/2. Executors are killed here as the Python processes that push. After each kill, at a random moment of
-the traffic, what was killed is started again; at the end nothing is pending, the accounting adds up, the newest message
-of every queue was told to its device, and a push that was repeated has the id of its first. Then the job is gone for a
-while: the router pushes by itself, until it is back.
+APNs over HTTP/2. Router and job meet in a folder, or over TLS. Executors are killed here as the Python processes that
+push. After each kill, at a random moment of the traffic, what was killed is started again; at the end nothing is
+pending, the accounting adds up, the newest message of every queue was told to its device, and a push that was repeated
+has the id of its first. Then the job is gone for a while: the router pushes by itself, until it is back.
 
 TOCSIN_SPARK_KILLS sets how many kills there are, TOCSIN_KILL_SEED what is decided by chance.
 """
@@ -15,6 +15,7 @@ import asyncio
 import os
 import random
 import signal
+import socket
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -25,6 +26,7 @@ from typing import Final
 import pytest
 
 from tests.doubles import whole_delivery
+from tests.doubles.routers import HOST
 from tests.doubles.spark_cluster import QUICK_JAVA
 from tests.doubles.whole_delivery import Everything, everything
 from tocsin.ntf_router.settings.files import NTF_FILE
@@ -33,7 +35,7 @@ from tocsin.push.fake.server import FakeApns
 
 KILLS: Final = int(os.environ.get("TOCSIN_SPARK_KILLS", "3"))
 SEED: Final = os.environ.get("TOCSIN_KILL_SEED", "tocsin")
-PATIENCE: Final = 60.0
+PATIENCE: Final = 180.0
 """Spark takes its time to start, longer on a busy machine."""
 ROUTERS_PATIENCE: Final = 5
 """Seconds without an answer of the job, after which the router pushes by itself."""
@@ -42,8 +44,8 @@ ROUTERS_PATIENCE: Final = 5
 class DeliverJob:
     """`tocsin pipeline deliver` as a process of its own, with its Java: both are killed together."""
 
-    def __init__(self, folder: Path, apns: FakeApns) -> None:
-        """Beside the routers in that folder."""
+    def __init__(self, folder: Path, apns: FakeApns, channel: dict[str, object]) -> None:
+        """Beside the routers in that folder. `channel`: settings that say where it meets them."""
         self._command = [sys.executable, "-m", "tocsin", "pipeline", "deliver", "--master", "local[2]"]
         self._command += [
             "--config",
@@ -53,7 +55,7 @@ class DeliverJob:
         ]
         self._command += ["--memory", "1g"]
         settings = {
-            "delivery_handover": handover_in(folder),
+            **channel,
             "apns_prod_host": "off",
             "apns_dev_host": "off",
             "apns_test_host": "localhost",
@@ -109,21 +111,30 @@ class DeliverJob:
             return await self._process.wait()
 
 
-def handover_in(folder: Path) -> str:
-    return str(folder / "handover")
+def channel_in(folder: Path, kind: str) -> dict[str, object]:
+    """Settings of router and job."""
+    if kind == "folder":
+        return {"delivery_handover": folder / "handover"}
+    with socket.create_server((HOST, 0)) as probe:
+        port = probe.getsockname()[1]
+    return {
+        "delivery_handover_address": f"tls://{HOST}:{port}",
+        "delivery_handover_keys": folder / "handover-keys",
+    }
 
 
 @asynccontextmanager
-async def everything_with_job(folder: Path) -> AsyncIterator[tuple[Everything, DeliverJob]]:
+async def everything_with_job(folder: Path, kind: str) -> AsyncIterator[tuple[Everything, DeliverJob]]:
+    channel = channel_in(folder, kind)
     settings = {
         "store": "memory",
         "delivery_engine": "spark",
-        "delivery_handover": handover_in(folder),
+        **channel,
         "delivery_patience": ROUTERS_PATIENCE,
     }
     async with everything(folder, settings) as parts:
         assert parts.apns is not None
-        job = DeliverJob(folder, parts.apns)
+        job = DeliverJob(folder, parts.apns, channel)
         try:
             await job.start()
             await job.until_it_pushes()
@@ -179,13 +190,14 @@ async def job_is_away(parts: Everything, away: bool) -> None:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.parametrize("kind", ["folder", "tls"])
 @pytest.mark.timeout(240 + 90 * KILLS)
 async def test_no_notification_is_lost_when_driver_router_or_executors_are_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(whole_delivery, "PATIENCE", PATIENCE)
     chance = random.Random(SEED)
-    async with everything_with_job(tmp_path) as (parts, job):
+    async with everything_with_job(tmp_path, kind) as (parts, job):
         for number in range(KILLS):
             await job_is_away(parts, False)
             sending = asyncio.create_task(traffic(parts, chance))

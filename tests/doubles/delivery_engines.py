@@ -15,9 +15,11 @@ from tests.doubles.push_provider import PATIENCE, RecordingProvider
 from tests.unit.ntf_router.store.samples import ROUTER, device_token, filled
 from tocsin.crypto.boxes import BoxKey
 from tocsin.events.event_log import OUTCOMES, SEGMENTS
+from tocsin.ntf_router.delivery.channels.folder_channel import FolderChannel
+from tocsin.ntf_router.delivery.channels.handover_key import handover_key
+from tocsin.ntf_router.delivery.channels.places import RouterPlace
 from tocsin.ntf_router.delivery.delivery import PushDelivery
 from tocsin.ntf_router.delivery.handover import HandOver
-from tocsin.ntf_router.delivery.handover_key import handover_key
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind, read_row
 from tocsin.ntf_router.delivery.outcome_rows import BEGUN_WORD, OutcomeRow, encode_outcome_rows
 from tocsin.ntf_router.session.requests import NoEvents
@@ -51,9 +53,9 @@ class Engine:
             assert isinstance(result, Recorded), result
             self.delivery.notify(result.token_id, result.provider)
 
-    async def settled(self) -> Accounting:
+    async def settled(self, patience: float = PATIENCE * 20) -> Accounting:
         """Waits until nothing is pending."""
-        async with asyncio.timeout(PATIENCE * 20):
+        async with asyncio.timeout(patience):
             while (accounting := await self.store.accounting()).pending:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
         assert accounting.difference == 0
@@ -87,6 +89,10 @@ class Meeting:
         return self.folder.with_name(f"{self.folder.name}-keys")
 
     @property
+    def place(self) -> RouterPlace:
+        return RouterPlace(str(self.folder), str(self.keys))
+
+    @property
     def key(self) -> BoxKey:
         return handover_key(self.keys)
 
@@ -94,7 +100,9 @@ class Meeting:
         self, patience: float = 60.0, now: Callable[[], float] = time.time, *, job_works: bool = True
     ) -> HandOver:
         """Opens it like a router that starts, and lets the job answer its question."""
-        opened = HandOver(self.folder, self.key, SystemRandomness(), now, patience=patience)
+        opened = HandOver(
+            FolderChannel(self.folder, now), self.key, SystemRandomness(), now, patience=patience
+        )
         if job_works:
             [asked] = self.rows()
             self.publish([OutcomeRow(asked.epoch, (asked.id,), BEGUN_WORD)], 0)

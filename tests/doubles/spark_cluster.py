@@ -17,6 +17,8 @@ import pyspark
 
 SPARK = Path(pyspark.__file__).parent
 NODE = [sys.executable, "-m", "tocsin", "pipeline", "node"]
+EXECUTOR = b"CoarseGrainedExecutorBackend"
+"""In the command of an executor."""
 LOOPBACK = "127.0.0.1"
 QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 """Environment for short jobs, which thorough compilation would only slow down: it takes half their CPU."""
@@ -29,13 +31,13 @@ class SparkCluster:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def executors(self) -> list[int]:
-        """Process ids: children of workers."""
+        """Process ids: those children of workers that are executors. Other children have ended already."""
         children: list[int] = []
         for process in self.processes:
             for path in Path(f"/proc/{process.pid}/task").glob("*/children"):
                 with suppress(OSError):
                     children += map(int, path.read_text().split())
-        return children
+        return [each for each in children if EXECUTOR in _command(each)]
 
     def kill_an_executor(self) -> None:
         """Waits for one; kill -9."""
@@ -46,8 +48,34 @@ class SparkCluster:
         os.kill(found[0], signal.SIGKILL)
 
 
+def _command(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def without_folder(hidden: Path) -> list[str]:
+    """The beginning of a command that sees an empty folder of its own in place of this one."""
+    script = 'mount -t tmpfs none "$0" && exec "$@"'
+    own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return ["unshare", *own, "--mount", "--propagation", "private", "sh", "-c", script, str(hidden)]
+
+
+def can_hide_folders(folder: Path) -> bool:
+    """Whether this system lets us do that."""
+    try:
+        return (
+            subprocess.run([*without_folder(folder), "true"], capture_output=True, check=False).returncode
+            == 0
+        )
+    except FileNotFoundError:
+        return False
+
+
 @contextmanager
-def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
+def spark_cluster(folder: Path, workers: int = 2, hidden: Path | None = None) -> Iterator[SparkCluster]:
+    """`hidden`: a folder that workers and their executors do not see."""
+    before = [] if hidden is None else without_folder(hidden)
     folder.mkdir(parents=True, exist_ok=True)
     with socket.create_server((LOOPBACK, 0)) as probe:
         port = probe.getsockname()[1]
@@ -64,6 +92,7 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
             [*NODE, "master", *own, "--port", str(port)],
             *(
                 [
+                    *before,
                     *NODE,
                     "worker",
                     *own,

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 
 from tests.doubles.spark_cluster import QUICK_JAVA
 from tocsin.cli.main import run as tocsin
-from tocsin.pipeline.jobs import build, explain, ingest, reconcile, replay, report
+from tocsin.pipeline.jobs import build, explain, ingest, reconcile, replay
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS, SparkSettings, spark_session
 
-JOBS: Final = (build, explain, ingest, reconcile, replay, report)
+JOBS: Final = (build, explain, ingest, reconcile, replay)
 
 
 class Said(NamedTuple):

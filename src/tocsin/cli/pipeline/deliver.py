@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from tocsin.cli.ntf.router_kind import NTF
 from tocsin.cli.pipeline.job_options import add_job_options, job_options
 from tocsin.cli.routers.router_kind import add_router_arguments
-from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.handover_key import handover_keys, read_handover_key
+from tocsin.errors import ConfigError, TransportError
+from tocsin.ntf_router.delivery.channels.addresses import TLS, scheme_of, tls_place
+from tocsin.ntf_router.delivery.channels.handover_key import handover_keys, job_key
+from tocsin.ntf_router.delivery.channels.places import RouterPlace
+from tocsin.ntf_router.delivery.channels.pull_client import PulledRouter
 from tocsin.ntf_router.delivery.providers import served_settings
+from tocsin.ntf_router.settings.files import credentials_of
+from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.wire.base64url import encode_base64url
 
 NAME = "deliver"
 SUMMARY = "push the notifications that NTF routers hand over"
@@ -32,16 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_router_arguments(parser, NTF)
     parser.add_argument(
         "--handover",
-        type=Path,
         action="append",
-        metavar="DIR",
-        help="a router's delivery_handover folder; may be repeated (default: from the settings)",
+        metavar="PLACE",
+        help="a router's delivery_handover folder, or an address such as tls://FINGERPRINT@host:port; may be repeated "
+        "(default: from the settings)",
     )
     parser.add_argument(
         "--handover-keys",
         type=Path,
         metavar="DIR",
-        help="folder of the key that all routers share (default: for each folder, its name with -keys)",
+        help="folder of the key that all routers share, on each machine (default: for each folder, its name with "
+        "-keys; for addresses the key in TOCSIN_HANDOVER_KEY)",
     )
     parser.add_argument(
         "--interval",
@@ -74,22 +83,52 @@ def run(options: argparse.Namespace) -> int:
     if options.shards is not None and options.shards < 1:
         raise ConfigError(f"--shards {options.shards}: must be at least 1")
     settings, _ = served_settings(NTF.load_settings(options))
-    folders = options.handover or [folder for folder in [settings.delivery.handover] if folder is not None]
-    if not folders:
+    places = options.handover or _own_place(settings)
+    if not places:
         raise ConfigError("no hand-over folder: set delivery_handover in the settings, or give --handover")
-    keys = {}
-    for folder in folders:
+    own_keys = settings.delivery.handover_keys if not options.handover else None
+    routers = [_router(place, options.handover_keys or own_keys, job.storage) for place in places]
+    from tocsin.pipeline.delivery.shard_operator import ShardOperator
+    from tocsin.pipeline.jobs.deliver import run_deliver
+
+    keys = {each.name: each.keys_folder for each in routers}
+    operator = ShardOperator(keys, settings.apns, settings.fcm, settings.delivery, options.patience)
+    return run_deliver(job, routers, operator, interval=options.interval, shards=options.shards)
+
+
+def _own_place(settings: NtfSettings) -> list[str]:
+    """Where the router of the settings hands over. A job on its machine reaches it by its own address."""
+    delivery = settings.delivery
+    if delivery.handover is not None:
+        return [str(delivery.handover)]
+    if delivery.handover_address is None:
+        return []
+    if scheme_of(delivery.handover_address) != TLS:
+        return [delivery.handover_address]
+    host, port, _ = tls_place(delivery.handover_address)
+    fingerprint = encode_base64url(credentials_of(settings).fingerprint)
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - that it is what the router listens on
+    return [f"{TLS}://{fingerprint}@{f'[{here}]' if ':' in here else here}:{port}"]
+
+
+def _router(place: str, keys: Path | None, storage: Mapping[str, str]) -> RouterPlace:
+    """Raises ConfigError if the job cannot meet the router there."""
+    if scheme_of(place) is None:
+        folder = Path(place)
         if not folder.is_dir():
             raise ConfigError(
                 f"no hand-over folder at {folder}: name a router's delivery_handover with --handover"
             )
-        chosen = options.handover_keys or (settings.delivery.handover_keys if not options.handover else None)
-        keys[folder.resolve()] = handover_keys(folder, chosen).resolve()
-        read_handover_key(keys[folder.resolve()])
-    from tocsin.pipeline.delivery.handover_source import router_names
-    from tocsin.pipeline.delivery.shard_operator import ShardOperator
-    from tocsin.pipeline.jobs.deliver import run_deliver
-
-    by_router = {router: keys[folder] for router, folder in router_names(keys).items()}
-    operator = ShardOperator(by_router, settings.apns, settings.fcm, settings.delivery, options.patience)
-    return run_deliver(job, list(keys), operator, interval=options.interval, shards=options.shards)
+        keys = handover_keys(folder, keys).resolve()
+        place = str(folder.resolve())
+    elif keys is not None:
+        keys = keys.resolve()
+    job_key(keys)
+    router = RouterPlace(place, None if keys is None else str(keys), storage)
+    channel = router.channel()
+    if isinstance(channel, PulledRouter):
+        try:
+            channel.check()
+        except (TransportError, TimeoutError) as error:
+            print(f"deliver: {channel.place} does not answer yet: {error}", file=sys.stderr)
+    return router

@@ -6,13 +6,15 @@ import argparse
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tocsin.errors import ConfigError
 from tocsin.pipeline.lake.status_files import DEFAULT_LAKE
 
 if TYPE_CHECKING:
     from tocsin.pipeline.jobs.options import JobOptions
+
+DRIVER_MEMORY: Final = "2g"
 
 
 def add_lake(parser: argparse.ArgumentParser) -> None:
@@ -82,8 +84,19 @@ def add_smallest_group(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_job_options(parser: argparse.ArgumentParser, *, dry_run: bool = False) -> None:
+def add_job_options(parser: argparse.ArgumentParser, *, spark: bool = True, dry_run: bool = False) -> None:
+    """`spark`: whether the job starts Spark."""
     add_lake(parser)
+    if spark:
+        _add_spark(parser)
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    if dry_run:
+        parser.add_argument(
+            "--dry-run", action="store_true", help="show what would be done, without doing it"
+        )
+
+
+def _add_spark(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--master",
         metavar="URL",
@@ -91,7 +104,10 @@ def add_job_options(parser: argparse.ArgumentParser, *, dry_run: bool = False) -
         "of spark-submit)",
     )
     parser.add_argument(
-        "--memory", default="2g", metavar="SIZE", help="memory of Spark's driver (default: %(default)s)"
+        "--memory",
+        default=DRIVER_MEMORY,
+        metavar="SIZE",
+        help="memory of Spark's driver (default: %(default)s)",
     )
     parser.add_argument(
         "--conf",
@@ -100,11 +116,6 @@ def add_job_options(parser: argparse.ArgumentParser, *, dry_run: bool = False) -
         metavar="NAME=VALUE",
         help="a Spark setting; may be repeated",
     )
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    if dry_run:
-        parser.add_argument(
-            "--dry-run", action="store_true", help="show what would be done, without doing it"
-        )
 
 
 def add_out_option(parser: argparse.ArgumentParser, default: Path) -> None:
@@ -123,7 +134,7 @@ def job_options(options: argparse.Namespace) -> JobOptions:
     from tocsin.pipeline.jobs.options import JobOptions
 
     spark_options = {}
-    for each in options.conf:
+    for each in getattr(options, "conf", []):
         name, equals, value = each.partition("=")
         if not equals or not name.startswith("spark."):
             raise ConfigError(f"--conf {each}: write a Spark setting as spark.NAME=VALUE")
@@ -132,8 +143,8 @@ def job_options(options: argparse.Namespace) -> JobOptions:
         lake=options.lake,
         storage=storage_options(options),
         work=options.work,
-        master=options.master,
-        memory=options.memory,
+        master=getattr(options, "master", None),
+        memory=getattr(options, "memory", DRIVER_MEMORY),
         spark_options=spark_options,
         dry_run=getattr(options, "dry_run", False),
         as_json=options.json,

@@ -1,14 +1,14 @@
 """The hand-over of due notifications to the `deliver` job, and its outcomes (`delivery_engine: spark`).
 
 Theory of operation. Each pending notification, and each verification or periodic push, is a row in a segment, which is
-published after some milliseconds. The job pushes, and answers with outcome rows in a folder inside. Nothing here has to
-survive a crash, because the store knows what is pending: a starting router clears the folder, begins a new epoch with a
-row that asks whether the job works, and pushes by itself until it does. Answers to other epochs are ignored, and
-segments are not synced.
+published after some milliseconds on the channel to the job (`channels/`): in a folder, or elsewhere if they share none.
+The job pushes, and answers with outcome rows on the same channel. Nothing there has to survive a crash, because the
+store knows what is pending: a starting router withdraws everything, begins a new epoch with a row that asks whether the
+job works, and pushes by itself until it does. Answers to other epochs are ignored.
 
 A row is known here from the hand-over until its outcome is in the store, so that nothing is handed over twice. At most
 `MOST_GIVEN` are. A row that the job repeats by itself rests until then. If the oldest row that does not rest has waited
-longer than the patience, the job is late or gone. Then all rows are withdrawn: their segments are deleted, and the
+longer than the patience, the job is late or gone. Then all rows are withdrawn, and the
 lanes push by themselves, and a new epoch begins. An answer to its first row within the patience
 means that the job is back, and that it has forgotten the rows of the last epoch. A push that it had already read may be
 made twice, with the same id; its outcome is counted when it comes.
@@ -21,14 +21,15 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from tocsin.crypto.boxes import BoxKey
+from tocsin.crypto.credentials import Credentials
 from tocsin.errors import ConfigError, DecodeError
-from tocsin.events.event_log import HANDED_OVER, OUTCOMES, SEGMENTS, SegmentWriter
-from tocsin.ntf_router.delivery.handover_key import handover_key, handover_keys
+from tocsin.ntf_router.delivery.channels.channel import RouterChannel
+from tocsin.ntf_router.delivery.channels.handover_key import environment_key, handover_key, handover_keys
+from tocsin.ntf_router.delivery.channels.places import router_channel
 from tocsin.ntf_router.delivery.handover_rows import RowKind, RowWriter
 from tocsin.ntf_router.delivery.outcome_rows import (
     ACCEPTED_WORD,
@@ -98,11 +99,11 @@ class _GivenControl(NamedTuple):
 
 
 class HandOver:
-    """The router's side of the hand-over folder. Only opening it raises OSError."""
+    """The router's side of the hand-over."""
 
     def __init__(
         self,
-        folder: Path,
+        channel: RouterChannel,
         key: BoxKey,
         randomness: Randomness,
         now: Callable[[], float] = time.time,
@@ -110,7 +111,7 @@ class HandOver:
         patience: float = DeliverySettings().patience,
     ) -> None:
         """`patience`: seconds after which a row without an outcome means that the job is away."""
-        self._folder = folder
+        self._channel = channel
         self._patience = patience
         self.away = True
         """The job is not there yet, late or gone: lanes must push by themselves."""
@@ -118,13 +119,8 @@ class HandOver:
         """Pushes that were withdrawn, and that the job had made all the same."""
         self._asked: tuple[int, float] | None = None
         """The row that asks whether the job is back, and when it was published."""
-        self._outcomes = folder / OUTCOMES
         self._rows = RowWriter(key)
         self._randomness = randomness
-        self._segments = SegmentWriter(folder, HANDED_OVER, now)
-        self._outcomes.mkdir(mode=0o700, exist_ok=True)
-        for path in (*folder.glob(SEGMENTS), *self._outcomes.iterdir()):
-            path.unlink(missing_ok=True)
         self._numbers = 0
         self._given: dict[int, _Given | _GivenControl] = {}
         """Rows that wait for the job, oldest first."""
@@ -142,6 +138,10 @@ class HandOver:
         self._epoch = secrets.token_hex(4)
         self._lines: list[tuple[int, bytes]] = []
         self._ask()
+
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Keep the channel to the job open while the block runs. Raises ConfigError if that is not possible."""
+        return self._channel.running()
 
     @property
     def room(self) -> int:
@@ -293,17 +293,13 @@ class HandOver:
         self._tell_room()
 
     def _ask(self) -> None:
-        """Replace everything in the folder by one row. An unanswered one may have been lost with the job."""
-        for path in self._folder.glob(SEGMENTS):
-            path.unlink(missing_ok=True)
+        """Replace all rows by one. An unanswered one may have been lost with the job."""
         self._numbers += 1
         self._asked = self._numbers, self._now()
         try:
-            self._segments.append(self._rows.begin(self._epoch, self._numbers))
+            self._channel.begin(self._rows.begin(self._epoch, self._numbers))
         except OSError as error:
             logger.error("could not look for the deliver job: %s", error.strerror)
-            return
-        self._segments.detach()(synced=False)
 
     def _hand_back(self) -> None:
         logger.info("the deliver job is back: handing notifications over again")
@@ -318,29 +314,20 @@ class HandOver:
         """Make the rows visible to the job."""
         lines, self._lines = self._lines, []
         try:
-            self._segments.append(b"".join([line for _, line in lines]))
+            self._channel.publish([line for _, line in lines])
         except OSError as error:
             logger.error("could not hand over notifications, trying again: %s", error.strerror)
             for number, _ in lines:
                 self._answer([number], UNWRITTEN, 0, pushed=False, repeats=False)
-            return
-        self._segments.detach()(synced=False)
 
     def take_outcomes(self) -> None:
         """Read the outcomes that the job published since the last call."""
-        for path in sorted(self._outcomes.glob(f"{OUTCOMES}-*")):
-            try:
-                lines = path.read_bytes().splitlines()
-            except OSError as error:
-                logger.error("could not read outcomes of the deliver job: %s", error.strerror)
-                continue
-            for line in lines:
+        for lines in self._channel.take():
+            for line in lines.splitlines():
                 try:
                     self._take(read_outcome_row(line))
                 except DecodeError as error:
                     logger.error("could not decode an outcome of the deliver job: %s", error)
-            with suppress(OSError):
-                path.unlink()
 
     def _take(self, answer: OutcomeRow) -> None:
         if answer.epoch != self._epoch:
@@ -405,16 +392,22 @@ class HandOver:
         )
 
 
-def opened_handover(settings: DeliverySettings) -> HandOver | None:
-    """Open the hand-over, or return None if the router pushes itself. Raises ConfigError if the folder is unusable."""
-    if settings.engine is DeliveryEngine.INLINE or settings.handover is None:
+def opened_handover(settings: DeliverySettings, credentials: Credentials) -> HandOver | None:
+    """Open the hand-over, or return None if the router pushes itself. Raises ConfigError if its place is unusable."""
+    place = settings.handover or settings.handover_address
+    if settings.engine is DeliveryEngine.INLINE or place is None:
         return None
     try:
-        key = handover_key(handover_keys(settings.handover, settings.handover_keys))
-        opened = HandOver(settings.handover, key, SystemRandomness(), patience=settings.patience)
+        if settings.handover is not None:
+            key = handover_key(handover_keys(settings.handover, settings.handover_keys))
+        else:
+            key = (
+                environment_key() if settings.handover_keys is None else handover_key(settings.handover_keys)
+            )
+        channel = router_channel(place, credentials, key)
     except OSError as error:
         raise ConfigError(
             f"cannot use the folder delivery_handover = {settings.handover}: {error.strerror}"
         ) from error
-    logger.info("handing notifications over to `tocsin pipeline deliver` in %s", settings.handover)
-    return opened
+    logger.info("handing notifications over to `tocsin pipeline deliver` at %s", place)
+    return HandOver(channel, key, SystemRandomness(), patience=settings.patience)

@@ -131,8 +131,18 @@ def _contradictions(settings: NtfSettings) -> Iterator[str]:
     if settings.certificate_file is None and settings.private_key_file is not None:
         yield "[TOCSIN] private_key_file is set, but certificate_file is not: set both or neither"
     engine = settings.delivery.engine
-    if engine is not DeliveryEngine.INLINE and settings.delivery.handover is None:
-        yield f"[TOCSIN] delivery_engine is {engine.value}, but [TOCSIN] delivery_handover is not set: name its folder"
+    delivery = settings.delivery
+    if (
+        engine is not DeliveryEngine.INLINE
+        and delivery.handover is None
+        and delivery.handover_address is None
+    ):
+        yield (
+            f"[TOCSIN] delivery_engine is {engine.value}, but [TOCSIN] delivery_handover is not set: name its folder, "
+            "or set delivery_handover_address"
+        )
+    if delivery.handover is not None and delivery.handover_address is not None:
+        yield "[TOCSIN] delivery_handover and delivery_handover_address are both set: use one channel"
     if settings.webpush.enabled and settings.webpush.subject is None:
         yield (
             "[TOCSIN] webpush is on, but [TOCSIN] webpush_subject is not set: "

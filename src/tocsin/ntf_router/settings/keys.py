@@ -9,6 +9,8 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from tocsin.errors import ConfigError
+from tocsin.ntf_router.delivery.channels.addresses import check_address
 from tocsin.ntf_router.settings.settings import (
     HIGHEST_SMP_VERSION,
     HIGHEST_VERSION,
@@ -150,6 +152,19 @@ def _own(
 
 
 _VERSION: Final = whole_number(LOWEST_VERSION, HIGHEST_VERSION)
+
+
+def _read_channel(text: str) -> str:
+    try:
+        check_address(text)
+    except ConfigError as error:
+        raise ValueError from error
+    return text
+
+
+_CHANNEL: Final = ValueKind(
+    "an address such as tls://host:port, s3://bucket/folder or kafka://broker:port/name", _read_channel
+)
 _COUNT: Final = whole_number(1, 1_000_000)
 _RELATIVE: Final = "a relative path starts at this file's folder"
 _CONTACT_FORM: Final = re.compile(r"mailto:[!-~]+@[!-~]+|https://[!-~]+")
@@ -308,9 +323,17 @@ _PUSHES: Final = (
         "delivery.handover",
     ),
     _own(
+        "delivery_handover_address",
+        or_off(_CHANNEL),
+        "Channel to that job without a shared folder: tls://host:port (the job pulls from here), s3://bucket/folder "
+        "or kafka://broker:port/name.",
+        "delivery.handover_address",
+    ),
+    _own(
         "delivery_handover_keys",
         or_off(PATH),
-        "Folder of the key that seals them; off: beside that folder, with -keys after its name.",
+        "Folder of the key that seals them; off: beside that folder, with -keys after its name, or with an address the "
+        "key in TOCSIN_HANDOVER_KEY.",
         "delivery.handover_keys",
     ),
     _own(

@@ -68,8 +68,12 @@ class DeliverySettings:
     """File that keeps the operator's choices for single tokens. Without it they last until the router stops."""
     handover: Path | None = None
     """Folder in which the router and the `deliver` job meet."""
+    handover_address: str | None = None
+    """Where they meet instead, without a shared folder."""
     handover_keys: Path | None = None
-    """Folder of the key that seals what is handed over; none is beside that folder, with `-keys` after its name."""
+    """Folder of the key that seals what is handed over; none is beside that folder, with `-keys` after its name.
+
+    With an address, none is the key in the environment."""
     patience: float = 20.0
     """Seconds after which the router pushes by itself what the `deliver` job has not answered."""
 

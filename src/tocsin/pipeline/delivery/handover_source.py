@@ -1,32 +1,32 @@
-"""A Spark streaming source over hand-over folders. Its rows are notifications, and other pushes.
+"""A Spark streaming source over what routers hand over. Its rows are notifications, and other pushes.
 
-The offset is the name of the last segment of each folder; names increase. So a batch that is planned again has the same
-rows. A segment is deleted when its batch is committed, except the newest one, which tells its router which names have
-been used. A row that begins an epoch goes to all shards.
+The offset is a position on the channel of each router. A batch that is planned again has the same rows, because routers
+keep them until the batch is committed. A row that begins an epoch goes to all shards.
 
-The offset also has the time at which shards were last woken to repeat pushes. The sink writes into a file when the next
-push is due. Spark's own timers would run a batch at every interval, whether a push is due or not.
+The offset also has the time at which shards were last woken to repeat pushes, and where their state is if the job
+carries it (`sink_notes`). The sink says when the next push is due. Spark's own timers would run a batch at every
+interval, whether a push is due or not.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from tocsin.events.event_log import SEGMENTS
+from tocsin.ntf_router.delivery.channels.channel import JobChannel
+from tocsin.ntf_router.delivery.channels.places import RouterPlace
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind, read_rows
 from tocsin.pipeline.delivery.shard_keys import shard_keys
+from tocsin.pipeline.delivery.sink_notes import SinkNotes
 from tocsin.pipeline.spark.python_workers import settle_in
 from tocsin.push.provider import Urgency
 
@@ -59,16 +59,18 @@ TASK_BYTES: Final = 2 << 20
 """So much one task reads: starting one costs about as much."""
 WAKE: Final = "wake"
 """The kind of a row that wakes a shard, and its name in the offset."""
+STATE: Final = "state"
+"""The kind of a row with the state of a shard, and the name of its number in the offset."""
 
 _BEGIN: Final = RowKind.BEGIN.value
 _MESSAGE: Final = RowKind.MESSAGE.value
 
 Offset: TypeAlias = dict[str, str]
-"""Folder → name of its last segment."""
+"""Place of a router → position on its way."""
 
 
 class HandoverSource(DataSource):
-    """Options: `folders`, a JSON list; `shards`; `wake`, the file that says when a push is to be repeated."""
+    """Options: `routers`, a JSON list of places; `shards`; `notes`, the folder of the sink's notes."""
 
     @classmethod
     def name(cls) -> str:
@@ -78,66 +80,82 @@ class HandoverSource(DataSource):
         return SCHEMA
 
     def streamReader(self, schema: StructType) -> HandoverReader:
-        folders = [Path(each) for each in json.loads(self.options["folders"])]
-        return HandoverReader(folders, int(self.options["shards"]), Path(self.options["wake"]))
+        places = msgspec.json.decode(self.options["routers"], type=list[RouterPlace])
+        channels = {each.name: each.channel() for each in places}
+        return HandoverReader(channels, int(self.options["shards"]), SinkNotes(Path(self.options["notes"])))
 
 
 @dataclass
-class SegmentsPart(InputPartition):
-    """Segments to be read by one task."""
+class RowsPart(InputPartition):
+    """Rows to be read by one task."""
 
-    segments: tuple[tuple[str, str], ...]
-    """Pairs of router and name."""
+    ranges: tuple[tuple[str, str, str], ...]
+    """Router, a position, and the position up to which to read."""
 
 
 class WakingPart(InputPartition):
     """Wakes all shards."""
 
 
+@dataclass
+class StatePart(InputPartition):
+    """The state of shards, for those that have some."""
+
+    state: Mapping[int, bytes]
+
+
 class HandoverReader(DataSourceStreamReader):
-    def __init__(self, folders: Sequence[Path], shards: int, wake: Path) -> None:
-        self._folders = router_names(folders)
+    def __init__(self, channels: Mapping[str, JobChannel], shards: int, notes: SinkNotes) -> None:
+        self._channels = channels
         self._keys = shard_keys(shards)
-        self._wake = wake
+        self._notes = notes
 
     def initialOffset(self) -> Offset:
         return {}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Takes segments from the folders in turn, up to `BATCH_BYTES`."""
+        """Takes segments of the routers in turn, up to `BATCH_BYTES`."""
         end, room = dict(start), BATCH_BYTES
-        waiting = [iter(self._new(folder, start)) for folder in self._folders.values()]
+        waiting = [
+            (each.place, iter(each.new(start.get(each.place, "")))) for each in self._channels.values()
+        ]
         while waiting and room > 0:
-            for segments in list(waiting):
-                path = next(segments, None)
-                if path is None:
-                    waiting.remove(segments)
+            for each in list(waiting):
+                place, segments = each
+                segment = next(segments, None)
+                if segment is None:
+                    waiting.remove(each)
                     continue
-                end[str(path.parent)] = path.name
-                with suppress(FileNotFoundError):  # its router has restarted
-                    room -= path.stat().st_size
-        if (due := due_time(self._wake)) is not None and due <= (now := time.time()):
+                end[place] = segment.name
+                room -= segment.size
+        notes = self._notes.read()
+        if notes.due_at is not None and notes.due_at <= (now := time.time()):
             end[WAKE] = str(now)
+        if end != start and (notes.state or STATE in start):
+            end[STATE] = str(notes.state)
         return end
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         parts: list[InputPartition] = []
-        named: list[tuple[str, str]] = []
+        ranges: list[tuple[str, str, str]] = []
         size = 0
-        for router, folder in self._folders.items():
-            for path in self._new(folder, start):
-                if path.name > end.get(str(folder), ""):
-                    break
-                named.append((router, path.name))
-                with suppress(FileNotFoundError):  # its router has restarted
-                    size += path.stat().st_size
+        for router, channel in self._channels.items():
+            position, last = start.get(channel.place, ""), end.get(channel.place, "")
+            if position == last:
+                continue
+            for segment in channel.between(position, last):
+                size += segment.size
                 if size >= TASK_BYTES:
-                    parts.append(SegmentsPart(tuple(named)))
-                    named, size = [], 0
-        if named:
-            parts.append(SegmentsPart(tuple(named)))
+                    parts.append(RowsPart((*ranges, (router, position, segment.name))))
+                    ranges, size, position = [], 0, segment.name
+            if position != last:
+                ranges.append((router, position, last))
+        if ranges:
+            parts.append(RowsPart(tuple(ranges)))
         if end.get(WAKE) != start.get(WAKE):
             parts.append(WakingPart(None))
+        if parts and (state := self._notes.state(int(end.get(STATE, 0)))):
+            parts.append(StatePart(state))
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -146,11 +164,17 @@ class HandoverReader(DataSourceStreamReader):
             woken = HandedRow("", 0, WAKE)
             yield _record_batch([(key, "", 0, woken) for key in self._keys])
             return
-        assert isinstance(partition, SegmentsPart)
+        if isinstance(partition, StatePart):
+            yield _record_batch(
+                [(key, "", 0, HandedRow("", 0, STATE, box=state)) for key, state in partition.state.items()]
+            )
+            return
+        assert isinstance(partition, RowsPart)
         rows = [
-            (key, router, segment_number(name), row)
-            for router, name in partition.segments
-            for row in rows_of(self._folders[router] / name)
+            (key, router, number, row)
+            for router, after, end in partition.ranges
+            for number, lines in self._channels[router].read(after, end)
+            for row in read_rows(lines)
             for key in self._shards_of(row)
         ]
         yield _record_batch(rows)
@@ -164,42 +188,10 @@ class HandoverReader(DataSourceStreamReader):
             return ()
 
     def commit(self, end: Offset) -> None:
-        for folder in self._folders.values():
-            done = end.get(str(folder), "")
-            for path in folder.glob(SEGMENTS):
-                if path.name < done:
-                    path.unlink(missing_ok=True)
-
-    @staticmethod
-    def _new(folder: Path, start: Offset) -> list[Path]:
-        after = start.get(str(folder), "")
-        return sorted(path for path in folder.glob(SEGMENTS) if path.name > after)
-
-
-def router_names(folders: Iterable[Path]) -> dict[str, Path]:
-    """Return the folder of each router, by a name that does not depend on their order."""
-    return {hashlib.blake2b(str(each).encode(), digest_size=6).hexdigest(): each for each in folders}
-
-
-def segment_number(name: str) -> int:
-    """Return the number in a segment's name. It increases."""
-    return int(name.split("-", 2)[1])
-
-
-def due_time(wake: Path) -> float | None:
-    """Return when the next push is to be repeated, if any."""
-    try:
-        return float(wake.read_text())
-    except (FileNotFoundError, ValueError):
-        return None
-
-
-def rows_of(path: Path) -> list[HandedRow]:
-    """The rows of a segment. A missing one was deleted by its router, which hands everything over again."""
-    try:
-        return read_rows(path.read_bytes())
-    except FileNotFoundError:
-        return []
+        for channel in self._channels.values():
+            if done := end.get(channel.place):
+                channel.done(done)
+        self._notes.forget_before(int(end.get(STATE, 0)))
 
 
 _URGENCY: Final = {_MESSAGE: Urgency.ALERT.value}

@@ -2,14 +2,15 @@
 
 Theory of operation. The source's rows are notifications. They are shuffled by shard, a keyed hash of the token, and
 each shard is one partition. Its operator merges them with the tokens in back-off, which are its state, and pushes side
-by side. Outcome rows go to the driver, which publishes them in the routers' folders; then Spark commits state and
+by side. Outcome rows go to the driver, which publishes them on the routers' channels; then Spark commits state and
 offsets. A batch killed before that runs again, with the same rows and state, and so with the same push ids.
+
+Spark's executors write state into the checkpoint themselves. Without a folder that they share with the driver, the job
+carries the state instead: it is rows from the source, and comes back with the outcomes (`sink_notes`).
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,28 +22,40 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tocsin.errors import StoreError
-from tocsin.events.event_log import OUTCOMES as OUTCOMES_FOLDER
+from tocsin.ntf_router.delivery.channels.channel import JobChannel
+from tocsin.ntf_router.delivery.channels.folder_channel import replace_file
+from tocsin.ntf_router.delivery.channels.places import RouterPlace
 from tocsin.ntf_router.delivery.outcome_rows import (
     BEGUN_WORD,
     SUPERSEDED_WORD,
     OutcomeRow,
     encode_outcome_rows,
 )
-from tocsin.pipeline.delivery.handover_source import FORMAT, HandoverSource, router_names
-from tocsin.pipeline.delivery.shard_operator import OUTCOMES, SHARD, STATE, ShardOperator
+from tocsin.pipeline.delivery.handover_source import FORMAT, HandoverSource
+from tocsin.pipeline.delivery.shard_operator import (
+    CARRYING_OUTCOMES,
+    OUTCOMES,
+    SHARD,
+    STATE,
+    STATE_COLUMN,
+    CarryingOperator,
+    ShardOperator,
+)
+from tocsin.pipeline.delivery.sink_notes import SinkNote, SinkNotes
 from tocsin.pipeline.spark.streams import stream_id
 
 STREAM: Final = "deliver"
 FORM: Final = 2
 """The form of the checkpoint: what its state and rows are. Form 1 had no state, and rows that named files."""
 FORM_FILE: Final = "tocsin-form.json"
-WAKE_FILE: Final = "tocsin-wake"
 
 
 class CheckpointForm(msgspec.Struct, frozen=True):
     form: int
     shards: int
     """Spark keeps the state of each shard in a partition of its own, so their number stays."""
+    carried: bool = False
+    """The job carries the state, which is not Spark's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +67,10 @@ class DeliveredBatch:
     """Tokens in back-off."""
 
 
-def checkpoint_shards(checkpoint: Path, wanted: int | None, default: int) -> int:
+def checkpoint_shards(checkpoint: Path, wanted: int | None, default: int, *, carried: bool = False) -> int:
     """Return the number of shards of the checkpoint, which begins with `wanted` or `default`.
 
-    Raises StoreError for one of another release or another number.
+    Raises StoreError for one of another release, another number, or another place of the state.
     """
     path = checkpoint / FORM_FILE
     gone = "delete it, for routers keep all that is pending"
@@ -73,18 +86,22 @@ def checkpoint_shards(checkpoint: Path, wanted: int | None, default: int) -> int
                 f"the checkpoint {checkpoint} has {known.shards} shards instead of {wanted}: "
                 f"leave --shards out, or {gone}"
             )
+        if known.carried != carried:
+            raise StoreError(
+                f"the checkpoint {checkpoint} is of a job whose routers were reached over another channel: {gone}"
+            )
         return known.shards
     if (checkpoint / "offsets").exists():
         raise StoreError(f"the checkpoint {checkpoint} is of an earlier release of Tocsin: {gone}")
     shards = wanted or default
     checkpoint.mkdir(parents=True, exist_ok=True)
-    replace_file(path, msgspec.json.encode(CheckpointForm(FORM, shards)))
+    replace_file(path, msgspec.json.encode(CheckpointForm(FORM, shards, carried)))
     return shards
 
 
 def start_deliver(
     spark: SparkSession,
-    folders: Sequence[Path],
+    routers: Sequence[RouterPlace],
     operator: ShardOperator,
     *,
     checkpoint: Path,
@@ -92,37 +109,49 @@ def start_deliver(
     shards: int,
     delivered: Callable[[DeliveredBatch], None],
 ) -> StreamingQuery:
-    """Pushes everything handed over in the folders until it is stopped. Calls `delivered` after each batch.
+    """Pushes everything that routers hand over until it is stopped. Calls `delivered` after each batch.
 
     Spark must be set to as many shuffle partitions as there are `shards`.
     """
     spark.dataSource.register(HandoverSource)
-    wake = checkpoint / WAKE_FILE
     checkpoint.mkdir(parents=True, exist_ok=True)
-    replace_file(wake, b"0")  # shards say in the first batch what waits
+    notes = SinkNotes(checkpoint)
+    notes.write(SinkNote(0.0, notes.read().state))  # shards say in the first batch what waits
     options = {
-        "folders": json.dumps([str(each) for each in folders]),
+        "routers": msgspec.json.encode(list(routers)).decode(),
         "shards": str(shards),
-        "wake": str(wake),
+        "notes": str(checkpoint),
     }
     rows = spark.readStream.format(FORMAT).options(**options).load()
-    outcomes = rows.groupBy("shard").applyInPandasWithState(operator, OUTCOMES, STATE, "update", "NoTimeout")
-    batches = _Batches(router_names(folders), wake, stream_id(checkpoint), delivered)
+    carried = carries_state(routers)
+    if carried:
+        by_shard = rows.repartition(shards, "shard")
+        outcomes = by_shard.mapInArrow(CarryingOperator(operator), CARRYING_OUTCOMES)
+    else:
+        by_key = rows.groupBy("shard")
+        outcomes = by_key.applyInPandasWithState(operator, OUTCOMES, STATE, "update", "NoTimeout")
+    channels = {each.name: each.channel() for each in routers}
+    batches = _Batches(channels, notes, stream_id(checkpoint), delivered)
     return (
         outcomes.writeStream.option("checkpointLocation", str(checkpoint))
-        .outputMode("update")
+        .outputMode("append" if carried else "update")
         .foreachBatch(batches)
         .trigger(processingTime=f"{round(interval * 1000)} milliseconds")
         .start()
     )
 
 
+def carries_state(routers: Iterable[RouterPlace]) -> bool:
+    """Whether the job carries the state of shards, because routers, driver and executors may share no folder."""
+    return not all(each.shares_folder for each in routers)
+
+
 @dataclass
 class _Batches:
     """The sink. It publishes outcomes for the routers."""
 
-    folders: Mapping[str, Path]
-    wake: Path
+    channels: Mapping[str, JobChannel]
+    notes: SinkNotes
     stream: str
     delivered: Callable[[DeliveredBatch], None]
     shards: dict[str, tuple[int, float | None]] = field(default_factory=dict)
@@ -134,11 +163,25 @@ class _Batches:
             pushed = outcomes.toArrow()  # once, because it pushes
         except Exception as error:
             raise _short(error) from None
+        states: dict[int, bytes] = {}
+        if STATE_COLUMN in pushed.column_names:
+            carried = pushed.column(STATE_COLUMN).to_pylist()
+            shards = pushed.column("epoch").to_pylist()
+            states = {
+                int(shard): state for shard, state in zip(shards, carried, strict=True) if state is not None
+            }
+            pushed = pushed.drop_columns([STATE_COLUMN])
         for router, *fields in zip(*(_values(each) for each in pushed.columns), strict=True):
             answers.setdefault(router, []).append(OutcomeRow(*fields))
-        self.publish(answers, number)
+        self.publish(answers, number, states)
 
-    def publish(self, answers: Mapping[str, Sequence[OutcomeRow]], number: int) -> None:
+    def publish(
+        self,
+        answers: Mapping[str, Sequence[OutcomeRow]],
+        number: int,
+        states: Mapping[int, bytes] | None = None,
+    ) -> None:
+        """`states`: those of shards, if the job carries them."""
         counts: Counter[str] = Counter()
         for router, own in answers.items():
             if not router:
@@ -147,13 +190,22 @@ class _Batches:
                 }
                 continue
             counts.update(each.outcome for each in own if each.outcome not in (BEGUN_WORD, SUPERSEDED_WORD))
-            publish_outcomes(self.folders[router], f"{self.stream}-{number:012d}", encode_outcome_rows(own))
+            self.channels[router].publish(f"{self.stream}-{number:012d}", encode_outcome_rows(own))
         due = [until for _, until in self.shards.values() if until is not None]
-        if due:
-            replace_file(self.wake, str(min(due)).encode())
-        else:
-            self.wake.unlink(missing_ok=True)
+        self.notes.write(SinkNote(min(due, default=None), self._keep_state(number, states or {})))
         self.delivered(DeliveredBatch(number, counts, sum(count for count, _ in self.shards.values())))
+
+    def _keep_state(self, number: int, states: Mapping[int, bytes]) -> int:
+        """Write the state if it has changed. Returns the number of the newest."""
+        newest = self.notes.read().state
+        before = self.notes.state(newest)
+        after = {shard: state for shard, state in {**before, **states}.items() if state}
+        if after == before:
+            return newest
+        if not after:
+            return 0
+        self.notes.keep_state(number + 1, after)
+        return number + 1
 
 
 def _short(error: Exception) -> RuntimeError:
@@ -171,19 +223,3 @@ def _short(error: Exception) -> RuntimeError:
 def _values(column: Any) -> Iterable[Any]:
     values: list[Any] = column.to_pylist()
     return map(tuple, values) if values and isinstance(values[0], list) else values
-
-
-def publish_outcomes(folder: Path, key: str, lines: bytes) -> None:
-    """Writes a file that the router sees whole or not at all."""
-    outcomes = folder / OUTCOMES_FOLDER
-    outcomes.mkdir(mode=0o700, exist_ok=True)
-    replace_file(outcomes / f"{OUTCOMES_FOLDER}-{key}.jsonl", lines)
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Does not sync: after a crash of the machine, the router hands over again everything without an outcome."""
-    draft = path.with_name(f".draft-{path.name}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    draft.rename(path)

@@ -13,10 +13,11 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql.streaming.state import GroupState
 
-from tocsin.ntf_router.delivery.handover_key import read_handover_key
+from tocsin.ntf_router.delivery.channels.handover_key import job_key
 from tocsin.ntf_router.delivery.handover_rows import HandedRow
 from tocsin.ntf_router.delivery.outcome_rows import OutcomeRow
 from tocsin.ntf_router.settings.settings import DeliverySettings
+from tocsin.pipeline.delivery.handover_source import STATE as STATE_KIND
 from tocsin.pipeline.delivery.push_sender import sender_of
 from tocsin.pipeline.delivery.shard_batch import RouterRow, ShardBatch
 from tocsin.pipeline.spark.python_workers import settle_in
@@ -27,6 +28,9 @@ OUTCOMES: Final = (
     "after double, attempt int, due_in double, pushed boolean"
 )
 STATE: Final = "waiting binary"
+STATE_COLUMN: Final = "state"
+CARRYING_OUTCOMES: Final = f"{OUTCOMES}, {STATE_COLUMN} binary"
+"""With the new state of the shard in the row about it."""
 SHARD: Final = "shard"
 """The outcome of the row that tells how many tokens of a shard wait (`attempt`), and until when (`since`)."""
 warnings.filterwarnings(  # Spark's own code does it in each batch; the version of pandas is pinned
@@ -54,8 +58,8 @@ _HANDED: Final = tuple(HandedRow.__struct_fields__)
 class ShardOperator:
     """It travels through Spark, so it holds the folders of keys instead of keys."""
 
-    keys: Mapping[str, Path]
-    """The key folder of each router."""
+    keys: Mapping[str, Path | None]
+    """The key folder of each router. None: the key is in the environment."""
     apns: ApnsSettings
     fcm: FcmSettings
     settings: DeliverySettings
@@ -63,20 +67,54 @@ class ShardOperator:
     """Seconds to wait for the answers of a batch."""
 
     def __call__(self, key: tuple[Any, ...], frames: Iterable[Any], state: GroupState) -> Iterator[Any]:
-        """Spark passes rows as frames of pandas."""
+        """Spark keeps the state, and passes rows as frames of pandas."""
         settle_in()
-        keys = {router: read_handover_key(folder) for router, folder in self.keys.items()}
         before = bytes(state.get[0]) if state.exists else b""
-        batch = ShardBatch(before, keys, self.settings, time.time())
-        batch.take(row for frame in frames for row in _rows(frame))
-        sender_of(self.apns, self.fcm).drive(partial(batch.push, patience=self.patience))
+        batch = self.pushed(before, (row for frame in frames for row in _rows(frame)))
         after = batch.state
         if after != before:  # Spark writes what is set, also if it is the same
             if after:
                 state.update((after,))
             else:
                 state.remove()
-        yield _frame([*batch.answers, ("", _shard(key[0], batch))])
+        yield _table([*batch.answers, ("", _shard(key[0], batch))]).to_pandas()
+
+    def pushed(self, state: bytes, rows: Iterable[RouterRow]) -> ShardBatch:
+        """Push the rows of one shard, and what waits in its state."""
+        keys = {router: job_key(folder) for router, folder in self.keys.items()}
+        batch = ShardBatch(state, keys, self.settings, time.time())
+        batch.take(rows)
+        sender_of(self.apns, self.fcm).drive(partial(batch.push, patience=self.patience))
+        return batch
+
+
+@dataclass(frozen=True, slots=True)
+class CarryingOperator:
+    """The same for a job whose state comes with the rows, and goes with the outcomes. A partition is a shard."""
+
+    operator: ShardOperator
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle_in()
+        key, state = None, b""
+        rows: list[RouterRow] = []
+        for each in batches:
+            columns = each.to_pydict()
+            handed = map(HandedRow, *(columns[name] for name in _HANDED))
+            for key, router, number, row in zip(  # noqa: B007 - all rows of a partition have the same key
+                columns["shard"], columns["router"], columns["segment"], handed, strict=True
+            ):
+                if row.kind == STATE_KIND:
+                    state = row.box
+                else:
+                    rows.append(RouterRow(router, number, row))
+        if key is None:
+            return
+        batch = self.operator.pushed(state, rows)
+        told = [*batch.answers, ("", _shard(key, batch))]
+        states = [None] * len(batch.answers) + [batch.state]
+        table = _table(told).append_column(STATE_COLUMN, pa.array(states, pa.binary()))
+        yield from table.combine_chunks().to_batches()
 
 
 def _rows(frame: Any) -> Iterator[RouterRow]:
@@ -89,7 +127,7 @@ def _shard(key: int, batch: ShardBatch) -> OutcomeRow:
     return OutcomeRow(str(key), (), SHARD, since=batch.due_at, attempt=batch.waiting)
 
 
-def _frame(answers: list[tuple[str, OutcomeRow]]) -> Any:
+def _table(answers: list[tuple[str, OutcomeRow]]) -> pa.Table:
     columns: list[list[Any]] = [[router for router, _ in answers]]
     columns += [[getattr(answer, name) for _, answer in answers] for name in _ARROW.names[1:]]
-    return pa.table(columns, schema=_ARROW).to_pandas()
+    return pa.table(columns, schema=_ARROW)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.handover_key import handover_key
+from tocsin.ntf_router.delivery.channels.handover_key import handover_key
 from tocsin.ntf_router.opened_store import opened_store
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.store.interface import NtfStore

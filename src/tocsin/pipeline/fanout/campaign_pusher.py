@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tocsin.ntf_router.delivery.handover_key import read_handover_key
+from tocsin.ntf_router.delivery.channels.handover_key import read_handover_key
 from tocsin.ntf_router.delivery.outcome_rows import outcome_words
 from tocsin.ntf_router.delivery.pushes import campaign_request
 from tocsin.pipeline.delivery.push_sender import Push, sender_of

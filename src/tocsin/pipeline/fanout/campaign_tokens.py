@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tocsin.ntf_router.delivery.handover_key import read_handover_key
+from tocsin.ntf_router.delivery.channels.handover_key import read_handover_key
 from tocsin.pipeline.fanout.campaign_folder import CampaignFolder, CampaignToken
 
 if TYPE_CHECKING:

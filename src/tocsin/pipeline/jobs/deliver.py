@@ -8,17 +8,17 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
 from tocsin.errors import StoreError
-from tocsin.events.event_log import SEGMENTS
-from tocsin.pipeline.delivery.handover_source import rows_of
+from tocsin.ntf_router.delivery.channels.places import RouterPlace
+from tocsin.ntf_router.delivery.handover_rows import read_rows
 from tocsin.pipeline.delivery.handover_stream import (
     STREAM,
     DeliveredBatch,
+    carries_state,
     checkpoint_shards,
     start_deliver,
 )
@@ -46,12 +46,17 @@ OPTIONS: Final = {
 
 
 def run_deliver(
-    job: JobOptions, folders: Sequence[Path], operator: ShardOperator, *, interval: float, shards: int | None
+    job: JobOptions,
+    routers: Sequence[RouterPlace],
+    operator: ShardOperator,
+    *,
+    interval: float,
+    shards: int | None,
 ) -> int:
     """Returns the exit code. `shards` is the number of parts of a batch; by default, Spark's cores at first."""
     summary = Summary(STREAM)
     if job.dry_run:
-        summary.add(handed_over=sum(map(_handed_over, folders)), folders=len(folders))
+        summary.add(handed_over=sum(map(_handed_over, routers)), routers=len(routers))
         summary.show(as_json=job.as_json)
         return 0
     settings = job.spark(STREAM)
@@ -59,14 +64,15 @@ def run_deliver(
     lake = job.open_lake()
     with spark_session(replace(settings, options={**OPTIONS, **settings.options})) as spark:
         checkpoint = lake.checkpoint(STREAM)
-        shards = checkpoint_shards(checkpoint, shards, spark.sparkContext.defaultParallelism)
+        cores = spark.sparkContext.defaultParallelism
+        shards = checkpoint_shards(checkpoint, shards, cores, carried=carries_state(routers))
         spark.conf.set("spark.sql.shuffle.partitions", shards)
-        totals = _Totals(lake, len(folders))
+        totals = _Totals(lake, len(routers))
         summary.add(**where_it_runs(spark))
         with stop_signals() as stop:
             query = start_deliver(
                 spark,
-                [folder.resolve() for folder in folders],
+                routers,
                 operator,
                 checkpoint=checkpoint,
                 interval=interval,
@@ -92,9 +98,15 @@ def with_retries(master: str | None) -> str | None:
     return master if cores is None else f"local[{cores[1]},{MOST_FAILURES}]"
 
 
-def _handed_over(folder: Path) -> int:
+def _handed_over(router: RouterPlace) -> int:
     """How many pushes wait. A row without a token asks whether the job works."""
-    return sum(bool(row.token) for path in folder.glob(SEGMENTS) for row in rows_of(path))
+    channel = router.channel()
+    segments = channel.new("")
+    if not segments:
+        return 0
+    return sum(
+        bool(row.token) for _, lines in channel.read("", segments[-1].name) for row in read_rows(lines)
+    )
 
 
 class _Totals:

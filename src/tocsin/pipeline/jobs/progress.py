@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -22,10 +22,10 @@ Shown = Callable[[str], None]
 
 
 @contextmanager
-def step(spark: SparkSession, title: str) -> Iterator[Shown]:
+def step(spark: SparkSession | None, title: str) -> Iterator[Shown]:
     """Shows Spark's stages and tasks on a terminal while the body runs, and one line for each step elsewhere.
 
-    Yields a function that names the step.
+    Yields a function that names the step. A job without Spark has steps only.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -36,14 +36,20 @@ def step(spark: SparkSession, title: str) -> Iterator[Shown]:
         SpinnerColumn(), *words, BarColumn(), TimeElapsedColumn(), console=console, transient=True
     ) as bar:
         task = bar.add_task(title, total=None, tasks="")
-        stop = threading.Event()
-        watcher = threading.Thread(target=_watch, args=(spark, bar, task, stop), daemon=True)
-        watcher.start()
-        try:
+        with nullcontext() if spark is None else _watched(spark, bar, task):
             yield lambda part: bar.update(task, description=f"{title}: {part}")
-        finally:
-            stop.set()
-            watcher.join()
+
+
+@contextmanager
+def _watched(spark: SparkSession, bar: Progress, task: TaskID) -> Iterator[None]:
+    stop = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(spark, bar, task, stop), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()
 
 
 def _watch(spark: SparkSession, bar: Progress, task: TaskID, stop: threading.Event) -> None:

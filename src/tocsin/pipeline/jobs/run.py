@@ -12,7 +12,7 @@ from rich.console import Console
 from tocsin.pipeline.jobs.ingest import IngestService
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.reconcile import ReconcileOptions, reconcile_with
-from tocsin.pipeline.jobs.report import ReportOptions, report_with
+from tocsin.pipeline.jobs.report import ReportOptions, report_of
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import read_statuses, write_status
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, FUNNEL_TABLE
@@ -117,7 +117,7 @@ class PipelineService:
         if not self._lake.table(FUNNEL_TABLE).snapshot().rows:
             return ""  # nothing was built yet
         wanted = ReportOptions(Path(settings.report), days=settings.report_days, allowed=settings.allow)
-        figures = report_with(self._spark, self._lake, wanted, as_json=self._options.as_json)
+        figures = report_of(self._lake, wanted, as_json=self._options.as_json)
         write_status(self._lake.folder, "report", "done")
         beyond = figures.losses.beyond(settings.allow)
         return "notifications are not accounted for: see the report" if beyond else ""

@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.delivery_engines import Meeting
+from tests.doubles.routers import make_credentials
 from tocsin.cli.pipeline import deliver as deliver_command
 from tocsin.errors import ConfigError
+from tocsin.ntf_router.delivery.channels.handover_key import KEY_FILE, KEY_VARIABLE
 from tocsin.ntf_router.delivery.handover import opened_handover
-from tocsin.ntf_router.delivery.handover_key import KEY_FILE
 from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
+from tocsin.transport.credential_files import write_credentials
+from tocsin.wire.base64url import encode_base64url
+
+CREDENTIALS = make_credentials()
 
 
 @pytest.fixture
@@ -40,7 +45,7 @@ def test_a_dry_run_shows_what_waits_and_pushes_nothing(
     )
     assert run("--config", ini, "--dry-run", "--json", "--lake", tmp_path / "lake") == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["handed_over"], told["folders"]) == (2, 1)
+    assert (told["handed_over"], told["routers"]) == (2, 1)
     assert not (tmp_path / "lake").exists()
     assert len(meeting.rows()) == 3  # one asks whether the job works
 
@@ -76,9 +81,43 @@ def test_a_missing_key_is_named(ini: Path, tmp_path: Path) -> None:
 
 def test_the_router_opens_its_folder_only_if_it_hands_over(tmp_path: Path) -> None:
     folder = tmp_path / "handover"
-    assert opened_handover(DeliverySettings(handover=folder)) is None
-    assert opened_handover(DeliverySettings(engine=DeliveryEngine.SPARK, handover=folder)) is not None
+    assert opened_handover(DeliverySettings(handover=folder), CREDENTIALS) is None
+    assert (
+        opened_handover(DeliverySettings(engine=DeliveryEngine.SPARK, handover=folder), CREDENTIALS)
+        is not None
+    )
     assert (tmp_path / "handover-keys" / KEY_FILE).exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot use the folder delivery_handover = "):
-        opened_handover(DeliverySettings(engine=DeliveryEngine.SPARK, handover=tmp_path / "file" / "x"))
+        opened_handover(
+            DeliverySettings(engine=DeliveryEngine.SPARK, handover=tmp_path / "file" / "x"), CREDENTIALS
+        )
+
+
+def test_a_router_with_an_address_is_met_there_and_an_absent_one_is_awaited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_credentials(tmp_path, CREDENTIALS)
+    path = tmp_path / "ntf-server.ini"
+    text = "[TOCSIN]\napns_prod_host: off\napns_dev_host: off\ndelivery_handover_address: tls://0.0.0.0:1\n"
+    path.write_text(text)
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    with pytest.raises(ConfigError, match=KEY_VARIABLE):
+        run("--config", path, "--dry-run")
+    monkeypatch.setenv(KEY_VARIABLE, encode_base64url(bytes(32)))
+    assert run("--config", path, "--dry-run", "--json", "--lake", tmp_path / "lake") == 0
+    told = capsys.readouterr()
+    fingerprint = encode_base64url(CREDENTIALS.fingerprint)
+    assert f"deliver: tls://{fingerprint}@127.0.0.1:1 does not answer yet" in told.err
+    assert (json.loads(told.out)["handed_over"], json.loads(told.out)["routers"]) == (0, 1)
+    with pytest.raises(ConfigError, match="write tls://FINGERPRINT@h:1"):
+        run("--config", path, "--handover", "tls://h:1")
+
+
+def test_the_router_opens_an_address_with_the_key_of_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = DeliverySettings(engine=DeliveryEngine.SPARK, handover_address="tls://127.0.0.1:5226")
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    with pytest.raises(ConfigError, match=KEY_VARIABLE):
+        opened_handover(settings, CREDENTIALS)
+    monkeypatch.setenv(KEY_VARIABLE, encode_base64url(bytes(32)))
+    assert opened_handover(settings, CREDENTIALS) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -375,15 +375,15 @@ async def test_a_folder_that_cannot_be_written_delays_and_loses_nothing(
     meeting: Meeting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, way = JobInProcess(meeting), meeting.opened()
-    append: Callable[[bytes], None] = way._segments.append
+    publish: Callable[[Sequence[bytes]], None] = way._channel.publish
     failures = [OSError(28, "No space left on device")] * 2
 
-    def failing(data: bytes) -> None:
+    def failing(lines: Sequence[bytes]) -> None:
         if failures:
             raise failures.pop()
-        append(data)
+        publish(lines)
 
-    monkeypatch.setattr(way._segments, "append", failing)
+    monkeypatch.setattr(way._channel, "publish", failing)
     async with running_engine({PROVIDER: RecordingProvider()}, way) as engine, working(meeting, job):
         await engine.token("a", "q1", "q2")
         await engine.receive(received("q1", 1), received("q2", 2))

@@ -99,6 +99,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "delivery_share", "0.25", "delivery.share", 0.25, "1.1"),
     ("TOCSIN", "delivery_choices", "/engines", "delivery.choices", Path("/engines"), ""),
     ("TOCSIN", "delivery_handover", "/handover", "delivery.handover", Path("/handover"), ""),
+    ("TOCSIN", "delivery_handover_address", "tls://h:1", "delivery.handover_address", "tls://h:1", "ftp://h"),
     ("TOCSIN", "delivery_handover_keys", "/keys", "delivery.handover_keys", Path("/keys"), ""),
     ("TOCSIN", "delivery_patience", "7.5", "delivery.patience", 7.5, "0"),
     ("TOCSIN", "apns_key_file", "/k.p8", "apns.key_file", Path("/k.p8"), ""),

@@ -6,7 +6,8 @@ import asyncio
 import json
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,22 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.doubles.delivery_engines import PROVIDER, SETTINGS, Engine, Meeting, running_engine
+from tests.doubles.handover_channels import CHANNELS, met
 from tests.doubles.push_provider import RecordingProvider
 from tests.unit.ntf_router.store.samples import device_token, filler, received
 from tocsin.crypto.boxes import box_key
 from tocsin.errors import StoreError
 from tocsin.events.event_log import OUTCOMES
+from tocsin.ntf_router.delivery.channels.folder_channel import RouterFolder
+from tocsin.ntf_router.delivery.channels.places import RouterPlace
+from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.delivery.outcome_rows import OutcomeRow, read_outcome_row
 from tocsin.ntf_router.store.records import ReceivedNotification
+from tocsin.operate.randomness import SystemRandomness
 from tocsin.pipeline.delivery import handover_stream
-from tocsin.pipeline.delivery.handover_source import router_names
 from tocsin.pipeline.delivery.handover_stream import (
     FORM_FILE,
     DeliveredBatch,
@@ -33,6 +39,7 @@ from tocsin.pipeline.delivery.handover_stream import (
     start_deliver,
 )
 from tocsin.pipeline.delivery.shard_operator import SHARD, ShardOperator
+from tocsin.pipeline.delivery.sink_notes import NOTES_FILE, SinkNote, SinkNotes
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.fake.behaviours import Respond
@@ -62,8 +69,9 @@ def apns_settings(apns: FakeApns) -> ApnsSettings:
 
 
 def operator_of(meeting: Meeting, apns: FakeApns) -> ShardOperator:
-    [router] = router_names([meeting.folder])
-    return ShardOperator({router: meeting.keys}, apns_settings(apns), FcmSettings(), SETTINGS, 10.0)
+    return ShardOperator(
+        {meeting.place.name: meeting.keys}, apns_settings(apns), FcmSettings(), SETTINGS, 10.0
+    )
 
 
 async def deliver(
@@ -102,26 +110,47 @@ async def deliver(
 
 @asynccontextmanager
 async def spark_engine(
-    spark: SparkSession, folder: Path, apns: FakeApns, batches: list[DeliveredBatch] | None = None
+    spark: SparkSession,
+    folder: Path,
+    apns: FakeApns,
+    batches: list[DeliveredBatch] | None = None,
+    *,
+    kind: str = "folder",
 ) -> AsyncIterator[Engine]:
+    """`kind`: the channel between them."""
     meeting, told = Meeting(folder / "handover"), [] if batches is None else batches
-    opened = meeting.opened()
-    query = start_deliver(
+    async with AsyncExitStack() as stack:
+        channel, place, key = await stack.enter_async_context(met(kind, folder))
+        opened = HandOver(channel, key, SystemRandomness(), patience=60.0)
+        operator = replace(operator_of(meeting, apns), keys={place.name: meeting.keys})
+        query = start_query(spark, place, operator, folder, told)
+        stack.push_async_callback(asyncio.to_thread, query.stop)
+        async with running_engine({PROVIDER: RecordingProvider()}, opened) as engine:
+            async with asyncio.timeout(60):
+                while opened.away:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.02)
+            yield engine
+
+
+def start_query(
+    spark: SparkSession,
+    place: RouterPlace,
+    operator: ShardOperator,
+    folder: Path,
+    told: list[DeliveredBatch],
+) -> StreamingQuery:
+    return start_deliver(
         spark,
-        [meeting.folder],
-        operator_of(meeting, apns),
+        [place],
+        operator,
         checkpoint=folder / "checkpoint",
         interval=0.1,
         shards=SHARDS,
         delivered=told.append,
     )
-    try:
-        async with running_engine({PROVIDER: RecordingProvider()}, opened) as engine:
-            yield engine
-    finally:
-        await asyncio.to_thread(query.stop)
 
 
+@pytest.mark.parametrize("kind", ["folder", "tls"])
 @settings(
     max_examples=2,
     phases=[Phase.explicit, Phase.generate],
@@ -131,7 +160,7 @@ async def spark_engine(
 )
 @given(histories, st.lists(st.lists(st.sampled_from(REFUSALS), max_size=3), min_size=12, max_size=12))
 def test_spark_pushes_what_the_inline_engine_pushes(
-    spark: SparkSession, history: list[History], refusals: list[list[Respond]]
+    spark: SparkSession, kind: str, history: list[History], refusals: list[list[Respond]]
 ) -> None:
     def refuse(apns: FakeApns) -> None:
         for number, each in enumerate(refusals):
@@ -148,7 +177,7 @@ def test_spark_pushes_what_the_inline_engine_pushes(
             await provider.close()
         async with running_fake_apns(folder / "spark") as apns:
             refuse(apns)
-            async with spark_engine(spark, folder, apns) as engine:
+            async with spark_engine(spark, folder, apns, kind=kind) as engine:
                 return inline, await deliver(engine, history, apns)
 
     with tempfile.TemporaryDirectory() as name:
@@ -157,7 +186,10 @@ def test_spark_pushes_what_the_inline_engine_pushes(
     assert inline
 
 
-def test_the_stream_pushes_what_is_handed_over_and_deletes_it(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", CHANNELS)
+def test_the_stream_pushes_what_is_handed_over_and_deletes_it(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
     """Accepted, repeated after a rest in the state, and a verification push; then nothing is left."""
     batches = list[DeliveredBatch]()
 
@@ -165,7 +197,7 @@ def test_the_stream_pushes_what_is_handed_over_and_deletes_it(spark: SparkSessio
         async with running_fake_apns(tmp_path / "apns") as apns:
             slow = device_token("t0", PROVIDER).token
             apns.behave(Respond(429, "TooManyRequests"), device_token=slow, times=2)
-            async with spark_engine(spark, tmp_path, apns, batches) as engine:
+            async with spark_engine(spark, tmp_path, apns, batches, kind=kind) as engine:
                 owners = [await engine.token(f"t{number}", f"q{number}") for number in range(6)]
                 await engine.receive(*(received(f"q{number}", number) for number in range(6)))
                 assert (await engine.settled()).accepted == 6
@@ -184,7 +216,7 @@ def test_the_stream_pushes_what_is_handed_over_and_deletes_it(spark: SparkSessio
     assert counted == {"accepted": 8, "retry": 2}
     assert max(each.waiting for each in batches) == 1
     assert batches[-1].waiting == 0
-    assert not (tmp_path / "checkpoint" / handover_stream.WAKE_FILE).exists()
+    assert not (tmp_path / "checkpoint" / NOTES_FILE).exists()
     assert (
         len(Meeting(tmp_path / "handover").segments()) <= 2
     )  # the newest, and one that may not be committed
@@ -194,8 +226,9 @@ def test_outcomes_go_to_the_router_they_belong_to_and_shards_say_when_to_wake(tm
     folders, told = {"a": tmp_path / "a", "b": tmp_path / "b"}, list[DeliveredBatch]()
     for folder in folders.values():
         folder.mkdir()
-    wake = tmp_path / "wake"
-    batches = handover_stream._Batches(folders, wake, "stream", told.append)
+    notes = SinkNotes(tmp_path)
+    channels = {name: RouterFolder(folder) for name, folder in folders.items()}
+    batches = handover_stream._Batches(channels, notes, "stream", told.append)
     accepted, retry = OutcomeRow("life", (1, 2), "accepted"), OutcomeRow("life", (3,), "retry", due_in=2.0)
     shards = [
         OutcomeRow("0", (), SHARD, since=9.5, attempt=2),
@@ -214,10 +247,23 @@ def test_outcomes_go_to_the_router_they_belong_to_and_shards_say_when_to_wake(tm
     assert found == {"a": [accepted], "b": [retry]}
     [path] = (folders["a"] / OUTCOMES).iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
-    assert float(wake.read_text()) == 8.5
+    assert notes.read() == SinkNote(8.5)
     batches.publish({"": [OutcomeRow("0", (), SHARD), OutcomeRow("1", (), SHARD)]}, 1)
-    assert not wake.exists()
+    assert not (tmp_path / NOTES_FILE).exists()
     assert told == [DeliveredBatch(0, {"accepted": 1, "retry": 1}, 3), DeliveredBatch(1, {}, 0)]
+
+
+def test_the_sink_keeps_carried_state_when_it_changes(tmp_path: Path) -> None:
+    notes = SinkNotes(tmp_path)
+    batches = handover_stream._Batches({}, notes, "stream", lambda _: None)
+    batches.publish({}, 4, {0: b"zero", 1: b"one", 2: b""})
+    assert (notes.read().state, notes.state(5)) == (5, {0: b"zero", 1: b"one"})
+    batches.publish({}, 5, {1: b"one"})
+    assert notes.read().state == 5
+    batches.publish({}, 6, {0: b""})
+    assert (notes.read().state, notes.state(7)) == (7, {1: b"one"})
+    batches.publish({}, 7, {1: b""})
+    assert notes.read().state == 0
 
 
 def test_a_checkpoint_keeps_its_shards_and_another_release_is_refused_in_a_sentence(tmp_path: Path) -> None:
@@ -233,6 +279,10 @@ def test_a_checkpoint_keeps_its_shards_and_another_release_is_refused_in_a_sente
         (new / FORM_FILE).write_text(text)
         with pytest.raises(StoreError, match=reason):
             checkpoint_shards(new, None, 3)
+    carried = tmp_path / "carried"
+    assert checkpoint_shards(carried, None, 2, carried=True) == 2
+    with pytest.raises(StoreError, match="whose routers were reached over another channel: delete it"):
+        checkpoint_shards(carried, None, 2)
     (old / "offsets").mkdir(parents=True)  # as the release before wrote it
     with pytest.raises(StoreError, match="an earlier release of Tocsin: delete it"):
         checkpoint_shards(old, None, 3)

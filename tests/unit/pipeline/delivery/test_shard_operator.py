@@ -12,8 +12,15 @@ from tests.unit.pipeline.delivery.test_token_pushes import KEY, rows_of, small
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind, opened_message
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.pipeline.delivery import shard_operator
+from tocsin.pipeline.delivery.handover_source import STATE as STATE_KIND
 from tocsin.pipeline.delivery.handover_source import _record_batch
-from tocsin.pipeline.delivery.shard_operator import OUTCOMES, SHARD, ShardOperator
+from tocsin.pipeline.delivery.shard_operator import (
+    CARRYING_OUTCOMES,
+    OUTCOMES,
+    SHARD,
+    CarryingOperator,
+    ShardOperator,
+)
 from tocsin.push.provider import RetryLater, RetryScope
 from tocsin.push.settings import ApnsSettings, FcmSettings
 
@@ -93,3 +100,34 @@ def test_rows_come_in_outcomes_go_out_and_the_state_is_set_when_it_changes(
 def _opened(row: HandedRow, _key: bytes) -> Any:
     """Rows of these tests have a key of their own."""
     return opened_message(row, KEY)
+
+
+def test_a_partition_brings_its_state_and_gives_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meeting, seen = Meeting(tmp_path / "handover"), list[float]()
+    assert meeting.key
+    monkeypatch.setattr(shard_operator, "sender_of", lambda apns, fcm: Sender(seen))
+    monkeypatch.setattr("tocsin.pipeline.delivery.token_pushes.opened_message", _opened)
+    operator = CarryingOperator(
+        ShardOperator({"r": meeting.keys}, ApnsSettings(endpoints={}), FcmSettings(), DeliverySettings(), 2.5)
+    )
+    assert list(operator(iter([]))) == []
+    assert list(operator(iter([_record_batch([])]))) == []
+
+    def told(*rows: HandedRow) -> dict[str, list[Any]]:
+        [batch] = operator(iter([_record_batch([(7, "r", 1, row)]) for row in rows]))
+        assert batch.schema.names == [each.split()[0] for each in CARRYING_OUTCOMES.split(", ")]
+        columns: dict[str, list[Any]] = batch.to_pydict()
+        return columns
+
+    first = told(*rows_of(small(2)))
+    assert (first["outcome"], first["epoch"][-1]) == (["retry", SHARD], "7")
+    assert first["state"][0] is None
+    monkeypatch.setattr(Sender, "drive", lambda self, work: None)
+    carried = HandedRow("", 0, STATE_KIND, box=first["state"][-1])
+    again = told(carried)
+    assert (again["outcome"], again["state"]) == ([SHARD], [first["state"][-1]])
+    assert again["attempt"] == [1]
+    after = told(carried, HandedRow("new", 3, RowKind.BEGIN))
+    assert after["state"][-1] == b""

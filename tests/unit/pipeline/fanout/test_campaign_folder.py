@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.unit.pipeline.jobs.test_fanout import TEST, due
-from tocsin.ntf_router.delivery.handover_key import handover_key
+from tocsin.ntf_router.delivery.channels.handover_key import handover_key
 from tocsin.pipeline.fanout.campaign_folder import CampaignFolder, CampaignToken
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from tests.unit.ntf_router.store.samples import device_token, token
 from tocsin.cli.pipeline import fanout as fanout_command
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.handover_key import handover_key
+from tocsin.ntf_router.delivery.channels.handover_key import handover_key
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.ntf_router.store.records import TokenRecord

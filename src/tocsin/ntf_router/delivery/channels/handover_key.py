@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.crypto.boxes import BoxKey
-from tocsin.errors import ConfigError
+from tocsin.errors import ConfigError, DecodeError
 from tocsin.events.private_files import make_private_once
 from tocsin.events.pseudonyms import keys_folder
+from tocsin.wire.base64url import decode_base64url
 
 KEY_BYTES: Final = 32
 KEY_FILE: Final = "handover.key"
+KEY_VARIABLE: Final = "TOCSIN_HANDOVER_KEY"
+"""The environment variable with the key in base64url, for machines that share no folder."""
 
 
 def handover_key(folder: Path) -> BoxKey:
@@ -33,6 +36,28 @@ def read_handover_key(folder: Path) -> BoxKey:
         ) from error
     if len(key) != KEY_BYTES:
         raise ConfigError(f"{path} is not a hand-over key: it must have {KEY_BYTES} bytes")
+    return BoxKey(key)
+
+
+def job_key(folder: Path | None) -> BoxKey:
+    """Return the key in a folder of this machine, or that of the environment. Raises ConfigError."""
+    return environment_key() if folder is None else read_handover_key(folder)
+
+
+def environment_key() -> BoxKey:
+    """Return the key in the environment. Raises ConfigError if the variable is not set, or is no key."""
+    text = os.environ.get(KEY_VARIABLE)
+    if text is None:
+        raise ConfigError(
+            f"no hand-over key: name its folder on this machine (delivery_handover_keys, or --handover-keys), or set "
+            f"the environment variable {KEY_VARIABLE} to the key in base64url"
+        )
+    try:
+        key = decode_base64url(text)
+    except DecodeError as error:
+        raise ConfigError(f"{KEY_VARIABLE} is not base64url") from error
+    if len(key) != KEY_BYTES:
+        raise ConfigError(f"{KEY_VARIABLE} is not a hand-over key: it must have {KEY_BYTES} bytes")
     return BoxKey(key)
 
 

@@ -61,7 +61,7 @@ def _measure(spark: SparkSession, lake: Lake, name: str, target: float) -> list[
 
 
 def measure_report(lake: Path, folder: Path) -> list[Result]:
-    """The command, with the start of Java."""
+    """The command, from its start to its end."""
     used = _run("report", "--lake", lake, "--out", folder, "--days", "14")
     return [
         Result("report of 14 days: wall time", used.wall, "s", used.wall / REPORT_SECONDS, 1.0),

@@ -39,7 +39,7 @@ def notifications_of(spark: SparkSession, events: DataFrame) -> DataFrame:
     """One row per notification of the events, as read from the table."""
     words = column_values_of_rows(events)
     coded = transform.coded_events(events, stages=words.stages, texts=words.texts)
-    return as_read(transform.decoded(transform.merged(coded), names=words.frames(spark)))
+    return as_read(transform.decoded(transform.merged(coded), texts=words.texts))
 
 
 def as_read(rows: DataFrame) -> DataFrame:

@@ -21,7 +21,7 @@ DEFAULT_FOLDER: Final = Path("tocsin-report")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_job_options(parser)
+    add_job_options(parser, spark=False)
     add_out_option(parser, DEFAULT_FOLDER)
     parser.add_argument(
         "--from", dest="first", type=day, metavar="DAY", help="first day, UTC, e.g. 2026-11-09"

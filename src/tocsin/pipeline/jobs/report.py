@@ -8,8 +8,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from tocsin.errors import ConfigError
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
@@ -21,7 +19,6 @@ from tocsin.pipeline.report.files import csv_files, write_files
 from tocsin.pipeline.report.sections.page import report_page
 from tocsin.pipeline.report.verdict import MEANINGS, headline, metrics_text
 from tocsin.pipeline.schemas.hourly import ACCOUNT
-from tocsin.pipeline.spark.session import spark_session, where_it_runs
 
 PAGE: Final = "report.html"
 METRICS: Final = "tocsin_pipeline.prom"
@@ -48,23 +45,19 @@ class ReportOptions:
 
 
 def run_report(options: JobOptions, report: ReportOptions) -> Figures:
-    """Also records in the status `check` and as metrics whether everything is accounted for.
+    """Works without Spark. Also records in the status `check` and as metrics whether everything is accounted for.
 
     Raises StoreError if the tables have no rows of these days, or the files cannot be written.
     """
-    lake = options.existing_lake()
-    days_of(lake, report.first, report.last, report.days)  # before Spark starts, which takes a while
-    with spark_session(options.spark("report", short=True)) as spark:
-        return report_with(spark, lake, report, as_json=options.as_json)
+    return report_of(options.existing_lake(), report, as_json=options.as_json)
 
 
-def report_with(spark: SparkSession, lake: Lake, report: ReportOptions, *, as_json: bool) -> Figures:
-    """Like `run_report`, with a session that stays."""
+def report_of(lake: Lake, report: ReportOptions, *, as_json: bool) -> Figures:
+    """Like `run_report`, for a lake that is open."""
     summary = Summary("report")
     days = days_of(lake, report.first, report.last, report.days)
-    summary.add(**where_it_runs(spark))
-    with step(spark, "report") as shown:
-        figures = Collection(spark, lake).figures(days, now=datetime.now(UTC), step=shown)
+    with step(None, "report") as shown:
+        figures = Collection(lake).figures(days, now=datetime.now(UTC), step=shown)
     written = write_files(report.folder, {PAGE: report_page(figures), **csv_files(figures)})
     sums = figures.period.accounting
     summary.add(first=days.first.isoformat(), last=days.last.isoformat())

@@ -1,31 +1,39 @@
 """The stages and texts that occur in a table's files.
 
 Theory of operation. These columns have few distinct values, which Parquet files store as dictionaries. Reading the
-dictionaries costs a fraction of scanning every row with Spark. The executors do it, so that the driver holds nothing
-but the distinct values; only for few rows the driver does it itself, which is quicker than starting Python processes.
+dictionaries costs a fraction of scanning every row with Spark. A column with one value is not read at all: the file's
+statistics tell it. On a cluster the executors do it. For few rows, or on one machine, the driver does it itself, which
+costs less than starting Python processes. Either way a process holds nothing but the distinct values and a few batches.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
-from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]  # it has no types
-from pyspark.sql import DataFrame, SparkSession
+from pyarrow.parquet import FileMetaData, ParquetFile  # type: ignore[import-untyped]  # it has no types
+from pyspark.sql import SparkSession
 
 from tocsin.pipeline.lake.commits import DataFile
 from tocsin.pipeline.lake.lake import LakeTable
 from tocsin.pipeline.lake.places import TablePlace
 from tocsin.pipeline.schemas.notifications import STAGES, TEXTS, moment
 from tocsin.pipeline.spark.python_workers import settle_in
+from tocsin.pipeline.spark.session import is_one_process
 
 STAGE: Final = "stage"
 PERIOD: Final = "period"
 FILE: Final = "file"
 DRIVERS_ROWS: Final = 1_000_000
+READ_AT_ONCE: Final = 4
+"""Files. In object storage, each is mostly waiting."""
+BATCH: Final = 1 << 18
+"""Rows of a file that are held at once."""
 
 
 class FileValues(NamedTuple):
@@ -50,18 +58,6 @@ class ColumnValues:
         }
         return ColumnValues(self.stages | other.stages, texts, self.files | other.files)
 
-    def frames(self, spark: SparkSession, columns: Collection[str] | None = None) -> dict[str, DataFrame]:
-        """The texts of all columns that have any, or of the columns named.
-
-        Made from Arrow: the rows become part of the plan, and no Python process starts to hand them over.
-        """
-        return {
-            name: spark.createDataFrame(
-                pa.table({"text": pa.array(sorted(self.texts.get(name, ())), pa.string())})
-            )
-            for name in (self.texts if columns is None else columns)
-        }
-
 
 def column_values_of(
     spark: SparkSession,
@@ -69,10 +65,16 @@ def column_values_of(
     files: Sequence[DataFile],
     *,
     texts: Collection[str] = TEXTS,
-    drivers_rows: int = DRIVERS_ROWS,
+    drivers_rows: int | None = None,
 ) -> ColumnValues:
-    """Values in files of `events` or `notifications`."""
-    if sum(file.rows for file in files) <= drivers_rows:
+    """Values in files of `events` or `notifications`.
+
+    `drivers_rows`: up to as many rows the driver reads; by default all on one machine, and DRIVERS_ROWS on a cluster.
+    """
+    most = drivers_rows
+    if most is None:
+        most = sys.maxsize if is_one_process(spark) else DRIVERS_ROWS
+    if sum(file.rows for file in files) <= most:
         return values_in_files(table.place, [file.path for file in files], texts)
     tasks = min(len(files), 4 * spark.sparkContext.defaultParallelism)
     reading = _ValuesReader(table.place, tuple(file.path for file in files), tuple(texts), tasks)
@@ -89,9 +91,14 @@ def values_in_files(place: TablePlace, paths: Iterable[str], texts: Collection[s
     storage = place.files()
     found: dict[str, set[str]] = {}
     files: dict[str, FileValues] = {}
-    for path in paths:
+
+    def read(path: str) -> tuple[str, dict[str, set[str]]]:
         with storage.open_input_file(path) as source:
-            values = _values_in_file(source, texts)
+            return path, _values_in_file(source, texts)
+
+    with ThreadPoolExecutor(READ_AT_ONCE) as readers:
+        every = list(readers.map(read, paths))
+    for path, values in every:
         files[path] = FileValues(frozenset(values[STAGE]), frozenset(values.get(PERIOD, ())))
         for name, known in values.items():
             found.setdefault(name, set()).update(known)
@@ -104,14 +111,35 @@ def _values_in_file(source: pa.NativeFile, texts: Collection[str]) -> dict[str, 
     names = metadata.schema.to_arrow_schema().names
     # A file of notifications has a stage's column only if a notification reached that stage.
     found: dict[str, set[str]] = {STAGE: {stage for stage in STAGES if moment(stage) in names}}
-    columns = [name for name in (STAGE, *texts) if name in names]
+    columns = []
+    for name in (STAGE, *texts):
+        if name in names:
+            if (known := _single_value(metadata, names.index(name))) is None:
+                columns.append(name)
+            else:
+                found.setdefault(name, set()).update(known)
     if columns:
         file = ParquetFile(source, metadata=metadata, read_dictionary=columns)
-        for batch in file.iter_batches(batch_size=1 << 20, columns=columns):
+        for batch in file.iter_batches(batch_size=BATCH, columns=columns):
             for name, column in zip(columns, batch.columns, strict=True):
                 known = found.setdefault(name, set())
                 known.update(text for text in column.dictionary.to_pylist() if text is not None)
     return found
+
+
+def _single_value(metadata: FileMetaData, column: int) -> set[str] | None:
+    """The value of a column that has one at most, from the statistics of the file, or None if it must be read."""
+    found: set[str] = set()
+    for number in range(metadata.num_row_groups):
+        part = metadata.row_group(number).column(column)
+        known = part.statistics
+        if known is None or not known.has_null_count:
+            return None
+        if known.null_count < part.num_values:
+            if not known.has_min_max or known.min != known.max:
+                return None
+            found.add(known.min)
+    return found if len(found) <= 1 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,14 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # it has no types
+import pyarrow.dataset as arrow_dataset  # type: ignore[import-untyped]  # it has no types
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -63,7 +65,8 @@ def write_files(
         ordered = rows.sortWithinPartitions(*table.partitioned_by) if scattered else rows
         written = ordered.mapInArrow(writer, WRITTEN).collect()
     else:
-        written = [row for batch in writer(rows.to_batches()) for row in batch.to_pylist()]
+        whole = rows.combine_chunks().to_batches()  # in one piece, so that no partition is split
+        written = [row for batch in writer(whole) for row in batch.to_pylist()]
     files = [
         DataFile(row["path"], row["rows"], row["size"], tuple(json.loads(row["partition"])))
         for row in written
@@ -85,11 +88,23 @@ def read_files(
     return spark.range(0, tasks, 1, tasks).mapInArrow(reading, table.schema)
 
 
-def arrow_rows(place: TablePlace, table: TableSpec, files: Iterable[DataFile]) -> pa.Table:
-    """Reads files without Spark."""
-    schema, storage = to_arrow_schema(table.schema), place.files()
-    batches = [batch for file in files for batch in _batches(storage, file, table.partitioned_by, schema)]
-    return pa.Table.from_batches(batches, schema)
+def rows_in_files(place: TablePlace, table: TableSpec, files: Iterable[DataFile]) -> arrow_dataset.Dataset:
+    """Reads files without Spark: whoever scans the rows chooses the columns, and holds only a few batches at a time."""
+    schema, storage, form = to_arrow_schema(table.schema), place.files(), arrow_dataset.ParquetFileFormat()
+    fragments = [
+        form.make_fragment(file.path, storage, _is_in(file.partition, table.partitioned_by, schema))
+        for file in files
+    ]
+    return arrow_dataset.FileSystemDataset(fragments, schema, form, storage)
+
+
+def _is_in(partition: Partition, partitioned_by: Sequence[str], schema: pa.Schema) -> pc.Expression:
+    """What all rows of a file have in common. The file itself has no such columns."""
+    values = (
+        pc.field(name) == pa.scalar(value).cast(schema.field(name).type)
+        for name, value in zip(partitioned_by, partition, strict=True)
+    )
+    return reduce(lambda one, other: one & other, values)
 
 
 def _write_with_spark(rows: DataFrame, folder: Path, table: TableSpec, name: str) -> list[DataFile]:
@@ -210,17 +225,13 @@ class _Reader:
 
 def _split(rows: pa.Table, partitioned_by: Sequence[str]) -> Iterator[tuple[Partition, pa.Table]]:
     """The rows of each partition, without its columns."""
-    rest = rows.drop_columns(list(partitioned_by))
-    found = rows.select(list(partitioned_by)).group_by(list(partitioned_by)).aggregate([]).to_pylist()
-    for values in found:
-        chosen = rest
-        if len(found) > 1:
-            mask = None
-            for name, value in values.items():
-                same = pc.equal(rows[name], pa.scalar(value, rows[name].type))
-                mask = same if mask is None else pc.and_(mask, same)
-            chosen = rest.filter(mask)
-        yield tuple(str(values[name]) for name in partitioned_by), chosen
+    names = list(partitioned_by)
+    ordered = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in names]))
+    rest, start = ordered.drop_columns(names), 0
+    counts = ordered.group_by(names, use_threads=False).aggregate([([], "count_all")])  # keeps the order
+    for values in counts.to_pylist():
+        yield tuple(str(values[name]) for name in names), rest.slice(start, values["count_all"])
+        start += values["count_all"]
 
 
 def _batches(

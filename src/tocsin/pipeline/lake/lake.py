@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
+from pyarrow.dataset import Dataset  # type: ignore[import-untyped]  # it has no types
 from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -34,7 +35,7 @@ from tocsin.pipeline.lake.commits import (
     TableChanges,
     TableSnapshot,
 )
-from tocsin.pipeline.lake.data_files import WRITE, arrow_rows, read_files, write_files
+from tocsin.pipeline.lake.data_files import WRITE, read_files, rows_in_files, write_files
 from tocsin.pipeline.lake.earlier_form import COMMITS
 from tocsin.pipeline.lake.places import TablePlace, table_place
 from tocsin.pipeline.lake.status_files import DEFAULT_LAKE
@@ -81,8 +82,12 @@ class LakeTable:
 
     def arrow(self, files: Iterable[DataFile] | None = None) -> pa.Table:
         """Like `read`, without Spark: for few rows."""
+        return self.scan(files).to_table()
+
+    def scan(self, files: Iterable[DataFile] | None = None) -> Dataset:
+        """Like `read`, without Spark: for any number of rows, of which the caller holds one batch at a time."""
         chosen = self.snapshot().files.values() if files is None else files
-        return arrow_rows(self.place, self.table, chosen)
+        return rows_in_files(self.place, self.table, chosen)
 
     def publish(
         self,

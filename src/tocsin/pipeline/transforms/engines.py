@@ -1,4 +1,4 @@
-"""Ends and durations of notifications by the engine that pushed them."""
+"""Ends of notifications by the engine that pushed them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.schemas.events import BY_HOUR
 from tocsin.pipeline.schemas.hourly import ENGINES_HOURLY, SMALL_GROUPS
-from tocsin.pipeline.schemas.notifications import moment
 from tocsin.pipeline.transforms.notification_flags import outcome
 from tocsin.pipeline.transforms.small_groups import GROUP, Cells, in_cells
 
@@ -50,26 +49,3 @@ def engines_hourly(flag_counts: DataFrame, cells: Cells | None) -> DataFrame:
         F.hll_sketch_estimate("sketch").alias("tokens"),
     )
     return counted.select(*ENGINES_HOURLY.names)
-
-
-def engine_sums(engines: DataFrame) -> DataFrame:
-    """`engine`, `accepted`, `failed` over all hours."""
-    return engines.groupBy("engine").agg(*(F.sum(end).alias(end) for end in ENDED))
-
-
-def engine_times(notifications: DataFrame, *, ranks: tuple[float, ...], smallest: int) -> DataFrame:
-    """`engine`, `n` and `us`: how long accepted notifications took from their receipt, one value for each rank.
-
-    Empty if an engine pushed to fewer devices than `smallest`.
-    """
-    took = F.col(moment(Stage.ACCEPTED)) - F.col(moment(Stage.RECEIVED))
-    pushed = notifications.where(F.col("engine").isNotNull() & took.isNotNull()).select(
-        "engine", "token", F.greatest(took, F.lit(0)).alias("took")
-    )
-    counted = pushed.groupBy("engine").agg(
-        F.count("*").alias("n"),
-        F.percentile_approx("took", list(ranks), 1000).alias("us"),
-        F.approx_count_distinct("token").alias("tokens"),
-    )
-    least = counted.agg(F.min("tokens").alias("least"))
-    return counted.crossJoin(F.broadcast(least)).where(F.col("least") >= smallest).select("engine", "n", "us")

@@ -89,13 +89,3 @@ def _merged(spans: DataFrame) -> DataFrame:
         F.kll_merge_agg_bigint("sketch").alias("sketch"),
         F.hll_union_agg("tokens").alias("tokens"),
     )
-
-
-def quantiles(latencies: DataFrame, *, ranks: tuple[float, ...]) -> DataFrame:
-    """Merges rows of any hours and groups: `leg`, `n` and `us`, an array with one value per rank."""
-    whole = latencies.groupBy("leg").agg(
-        F.sum("n").alias("n"),
-        F.kll_merge_agg_bigint("sketch").alias("sketch"),
-    )
-    wanted = F.array(*(F.lit(rank) for rank in ranks))
-    return whole.select("leg", "n", F.kll_sketch_get_quantile_bigint("sketch", wanted).alias("us"))

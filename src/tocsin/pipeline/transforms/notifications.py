@@ -7,8 +7,9 @@ back from a list of the few that occur.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
+import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -30,6 +31,7 @@ assert set(BEST_END_FIRST) == ENDS
 BAD_ENDS = (Stage.FAILED, Stage.SHED, Stage.DROPPED)
 DAY = 86_400_000_000
 HOUR = 3_600_000_000
+FEW_TEXTS = 16
 STAGE_CODE = "_stage"
 ALWAYS = (Stage.SENT, Stage.RECEIVED)
 """Stages that always have a column, since the minimum needs at least two."""
@@ -86,26 +88,39 @@ def merged(coded: DataFrame) -> DataFrame:
     )
 
 
-def decoded(rows: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
-    """Merged rows in the table's form, without columns that would be null everywhere. `names`: see `with_texts`."""
+def decoded(rows: DataFrame, *, texts: Mapping[str, Collection[str]]) -> DataFrame:
+    """Merged rows in the table's form, without columns that would be null everywhere. `texts`: see `with_texts`."""
     first = F.least(*(name for name in MOMENTS if name in rows.columns))
     other = {
         "day": day_of(first),
         "hour": hour_of(first),
         "last_received_at": F.when(redelivered(), F.col("last_received_at")),
     }
-    found = with_texts(rows, names=names)
+    found = with_texts(rows, texts=texts)
     columns = [name for name in NOTIFICATIONS.names if name in other or name in found.columns]
     return found.select(*(other.get(name, F.col(name)).alias(name) for name in columns))
 
 
-def with_texts(rows: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
-    """Replaces codes by texts. `names` has, for each column, a frame of all texts (`text`) it can hold."""
-    for column, texts in names.items():
-        known = texts.select(code(F.col("text")).alias(column), F.col("text").alias("_text"))
+def with_texts(rows: DataFrame, *, texts: Mapping[str, Collection[str]]) -> DataFrame:
+    """Replaces codes by texts. `texts` has, for each column, all that it can hold."""
+    few = {name: sorted(known) for name, known in texts.items() if len(known) <= FEW_TEXTS}
+    rows = rows.withColumns({name: _text_of(F.col(name), known) for name, known in few.items()})
+    for column in texts.keys() - few.keys():
+        # Made from Arrow, the texts become part of the plan, and no Python process starts to hand them over.
+        listed = rows.sparkSession.createDataFrame(
+            pa.table({"_text": pa.array(sorted(texts[column]), pa.string())})
+        )
+        known = listed.select(code(F.col("_text")).alias(column), "_text")
         joined = rows.join(F.broadcast(known), on=column, how="left")  # codes are unique
         rows = joined.withColumn(column, F.col("_text")).drop("_text")
     return rows
+
+
+def _text_of(code_: Column, texts: Sequence[str]) -> Column:
+    """Compares with one code after the other, which costs less than a join as long as there are few."""
+    return F.coalesce(
+        *(F.when(code_ == F.xxhash64(F.lit(text)), F.lit(text)) for text in texts), F.lit(None).cast("string")
+    )
 
 
 def day_of(at: Column) -> Column:

@@ -43,9 +43,9 @@ class Cells:
     smallest: int
 
 
-def sizes_by(hours: DataFrame, *by: str) -> DataFrame:
-    """Numbers of tokens and of queues without a known token."""
-    return hours.groupBy(*by).agg(
+def sizes_of(hours: DataFrame) -> DataFrame:
+    """Numbers of tokens and of queues without a known token, by hour, and by whole day where `hour` is null."""
+    return hours.groupingSets([list(BY_HOUR), ["day"]], *BY_HOUR).agg(
         *(F.hll_sketch_estimate(F.hll_union_agg(name)).alias(name) for name in ("tokens", "queues"))
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -21,10 +21,10 @@ NAMED = ("provider", "reason")
 
 
 def token_counts(
-    events: DataFrame, notifications: DataFrame, *, names: Mapping[str, DataFrame], smallest: int
+    events: DataFrame, notifications: DataFrame, *, texts: Mapping[str, Collection[str]], smallest: int
 ) -> DataFrame:
-    """Status changes and pushes, before `with_large_counts`. `names`: texts of notifications by column."""
-    pushes = token_pushes_daily(notifications, names=names)
+    """Status changes and pushes, before `with_large_counts`. `texts`: those of notifications by column."""
+    pushes = token_pushes_daily(notifications, texts=texts)
     return token_changes_daily(events, smallest=smallest).unionByName(pushes)
 
 
@@ -50,7 +50,7 @@ def token_changes_daily(events: DataFrame, *, smallest: int) -> DataFrame:
     return tokens.select("day", "change", "tokens", *texts).select(*TOKENS_DAILY.names)
 
 
-def token_pushes_daily(notifications: DataFrame, *, names: Mapping[str, DataFrame]) -> DataFrame:
+def token_pushes_daily(notifications: DataFrame, *, texts: Mapping[str, Collection[str]]) -> DataFrame:
     """`pushed`: a push was accepted. `dead`: pushes were tried and none was accepted; one of the reasons is kept.
 
     Texts stay hashed while tokens are counted (see `transforms.notifications`).
@@ -64,7 +64,9 @@ def token_pushes_daily(notifications: DataFrame, *, names: Mapping[str, DataFram
     change = F.when(F.col("accepted"), F.lit(PUSHED)).otherwise(F.lit(DEAD)).alias("change")
     why = F.when(~F.col("accepted"), F.col("reason")).alias("reason")
     counted = by_token.groupBy("day", "provider", change, why).agg(F.count("*").alias("tokens"))
-    return with_texts(counted, names={name: names[name] for name in NAMED}).select(*TOKENS_DAILY.names)
+    return with_texts(counted, texts={name: texts.get(name, ()) for name in NAMED}).select(
+        *TOKENS_DAILY.names
+    )
 
 
 def with_large_counts(tokens: DataFrame, *, smallest: int) -> DataFrame:

@@ -131,7 +131,7 @@ def build_and_expire(
 
 def keep_tidy(spark: SparkSession, lake: Lake, now: float, retention: Mapping[str, int] = RETENTION) -> None:
     """Removes expired rows and joins small files. Events may arrive meanwhile, and builds of others may run."""
-    expire(spark, lake, datetime.fromtimestamp(now, UTC).date(), retention=retention)
+    expire(lake, datetime.fromtimestamp(now, UTC).date(), retention=retention)
     for table in (*TABLES, SEGMENTS_TABLE):
         unread = new_events(lake).added if table is EVENTS_TABLE else ()
         lake.table(table).compact(spark, now, unread=unread)

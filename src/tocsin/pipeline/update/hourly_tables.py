@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
 
+import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import DataFrame, SparkSession
 
 from tocsin.events.delivery_events import Stage
@@ -25,15 +26,14 @@ from tocsin.pipeline.lake.tables import (
     TOKENS_TABLE,
     TableSpec,
 )
-from tocsin.pipeline.schemas.events import BY_HOUR
 from tocsin.pipeline.spark.cached_rows import cached
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS, FOR_MANY_GROUPS, query_settings
 from tocsin.pipeline.transforms.engines import engines_hourly
 from tocsin.pipeline.transforms.funnel import funnel_hourly, host_hours, outcomes_hourly
-from tocsin.pipeline.transforms.latency_spans import latency_hourly
+from tocsin.pipeline.transforms.latency_spans import SPANS, latency_hourly
 from tocsin.pipeline.transforms.notification_flags import count_by_flags
 from tocsin.pipeline.transforms.servers import servers_hourly
-from tocsin.pipeline.transforms.small_groups import Cells, cell_hours, cells_of, sizes_by
+from tocsin.pipeline.transforms.small_groups import Cells, cell_hours, cells_of, sizes_of
 from tocsin.pipeline.transforms.tokens import NAMED, token_counts, with_large_counts
 from tocsin.pipeline.update.retention import rebuildable
 
@@ -45,6 +45,15 @@ ON_KEPT_ROWS: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen
 still be compiled for it."""
 FEW_ROWS: Final = 20_000
 """Up to as many rows of events and notifications, the tables made from them are small enough for the driver."""
+DRIVERS_BYTES: Final = 64 * 1024 * 1024
+"""Larger tables are written by executors. The largest have sketches."""
+SKETCHED: Final = 600
+"""Values that a sketch keeps at most."""
+ROW_BYTES: Final = 100
+"""The approximate size of a row without its sketch."""
+CELL_HOURS: Final = pa.schema(
+    {"day": pa.date32(), "hour": pa.int32(), "cell_hour": pa.int32(), "by_queue": pa.bool_()}
+)
 THRESHOLD: Final = "smallest_group"
 """Recorded like a source in commits: a table is rebuilt completely if the threshold changes."""
 
@@ -59,6 +68,8 @@ class PartitionRows:
     hours: DataFrame
     cells: Cells | None
     """None if every group is shown."""
+    groups: int | None = None
+    """The number of rows of `hours`, if it is known."""
 
 
 HOURLY: Final[Mapping[str, tuple[TableSpec, Callable[[PartitionRows], DataFrame]]]] = {
@@ -135,20 +146,22 @@ class HourlyTables:
             outdated = replace(outdated, partitions=whole)
             rows = self._rows(whole)
         with query_settings(self._spark, FOR_FEW_ROWS if table.name in OF_FEW_ROWS else {}):
-            return self._replace(table, outdated, compute(rows))
+            few = self._are_few(outdated.partitions, rows.groups)
+            return self._replace(table, outdated, compute(rows), few=few)
 
     def _build_tokens(self, outdated: _Outdated) -> int:
         changes = self._events(outdated.partitions, Stage.TOKEN_CHANGED)
         notifications = self._read(NOTIFICATIONS_TABLE, outdated.partitions)
         values = self._values(NOTIFICATIONS_TABLE, outdated.partitions, NAMED)
-        names = values.frames(self._spark, NAMED)
         with query_settings(self._spark, FOR_MANY_GROUPS):
-            counted = token_counts(changes, notifications, names=names, smallest=self._smallest)
+            counted = token_counts(changes, notifications, texts=values.texts, smallest=self._smallest)
             few = self._spark.createDataFrame(
                 counted.toArrow()
             )  # a row for each day, provider, change and reason
         with query_settings(self._spark, FOR_FEW_ROWS):
-            return self._replace(TOKENS_TABLE, outdated, with_large_counts(few, smallest=self._smallest))
+            return self._replace(
+                TOKENS_TABLE, outdated, with_large_counts(few, smallest=self._smallest), few=True
+            )
 
     def _outdated(self, table: TableSpec) -> _Outdated | None:
         before = self._lake.table(table).snapshot()
@@ -194,15 +207,18 @@ class HourlyTables:
             flag_counts = self._kept.enter_context(cached(count_by_flags(notifications, stages=stages)))
             with query_settings(self._spark, ON_KEPT_ROWS):
                 hours = self._kept.enter_context(cached(host_hours(flag_counts)))
-                cells = self._cells(hours) if self._smallest > 1 else None
+                cells, groups = self._cells(hours) if self._smallest > 1 else (None, None)
             self._counted[partitions] = PartitionRows(
-                self._events(partitions, Stage.SUBSCRIPTION_CHANGED), flag_counts, hours, cells
+                self._events(partitions, Stage.SUBSCRIPTION_CHANGED), flag_counts, hours, cells, groups
             )
         return self._counted[partitions]
 
-    def _cells(self, hours: DataFrame) -> Cells:
-        """The few rows that every table is joined with are collected once. This also fills `hours`."""
-        by_hour, by_day = sizes_by(hours, *BY_HOUR).collect(), sizes_by(hours, "day").collect()
+    def _cells(self, hours: DataFrame) -> tuple[Cells, int]:
+        """The few rows that every table is joined with are collected once, and counted. This also fills `hours`."""
+        sizes_known = sizes_of(hours).collect()
+        by_hour, by_day = (
+            [row for row in sizes_known if (row.hour is None) == whole_day] for whole_day in (False, True)
+        )
         by_queue = {str(row.day): not row.tokens for row in by_day}
         sizes = {
             (str(row.day), row.hour): row.queues if by_queue[str(row.day)] else row.tokens for row in by_hour
@@ -213,12 +229,19 @@ class HourlyTables:
         self._small_days |= {key[0] for key, size in sizes.items() if size < self._smallest and key != newest}
         found = cell_hours(sizes, whole, known, newest=newest, smallest=self._smallest)
         rows = [
-            (date.fromisoformat(day), hour, cell, by_queue.get(day, False))
+            {
+                "day": date.fromisoformat(day),
+                "hour": hour,
+                "cell_hour": cell,
+                "by_queue": by_queue.get(day, False),
+            }
             for (day, hour), cell in found.items()
         ]
-        counted = self._spark.createDataFrame(rows, "day date, hour int, cell_hour int, by_queue boolean")
+        # From Arrow: from a list, Spark would start Python processes to read it.
+        counted = self._spark.createDataFrame(pa.Table.from_pylist(rows, CELL_HOURS))
         cells = cells_of(hours, counted, smallest=self._smallest)
-        return replace(cells, groups=self._spark.createDataFrame(cells.groups.toArrow()))
+        groups = cells.groups.toArrow()
+        return replace(cells, groups=self._spark.createDataFrame(groups)), len(groups)
 
     def _read(self, table: TableSpec, partitions: frozenset[Partition]) -> DataFrame:
         found = self._lake.table(table)
@@ -240,24 +263,36 @@ class HourlyTables:
         found = self._lake.table(table)
         return column_values_of(self._spark, found, found.snapshot().of_partitions(partitions), texts=texts)
 
-    def _are_few(self, partitions: frozenset[Partition]) -> bool:
-        snapshots = (self._lake.table(each).snapshot() for each in (EVENTS_TABLE, NOTIFICATIONS_TABLE))
-        return sum(file.rows for each in snapshots for file in each.of_partitions(partitions)) <= FEW_ROWS
+    def _are_few(self, partitions: frozenset[Partition], groups: int | None) -> bool:
+        """Whether the rows of any table of these partitions are small enough for the driver."""
+        events, notifications = (
+            sum(file.rows for file in self._lake.table(each).snapshot().of_partitions(partitions))
+            for each in (EVENTS_TABLE, NOTIFICATIONS_TABLE)
+        )
+        if groups is None:
+            return events + notifications <= FEW_ROWS
+        return most_bytes(notifications, groups) <= DRIVERS_BYTES
 
-    def _replace(self, table: TableSpec, outdated: _Outdated, rows: DataFrame) -> int:
+    def _replace(self, table: TableSpec, outdated: _Outdated, rows: DataFrame, *, few: bool) -> int:
         commit = self._lake.table(table).publish(
             rows.coalesce(1),
             replacing=outdated.partitions,
             sources=outdated.sources,
             based_on=outdated.table,
             scattered=len(outdated.partitions) > MANY_PARTITIONS,
-            few=self._are_few(outdated.partitions),
+            few=few,
         )
         return commit.rows if commit else 0
 
 
 def _of_days(partitions: Iterable[Partition], days: Set[str]) -> frozenset[Partition]:
     return frozenset(each for each in partitions if each[0] in days)
+
+
+def most_bytes(notifications: int, groups: int) -> int:
+    """The size of the largest table: at most all of its sketches are full, or hold every notification."""
+    values = len(SPANS) * min(notifications, groups * SKETCHED)
+    return 8 * values + len(SPANS) * groups * ROW_BYTES
 
 
 def first_line(error: Exception) -> str:

@@ -87,7 +87,7 @@ def _merge(
         coded, replaced, values = _with_earlier_rows(
             spark, notifications, fresh, values, first_day(values, sources[LEAD])
         )
-    rows = transform.decoded(transform.merged(coded), names=values.frames(spark))
+    rows = transform.decoded(transform.merged(coded), texts=values.texts)
     scattered = _is_scattered(new)
     commit = notifications.publish(
         rows.repartition(*NOTIFICATIONS_TABLE.partitioned_by) if scattered else rows,

@@ -61,7 +61,7 @@ def _rebuild_notifications(spark: SparkSession, lake: Lake, since: date) -> int:
         old = transform.coded_rows(earlier, stages=known.stages, texts=known.texts)
         coded, values = old.unionByName(coded, allowMissingColumns=True), values | known
     commit = notifications.publish(
-        transform.decoded(transform.merged(coded), names=values.frames(spark)),
+        transform.decoded(transform.merged(coded), texts=values.texts),
         replacing=replaced,
         based_on=before,
     )

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from typing import Final
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from tocsin.pipeline.checks.event_checks import period_day
 from tocsin.pipeline.lake.commits import Partition
@@ -69,11 +70,9 @@ def rebuildable(lake: Lake, partitions: Iterable[Partition]) -> frozenset[Partit
     return frozenset(each for each in found if each[0] not in forgotten)
 
 
-def expire(
-    spark: SparkSession, lake: Lake, today: date, *, retention: Mapping[str, int] = RETENTION
-) -> dict[str, int]:
+def expire(lake: Lake, today: date, *, retention: Mapping[str, int] = RETENTION) -> dict[str, int]:
     """Removes rows past their table's retention, and unused files. Returns the rows removed by table."""
-    _record_rows_since(spark, lake, today - timedelta(days=min(retention[each.name] for each in ROW_TABLES)))
+    _record_rows_since(lake, today - timedelta(days=min(retention[each.name] for each in ROW_TABLES)))
     gone = {}
     for table in TABLES:
         found = lake.table(table)
@@ -82,13 +81,13 @@ def expire(
     return {name: rows for name, rows in gone.items() if rows}
 
 
-def _record_rows_since(spark: SparkSession, lake: Lake, day: date) -> None:
+def _record_rows_since(lake: Lake, day: date) -> None:
     """Before any row is removed: a job that is killed in between leaves days protected that need not be."""
     table = lake.table(NOTIFICATIONS_TABLE)
     snapshot = table.snapshot()
     oldest = min((each[0] for each in (snapshot.partitions | _event_partitions(lake))), default=None)
     if day > rows_since(lake) and oldest is not None and oldest < day.isoformat():
-        nothing = spark.createDataFrame([], table.table.schema)
+        nothing = to_arrow_schema(table.table.schema).empty_table()
         number = (day - EPOCH).days
         table.publish(nothing, sources={ROWS_SINCE: number})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -65,8 +64,8 @@ def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake
 
 
 @pytest.fixture(scope="module")
-def figures(spark: SparkSession, built: Lake) -> Figures:
-    return Collection(spark, built).figures(Days(DAY, DAY), now=datetime(2026, 11, 16, tzinfo=UTC))
+def figures(built: Lake) -> Figures:
+    return Collection(built).figures(Days(DAY, DAY), now=datetime(2026, 11, 16, tzinfo=UTC))
 
 
 def test_figures_add_up_over_the_days_asked_for(figures: Figures) -> None:
@@ -110,14 +109,12 @@ def test_page_has_no_pseudonyms(figures: Figures) -> None:
 
 
 def test_drift_is_read_from_the_newest_day(spark: SparkSession, built: Lake) -> None:
-    assert (
-        Collection(spark, built).figures(Days(DAY, DAY), now=datetime(2026, 11, 16, tzinfo=UTC)).drift is None
-    )
+    assert Collection(built).figures(Days(DAY, DAY), now=datetime(2026, 11, 16, tzinfo=UTC)).drift is None
     rows = spark.createDataFrame(
         [("a", "lost", 30, DAY), ("a", "lost", 99, date(2026, 11, 1))], DRIFT_TABLE.schema
     )
     built.table(DRIFT_TABLE).publish(rows, key="r1")
-    found = Collection(spark, built).figures(Days(DAY, DAY), now=datetime(2026, 11, 16, tzinfo=UTC))
+    found = Collection(built).figures(Days(DAY, DAY), now=datetime(2026, 11, 16, tzinfo=UTC))
     assert (found.drift, found.drift_day) == ((HostDrift("a", "lost", 30),), DAY)
 
 
@@ -159,14 +156,10 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         ReportOptions(tmp_path, first=date(2026, 2, 2), last=date(2026, 1, 1))
 
 
-def test_job_writes_the_same_files_again_and_says_the_accounting(
-    spark: SparkSession,
-    built: Lake,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_job_writes_the_same_files_again_and_says_the_accounting_without_java(
+    built: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep_session(spark, monkeypatch)
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")  # Spark would refuse to start
     options = JobOptions(built.folder, as_json=True)
     run_report(options, ReportOptions(tmp_path / "out", first=DAY))
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
@@ -202,12 +195,10 @@ def test_planted_losses_are_told_apart_and_fail_the_check(
     lake: Lake,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     kinds: Sequence[str],
     early: Sequence[str],
 ) -> None:
     """Each kind has another number. The accounting itself would not tell: without an outcome, everything is pending."""
-    keep_session(spark, monkeypatch)
     planted = {kind: number for number, kind in enumerate(kinds, 1)}
     lost = [
         event
@@ -218,10 +209,10 @@ def test_planted_losses_are_told_apart_and_fail_the_check(
     write_events(spark, lake, [*way("fine", 0, *ARRIVED, **TOKEN), *lost])
     build(spark, lake, smallest_group=1)
     after = datetime(2026, 11, 15, 14, tzinfo=UTC)
-    losses = Collection(spark, lake).figures(Days(DAY, DAY), now=after).losses
+    losses = Collection(lake).figures(Days(DAY, DAY), now=after).losses
     assert losses == DeliveryLosses(**planted)
     at_half_past = datetime(2026, 11, 15, 12, 30, tzinfo=UTC)
-    known_early = Collection(spark, lake).figures(Days(DAY, DAY), now=at_half_past).losses
+    known_early = Collection(lake).figures(Days(DAY, DAY), now=at_half_past).losses
     assert known_early == DeliveryLosses(**{kind: planted[kind] for kind in early})
     parser = argparse.ArgumentParser()
     report_command.add_arguments(parser)
@@ -245,12 +236,7 @@ def test_what_was_on_its_way_at_midnight_is_not_called_lost(spark: SparkSession,
     write_events(spark, lake, way("x", before_midnight, *ARRIVED[:2]))
     build(spark, lake, smallest_group=1)
     later = datetime(2026, 11, 17, tzinfo=UTC)
-    assert Collection(spark, lake).figures(Days(DAY, DAY), now=later).losses == DeliveryLosses()
-
-
-def keep_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job would stop the session of all tests."""
-    monkeypatch.setattr("tocsin.pipeline.jobs.report.spark_session", lambda _: nullcontext(spark))
+    assert Collection(lake).figures(Days(DAY, DAY), now=later).losses == DeliveryLosses()
 
 
 def test_command_line_reads_days_and_refuses_others(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
-from pyarrow.parquet import write_table  # type: ignore[import-untyped]  # it has no types
+import pytest
+from pyarrow.parquet import ParquetFile, write_table  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import SparkSession
 
 from tests.doubles.delivery_lines import write_segment
@@ -70,3 +71,25 @@ def test_only_the_texts_that_are_asked_for_are_read(tmp_path: Path) -> None:
     path = write(tmp_path / "1.parquet", period=["20772-x"], reason=["503"])
     assert in_files(path, texts=("reason",)) == ColumnValues(frozenset(), {"reason": frozenset({"503"})})
     assert in_files(path, texts=()) == ColumnValues()
+
+
+def test_a_column_with_one_value_is_known_without_reading_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(
+        tmp_path / "1.parquet",
+        stage=["sent"] * 3,
+        period=["20772-x", None, "20772-x"],
+        reason=[None, None, None],
+    )
+    monkeypatch.setattr(ParquetFile, "iter_batches", None)
+    assert in_files(path) == ColumnValues(frozenset({"sent"}), {"period": frozenset({"20772-x"})})
+    with pytest.raises(TypeError):  # two values are read
+        in_files(write(tmp_path / "2.parquet", stage=["sent", "sent", "received"]))
+
+
+def test_a_file_without_statistics_is_read(tmp_path: Path) -> None:
+    rows = pa.table({"stage": ["sent", "sent"], "reason": ["503", "503"]})
+    write_table(rows, tmp_path / "1.parquet", write_statistics=False)
+    found = in_files(tmp_path / "1.parquet")
+    assert found == ColumnValues(frozenset({"sent"}), {"reason": frozenset({"503"})})

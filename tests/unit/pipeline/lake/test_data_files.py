@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from datetime import date
 
+import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # it has no types
 import pytest
 from pyspark.sql import SparkSession
@@ -69,3 +71,24 @@ def test_a_task_keeps_few_files_open(
     table.publish(rows, key="one")
     assert max(itertools.accumulate(opened)) == 2
     assert sorted(row["bytes"] for row in table.arrow().to_pylist()) == list(range(10))
+
+
+def test_rows_of_many_batches_make_one_file_for_each_partition(spark: SparkSession, lake: Lake) -> None:
+    """A file that is opened again for each batch has a row group for each, which readers pay for."""
+    days = "date_add(DATE'2026-11-15', int(id % 3)) AS day"
+    rows = spark.range(30).selectExpr(
+        "'s' AS source", "string(id) AS segment", "id AS bytes", "id AS read_at", days
+    )
+    scattered = pa.concat_tables([rows.toArrow().slice(number, 1) for number in range(30)])
+    table = lake.table(SEGMENTS_TABLE)
+    table.publish(scattered, key="one")
+    files = list(table.snapshot().files.values())
+    assert sorted((file.partition, file.rows) for file in files) == [
+        ((f"2026-11-{15 + n}",), 10) for n in range(3)
+    ]
+    assert {
+        parquet.read_metadata(lake.folder / table.table.name / file.path).num_row_groups for file in files
+    } == {1}
+    assert all(
+        (row["day"] - date(2026, 11, 15)).days == row["bytes"] % 3 for row in table.arrow().to_pylist()
+    )

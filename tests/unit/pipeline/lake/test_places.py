@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from tocsin.errors import ConfigError, StoreError
 from tocsin.pipeline.lake.lake import SMALL_FILES, Lake, LakeTable, existing_lake
 from tocsin.pipeline.lake.places import TablePlace, table_place
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, FUNNEL_TABLE, TABLES, TableSpec
+from tocsin.pipeline.report.collection import Collection
+from tocsin.pipeline.report.figures import Days
 from tocsin.pipeline.update.build import accounting, build
 
 ROWS = TableSpec(
@@ -140,6 +144,10 @@ def test_a_whole_lake_works_in_object_storage(spark: SparkSession, place: TableP
             for each in (again, local)
         )
         assert mine == theirs, table.name
+    day, now = date(2026, 11, 15), datetime(2026, 11, 16, tzinfo=UTC)
+    reports = [Collection(each).figures(Days(day, day), now=now) for each in (again, local)]
+    assert reports[0] == replace(reports[1], built_at=reports[0].built_at)
+    assert reports[0].period.accounting.received == 4
     assert not list((tmp_path / "work").glob(FUNNEL_TABLE.name))
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pyspark.sql import SparkSession
 
 from tests.doubles.delivery_lines import NOON, event
-from tests.unit.pipeline.rows import events, flag_counts_of, hours_of, notifications
+from tests.unit.pipeline.rows import events, flag_counts_of, hours_of
 from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.schemas.hourly import ENGINES_HOURLY, SMALL_GROUPS
-from tocsin.pipeline.transforms.engines import engine_sums, engine_times, engines_hourly
+from tocsin.pipeline.transforms.engines import engines_hourly
 
 
 def pushed(
@@ -46,14 +46,3 @@ def test_engines_are_named_only_if_each_has_enough_devices(spark: SparkSession) 
     assert shown(spark, enough, smallest=2) == {"inline": (2, 0), "spark": (2, 0)}
     few = [*enough, *pushed("", 5, end=Stage.FAILED)]  # an end without a push tells as much
     assert shown(spark, few, smallest=2) == {SMALL_GROUPS: (4, 1)}
-
-
-def test_sums_and_times_of_each_engine(spark: SparkSession) -> None:
-    written = [*pushed("inline", 1, 2, after=10), *pushed("spark", 3, 4, after=500), *pushed("", 5)]
-    rows = engines_hourly(flag_counts_of(spark, events(spark, written)), None)
-    sums = {row.engine: (row.accepted, row.failed) for row in engine_sums(rows).collect()}
-    assert sums == {"inline": (2, 0), "spark": (2, 0), None: (1, 0)}
-    whole = notifications(spark, written)
-    times = {row.engine: (row.n, row.us) for row in engine_times(whole, ranks=(0.5,), smallest=2).collect()}
-    assert times == {"inline": (2, [10]), "spark": (2, [500])}
-    assert engine_times(whole, ranks=(0.5,), smallest=3).collect() == []

@@ -27,7 +27,7 @@ def rows_merged(spark: SparkSession, rows: DataFrame) -> DataFrame:
     """As a later build merges them."""
     words = column_values_of_rows(rows)
     coded = transform.coded_rows(rows, stages=words.stages, texts=words.texts)
-    return transform.decoded(transform.merged(coded), names=words.frames(spark))
+    return transform.decoded(transform.merged(coded), texts=words.texts)
 
 
 def test_a_row_has_the_first_time_of_every_stage(spark: SparkSession) -> None:
@@ -63,7 +63,7 @@ def test_columns_of_stages_and_texts_that_no_notification_has_are_not_written(sp
     written = events(spark, [event(Stage.RECEIVED), event(Stage.ACCEPTED)])
     words = column_values_of_rows(written)
     coded = transform.coded_events(written, stages=words.stages, texts=words.texts)
-    rows = transform.decoded(transform.merged(coded), names=words.frames(spark))
+    rows = transform.decoded(transform.merged(coded), texts=words.texts)
     assert {"received_at", "accepted_at", "provider"} <= set(rows.columns) <= set(NOTIFICATIONS.names)
     assert not {"woken_at", "failed_at", "reason"} & set(rows.columns)
 
@@ -74,6 +74,22 @@ def test_a_text_has_the_same_code_if_it_is_the_only_one(spark: SparkSession) -> 
     rows = spark.createDataFrame([("a",), (None,)], "text string").select(*codes).collect()
     assert [len(set(row)) for row in rows] == [1, 1]
     assert [row[0] is None for row in rows] == [False, True]
+
+
+@pytest.mark.parametrize("few", [0, 1, 2, 16])
+def test_few_texts_are_compared_and_many_are_joined(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(transform, "FEW_TEXTS", few)
+    texts = {"reason": ["a", "b"], "smp_host": ["'h'", "(small groups)"], "engine": []}
+    written = [("a", "'h'"), ("b", "(small groups)"), (None, None)]
+    rows = spark.createDataFrame(written, "reason string, smp_host string")
+    coded = rows.select(
+        *(transform.code(F.col(name)).alias(name) for name in rows.columns),
+        F.lit(None).cast("long").alias("engine"),
+    )
+    found = transform.with_texts(coded, texts=texts).collect()
+    assert {(row.reason, row.smp_host, row.engine) for row in found} == {(*row, None) for row in written}
 
 
 def test_the_hour_is_that_of_the_first_event(spark: SparkSession) -> None:

@@ -190,7 +190,7 @@ def test_the_files_of_the_report_name_nobody_else(
 ) -> None:
     lake, truths = published
     shown = {row.smp_host for row in rows(spark, lake, FUNNEL_TABLE)}
-    figures = Collection(spark, lake).figures(Days(DAY, DAY), now=datetime(2026, 11, 16, tzinfo=UTC))
+    figures = Collection(lake).figures(Days(DAY, DAY), now=datetime(2026, 11, 16, tzinfo=UTC))
     files = {name: list(csv.DictReader(text.splitlines())) for name, text in csv_files(figures).items()}
     assert {row["smp_host"] for row in files["smp_host_hours.csv"]} <= shown
     assert {row["host"] for row in files["smp_hosts.csv"]} <= shown

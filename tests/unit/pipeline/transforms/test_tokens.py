@@ -8,15 +8,15 @@ from tests.doubles.delivery_lines import event, token_change
 from tests.unit.pipeline.rows import column_values_of_rows, events, notifications
 from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS, TOKENS_DAILY
-from tocsin.pipeline.transforms.tokens import NAMED, token_counts, with_large_counts
+from tocsin.pipeline.transforms.tokens import token_counts, with_large_counts
 
 
 def counted(
     spark: SparkSession, written: list[DeliveryEvent], smallest: int = 1
 ) -> dict[tuple[str, str | None], int]:
     pushed = notifications(spark, written)
-    names = column_values_of_rows(pushed).frames(spark, NAMED)
-    counted = token_counts(events(spark, written), pushed, names=names, smallest=smallest)
+    texts = column_values_of_rows(pushed).texts
+    counted = token_counts(events(spark, written), pushed, texts=texts, smallest=smallest)
     rows = with_large_counts(counted, smallest=smallest)
     assert rows.columns == TOKENS_DAILY.names
     return {(row.change, row.reason): row.tokens for row in rows.collect()}

@@ -46,6 +46,19 @@ def test_a_second_build_does_nothing(spark: SparkSession, lake: Lake, tmp_path: 
     assert build(spark, lake, smallest_group=1).rows == {}
 
 
+def test_no_python_process_starts_for_a_build_on_one_machine(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would import PyArrow first, which takes longer than what it has to do."""
+    publish_events(
+        spark, lake, [each for number in range(3) for each in delivered(number, token=number)], "one"
+    )
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere")
+    for smallest in (1, 2):  # with and without cells
+        assert not build(spark, lake, smallest_group=smallest).failures
+    assert accounting(spark, lake)["received"] == 3
+
+
 def test_a_file_of_events_is_opened_only_for_what_it_has(
     spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,7 +66,7 @@ def test_a_rebuild_repairs_rows_that_an_older_version_counted_wrongly(
 def test_a_rebuild_leaves_expired_days_alone(spark: SparkSession, lake: Lake) -> None:
     publish_events(spark, lake, [each for each in three_days() if each.at >= NOON], "first")
     build(spark, lake, smallest_group=1)
-    expire(spark, lake, DAY + timedelta(days=32))
+    expire(lake, DAY + timedelta(days=32))
     before = tables(lake.folder)
     rebuild(spark, lake, DAY - timedelta(days=5), smallest_group=1)
     assert tables(lake.folder) == before

@@ -32,8 +32,8 @@ def expired(spark: SparkSession, lake: Lake) -> Lake:
     changes = [token_change(1, "ACTIVE"), subscription_change(1, "ACTIVE")]
     publish_events(spark, lake, [*delivered(1), *delivered(2), *changes, *later], "first")
     build(spark, lake, smallest_group=1)
-    assert expire(spark, lake, DAY + timedelta(days=30)) == {}
-    assert set(expire(spark, lake, DAY + timedelta(days=31))) == set(ROWS)
+    assert expire(lake, DAY + timedelta(days=30)) == {}
+    assert set(expire(lake, DAY + timedelta(days=31))) == set(ROWS)
     return lake
 
 
@@ -43,15 +43,15 @@ def counts(lake: Lake) -> dict[str, list[str]]:
 
 def test_tables_expire_by_their_retention(spark: SparkSession, expired: Lake) -> None:
     assert len(counts(expired)["funnel_hourly"]) == 2
-    assert expire(spark, expired, DAY + timedelta(days=400)).get("funnel_hourly") is None
-    assert expire(spark, expired, DAY + timedelta(days=401))["funnel_hourly"] == 1
+    assert expire(expired, DAY + timedelta(days=400)).get("funnel_hourly") is None
+    assert expire(expired, DAY + timedelta(days=401))["funnel_hourly"] == 1
 
 
 def test_retention_is_chosen_per_table(spark: SparkSession, lake: Lake) -> None:
     publish_events(spark, lake, delivered(1), "first")
     build(spark, lake, smallest_group=1)
     chosen = {**RETENTION, "events": 3, "funnel_hourly": 5}
-    assert set(expire(spark, lake, DAY + timedelta(days=6), retention=chosen)) == {
+    assert set(expire(lake, DAY + timedelta(days=6), retention=chosen)) == {
         "events",
         "funnel_hourly",
     }

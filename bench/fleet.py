@@ -80,6 +80,9 @@ class Instance:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
+    def kill(self) -> None:
+        self._process.kill()
+
     async def look(self) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -207,6 +207,12 @@ async def deliver(
                     around, store, stopwatch, notifications, seconds, where, bare, target
                 )
             await around.tell(delay=0.0)
+            low = seconds_per_notification(credentials, int(LOW_RATE * seconds), 1, 1 / LOW_RATE) * 1e6
+            results.append(
+                Result(
+                    f"the bare libraries and system calls at {LOW_RATE} a second: CPU of a push", low, "µs"
+                )
+            )
             results.append(await _low_load(around, store, name, seconds))
         await provider.close()
     return results

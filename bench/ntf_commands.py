@@ -37,6 +37,8 @@ from tocsin.push.fake.server import FakeApns, running_fake_apns
 from tocsin.transport.credential_files import write_credentials
 
 CONNECTIONS: Final = 16
+REGISTRATIONS: Final = 80
+"""A connection may make few at once. Each causes a push."""
 TCHK_TARGET_US: Final = 120.0
 """With PostgreSQL."""
 
@@ -126,12 +128,13 @@ async def measure(name: str, database: str, each: int) -> list[Result]:
                     for _ in range(CONNECTIONS)
                 ]
                 results = []
-                for command, work in (
-                    ("TCHK", BenchDevice.check_token),
-                    ("SCHK", BenchDevice.check_subscription),
-                    ("SNEW", BenchDevice.subscribe),
+                for command, work, most in (
+                    ("TCHK", BenchDevice.check_token, each),
+                    ("SCHK", BenchDevice.check_subscription, each),
+                    ("SNEW", BenchDevice.subscribe, each),
+                    ("TNEW", BenchDevice.register, REGISTRATIONS),
                 ):
-                    cpu, _ = await cost(router, devices, work, each)
+                    cpu, _ = await cost(router, devices, work, min(each, most))
                     limited = command == "TCHK" and database
                     results.append(
                         Result(

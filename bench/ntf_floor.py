@@ -34,10 +34,12 @@ PADDED_BYTES: Final = 3072
 _ANSWER: Final = frame_head(1, FrameType.HEADERS, END_HEADERS | END_STREAM, 1) + b"\x88"
 
 
-def seconds_per_notification(credentials: Credentials, notifications: int, per_block: int) -> float:
-    """CPU of this thread."""
+def seconds_per_notification(
+    credentials: Credentials, notifications: int, per_block: int, pause: float = 0.0
+) -> float:
+    """CPU of this thread. With a pause before each block, caches and predictions are cold, as at a low load."""
     blocks = notifications // per_block
-    smp = _pair(credentials, lambda peer: _send_blocks(peer, blocks))
+    smp = _pair(credentials, lambda peer: _send_blocks(peer, blocks, pause))
     apns = _pair(credentials, lambda peer: _answer(peer, blocks, per_block))
     key, payload_key = os.urandom(32), os.urandom(32)
     sealed = sodium.crypto_secretbox_easy(bytes(BLOCK_BYTES - 16), bytes(24), key)
@@ -93,9 +95,11 @@ def _pair(credentials: Credentials, serve: Callable[[ssl.SSLSocket], None]) -> s
     return client_context(alpn=[], credentials=None).wrap_socket(dialed)
 
 
-def _send_blocks(peer: ssl.SSLSocket, blocks: int) -> None:
+def _send_blocks(peer: ssl.SSLSocket, blocks: int, pause: float) -> None:
     block = bytes(BLOCK_BYTES)
     for _ in range(blocks):
+        if pause:
+            time.sleep(pause)
         peer.sendall(block)
     peer.recv(1)
 

@@ -353,7 +353,7 @@ NTF_LIMITS: Final = (
     _fixed(
         exchange.MOST_STREAMS,
         *("Pushes without an answer (APNs, FCM)", Scope.CONNECTION, "further ones wait for a connection"),
-        "Streams._exchanges",
+        "Streams.exchanges",
     ),
     _fixed(
         push_provider.WAITING_LIMIT,

@@ -20,6 +20,7 @@ from tocsin.crypto.boxes import BoxKey
 from tocsin.crypto.certificates import issue_leaf, make_authority, new_serial
 from tocsin.crypto.credentials import CertificateAlgorithm, Credentials
 from tocsin.events import delivery_events
+from tocsin.ntf_router.delivery.channels.folder_channel import FolderChannel
 from tocsin.ntf_router.delivery.handover import HandOver
 from tocsin.ntf_router.metrics import fleet_metrics
 from tocsin.ntf_router.operator import About, NtfOperator
@@ -76,7 +77,7 @@ async def _expositions() -> tuple[str, str]:
     smp_store, ntf_store = SmpMemoryStore(), NtfMemoryStore()
     ntf_settings = NtfSettings(hosts=("127.0.0.1",), ports=(0,), store=None)
     with TemporaryDirectory() as folder:
-        job = HandOver(Path(folder), BoxKey(bytes(32)), SystemRandomness())
+        job = HandOver(FolderChannel(Path(folder)), BoxKey(bytes(32)), SystemRandomness())
     async with (
         running_smp_router(smp_settings, credentials, smp_store) as smp,
         running_ntf_router(ntf_settings, credentials, ntf_store, {}, job=job) as ntf,

@@ -54,6 +54,12 @@ def test_bench_fleet_ends_in_one_json_line_with_the_ratio_of_two_instances() -> 
     assert ratio["name"].startswith("pushes by two instances on two cores")
 
 
+def test_bench_start_ends_in_one_json_line_with_its_target() -> None:
+    [first_push] = results_of("bench.start", "--quick")
+    assert first_push["name"].startswith("time to the first push after a start with 2,000 subscriptions")
+    assert "limit" in first_push
+
+
 def test_bench_push_ends_in_one_json_line_with_every_provider() -> None:
     results = results_of("bench.push", "--quick")
     limited = [result["name"].partition(":")[0] for result in results if "limit" in result]
@@ -85,7 +91,13 @@ def test_bench_auth_ends_in_one_json_line_with_every_command_and_pair_of_keys() 
 def test_bench_ntf_commands_ends_in_one_json_line_with_both_stores() -> None:
     results = results_of("bench.ntf_commands", "--quick")
     names = {result["name"] for result in results}
-    assert {"TCHK, in memory", "TCHK, PostgreSQL", "SCHK, PostgreSQL", "SNEW, PostgreSQL"} <= names
+    assert {
+        "TCHK, in memory",
+        "TCHK, PostgreSQL",
+        "SCHK, PostgreSQL",
+        "SNEW, PostgreSQL",
+        "TNEW, PostgreSQL",
+    } <= names
 
 
 def test_bench_ntf_store_ends_in_one_json_line_with_its_targets() -> None:

@@ -196,7 +196,7 @@ async def test_no_collection_of_providers_grows_beyond_its_limit(tmp_path: Path,
             expected = {
                 *("ControlPushes._sent", "WebPushProvider._lanes", "WebPushProvider._tasks"),
                 *("Reputations._outages", "HostLane._waiting"),
-                "Streams._exchanges" if of_google == "messages" else "FcmProvider._unauthorized",
+                "Streams.exchanges" if of_google == "messages" else "FcmProvider._unauthorized",
             }
             grown = growth(before, sizes_of(ntf.running, shared_resolver()))
             async with asyncio.timeout(10):

@@ -49,6 +49,10 @@ class NtfEventRecorder:
         self._encoder = None if keys is None else EventEncoder(keys, instance)
         self._unknown = UnknownQueueLimit()
 
+    @property
+    def logged(self) -> bool:
+        return self._log is not None
+
     def received(
         self, router: RouterAddress, notifications: Sequence[ReceivedNotification], results: Results
     ) -> None:
@@ -193,6 +197,10 @@ class GuardedNtfEvents:
     def __init__(self, events: NtfEvents, losses: EventLosses) -> None:
         self._events = events
         self._losses = losses
+
+    @property
+    def logged(self) -> bool:
+        return self._events.logged
 
     def received(
         self, router: RouterAddress, notifications: Sequence[ReceivedNotification], results: Results

@@ -8,7 +8,13 @@ from typing import Final
 
 from tocsin.crypto.es256 import unpadded_base64url
 from tocsin.events.event_log import EventLog
-from tocsin.ntf_router.snapshots import FleetSnapshot, NtfRouterSnapshot, ServerCounts, SubscriptionCounts
+from tocsin.ntf_router.snapshots import (
+    FleetSnapshot,
+    InstanceSnapshot,
+    NtfRouterSnapshot,
+    ServerCounts,
+    SubscriptionCounts,
+)
 from tocsin.ntf_router.statistics.counters import BOUNDS_SECONDS, NtfCounters
 from tocsin.ntf_router.store.interface import StoreCounts
 from tocsin.ntf_router.store.records import Accounting
@@ -141,6 +147,13 @@ def fleet_metrics(fleet: FleetSnapshot) -> Iterator[Metric]:
     """This process as one instance of a fleet."""
     prefix = f"{PREFIX}_fleet"
     yield gauge(f"{prefix}_instances", "Instances of the fleet.", len(fleet.members))
+    about = "Leases of each instance, at this one's latest look: SMP routers, shards of pushes, chores."
+    samples = (
+        Sample(count, {"member": f"{each.number}", "process": each.name, "state": _state(each), "kind": kind})
+        for each in fleet.members
+        for kind, count in each.held.items()
+    )
+    yield Metric(f"{prefix}_member_leases", MetricKind.GAUGE, about, tuple(samples))
     about = "1 while this process is an instance of the fleet, otherwise 0: it subscribes and pushes nothing."
     yield gauge(f"{prefix}_member", about, int(fleet.number is not None))
     about = "Leases held here: SMP routers, shards of pushes, chores."
@@ -157,6 +170,10 @@ def fleet_metrics(fleet: FleetSnapshot) -> Iterator[Metric]:
     yield counter(f"{prefix}_notices_sent", "Notices sent to other instances.", fleet.notices_sent)
     about = "Notices that were dropped because too many waited; the others find out by themselves."
     yield counter(f"{prefix}_notices_dropped", about, fleet.notices_dropped)
+
+
+def _state(instance: InstanceSnapshot) -> str:
+    return "leaving" if instance.leaving else "serving"
 
 
 def event_log_metrics(log: EventLog) -> Iterator[Metric]:

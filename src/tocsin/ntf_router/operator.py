@@ -146,7 +146,9 @@ def _fleet(fleet: FleetSnapshot, with_names: bool) -> Iterator[str]:
     yield f"Fleet instances: {len(fleet.members)}"
     yield f"Fleet instance here: {'none' if fleet.number is None else fleet.number}"
     if with_names:
-        yield from (f"Fleet instance: {name}" for name in fleet.members)
+        for each in fleet.members:
+            leases = ", ".join(f"{count} {kind}" for kind, count in each.held.items())
+            yield f"Fleet instance: {each.name} ({leases}{', leaving' if each.leaving else ''})"
     yield from (f"Fleet leases here, {kind}: {count}" for kind, count in fleet.held.items())
     yield f"Fleet leases without a holder: {fleet.free}"
     yield f"Fleet leases taken over: {fleet.taken_over}"

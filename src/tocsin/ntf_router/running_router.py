@@ -117,7 +117,7 @@ async def running_ntf_router(
     counters = counters or NtfCounters()
     events = GuardedNtfEvents(events or NoEvents(), EventLosses(counters.lose_events))
     counters.own.domains = settings.subscriber.own_server_domains
-    store.report_settled_to(events.settled)
+    store.report_settled_to(events.settled, logged=events.logged)
     await store.limit_to(
         RowLimits(settings.max_tokens, settings.max_subscriptions, settings.max_subscriptions_per_token)
     )

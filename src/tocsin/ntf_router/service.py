@@ -104,6 +104,9 @@ async def running(
         providers = await process.enter(
             opened_providers(settings.apns, settings.webpush, settings.fcm, public_only=public_only)
         )
+        job = opened_handover(settings.delivery, credentials)
+        if job is not None:
+            await process.enter(job.serving())
         router = await process.enter(
             running_ntf_router(
                 settings,
@@ -112,7 +115,7 @@ async def running(
                 providers,
                 events=recorder,
                 counters=counters,
-                job=opened_handover(settings.delivery),
+                job=job,
                 vapid_key=required_vapid_key(settings.webpush).public if settings.webpush.enabled else None,
                 inherited=inherited,
             )

@@ -52,13 +52,24 @@ class SubscriptionCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class InstanceSnapshot:
+    """One instance of a fleet, as this process sees it."""
+
+    number: int
+    name: str
+    """Its host and process."""
+    leaving: bool
+    held: dict[str, int]
+    """Its leases, by kind."""
+
+
+@dataclass(frozen=True, slots=True)
 class FleetSnapshot:
     """This process as one instance of a fleet."""
 
     number: int | None
     """Its number, None while it is no member."""
-    members: tuple[str, ...]
-    """Host and process of each instance."""
+    members: tuple[InstanceSnapshot, ...]
     held: dict[str, int]
     """Leases held here, by kind."""
     free: int
@@ -141,9 +152,18 @@ def snapshot_of(running: RunningNtfRouter) -> NtfRouterSnapshot:
 def _fleet_snapshot(fleet: Fleet) -> FleetSnapshot:
     leases, notices = fleet.leases, fleet.notices
     kinds = Counter(name.partition(" ")[0] for name in leases.held)
+    shares = leases.shares()
     return FleetSnapshot(
         number=leases.number if leases.is_member else None,
-        members=tuple(each.name for each in leases.members),
+        members=tuple(
+            InstanceSnapshot(
+                each.number,
+                each.name,
+                each.leaving,
+                {kind: shares.get(each.number, {}).get(kind, 0) for kind in LEASE_KINDS},
+            )
+            for each in leases.members
+        ),
         held={kind: kinds[kind] for kind in LEASE_KINDS},
         free=leases.free,
         taken=leases.counts.taken,

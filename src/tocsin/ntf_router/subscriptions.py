@@ -53,8 +53,9 @@ class SubscriptionCommands:
         if not self._state.subscriber.may_dial(command.queue):
             return Refused(CommandFault.PROHIBITED)
         limit = self._state.settings.subscriber.routers_per_token
-        others = await self._state.store.other_routers_of(token.token_id, command.queue.router)
-        if others >= limit or not self._state.subscriber.may_try(command.queue.router, token.token_id):
+        if request.other_routers >= limit or not self._state.subscriber.may_try(
+            command.queue.router, token.token_id
+        ):
             self._state.counters.subscriptions_refused += 1
             return Refused(ErrorCode.QUOTA)
         record = SubscriptionRecord(

@@ -9,7 +9,7 @@ from typing import Final
 from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.errors import BadKey, DecodeError, StoreFull
 from tocsin.ntf_router.session.requests import NtfCommandTable, NtfRequest, NtfState, TokenRequest, counts
-from tocsin.ntf_router.store.interface import Replaced
+from tocsin.ntf_router.store.interface import Registered, Replaced
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.protocol.error_codes import CommandFault, ErrorCode
 from tocsin.protocol.messages import Response
@@ -64,16 +64,11 @@ class TokenCommands:
         command = request.command
         if fault := self._device_token_fault(command.token):
             return Refused(fault)
-        existing = await self._state.store.registration(command.token, command.verify_key.der)
-        if existing is not None:
-            return await self._register_again(command, existing)
         key = self._state.randomness.new_dh_key()
         try:
             secret = key.agree(command.dh_key)
         except BadKey:
             return _AUTH
-        if not await self._may_register(command.token):
-            return _QUOTA
         now = self._state.clock.now()
         token = TokenRecord(
             self._state.randomness.new_id(),
@@ -87,12 +82,22 @@ class TokenCommands:
             updated_at=now - now % 86_400,
         )
         try:
-            added = await self._state.store.add_token(token)
+            made = await self._state.store.register(
+                token, now - VERIFIED_WITHIN, self._most_unverified(command.token)
+            )
         except StoreFull as full:
             self._state.counters.count_full(full.limit)
             return _QUOTA
-        if not added:
-            return _AUTH  # another connection registered it meanwhile
+        match made:
+            case TokenRecord() as existing:
+                return await self._register_again(command, existing)
+            case Registered.QUOTA:
+                self._state.counters.registrations_refused += 1
+                return _QUOTA
+            case Registered.TAKEN:
+                return _AUTH  # another connection registered it meanwhile
+            case Registered.DONE:
+                pass
         self._state.counters.tokens_created += counts(command.token.provider)
         self._state.events.token_changed(token, None, _REGISTERED, "TNEW")
         self._push_code(token)
@@ -176,14 +181,15 @@ class TokenCommands:
 
     async def _may_register(self, token: DeviceToken) -> bool:
         """Whether the device token may get another registration: each costs a push until one of them is verified."""
-        limit = self._state.settings.registrations_per_device
-        if token.provider is PushProvider.APNS_NULL:
-            limit *= NULL_REGISTRATIONS
         since = self._state.clock.now() - VERIFIED_WITHIN
-        if await self._state.store.unverified_registrations(token, since) < limit:
+        if await self._state.store.unverified_registrations(token, since) < self._most_unverified(token):
             return True
         self._state.counters.registrations_refused += 1
         return False
+
+    def _most_unverified(self, token: DeviceToken) -> int:
+        limit = self._state.settings.registrations_per_device
+        return limit * NULL_REGISTRATIONS if token.provider is PushProvider.APNS_NULL else limit
 
     def _push_code(self, token: TokenRecord) -> None:
         provider = token.device_token.provider

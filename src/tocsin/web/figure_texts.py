@@ -243,6 +243,35 @@ FIGURES: Final[dict[str, FigureText]] = {
         "Above 0: the disk is full or read-only. Notifications are not affected.",
         must_be_zero,
     ),
+    # A fleet
+    "fleet_instances": FigureText(
+        "instances",
+        "Processes that serve this router's address, at the latest look of this one.",
+        "Fewer than you started: look at the logs of the others.",
+    ),
+    "fleet_leases_free": FigureText(
+        "parts without an instance",
+        "SMP routers, shards of pushes and chores that no living instance holds.",
+        "Above 0 for longer than fleet_lease: no instance takes them. Look at their logs and at the database.",
+        rarely_above_zero,
+    ),
+    "fleet_taken_over": FigureText(
+        "parts taken over",
+        "Parts that this instance took from one that was gone without giving them back, since its start.",
+        "Grows: instances die or stand still. Notifications of these parts waited for about fleet_lease.",
+    ),
+    "fleet_lapses": FigureText(
+        "times this instance lost its parts",
+        "It could not renew its leases in time, so it stopped subscribing and pushing until it could.",
+        "Grows: the database is slow or away, or this machine is overloaded.",
+        rarely_above_zero,
+    ),
+    "fleet_renewal": FigureText(
+        "renewal of leases, ms",
+        "How long the database took for the latest renewal.",
+        "Near fleet_lease (5,000 ms by default): leases are about to be lost. Look at the database.",
+        below(1_000, 3_000),
+    ),
 }
 
 LIVE_STAGES: Final[dict[str, tuple[str, str, str]]] = {

@@ -54,6 +54,10 @@ class MetricReadings:
     def by_label(self, name: str, label: str) -> dict[str, int]:
         return {labels.get(label, ""): int(value) for labels, value in self.samples.get(name, ())}
 
+    def rows(self, name: str) -> tuple[tuple[Mapping[str, str], float], ...]:
+        """Labels and values of all samples."""
+        return self.samples.get(name, ())
+
     def quantiles(self, name: str) -> Quantiles | None:
         """None for a histogram without observations."""
         buckets = sorted(

@@ -59,6 +59,7 @@ def operate_view(readings: Readings, at: float) -> dict[str, Any]:
         _routers(ntf, tables),
         _resubscription(ntf),
         _depths(ntf, smp),
+        *([_fleet(ntf)] if ntf.total(f"{_NTF}_fleet_instances") is not None else []),
     ]
     return {"at": at, "missing": dict(readings.missing), "sections": sections}
 
@@ -287,6 +288,42 @@ def _depths(ntf: MetricReadings, smp: MetricReadings) -> dict[str, Any]:
     ]
     known = [each for each in figures if each["value"] is not None]
     return _section("depths", "What is waiting", "Queues inside the routers, now.", known)
+
+
+_LEASES: Final = (("smp", "SMP routers"), ("push", "shards of pushes"), ("chores", "chores"))
+
+
+def _fleet(ntf: MetricReadings) -> dict[str, Any]:
+    """The instances that share the store. Each one knows all, from its latest look at the leases."""
+    renewal = ntf.rows(f"{_NTF}_fleet_renewal_seconds")
+    figures = [
+        figure("fleet_instances", ntf.total(f"{_NTF}_fleet_instances")),
+        figure("fleet_leases_free", ntf.total(f"{_NTF}_fleet_leases_free")),
+        figure("fleet_taken_over", ntf.total(f"{_NTF}_fleet_leases_taken_over")),
+        figure("fleet_lapses", ntf.total(f"{_NTF}_fleet_lapses")),
+        figure("fleet_renewal", round(renewal[0][1] * 1000) if renewal else None),
+    ]
+    held: dict[tuple[int, str, str], dict[str, int]] = {}
+    for labels, count in ntf.rows(f"{_NTF}_fleet_member_leases"):
+        instance = int(labels["member"]), labels["process"], labels["state"]
+        held.setdefault(instance, {})[labels["kind"]] = int(count)
+    rows = [
+        (
+            f"{number}",
+            process.removeprefix("tocsin ntf, "),
+            state,
+            *(counts.get(kind, 0) for kind, _ in _LEASES),
+        )
+        for (number, process, state), counts in sorted(held.items())
+    ]
+    columns = ("instance", "process", "state", *(title for _, title in _LEASES))
+    return _section(
+        "fleet",
+        "Instances of this router",
+        "They share one database and one address. Each SMP router and each push belongs to one of them at a time.",
+        figures,
+        tables=[_table("What each instance does", columns, rows)],
+    )
 
 
 def _table(caption: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> dict[str, Any]:

@@ -311,7 +311,7 @@ async def test_not_all_routers_are_dialled_in_the_same_second(monkeypatch: pytes
             assert not subscribers.started.is_set()
 
 
-@pytest.mark.parametrize("method", ["used_routers", "queues_to_subscribe"])
+@pytest.mark.parametrize("method", ["wanted_routers", "queues_to_subscribe"])
 async def test_a_resubscription_whose_store_fails_is_counted_logged_and_done(
     open_store: StoreOpening, method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,6 +16,7 @@ from tests.doubles.ntf_world import Chat, becomes, chat_at, subscribed_chat
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import OK, PATIENCE, router_credentials, smp_router
 from tocsin.crypto.credentials import Credentials
+from tocsin.durable.postgres.schema_owner import process_name
 from tocsin.ntf_router.fleet import fleet as fleet_module
 from tocsin.ntf_router.fleet.fleet import Fleet
 from tocsin.ntf_router.operator import About, NtfOperator
@@ -218,6 +219,9 @@ async def test_operators_see_the_fleet_and_an_instance_without_leases_is_not_rea
         operator = NtfOperator(first.running, first.store, statistics, About("0"))
         assert await operator.why_not_ready() is None
         lines = ["instances 2", "member 1", "leases_free 0", f'leases{{kind="push"}} {SHARDS // 2}']
+        for number in (1, 2):
+            labels = f'member="{number}",process="{process_name("ntf")}",state="serving",kind="push"'
+            lines.append(f"member_leases{{{labels}}} {SHARDS // 2}")
         wanted = {f"simplex_ntf_fleet_{line}" for line in lines}
         async with asyncio.timeout(PATIENCE):
             while not wanted <= set((await operator.metrics()).splitlines()):  # noqa: ASYNC110 - leases move
@@ -225,6 +229,9 @@ async def test_operators_see_the_fleet_and_an_instance_without_leases_is_not_rea
         lines = list(operator.server_info(with_names=True))
         assert "Fleet instances: 2" in lines
         assert f"Fleet leases here, push: {SHARDS // 2}" in lines
+        assert (
+            sum(line.startswith("Fleet instance: ") and f"{SHARDS // 2} push" in line for line in lines) == 2
+        )
         monkeypatch.setattr(fleet_of(first).leases, "_clock", lambda: float("inf"))
         reason = await operator.why_not_ready()
         assert reason is not None

@@ -33,6 +33,8 @@ ERRORS: Final = (OSError(errno.ENOSPC, "No space left"), KeyError("a bug"), Memo
 class FailingEvents:
     """Recorders of both routers, all of whose methods raise, each time another error."""
 
+    logged = True
+
     def __init__(self) -> None:
         self._errors: Iterator[Exception] = itertools.cycle(ERRORS)
         self.called: Counter[str] = Counter()
@@ -73,7 +75,7 @@ async def test_recorders_that_raise_at_every_call() -> None:
     ):
         await deliveries(smp, ntf)
         smp_counters, ntf_counters = smp.running.state.counters, ntf.running.state.counters
-    methods = {name for name in vars(NoEvents) if not name.startswith("_")}
+    methods = {name for name in vars(NoEvents) if not name.startswith("_")} - {"logged"}
     assert set(of_ntf.called) == methods, "a method was not tried"
     assert set(of_smp.called) == {"record"}
     assert smp_counters.events_lost >= 8

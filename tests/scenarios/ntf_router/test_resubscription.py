@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -18,13 +18,14 @@ from tests.doubles.ntf_harness import Device, ntf_router, ntf_settings, until
 from tests.doubles.ntf_world import SmpPlace, StoreOpening, becomes, chat_at, reconnected, subscribed_chat
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import PATIENCE, SmpHarness
+from tests.unit.ntf_router.store.opened_stores import postgres_store
 from tocsin.errors import StoreError
 from tocsin.ntf_router.settings.settings import SubscriberSettings
 from tocsin.ntf_router.store import retry
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.ntf_router.store.records import SubscriptionPage, UsedRouter
-from tocsin.ntf_router.subscriber import queue_subscriptions
+from tocsin.ntf_router.store.records import ReceivedNotification, SubscriptionPage, WantedRouter
+from tocsin.ntf_router.subscriber import queue_subscriptions, smp_subscribers
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.smp.notifier_commands import SubscribeNotifications
@@ -102,7 +103,7 @@ async def test_N10_all_routers_are_resubscribed_concurrently_and_none_waits_for_
 @asynccontextmanager
 async def opened_failing(open_store: StoreOpening) -> AsyncIterator[NtfStore]:
     async with open_store() as store:
-        methods = ("used_routers", "used_router", "queues_to_subscribe", "subscribed")
+        methods = ("wanted_routers", "associations", "used_router", "queues_to_subscribe", "subscribed")
         failing = FailingStore(store, methods, 3)
         yield cast(NtfStore, failing)
         assert set(failing.failed) == set(methods)
@@ -121,8 +122,10 @@ class Paging(NtfMemoryStore):
         super().__init__()
         self.pages: list[tuple[bool, int, int]] = []
 
-    async def queues_to_subscribe(self, *arguments: Any, with_associated: bool) -> SubscriptionPage:
-        page = await super().queues_to_subscribe(*arguments, with_associated=with_associated)
+    async def queues_to_subscribe(
+        self, *arguments: Any, with_associated: bool, first: Sequence[bytes] = ()
+    ) -> SubscriptionPage:
+        page = await super().queues_to_subscribe(*arguments, with_associated=with_associated, first=first)
         _, after, limit = arguments
         self.pages.append((after is None, limit, len(page.queues)))
         return page
@@ -143,9 +146,56 @@ async def test_N19_queues_are_read_page_by_page_and_subscribed_batch_by_batch() 
             await until(lambda: not state.resubscribing)
             assert (state.subscribed, state.pending) == (20, 0)
         assert sum(count for _, _, count in store.pages) == 20
-        assert {limit for _, limit, _ in store.pages} == {7}
+        assert [limit for _, limit, _ in store.pages] == [3] + [7] * (len(store.pages) - 1), (
+            "the first is a batch"
+        )
         assert [first for first, _, _ in store.pages] == [True] + [False] * (len(store.pages) - 1)
         assert len(smp.asked) == len(asked_for(smp)) == len(queues)
+
+
+async def test_queues_that_had_a_notification_last_are_subscribed_first(server_url: str) -> None:
+    """With a store of millions of queues, the ones that are in use must not wait for all the others."""
+    async with hostile_smp() as smp, postgres_store(server_url) as store:
+        async with ntf_router(store, subscriber=small()) as ntf:
+            queues = await subscribe_all(await ntf.active_device(), smp, 12)
+            await ntf.subscribed_queues(12)
+        latest = list(queues)[5:7]
+        for at, notifier_id in enumerate(latest, start=1_000):
+            await store.add_notifications(
+                smp.location, [ReceivedNotification(notifier_id, os.urandom(24), os.urandom(144), float(at))]
+            )
+        smp.asked.clear()
+        async with ntf_router(store, subscriber=small()) as ntf:
+            await until(lambda: asked_for(smp) == set(queues))
+            state = ntf.running.subscribers.routers[smp.location].state
+            await until(lambda: not state.resubscribing)
+            assert (state.subscribed, state.pending) == (12, 0)
+        asked = [each.entity_id for each in smp.asked if isinstance(each.command, SubscribeNotifications)]
+        assert set(asked[:2]) == set(latest)
+        assert len(asked) == 12
+
+
+@pytest.mark.parametrize("error", [StoreError("away, for a test"), None], ids=["store", "time"])
+async def test_a_start_goes_on_without_knowing_which_queues_were_active(
+    error: StoreError | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smp_subscribers, "RECENT_SECONDS", 0.01)
+
+    class Slow(NtfMemoryStore):
+        async def recently_active(self, limit: int) -> list[tuple[bytes, bytes]]:
+            if error is not None:
+                raise error
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    store = Slow()
+    async with hostile_smp() as smp:
+        async with ntf_router(store, subscriber=small()) as ntf:
+            queues = await subscribe_all(await ntf.active_device(), smp, 5)
+            await ntf.subscribed_queues(5)
+        smp.asked.clear()
+        async with ntf_router(store, subscriber=small()):
+            await until(lambda: asked_for(smp) == set(queues))
 
 
 async def test_N06_queues_that_come_during_a_round_are_subscribed(open_store: StoreOpening) -> None:
@@ -233,11 +283,11 @@ async def test_N20_a_store_that_is_away_at_the_start_is_waited_for() -> None:
             self.away = False
             self.asked = 0
 
-        async def used_routers(self) -> list[UsedRouter]:
+        async def wanted_routers(self, among: Sequence[RouterLocation] | None = None) -> list[WantedRouter]:
             self.asked += 1
             if self.away:
                 raise StoreError("away, for a test")
-            return await super().used_routers()
+            return await super().wanted_routers(among)
 
     store = Away()
     async with hostile_smp() as smp:
@@ -266,11 +316,19 @@ class SlowStore(NtfMemoryStore):
         self.asked = 0
 
     async def queues_to_subscribe(
-        self, router: RouterLocation, after: bytes | None, limit: int, *, with_associated: bool
+        self,
+        router: RouterLocation,
+        after: bytes | None,
+        limit: int,
+        *,
+        with_associated: bool,
+        first: Sequence[bytes] = (),
     ) -> SubscriptionPage:
         self.asked += 1
         await self.gate.wait()
-        return await super().queues_to_subscribe(router, after, limit, with_associated=with_associated)
+        return await super().queues_to_subscribe(
+            router, after, limit, with_associated=with_associated, first=first
+        )
 
 
 async def test_a_queue_that_comes_during_a_round_is_subscribed_once() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tocsin.crypto.web_push import VapidKey
-from tocsin.ntf_router.metrics import web_push_key_metric
+from tocsin.ntf_router.metrics import fleet_metrics, web_push_key_metric
+from tocsin.ntf_router.snapshots import FleetSnapshot, InstanceSnapshot
 from tocsin.operate.metrics import Metric, MetricKind, by_label, exposition, gauge, histogram
 from tocsin.pipeline.transforms.latency_spans import SPANS
 from tocsin.web.figure_texts import FIGURES, LIVE_STAGES, TABLE_STAGES, Level
@@ -69,6 +70,32 @@ def test_losses_of_the_last_check_are_shown_and_are_bad() -> None:
     assert shown["tables-never_received"]["level"] is Level.GOOD
     unchecked = section(operate_view(Readings(NTF, tables=TableReadings(days=1)), 1.0), "tables")
     assert values(unchecked)["tables-overdue"] is None
+
+
+def test_the_instances_of_a_fleet_are_shown_with_what_each_does() -> None:
+    alone = operate_view(Readings(NTF), 1.0)
+    assert "fleet" not in [each["key"] for each in alone["sections"]]
+    members = (
+        InstanceSnapshot(10, "tocsin ntf, host b, process 7", True, {"smp": 1, "push": 0, "chores": 0}),
+        InstanceSnapshot(9, "tocsin ntf, host a, process 5", False, {"smp": 2, "push": 64, "chores": 1}),
+    )
+    fleet = FleetSnapshot(9, members, {"smp": 2}, 3, taken_over=4, renewal_seconds=1.25)
+    shown = section(
+        operate_view(Readings(MetricReadings.parse(exposition(fleet_metrics(fleet)))), 1.0), "fleet"
+    )
+    found = {each["key"]: (each["value"], each["level"]) for each in shown["figures"]}
+    assert found == {
+        "fleet_instances": (2, Level.PLAIN),
+        "fleet_leases_free": (3, Level.LOOK),
+        "fleet_taken_over": (4, Level.PLAIN),
+        "fleet_lapses": (0, Level.GOOD),
+        "fleet_renewal": (1250, Level.LOOK),
+    }
+    [table] = shown["tables"]
+    assert table["rows"] == [
+        ["9", "host a, process 5", "serving", 2, 64, 1],
+        ["10", "host b, process 7", "leaving", 1, 0, 0],
+    ]
 
 
 def test_the_parts_and_the_difference_add_up() -> None:

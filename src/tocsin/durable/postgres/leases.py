@@ -19,19 +19,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import asyncpg
 from asyncpg import Connection, Record
 
-from tocsin.durable.commits import next_delay
 from tocsin.durable.postgres.connecting import writer_options
-from tocsin.durable.postgres.database_errors import translated
 from tocsin.durable.postgres.lease_shares import SeenLease, share_of
 from tocsin.durable.postgres.schema_owner import process_name
-from tocsin.errors import StoreError
+from tocsin.durable.postgres.sessions import Connect, in_sessions
 
 LEASE_TABLES: Final = """
     CREATE TABLE fleet_instances (
@@ -90,7 +88,6 @@ _GIVE_BACK: Final = "UPDATE fleet_leases SET holder = NULL WHERE holder = $1 AND
 _CHANGED: Final = "leases"
 """The notice that members or leases have changed."""
 
-Connect: TypeAlias = Callable[[], Awaitable["Connection[Record]"]]
 
 logger = logging.getLogger(__name__)
 
@@ -252,6 +249,15 @@ class LeaseKeeper:
         """All members at the latest look."""
         return list(self._members.values())
 
+    def shares(self) -> dict[int, dict[str, int]]:
+        """Return how many leases of each kind every member held at the latest look."""
+        shares: dict[int, dict[str, int]] = {number: {} for number in self._members}
+        for seen in self._seen.values():
+            if seen.holder in shares:
+                share = shares[seen.holder]
+                share[seen.kind] = share.get(seen.kind, 0) + 1
+        return shares
+
     @property
     def free(self) -> int:
         """The number of leases without a living holder at the latest look."""
@@ -271,26 +277,13 @@ class LeaseKeeper:
         self._awake.set()
 
     async def _keep(self) -> None:
-        delay = 0.0
-        while True:
-            try:
-                with translated():
-                    connection = await self._connect()
-                try:
-                    delay = 0.0
-                    with translated():
-                        await self._session(connection)
-                    return
-                finally:
-                    connection.terminate()
-            except StoreError as error:
-                logger.warning("leases cannot be renewed at the moment: %s", error)
-            except Exception:
-                logger.exception("leases cannot be renewed because of a defect")
-            if self._leaving and not self._held:
-                return
-            delay = min(next_delay(delay), self._seconds / RENEWALS)
-            await asyncio.sleep(delay)
+        await in_sessions(
+            self._connect,
+            self._session,
+            "leases cannot be renewed",
+            self._seconds / RENEWALS,
+            lambda: self._leaving and not self._held,
+        )
 
     async def _session(self, connection: Connection[Record]) -> None:
         """Renew and share leases until we have left."""

@@ -7,15 +7,11 @@ kept apart from writes, those that wait share a transaction, and none waits for 
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Final
 
 from asyncpg import Connection, Record
 
-from tocsin.durable.commits import next_delay
-from tocsin.durable.postgres.database_errors import translated
-from tocsin.durable.postgres.leases import Connect
-from tocsin.errors import StoreError
+from tocsin.durable.postgres.sessions import Connect, in_sessions
 
 MOST_WAITING: Final = 2_000
 """Notices that wait. More are dropped, and the receivers find out with their next look."""
@@ -23,8 +19,6 @@ AT_ONCE: Final = 100
 _SEND: Final = (
     "SELECT pg_notify(channel, notice) FROM unnest($1::text[], $2::text[]) AS told (channel, notice)"
 )
-
-logger = logging.getLogger(__name__)
 
 
 class Notices:
@@ -56,24 +50,10 @@ class Notices:
         self._awake.set()
 
     async def _run(self) -> None:
-        delay = 0.0
-        while True:
-            try:
-                with translated():
-                    connection = await self._connect()
-                try:
-                    with translated():
-                        await connection.execute("SET synchronous_commit = off")
-                        delay = 0.0
-                        await self._send_all(connection)
-                finally:
-                    connection.terminate()
-            except StoreError as error:
-                logger.warning("notices to other instances cannot be sent at the moment: %s", error)
-            delay = next_delay(delay)
-            await asyncio.sleep(delay)
+        await in_sessions(self._connect, self._send_all, "notices to other instances cannot be sent")
 
     async def _send_all(self, connection: Connection[Record]) -> None:
+        await connection.execute("SET synchronous_commit = off")
         while True:
             await self._awake.wait()
             self._awake.clear()

@@ -20,9 +20,10 @@ from typing import Final
 
 from asyncpg import Connection, Record
 
-from tocsin.durable.postgres.leases import Connect, LeaseKeeper, lease_connection
+from tocsin.durable.postgres.leases import LeaseKeeper, lease_connection
 from tocsin.durable.postgres.notices import Notices
 from tocsin.durable.postgres.schema_owner import process_name
+from tocsin.durable.postgres.sessions import Connect
 from tocsin.errors import ConfigError
 from tocsin.ntf_router.delivery.delivery import PushDelivery
 from tocsin.ntf_router.fleet.shared_pushes import SharedPushes

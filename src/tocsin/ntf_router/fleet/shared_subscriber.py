@@ -14,15 +14,12 @@ from tocsin.ntf_router.fleet.told import RouterTold
 from tocsin.ntf_router.store.interface import SubscriptionStore
 from tocsin.ntf_router.store.postgres.fences import router_lease
 from tocsin.ntf_router.store.postgres.fleet_rows import FleetRows
-from tocsin.ntf_router.store.records import UsedRouter
+from tocsin.ntf_router.store.records import WantedRouter
 from tocsin.ntf_router.store.retry import pause_after
 from tocsin.ntf_router.subscriber.smp_subscribers import STARTS_PER_SECOND, SmpSubscribers
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.wire.base64url import decode_base64url
-
-FEW: Final = 20
-"""So many SMP routers are read one by one, more of them all together."""
 
 logger = logging.getLogger(__name__)
 
@@ -76,23 +73,18 @@ class SharedSubscriber:
 
     async def begin(self, names: Sequence[str]) -> None:
         """Connect to SMP routers whose leases were taken, not to thousands at once."""
-        used: list[UsedRouter] = []
+        wanted: list[WantedRouter] = []
         while True:
             ours = {name: router_of_lease(name) for name in names if self._leases.holds(name)}
             try:
-                if len(ours) <= FEW:
-                    found = [await self._store.used_router(router) for router in ours.values()]
-                    used = [each for each in found if each is not None]
-                else:
-                    used = await self._store.used_routers()
+                wanted = await self._store.wanted_routers(list(ours.values()))
                 break
             except StoreError as error:
                 await pause_after("reading the SMP routers of new leases", error)
         number = 0
-        for each in used:
+        for each in wanted:
             name = router_lease(each.location)
-            wanted = each.needed and each.associated_count + each.individual_count
-            if name in ours and wanted and self._leases.holds(name):
+            if name in ours and self._leases.holds(name):
                 self._subscribers.hold(each)
                 number += 1
                 if number % STARTS_PER_SECOND == 0:

@@ -90,6 +90,8 @@ class NewSubscriptionRequest(TokenRequest[C]):
     """SNEW: the token, and the subscription to the same queue if there is one."""
 
     existing: SubscriptionRecord | None
+    other_routers: int
+    """Other addresses of SMP routers where the token has queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,10 @@ def counts(provider: PushProvider) -> bool:
 class NtfEvents(Protocol):
     """Receives reports for the event log and the latencies. Calls must be quick and must not raise."""
 
+    @property
+    def logged(self) -> bool:
+        """Whether reports go to an event log."""
+
     def received(
         self, router: RouterAddress, notifications: Sequence[ReceivedNotification], results: Results
     ) -> None:
@@ -153,6 +159,8 @@ class NtfEvents(Protocol):
 
 class NoEvents:
     """Ignores all reports."""
+
+    logged = False
 
     def received(
         self, router: RouterAddress, notifications: Sequence[ReceivedNotification], results: Results

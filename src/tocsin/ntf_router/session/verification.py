@@ -42,14 +42,13 @@ async def verify(
         case RegisterToken(verify_key=key) as command:
             return NtfRequest(received, command) if _verifies(session, received, key) else None
         case SubscribeToQueue() as command:
-            token = await store.token(command.token_id)
-            existing = await store.subscription_of(command.queue)
+            token, existing, others = await store.queue_facts(command.token_id, command.queue)
             usable = token is not None and token.status.state not in _BEFORE_ACTIVE
             if existing is not None and existing.token_id != command.token_id:
                 usable = False
             if not _verifies(session, received, _key(token, usable)) or token is None:
                 return None
-            return NewSubscriptionRequest(received, command, token, existing)
+            return NewSubscriptionRequest(received, command, token, existing, others)
         case (CheckSubscription() | DeleteSubscription()) as command:
             found = await store.subscription(received.entity_id)
             owner = None if found is None else found[1]

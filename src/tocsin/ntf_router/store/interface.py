@@ -16,6 +16,7 @@ from tocsin.errors import StoreError
 from tocsin.ntf_router.store.records import (
     Accounting,
     Associated,
+    Associations,
     DuePush,
     NotRecorded,
     ReceivedNotification,
@@ -27,6 +28,7 @@ from tocsin.ntf_router.store.records import (
     SubscriptionRecord,
     TokenRecord,
     UsedRouter,
+    WantedRouter,
 )
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.device_tokens import DeviceToken
@@ -51,6 +53,26 @@ class Replaced(Enum):
     """The same key has registered the new device token already."""
 
 
+class Registered(Enum):
+    """The result of TNEW, if the registration is not known yet."""
+
+    DONE = "done"
+    TAKEN = "taken"
+    """Another connection has made the same registration, or one with this id, just now."""
+    QUOTA = "quota"
+    """The device token has too many registrations that nobody has verified."""
+
+
+class QueueFacts(NamedTuple):
+    """What SNEW must know of the store."""
+
+    token: TokenRecord | None
+    existing: SubscriptionRecord | None
+    """The subscription to the queue, of any token."""
+    other_routers: int
+    """As `other_routers_of`."""
+
+
 class TokenStore(Protocol):
     """Device tokens. One device token may have several registrations until one of them is activated."""
 
@@ -62,6 +84,12 @@ class TokenStore(Protocol):
         """Add a token. Returns False if this key registered the device token before, or the id is taken.
 
         Raises StoreFull at a limit.
+        """
+
+    async def register(self, token: TokenRecord, since: int, most: int) -> TokenRecord | Registered:
+        """Do what TNEW does, in one step: `registration`, `unverified_registrations`, `add_token`.
+
+        Returns the registration that this key has made before, if there is one. Raises StoreFull at a limit.
         """
 
     async def remove_unverified(self, before: int) -> int:
@@ -136,6 +164,9 @@ class SubscriptionStore(Protocol):
 
     async def subscription_of(self, queue: NotifierQueue) -> SubscriptionRecord | None: ...
 
+    async def queue_facts(self, token_id: bytes, queue: NotifierQueue) -> QueueFacts:
+        """Return what SNEW must know: `token`, `subscription_of` and `other_routers_of` in one step."""
+
     async def add_subscription(self, subscription: SubscriptionRecord) -> bool:
         """Add a subscription. Returns False if the queue or the id is taken, or the token is gone.
 
@@ -183,12 +214,30 @@ class SubscriptionStore(Protocol):
 
     async def used_router(self, router: RouterLocation) -> UsedRouter | None: ...
 
+    async def wanted_routers(self, among: Sequence[RouterLocation] | None = None) -> list[WantedRouter]:
+        """Return the needed ones of `used_routers`, or of these, without counting: a start waits for it."""
+
+    async def associations(self, router: RouterLocation) -> Associations: ...
+
+    async def recently_active(self, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return queues that had a notification last, newest first: key hash of the router, notifier id.
+
+        For stores whose queues are not all subscribed within moments of a start. Others return nothing.
+        """
+
     async def queues_to_subscribe(
-        self, router: RouterLocation, after: bytes | None, limit: int, *, with_associated: bool
+        self,
+        router: RouterLocation,
+        after: bytes | None,
+        limit: int,
+        *,
+        with_associated: bool,
+        first: Sequence[bytes] = (),
     ) -> SubscriptionPage:
         """Return NEW, PENDING, ACTIVE, INACTIVE and SERVICE queues in a stable order, and mark them PENDING.
 
-        Without `with_associated`, queues that are associated with a service are left out.
+        Without `with_associated`, queues that are associated with a service are left out. A store that knows
+        `recently_active` queues has those that are named `first` on the first page. Name the same for all pages.
         """
 
 
@@ -270,11 +319,16 @@ class NotificationStore(Protocol):
 
     async def accounting(self) -> Accounting: ...
 
-    def report_settled_to(self, report: Callable[[Sequence[SettledNotification]], None]) -> None:
+    def report_settled_to(
+        self, report: Callable[[Sequence[SettledNotification]], None], *, logged: bool = True
+    ) -> None:
         """Call `report` from now on with notifications that the store settles, before that is on disk.
 
         The store settles pending notifications when their token or subscription is removed, when their token becomes
         invalid, and when they are too old.
+
+        If no report is `logged`, nothing depends on the order of reports and commits (decision 0012): the store may
+        call `before_commit` after the commit, which saves a database two round trips.
         """
 
 

@@ -256,6 +256,23 @@ class UsedRouter:
 
 
 @dataclass(frozen=True, slots=True)
+class WantedRouter:
+    """An SMP router that is worth a connection, as far as that needs no look at all its subscriptions."""
+
+    location: RouterLocation
+    other_addresses: tuple[RouterLocation, ...] = ()
+    untried: bool = False
+    """As of `UsedRouter`."""
+
+
+class Associations(NamedTuple):
+    """Whether we have a service at an SMP router, and queues that are associated with it."""
+
+    service_id: bytes | None
+    any: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Accounting:
     """Totals over the life of the store: received = accepted + superseded + all failures + pending."""
 

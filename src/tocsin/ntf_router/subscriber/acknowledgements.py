@@ -1,7 +1,8 @@
 """Acknowledges stored notifications to an SMP router, in direct sessions (decision 0009).
 
-The count is cumulative, so one command acknowledges everything that was stored while the one before it was under way.
-At a low rate a notification is acknowledged at once; at a high rate a command costs a block for hundreds of them.
+The count is cumulative, so one command acknowledges everything that was stored until then. It costs a block in each
+direction, more than a notification, so it waits for others: for a few seconds, or until there are many. What was stored
+and not acknowledged when this process is killed comes again, and is recognised.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from typing import Final
 from tocsin.clients import SmpClient
 from tocsin.errors import ClientError, ResponseTimeout, TocsinError
 
+DELAY_SECONDS: Final = 3.0
+"""How long a notification may wait for its acknowledgement."""
+MANY: Final = 500
+"""Notifications that are acknowledged without that delay: far fewer than an SMP router lets wait (decision 0009)."""
 PAUSE_SECONDS: Final = 0.05
 """Between two acknowledgements."""
 LAST_SECONDS: Final = 1.0
@@ -30,17 +35,23 @@ class Acknowledgements:
         self._stored = 0
         self._acknowledged = 0
         self._more = asyncio.Event()
+        self._many = asyncio.Event()
 
     def stored(self, count: int) -> None:
         """Count the next notifications of the session, in the order of their arrival."""
         self._stored += count
         if self._stored > self._acknowledged:
             self._more.set()
+            if self._stored - self._acknowledged >= MANY:
+                self._many.set()
 
     async def run(self) -> None:
         """Raises ConnectionLost. Returns if the SMP router does not want acknowledgements."""
         while self._client.direct:
             await self._more.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DELAY_SECONDS):
+                    await self._many.wait()
             try:
                 await self._acknowledge()
             except ResponseTimeout:
@@ -59,6 +70,7 @@ class Acknowledgements:
 
     async def _acknowledge(self) -> None:
         self._more.clear()
+        self._many.clear()
         count = self._stored
         await self._client.acknowledge_notifications(count)
         self._acknowledged = count

@@ -78,6 +78,10 @@ class SmpSubscriber:
         """Subscribe to a queue, which is in the store already."""
         self._queues.add(notifier_id, notifier_key)
 
+    def subscribe_first(self, notifier_ids: Sequence[bytes]) -> None:
+        """Subscribe to these queues before the others of the store."""
+        self._queues.first = notifier_ids
+
     def associated(self) -> None:
         """Note that a queue was associated. It is in the store already."""
         self._queues.service.needed()
@@ -129,6 +133,7 @@ class SmpSubscriber:
         self.state.last_error = ""
         self.state.subscribed = self.state.service_count = 0
         acknowledgements = Acknowledgements(client)
+        lost: TocsinError | None = None
         receiving = asyncio.create_task(self._receive(client, acknowledgements))
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -140,7 +145,7 @@ class SmpSubscriber:
                 for each in others:
                     each.cancel()
         except* (TransportError, RemoteProtocolError) as errors:
-            raise _first(errors) from None
+            lost = _first(errors)  # raised below: Python before 3.11.4 would wrap it in a group here
         finally:
             self.state.connected = self.state.resubscribing = False
             self.state.pending += self.state.subscribed
@@ -149,6 +154,8 @@ class SmpSubscriber:
             await acknowledgements.finish()
             await self._finish(client, receiving)
             await self._disconnected()
+        if lost is not None:
+            raise lost
 
     @staticmethod
     async def _finish(client: SmpClient, receiving: asyncio.Task[None]) -> None:

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Final
 
-from tocsin.ntf_router.store.records import UsedRouter
+from tocsin.errors import StoreError
+from tocsin.ntf_router.store.records import WantedRouter
 from tocsin.ntf_router.store.retry import until_stored
 from tocsin.ntf_router.subscriber.smp_network import NotificationSink, SmpNetwork
 from tocsin.ntf_router.subscriber.smp_subscriber import SmpSubscriber
@@ -18,6 +19,10 @@ from tocsin.transport.public_hosts import is_public_host
 
 STARTS_PER_SECOND: Final = 50
 """New connections at the start, so that a router with thousands of SMP routers does not dial them at once."""
+RECENT_QUEUES: Final = 1000
+"""Queues that are subscribed before all others after a start, because they had notifications last."""
+RECENT_SECONDS: Final = 1.5
+"""How long a start waits to learn which these are."""
 KNOWN_ROUTERS: Final = 10_000
 """Routers that have answered and are remembered, even if no queue there is wanted now."""
 
@@ -90,9 +95,9 @@ class SmpSubscribers:
         """Register our service at a router with an associated queue, which is in the store already."""
         self._named_router(router, token_id).associated()
 
-    def hold(self, used: UsedRouter) -> None:
+    def hold(self, wanted: WantedRouter) -> None:
         """Connect to an SMP router that another instance had, or nobody."""
-        self._used(used)
+        self._wanted(wanted)
 
     async def release(self, key_hash: bytes) -> None:
         """End the connection to an SMP router, because it is no longer ours."""
@@ -108,11 +113,11 @@ class SmpSubscribers:
 
         Raises StoreError.
         """
-        used = [router for router in await self._network.store.used_routers() if router.needed]
-        used = [router for router in used if self._network.holds(router.location)]
-        for router in used:
-            self._used(router).subscribe_again()
-        return len(used)
+        wanted = await self._network.store.wanted_routers()
+        wanted = [router for router in wanted if self._network.holds(router.location)]
+        for router in wanted:
+            self._wanted(router).subscribe_again()
+        return len(wanted)
 
     def _named_router(self, location: RouterLocation, token_id: bytes) -> SmpSubscriber:
         """Return the subscriber of a router that a token named now."""
@@ -124,12 +129,12 @@ class SmpSubscribers:
         subscriber.addresses.add(location, token_id, proven=proven)
         return subscriber
 
-    def _used(self, used: UsedRouter) -> SmpSubscriber:
+    def _wanted(self, wanted: WantedRouter) -> SmpSubscriber:
         """Return the subscriber of a router that has queues in the store."""
-        subscriber = self._router(used.location, proven=not used.untried)
-        for place, location in enumerate((used.location, *used.other_addresses)):
+        subscriber = self._router(wanted.location, proven=not wanted.untried)
+        for place, location in enumerate((wanted.location, *wanted.other_addresses)):
             # The store does not say at which address the router answered: it was one of those with the most queues.
-            proven = location in self._known or (not used.untried and place < LIKELY_ADDRESSES)
+            proven = location in self._known or (not wanted.untried and place < LIKELY_ADDRESSES)
             subscriber.addresses.add(location, None, proven=proven)
         return subscriber
 
@@ -166,18 +171,40 @@ class SmpSubscribers:
                 self._untried[token_id] = left
 
     async def _start(self) -> None:
-        """Connect to every SMP router with queues in the store."""
-        used = await until_stored(
-            "reading the SMP routers",
-            self._network.store.used_routers,
-            self._network.counters.count_store_error,
-        )
-        used = [router for router in used if router.needed]
-        for number, router in enumerate(used, 1):
-            self._used(router)
+        """Connect to every SMP router with queues in the store, first to those whose queues were active of late."""
+        recent = asyncio.create_task(self._recently_active())
+        try:
+            wanted = await until_stored(
+                "reading the SMP routers",
+                self._network.store.wanted_routers,
+                self._network.counters.count_store_error,
+            )
+            active = await recent
+        finally:
+            recent.cancel()
+        places = {key_hash: place for place, key_hash in enumerate(active)}
+        wanted.sort(key=lambda router: places.get(router.location.key_hash, len(places)))
+        for number, router in enumerate(wanted, 1):
+            self._wanted(router).subscribe_first(active.get(router.location.key_hash, ()))
             if number % STARTS_PER_SECOND == 0:
                 await asyncio.sleep(1.0)
         self.started.set()
+
+    async def _recently_active(self) -> dict[bytes, list[bytes]]:
+        """Return notifier ids of recently active queues by the key hashes of their routers, the latest first.
+
+        A start does not depend on them: it goes on without them if they take long.
+        """
+        active: dict[bytes, list[bytes]] = {}
+        try:
+            async with asyncio.timeout(RECENT_SECONDS):
+                for key_hash, notifier_id in await self._network.store.recently_active(RECENT_QUEUES):
+                    active.setdefault(key_hash, []).append(notifier_id)
+        except (StoreError, TimeoutError) as error:
+            logger.info(
+                "queues are subscribed in the order of the store: %s", str(error) or "too slow to sort them"
+            )
+        return active
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(coroutine)

@@ -11,8 +11,9 @@ import asyncpg
 import pytest
 
 from tests.doubles.smp_harness import PATIENCE
-from tocsin.durable.postgres.leases import LEASE_TABLES, Connect, LeaseKeeper, lease_connection
+from tocsin.durable.postgres.leases import LEASE_TABLES, LeaseKeeper, lease_connection
 from tocsin.durable.postgres.notices import Notices
+from tocsin.durable.postgres.sessions import Connect
 
 SECONDS: Final = 1.0
 NAMES: Final = [f"smp {number}" for number in range(6)]
@@ -109,6 +110,9 @@ async def test_a_new_member_gets_its_share_when_the_former_holder_has_ended(conn
             assert all(first.leases.fence(name) is not None for name in given)  # its last writes still count
             first.user.may_end.set()
             await soon(lambda: set(second.leases.held) == given)
+            half = {"smp": len(NAMES) // 2}
+            await soon(lambda: list(first.leases.shares().values()) == [half, half])
+            await soon(lambda: list(second.leases.shares().values()) == [half, half])
             assert second.leases.counts.taken_over == 0
             assert all(first.leases.fence(name) is None for name in given)
         await soon(lambda: len(first.leases.held) == len(NAMES))

@@ -9,8 +9,9 @@ import pytest
 
 from tests.doubles.smp_harness import PATIENCE
 from tocsin.durable.postgres import notices as notices_module
-from tocsin.durable.postgres.leases import Connect, lease_connection
+from tocsin.durable.postgres.leases import lease_connection
 from tocsin.durable.postgres.notices import Notices
+from tocsin.durable.postgres.sessions import Connect
 
 
 class Listener:

@@ -29,6 +29,10 @@ _READS: Final = frozenset(
         "used_router",
         "service_credentials",
         "used_routers",
+        "wanted_routers",
+        "associations",
+        "recently_active",
+        "queue_facts",
         "due_pushes",
         "tokens_with_pending",
         "accounting",
@@ -57,7 +61,9 @@ class Reopened:
         self._limits: RowLimits | None = None
         self.store = open_ntf_store(folder)
 
-    def report_settled_to(self, report: Callable[[Sequence[SettledNotification]], None]) -> None:
+    def report_settled_to(
+        self, report: Callable[[Sequence[SettledNotification]], None], *, logged: bool = True
+    ) -> None:
         self._report = report
         self.store.report_settled_to(report)
 

@@ -223,6 +223,13 @@ class History:
             addresses = {found_used.location, *found_used.other_addresses}
             assert {each.location, *each.other_addresses} <= addresses <= {*ALIASES, OTHER_ROUTER}
             assert replace(found_used, location=each.location, other_addresses=each.other_addresses) == each
+        wanted = {each.location.key_hash: each.untried for each in await store.wanted_routers()}
+        assert wanted == {key_hash: each.untried for key_hash, each in used.items() if each.needed}
+        for router in (*ALIASES, OTHER_ROUTER):
+            known = await store.used_router(router)
+            associations = await store.associations(router)
+            assert associations.any == (known is not None and known.associated_count > 0)
+            assert associations.service_id == (None if known is None else known.service_id)
         accounting = await store.accounting()
         assert accounting == model.accounting()
         assert accounting.difference == 0

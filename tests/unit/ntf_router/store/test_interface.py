@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -31,7 +32,9 @@ from tests.unit.ntf_router.store.samples import (
     token,
 )
 from tocsin.crypto.keys import Ed448PrivateKey, X25519PrivateKey
-from tocsin.ntf_router.store.interface import NtfStore, Replaced, StoreCounts
+from tocsin.errors import StoreFull
+from tocsin.ntf_router.store.interface import NtfStore, Registered, Replaced, StoreCounts
+from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore
 from tocsin.ntf_router.store.records import (
     Accounting,
     Associated,
@@ -41,9 +44,11 @@ from tocsin.ntf_router.store.records import (
     PendingNotification,
     ReceivedNotification,
     Recorded,
+    RowLimits,
     SettledNotification,
     TokenRecord,
     UsedRouter,
+    WantedRouter,
 )
 from tocsin.ntf_router.subscriber.service_certificates import new_service_credentials
 from tocsin.protocol.ntf.device_tokens import PushProvider
@@ -605,6 +610,104 @@ async def test_an_untried_router_is_needed_by_active_tokens_only(store: NtfStore
     await store.add_token(other)
     await store.add_subscription(subscription("b1", other))
     assert await store.used_routers() == [UsedRouter(ROUTER, None, 0, NO_IDS_HASH, 2, untried=True)]
+
+
+async def test_routers_that_are_worth_a_connection_are_found_without_counting(store: NtfStore) -> None:
+    owner = await filled(store, "a", "a1")
+    await store.add_subscription(subscription("a2", owner, OTHER_ROUTER))
+    await store.subscribed(OTHER_ROUTER, [queue("a2", OTHER_ROUTER).notifier_id], None)
+    found = {each.location: each for each in await store.wanted_routers()}
+    assert found == {
+        ROUTER: WantedRouter(ROUTER, (), untried=True),
+        OTHER_ROUTER: WantedRouter(OTHER_ROUTER),
+    }
+    assert await store.wanted_routers([ROUTER]) == [found[ROUTER]]
+    assert await store.wanted_routers([]) == []
+    await store.invalidate_token(owner.token_id, owner.device_token, INVALID)
+    assert await store.wanted_routers() == [found[OTHER_ROUTER]]
+    await store.set_statuses(OTHER_ROUTER, [(queue("a2", OTHER_ROUTER).notifier_id, S.END)])
+    assert await store.wanted_routers() == []
+
+
+async def test_the_addresses_of_one_router_are_found_together(store: NtfStore) -> None:
+    moved = replace(ROUTER, hosts=("moved.example.com",))
+    owner = await filled(store, "a", "a1", "a2")
+    await store.add_subscription(subscription("b", owner, moved))
+    for among in (None, [ROUTER]):
+        [found] = await store.wanted_routers(among)
+        assert found.untried
+        assert {found.location, *found.other_addresses} == {ROUTER, moved}
+
+
+async def test_whether_queues_are_associated_is_found_without_counting(store: NtfStore) -> None:
+    await filled(store, "a", "a1", "a2")
+    assert await store.associations(ROUTER) == (None, False)
+    await store.subscribed(ROUTER, [queue("a1").notifier_id], SERVICE)
+    assert await store.associations(ROUTER) == (SERVICE, True)
+    await store.subscribed(ROUTER, [queue("a1").notifier_id], None)
+    assert await store.associations(ROUTER) == (SERVICE, False)
+    assert await store.associations(OTHER_ROUTER) == (None, False)
+
+
+async def test_queues_that_are_named_first_are_on_the_first_page_and_all_come_once(store: NtfStore) -> None:
+    names = [f"q{number}" for number in range(9)]
+    await filled(store, "a", *names)
+    first = [queue(name).notifier_id for name in ("q7", "q2")]
+    found: list[bytes] = []
+    cursor: bytes | None = None
+    while True:
+        page = await store.queues_to_subscribe(ROUTER, cursor, 3, with_associated=False, first=first)
+        found += [notifier_id for notifier_id, _ in page.queues]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert sorted(found) == sorted(queue(name).notifier_id for name in names)
+    if isinstance(store, NtfPostgresStore):
+        assert set(found[:2]) == set(first)
+
+
+async def test_facts_for_a_new_subscription_are_read_in_one_step(store: NtfStore) -> None:
+    owner = await filled(store, "a", "a1")
+    other = token("b")
+    await store.add_token(other)
+    await store.add_subscription(subscription("a2", owner, OTHER_ROUTER))
+    assert await store.queue_facts(owner.token_id, queue("new")) == (owner, None, 1)
+    assert await store.queue_facts(owner.token_id, queue("a1")) == (owner, subscription("a1", owner), 1)
+    assert await store.queue_facts(other.token_id, queue("a1")) == (other, subscription("a1", owner), 0)
+    assert await store.queue_facts(filler("nobody", 24), queue("a1")) == (None, subscription("a1", owner), 0)
+    asked = [(each.token_id, queue(name)) for each in (owner, other) for name in ("a1", "new")]
+    together = await asyncio.gather(*(store.queue_facts(*each) for each in asked))
+    assert together == [await store.queue_facts(*each) for each in asked]
+
+
+async def test_a_registration_is_made_in_one_step(store: NtfStore) -> None:
+    """TNEW: known, taken, too many, or made; old ones that nobody verified make room."""
+    known = replace(token("a"), registered_at=2000)
+    assert await store.register(known, 1000, 5) is Registered.DONE
+    assert await store.register(replace(known, token_id=filler("other id", 24)), 1000, 5) == known
+    same_id = replace(token("c"), token_id=known.token_id)
+    assert await store.register(same_id, 1000, 5) is Registered.TAKEN
+    shared = device_token("shared")
+    rivals = [
+        replace(token(f"r{number}"), device_token=shared, status=REGISTERED, registered_at=number)
+        for number in (500, 600, 1500, 1600)
+    ]
+    for each in rivals:
+        await store.add_token(each)
+    late = replace(token("late"), device_token=shared, status=REGISTERED, registered_at=2000)
+    assert await store.register(late, 1000, 2) is Registered.QUOTA
+    assert [await store.token(each.token_id) is None for each in rivals] == [True, True, False, False]
+    assert await store.register(late, 1000, 3) is Registered.DONE
+    assert await store.token(late.token_id) == late
+
+
+async def test_registrations_end_at_the_limit_of_all_tokens(store: NtfStore) -> None:
+    await filled(store, "a")
+    await store.limit_to(RowLimits(1, 10, 10))
+    with pytest.raises(StoreFull):
+        await store.register(token("b"), 0, 5)
+    known = token("a")
+    assert await store.register(known, 0, 5) == known
 
 
 async def test_new_queues_of_a_token_are_found(store: NtfStore) -> None:

@@ -39,6 +39,49 @@ def of(client: Client) -> Acknowledgements:
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acknowledgements, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(acknowledgements, "DELAY_SECONDS", 0.0)
+
+
+async def test_notifications_wait_for_others_before_they_are_acknowledged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(acknowledgements, "DELAY_SECONDS", 0.1)
+    client = Client()
+    client.answer.set()
+    stored = of(client)
+    running = asyncio.create_task(stored.run())
+    for _ in range(5):
+        stored.stored(1)
+        await asyncio.sleep(0)
+    await until(lambda: bool(client.counts))
+    assert client.counts == [5]
+    running.cancel()
+
+
+async def test_many_notifications_are_acknowledged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acknowledgements, "DELAY_SECONDS", 1000.0)
+    client = Client()
+    client.answer.set()
+    stored = of(client)
+    running = asyncio.create_task(stored.run())
+    stored.stored(acknowledgements.MANY - 1)
+    await asyncio.sleep(0)
+    stored.stored(1)
+    await until(lambda: client.counts == [acknowledgements.MANY])
+    running.cancel()
+
+
+async def test_what_waits_is_acknowledged_before_we_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acknowledgements, "DELAY_SECONDS", 1000.0)
+    client = Client()
+    client.answer.set()
+    stored = of(client)
+    running = asyncio.create_task(stored.run())
+    stored.stored(1)
+    await asyncio.sleep(0)
+    running.cancel()
+    await stored.finish()
+    assert client.counts == [1]
 
 
 async def test_what_is_stored_meanwhile_is_acknowledged_together() -> None:

@@ -145,7 +145,9 @@ class MemoryNotifications:
         await self._tables.journal.commit()
         return expired
 
-    def report_settled_to(self, report: Callable[[Sequence[SettledNotification]], None]) -> None:
+    def report_settled_to(
+        self, report: Callable[[Sequence[SettledNotification]], None], *, logged: bool = True
+    ) -> None:
         self._tables.report_settled = report
 
     async def accounting(self) -> Accounting:

@@ -8,15 +8,18 @@ from dataclasses import replace
 from typing import Final
 
 from tocsin.crypto.credentials import Credentials
+from tocsin.ntf_router.store.interface import QueueFacts
 from tocsin.ntf_router.store.logs.store_log import ServiceSet, SubscriptionAdded, SubscriptionRemoved
 from tocsin.ntf_router.store.memory.subscription_table import KeptRouter
 from tocsin.ntf_router.store.memory.tables import NtfTables
 from tocsin.ntf_router.store.records import (
     SUBSCRIPTION_REMOVED,
+    Associations,
     SubscriptionPage,
     SubscriptionRecord,
     TokenRecord,
     UsedRouter,
+    WantedRouter,
 )
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.lifecycles import LIVE, WANTED
@@ -51,6 +54,12 @@ class MemorySubscriptions:
         await self._tables.journal.ready()
         row = self._tables.routers.row_of(queue)
         return None if row is None else self._tables.subscription_record(row)
+
+    async def queue_facts(self, token_id: bytes, queue: NotifierQueue) -> QueueFacts:
+        await self._tables.journal.ready()
+        token = self._tables.tokens.get(token_id)
+        others = await self.other_routers_of(token_id, queue.router)
+        return QueueFacts(None if token is None else token.record, await self.subscription_of(queue), others)
 
     async def add_subscription(self, subscription: SubscriptionRecord) -> bool:
         await self._tables.journal.ready()
@@ -180,8 +189,33 @@ class MemorySubscriptions:
             for row in table.rows_of_block(number, place)
         )
 
+    async def wanted_routers(self, among: Sequence[RouterLocation] | None = None) -> list[WantedRouter]:
+        wanted = None if among is None else {each.key_hash for each in among}
+        return [
+            WantedRouter(each.location, each.other_addresses, each.untried)
+            for each in await self.used_routers()
+            if each.needed and (wanted is None or each.location.key_hash in wanted)
+        ]
+
+    async def associations(self, router: RouterLocation) -> Associations:
+        used = await self.used_router(router)
+        return (
+            Associations(None, False)
+            if used is None
+            else Associations(used.service_id, used.associated_count > 0)
+        )
+
+    async def recently_active(self, limit: int) -> list[tuple[bytes, bytes]]:
+        return []
+
     async def queues_to_subscribe(
-        self, router: RouterLocation, after: bytes | None, limit: int, *, with_associated: bool
+        self,
+        router: RouterLocation,
+        after: bytes | None,
+        limit: int,
+        *,
+        with_associated: bool,
+        first: Sequence[bytes] = (),
     ) -> SubscriptionPage:
         queues: list[tuple[bytes, bytes]] = []
         table, cursor = self._tables.routers.table, after

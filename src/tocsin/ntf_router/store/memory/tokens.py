@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tocsin.ntf_router.store.interface import Replaced
+from tocsin.ntf_router.store.interface import Registered, Replaced
 from tocsin.ntf_router.store.logs.store_log import (
     CronSet,
     TokenAdded,
@@ -58,6 +58,14 @@ class MemoryTokens:
             self._tables.journal.cron_sent(token.token_id, token.cron_sent_at)
         await self._tables.journal.commit()
         return True
+
+    async def register(self, token: TokenRecord, since: int, most: int) -> TokenRecord | Registered:
+        existing = await self.registration(token.device_token, token.verify_key)
+        if existing is not None:
+            return existing
+        if await self.unverified_registrations(token.device_token, since) >= most:
+            return Registered.QUOTA
+        return Registered.DONE if await self.add_token(token) else Registered.TAKEN
 
     async def unverified_registrations(self, device_token: DeviceToken, since: int) -> int:
         await self._tables.journal.ready()

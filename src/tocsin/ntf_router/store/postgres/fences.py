@@ -84,21 +84,29 @@ class Fences:
 
     async def check_router(self, connection: Proxy, router: RouterLocation) -> None:
         """Lock the lease of an SMP router until the transaction ends. Raises LeaseLost if it is not ours."""
-        name = router_lease(router)
+        lease = self.of_router(router)
+        if not await connection.fetchval(_CHECK, *lease):
+            raise LeaseLost(lease[0])
+
+    def of_router(self, router: RouterLocation) -> tuple[str, int, int]:
+        """Return name, fence and holder of an SMP router's lease, to be checked by the write. Raises LeaseLost."""
+        name, number = router_lease(router), self._leases.number
         fence = self._leases.fence(name)
-        if fence is None or not await connection.fetchval(_CHECK, name, fence, self._leases.number):
+        if fence is None or number is None:
             raise LeaseLost(name)
+        return name, fence, number
+
+    def of_tokens(self, token_ids: Iterable[bytes]) -> tuple[list[str], list[int], int | None]:
+        """Return names, fences and holder of the leases of these tokens' pushes, as far as they are ours."""
+        names = sorted({token_lease(each) for each in token_ids})
+        ours = {name: fence for name in names if (fence := self._leases.fence(name)) is not None}
+        return list(ours), list(ours.values()), self._leases.number
 
     async def locked(self, connection: Proxy, token_ids: Iterable[bytes]) -> set[str]:
         """Lock the leases of these tokens' pushes, as far as they are ours. Returns their names."""
-        fences = {
-            name: fence
-            for name in {token_lease(each) for each in token_ids}
-            if (fence := self._leases.fence(name)) is not None
-        }
-        if not fences:
+        arguments = self.of_tokens(token_ids)
+        if not arguments[0]:
             return set()
-        arguments = list(fences), list(fences.values()), self._leases.number
         return {row["name"] for row in await connection.fetch(_VALID, *arguments)}
 
     def pushed_here(self, token_ids: Collection[bytes]) -> list[bytes]:

@@ -13,7 +13,13 @@ from typing import Final
 from asyncpg import Record
 
 from tocsin.ntf_router.store import records
-from tocsin.ntf_router.store.postgres.fences import SHARD_OF_TOKEN, Fences, token_lease
+from tocsin.ntf_router.store.postgres.fences import (
+    SHARD_OF_TOKEN,
+    Fences,
+    LeaseLost,
+    router_lease,
+    token_lease,
+)
 from tocsin.ntf_router.store.postgres.outcomes import (
     END_OF_OLD,
     RECEIVED,
@@ -25,6 +31,7 @@ from tocsin.ntf_router.store.postgres.outcomes import (
 )
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy
 from tocsin.ntf_router.store.postgres.rows import (
+    PROVIDERS,
     SUBSCRIPTIONS,
     TOKEN_COLUMNS,
     TOKENS,
@@ -63,12 +70,8 @@ _DUE: Final = f"""
     ) AS last ON true
     WHERE t.token_id = ANY($1::bytea[]) AND t.status = 'ACTIVE' AND true = ANY(last.are_pending)
 """  # noqa: S608
-_SETTLE: Final = """
-    DELETE FROM pending_notifications p
-    USING unnest($1::bytea[], $2::bytea[], $3::bytea[]) AS ended (subscription_id, token_id, nonce)
-    WHERE p.subscription_id = ended.subscription_id AND p.token_id = ended.token_id AND p.nonce = ended.nonce
-    RETURNING p.subscription_id, p.nonce
-"""
+_RECEIVE: Final = "SELECT * FROM receive_notifications_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_SETTLE: Final = "SELECT place FROM settle_notifications_1($1, $2, $3, $4, $5, $6, $7, $8, $9) AS place"
 _WITH_PENDING: Final = """
     SELECT DISTINCT token_id FROM pending_notifications WHERE token_id > $1{which} ORDER BY token_id LIMIT $2
 """
@@ -88,8 +91,10 @@ class PostgresNotifications:
     _fences: Fences | None
     _report_settled: ReportSettled | None = None
 
-    def report_settled_to(self, report: ReportSettled) -> None:
-        self._report_settled = report
+    _logged: bool = True
+
+    def report_settled_to(self, report: ReportSettled, *, logged: bool = True) -> None:
+        self._report_settled, self._logged = report, logged
 
     async def add_notifications(
         self,
@@ -97,6 +102,9 @@ class PostgresNotifications:
         received: Sequence[records.ReceivedNotification],
         before_commit: Callable[[records.Results], None] | None = None,
     ) -> list[records.Recorded | records.NotRecorded]:
+        if len({each.notifier_id for each in received}) == len(received):
+            return await self._add_different(router, received, before_commit)
+
         async def statements(connection: Proxy) -> list[records.Recorded | records.NotRecorded]:
             if self._fences is not None:
                 await self._fences.check_router(connection, router)
@@ -112,6 +120,45 @@ class PostgresNotifications:
             return results
 
         return await self._clients.run(statements)
+
+    async def _add_different(
+        self,
+        router: RouterLocation,
+        received: Sequence[records.ReceivedNotification],
+        before_commit: Callable[[records.Results], None] | None,
+    ) -> list[records.Recorded | records.NotRecorded]:
+        """Store notifications of different queues: a function in the database decides about each of them."""
+        lease = (None, None, None) if self._fences is None else self._fences.of_router(router)
+        results: list[records.Recorded | records.NotRecorded] = []
+
+        def decided(rows: Sequence[Record]) -> None:
+            if rows and rows[0]["came_place"] < 0:
+                raise LeaseLost(router_lease(router))
+            results[:] = [records.NotRecorded.UNKNOWN_QUEUE] * len(received)
+            for place, token_id, provider_text, again, gone_nonce, gone_time in rows:
+                provider = provider_of(provider_text)
+                if again:
+                    results[place - 1] = records.NotRecorded.DUPLICATE
+                elif provider is not None:
+                    results[place - 1] = records.Recorded(token_id, provider, gone_nonce, gone_time)
+            if before_commit is not None:
+                before_commit(results)
+
+        rows = await self._clients.call(
+            _RECEIVE,
+            *lease,
+            identity_of(router),
+            [each.notifier_id for each in received],
+            [each.nonce for each in received],
+            [each.sealed_meta for each in received],
+            [each.received_at for each in received],
+            list(PROVIDERS),
+            records.KEPT_NOTIFICATIONS,
+            before_commit=decided if self._logged else None,
+        )
+        if not self._logged:
+            decided(rows)
+        return results
 
     async def due_pushes(self, token_ids: Sequence[bytes]) -> list[records.DuePush]:
         """Return those of this instance: their leases are looked at last of all, because they are pushed at once."""
@@ -132,24 +179,30 @@ class PostgresNotifications:
         first = {(each.subscription_id, each.nonce): each for each in reversed(settled)}
         if not first:
             return
-        all_columns = [(each.subscription_id, each.token_id, each.nonce) for each in first.values()]
+        asked = list(first.values())
+        leases: tuple[list[str] | None, list[int] | None, int | None] = (None, None, None)
+        if self._fences is not None:
+            # Who pushes the others now will settle them.
+            leases = self._fences.of_tokens(each.token_id for each in asked)
 
-        async def statements(connection: Proxy) -> None:
-            columns = all_columns
-            if self._fences is not None:
-                # Who pushes the others now will settle them.
-                held = await self._fences.locked(connection, (token_id for _, token_id, _ in columns))
-                columns = [each for each in columns if token_lease(each[1]) in held]
-            if not columns:
-                return
-            rows = await connection.fetch(_SETTLE, *map(list, zip(*columns, strict=True)))
-            ended = [first[tuple(row)] for row in rows]
-            outcomes = Counter([each.outcome for each in ended])
-            await count_and_prune(connection, outcomes, list({each.token_id for each in ended}))
+        def decided(rows: Sequence[Record]) -> None:
+            ended = [asked[row["place"] - 1] for row in rows]
             if before_commit is not None and ended:
                 before_commit(ended)
 
-        await self._clients.run(statements)
+        rows = await self._clients.call(
+            _SETTLE,
+            *leases,
+            [token_lease(each.token_id) for each in asked],
+            [each.subscription_id for each in asked],
+            [each.token_id for each in asked],
+            [each.nonce for each in asked],
+            [each.outcome for each in asked],
+            records.KEPT_NOTIFICATIONS,
+            before_commit=decided if self._logged else None,
+        )
+        if not self._logged:
+            decided(rows)
 
     async def tokens_with_pending(self, after: bytes | None, limit: int) -> list[bytes]:
         if self._fences is None:

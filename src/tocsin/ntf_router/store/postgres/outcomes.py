@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from asyncpg import Record
 
+from tocsin.ntf_router.store.postgres.functions import PRUNE
 from tocsin.ntf_router.store.postgres.pools import Proxy
 from tocsin.ntf_router.store.postgres.rows import provider_of, queue_of_row
 from tocsin.ntf_router.store.records import KEPT_NOTIFICATIONS, SettledNotification
@@ -23,26 +24,8 @@ _COUNT: Final = """
     FROM unnest($1::text[], $2::bigint[]) AS came (outcome, count) ORDER BY outcome
     ON CONFLICT (outcome, part) DO UPDATE SET count = total.count + EXCLUDED.count
 """
-# Removes a token's oldest notifications that are not pending, beyond the number it may keep. The nonce is compared
-# again because the row may have got a newer notification while this statement waited for its lock.
-_PRUNE: Final = """
-    DELETE FROM last_notifications USING (
-        SELECT l.token_ntf_id, l.nmsg_nonce,
-            row_number() OVER (
-                PARTITION BY l.token_id ORDER BY p.nonce IS NOT NULL, l.sent_at, l.token_ntf_id
-            ) AS place,
-            count(*) OVER (PARTITION BY l.token_id) AS held,
-            p.nonce IS NOT NULL AS is_pending
-        FROM last_notifications l
-        LEFT JOIN pending_notifications p ON p.subscription_id = l.subscription_id AND p.nonce = l.nmsg_nonce
-        WHERE l.token_id = ANY($1::bytea[])
-    ) AS ranked
-    WHERE last_notifications.token_ntf_id = ranked.token_ntf_id
-        AND last_notifications.nmsg_nonce = ranked.nmsg_nonce
-        AND NOT ranked.is_pending AND ranked.place <= ranked.held - $2
-"""
 # Both in one statement, because they concern different tables. The second one's parameters follow those of the first.
-_COUNT_AND_PRUNE: Final = f"WITH counted AS ({_COUNT}) {_PRUNE.replace('$2', '$4').replace('$1', '$3')}"
+_COUNT_AND_PRUNE: Final = f"WITH counted AS ({_COUNT}) {PRUNE.replace('$2', '$4').replace('$1', '$3')}"
 
 _END: Final = """
     WITH gone AS (
@@ -129,4 +112,4 @@ async def count_and_prune(connection: Proxy, counts: Mapping[str, int], token_id
 
 async def prune(connection: Proxy, token_ids: Sequence[bytes]) -> None:
     if token_ids:
-        await connection.execute(_PRUNE, list(token_ids), KEPT_NOTIFICATIONS)
+        await connection.execute(PRUNE, list(token_ids), KEPT_NOTIFICATIONS)

@@ -25,6 +25,11 @@ STATEMENT_TIMEOUT: Final = 60.0
 BACKGROUND_TIMEOUT: Final = 600.0
 WAIT_TIMEOUT: Final = 60.0
 """Seconds to wait for a free connection of the pool."""
+AT_HAND: Final = 2
+"""Free connections that are kept ready: the next statement begins without the pool's work, which costs as much as the
+statement."""
+USES_IN_A_ROW: Final = 1000
+"""Then a connection goes through the pool, which may renew it."""
 ATTEMPTS: Final = 5
 """Attempts of a transaction that the database rolls back because of a conflict."""
 
@@ -38,6 +43,9 @@ class NtfPool:
         self._pool: Final = pool
         self._owner: Final = owner
         self._taken = 0 if owner is None else owner.times_taken
+        self._at_hand: list[tuple[Proxy, int]] = []
+        """Free connections that were not given back to the pool, and how often each may still be used before it is."""
+        self._waiting = 0
 
     @classmethod
     async def open(
@@ -104,6 +112,23 @@ class NtfPool:
 
         return await self._run_alone(statements)
 
+    async def call(
+        self,
+        statement: str,
+        *arguments: object,
+        before_commit: Callable[[list[Record]], None] | None = None,
+    ) -> list[Record]:
+        """Execute one statement, in one round trip, or in three if something must be done before its commit."""
+        if before_commit is None:
+            return await self.fetch(statement, *arguments)
+
+        async def statements(connection: Proxy) -> list[Record]:
+            rows = await connection.fetch(statement, *arguments)
+            before_commit(rows)
+            return rows
+
+        return await self.run(statements)
+
     async def fetchrow(self, statement: str, *arguments: object) -> Record | None:
         async def statements(connection: Proxy) -> Record | None:
             return await connection.fetchrow(statement, *arguments)
@@ -130,6 +155,7 @@ class NtfPool:
         """Never raises."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
+                await self._give_back()
                 await self._pool.close()
         except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             self._pool.terminate()
@@ -140,20 +166,61 @@ class NtfPool:
             await self._owner.ready()
             if self._taken != self._owner.times_taken:
                 self._taken = self._owner.times_taken
-                await self._pool.expire_connections()  # they may lead to another server than the lock
+                await self._expire()  # they may lead to another server than the lock
         with translated():
             for attempt in range(ATTEMPTS):
                 try:
-                    async with self._pool.acquire(timeout=WAIT_TIMEOUT) as connection:
-                        return await statements(connection)
+                    return await self._use_connection(statements)
                 except asyncpg.TransactionRollbackError:
                     if attempt + 1 == ATTEMPTS:
                         raise
                 except asyncpg.ReadOnlySQLTransactionError:
                     # A standby now. The next connections are made anew, and the URL may name another server.
-                    await self._pool.expire_connections()
+                    await self._expire()
                     raise
             raise AssertionError
+
+    async def _use_connection(self, statements: Statements[R]) -> R:
+        connection, uses = await self._take()
+        try:
+            result = await statements(connection)
+        except BaseException:
+            await self._pool.release(connection)
+            raise
+        if uses and not self._waiting and len(self._at_hand) < AT_HAND:
+            self._at_hand.append((connection, uses - 1))
+        else:
+            await self._pool.release(connection)
+        return result
+
+    async def _take(self) -> tuple[Proxy, int]:
+        while self._at_hand:
+            connection, uses = self._at_hand.pop()
+            if _is_open(connection):
+                return connection, uses
+            await self._pool.release(connection)
+        self._waiting += 1
+        try:
+            return await self._pool.acquire(timeout=WAIT_TIMEOUT), USES_IN_A_ROW
+        finally:
+            self._waiting -= 1
+
+    async def _give_back(self) -> None:
+        at_hand, self._at_hand = self._at_hand, []
+        for connection, _ in at_hand:
+            await self._pool.release(connection)
+
+    async def _expire(self) -> None:
+        """Make all connections anew."""
+        await self._pool.expire_connections()
+        await self._give_back()  # which closes them
+
+
+def _is_open(connection: Proxy) -> bool:
+    try:
+        return not connection.is_closed()
+    except asyncpg.InterfaceError:  # it was lost, and the pool has taken it back
+        return False
 
 
 def rows_of(tag: str) -> int:

@@ -15,8 +15,8 @@ from asyncpg import Connection, Record
 
 from tocsin.durable.postgres.batched_reads import BatchedReads
 from tocsin.durable.postgres.database_errors import translated
-from tocsin.durable.postgres.leases import Connect
 from tocsin.durable.postgres.schema_owner import LOCK_WAIT, SchemaOwner
+from tocsin.durable.postgres.sessions import Connect
 from tocsin.errors import StoreError
 from tocsin.ntf_router.store.interface import StoreCounts
 from tocsin.ntf_router.store.postgres.direct import PostgresDirect
@@ -62,6 +62,8 @@ class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, Po
         self._tokens = BatchedReads(self._find_tokens)
         self._subscriptions = BatchedReads(self._find_subscriptions)
         self._by_queue = BatchedReads(self._find_queues)
+        self._facts = BatchedReads(self._find_facts)
+        self._additions = BatchedReads(self._write_subscriptions)
 
     def at_our_server(self, connect: Connect) -> Connect:
         """Let connections of leases lead to a server that knows as much as that of our lock."""
@@ -117,9 +119,8 @@ class NtfPostgresStore(PostgresTokens, PostgresSubscriptions, PostgresDirect, Po
         await analyze_stale_tables(self._background, TABLES)
 
     async def close(self) -> None:
-        await self._tokens.close()
-        await self._subscriptions.close()
-        await self._by_queue.close()
+        for batched in (self._tokens, self._subscriptions, self._by_queue, self._facts, self._additions):
+            await batched.close()
         await self._clients.close()
         await self._background.close()
         if self._owner is not None:

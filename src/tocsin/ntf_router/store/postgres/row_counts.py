@@ -28,6 +28,8 @@ _COUNT_OF_TOKEN: Final = """
 """  # noqa: S105
 NEAR: Final = 0.5
 """The share of a limit from which on instances of a fleet count exactly."""
+LARGE: Final = 100_000
+"""Rows from which on a start does not wait until they are counted."""
 _ESTIMATE: Final = "SELECT reltuples::bigint FROM pg_class WHERE oid = $1::text::regclass"
 
 
@@ -76,6 +78,17 @@ class KeptCount:
         assert row is not None
         self._rows = row[0] + self._added
         self.counted += 1
+
+    async def estimate_or_count(self, pool: NtfPool) -> None:
+        """Learn the number at a start. A large table far from its limit is estimated, and counted later.
+
+        Raises StoreError.
+        """
+        row = None if self.most is None else await pool.fetchrow(_ESTIMATE, self._table)
+        if row is not None and self.most is not None and LARGE <= row[0] < NEAR * self.most:
+            self._rows, self._doubtful = row[0], True
+        else:
+            await self.count(pool)
 
     async def count_if_doubtful(self, pool: NtfPool) -> None:
         """Count again if the number may be too high, and that matters. Raises StoreError."""
@@ -139,8 +152,13 @@ class RowCounts:
     async def limit_to(self, limits: RowLimits, pool: NtfPool) -> None:
         self.tokens.most, self.subscriptions.most = limits.tokens, limits.subscriptions
         self._of_token = limits.subscriptions_of_token
-        await self.tokens.count(pool)
-        await self.subscriptions.count(pool)
+        await self.tokens.estimate_or_count(pool)
+        await self.subscriptions.estimate_or_count(pool)
+
+    @property
+    def most_of_token(self) -> int | None:
+        """The limit of the subscriptions of one token."""
+        return self._of_token
 
     async def check_room(self, connection: Proxy, token_id: bytes, addition: Addition) -> bool:
         """Check that the token may get a subscription in this transaction, and lock the token.

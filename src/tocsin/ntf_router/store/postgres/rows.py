@@ -45,16 +45,16 @@ SUBSCRIPTIONS: Final = "subscriptions s JOIN smp_servers v ON v.smp_server_id = 
 
 NO_KEY: Final = Ed25519PrivateKey.der_prefix + bytes(Ed25519PrivateKey.raw_bytes)
 """The key of queues of direct notifications, which have none: the table requires one."""
-_PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
-_REFERENCE_WEB_PUSH: Final = f"{PushProvider.WEBPUSH.text} https://"
+PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
+REFERENCE_WEB_PUSH: Final = f"{PushProvider.WEBPUSH.text} https://"
 _ORIGIN: Final = re.compile(rb"https://[^/? ]*")
 
 
 def provider_of(text: str) -> PushProvider | None:
     """Return the provider that a row names, or None for one that is not known."""
-    if text.startswith(_REFERENCE_WEB_PUSH):
+    if text.startswith(REFERENCE_WEB_PUSH):
         return PushProvider.WEBPUSH
-    return _PROVIDERS.get(text)
+    return PROVIDERS.get(text)
 
 
 def device_token_columns(token: DeviceToken) -> tuple[str, bytes]:
@@ -69,10 +69,10 @@ def device_token_columns(token: DeviceToken) -> tuple[str, bytes]:
 
 
 def _device_token(provider: str, token: bytes) -> DeviceToken:
-    if provider.startswith(_REFERENCE_WEB_PUSH):
+    if provider.startswith(REFERENCE_WEB_PUSH):
         origin = provider.removeprefix(PushProvider.WEBPUSH.text).lstrip().encode("latin-1")
         return DeviceToken(PushProvider.WEBPUSH, origin + token)
-    return DeviceToken(_PROVIDERS[provider], token)
+    return DeviceToken(PROVIDERS[provider], token)
 
 
 def sql_list(states: Iterable[StrEnum]) -> str:

@@ -16,6 +16,7 @@ from tocsin.durable.postgres.schema_owner import holder_of, schema_key
 from tocsin.durable.postgres.schema_rollback import Loss, Undo, undo
 from tocsin.durable.schema_versions import to_undo
 from tocsin.errors import StoreError
+from tocsin.ntf_router.store.postgres.functions import CREATE_FUNCTIONS, DROP_FUNCTIONS
 from tocsin.ntf_router.store.postgres.rows import NO_KEY
 
 DEFAULT_SCHEMA: Final = "ntf_server"
@@ -97,7 +98,8 @@ LATER_MIGRATIONS: Final = {
     "20250830_queue_ids_hash": "counts and hashes of associated queues, kept by triggers",
     "20251219_service_cert_per_server": "a service certificate for each SMP router",
 }
-"""Migrations of version 7.0 (v7.md 6.4). We use a schema that has them, and do not make them: 7.0 does at its start."""
+"""Migrations of version 7.0 (v7.md 6.4). A router uses a schema that has them, and does not make them: 7.0 does at its
+start, and `tocsin migrate tables` does when an operator asks."""
 
 _OWN: Final = """
     CREATE TABLE pending_notifications (
@@ -194,6 +196,7 @@ _OWN_MIGRATIONS: Final = (
     ("0004_service_credentials", _SERVICE_CREDENTIALS, "DROP TABLE service_credentials"),
     ("0005_owner_heartbeat", _HEARTBEAT, "DROP TABLE owner_heartbeat"),
     ("0006_fleet", LEASE_TABLES, DROP_LEASE_TABLES),
+    ("0007_functions", CREATE_FUNCTIONS, DROP_FUNCTIONS),
 )
 """Name, statements, and statements that undo them."""
 _LOSSES: Final = {
@@ -289,10 +292,11 @@ async def roll_back(
 
 
 async def _refuse_later(connection: AnyConnection, schema: str) -> None:
-    """The reference's own server must undo what it has added."""
+    """What 7.0 has added must be undone first."""
     if later := sorted(await _applied(connection, f'"{schema}".migrations') & set(LATER_MIGRATIONS)):
         raise StoreError(
-            f"the reference 7.0 changed the schema {schema}: let it undo {', '.join(later)} first, then repeat this"
+            f"the schema {schema} is of the reference 7.0 ({', '.join(later)}): run `tocsin migrate tables "
+            "--release 6.5` first, then repeat this"
         )
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
 import asyncpg
 
 from tocsin.crypto.credentials import Credentials
 from tocsin.durable.postgres.batched_reads import BatchedReads
 from tocsin.errors import DecodeError, StoreError, StoreFull
+from tocsin.ntf_router.store.interface import QueueFacts
 from tocsin.ntf_router.store.postgres.fences import Fences
+from tocsin.ntf_router.store.postgres.functions import ADDED, FULL, TOKEN_FULL
 from tocsin.ntf_router.store.postgres.outcomes import (
     END_OF_SUBSCRIPTION,
     ReportSettled,
@@ -19,7 +22,7 @@ from tocsin.ntf_router.store.postgres.outcomes import (
     keep_periods,
 )
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy, rows_of
-from tocsin.ntf_router.store.postgres.row_counts import Addition, RowCounts
+from tocsin.ntf_router.store.postgres.row_counts import RowCounts
 from tocsin.ntf_router.store.postgres.rows import (
     NO_KEY,
     SUBSCRIPTION_COLUMNS,
@@ -36,17 +39,20 @@ from tocsin.ntf_router.store.postgres.rows import (
 from tocsin.ntf_router.store.records import (
     SUBSCRIPTION_REMOVED,
     USED_ADDRESSES,
+    Associations,
+    RowLimit,
     SubscriptionPage,
     SubscriptionRecord,
     TokenRecord,
     UsedRouter,
+    WantedRouter,
 )
 from tocsin.ntf_router.store.service_chains import decode_chain, encode_chain
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.lifecycles import LIVE, WANTED
-from tocsin.protocol.ntf.statuses import SubscriptionStatus, subscription_status_text
+from tocsin.protocol.ntf.statuses import SubscriptionState, SubscriptionStatus, subscription_status_text
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
-from tocsin.wire.base64url import encode_base64url
+from tocsin.wire.base64url import decode_base64url, encode_base64url
 
 _WANTED: Final = f"s.status IN {sql_list(WANTED)}"
 _AT_ROUTER: Final = "v.smp_keyhash = $1"
@@ -90,6 +96,26 @@ ADD_SUBSCRIPTION: Final = """
 _OTHER_ROUTERS: Final = f"""
     SELECT count(DISTINCT s.smp_server_id) FROM {SUBSCRIPTIONS} WHERE NOT ({_AT_ADDRESS}) AND s.token_id = $4
 """  # noqa: S608
+_EXISTING_COLUMNS: Final = SUBSCRIPTION_COLUMNS.replace("s.token_id", "s.token_id AS owner_id", 1)
+_FACTS: Final = f"""
+    SELECT asked.place, {TOKEN_COLUMNS}, existing.*, (
+        SELECT count(DISTINCT s.smp_server_id) FROM {SUBSCRIPTIONS}
+        WHERE s.token_id = asked.token_id
+            AND NOT (v.smp_host = asked.host AND v.smp_port = asked.port AND v.smp_keyhash = asked.keyhash)
+    ) AS others
+    FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bytea[], $5::bytea[])
+        WITH ORDINALITY AS asked (token_id, host, port, keyhash, notifier_id, place)
+    LEFT JOIN tokens t ON t.token_id = asked.token_id
+    LEFT JOIN token_registrations r ON r.token_id = t.token_id
+    LEFT JOIN LATERAL (
+        SELECT {_EXISTING_COLUMNS} FROM {SUBSCRIPTIONS}
+        WHERE v.smp_keyhash = asked.keyhash AND s.smp_notifier_id = asked.notifier_id
+        ORDER BY {FIRST_OF_SEVERAL} LIMIT 1
+    ) AS existing ON true
+"""  # noqa: S608
+_ADD_SUBSCRIPTIONS: Final = """
+    SELECT result FROM add_subscriptions_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS result
+"""
 _NEW_QUEUES: Final = f"""
     SELECT v.smp_host, v.smp_port, v.smp_keyhash, s.smp_notifier_id, s.smp_notifier_key FROM {SUBSCRIPTIONS}
     WHERE s.token_id = $1 AND s.status = 'NEW'
@@ -154,11 +180,49 @@ ADD_OWN_CERTIFICATE: Final = """
     INSERT INTO service_credentials (smp_keyhash, certificates, private_key)
     SELECT $1, $2, $3 WHERE EXISTS (SELECT FROM smp_servers WHERE smp_keyhash = $1)
 """
+_ANY_WANTED: Final = (
+    f"EXISTS (SELECT FROM subscriptions s WHERE s.smp_server_id = v.smp_server_id AND {_WANTED})"
+)
+# Addresses of one router are ordered by their queues. They are counted only where there are several.
+_WANTED_ROUTERS: Final = f"""
+    SELECT v.smp_host, v.smp_port, v.smp_keyhash,
+        v.ntf_service_id IS NULL AND NOT EXISTS (
+            SELECT FROM subscriptions s WHERE s.smp_server_id = v.smp_server_id AND NOT s.ntf_service_assoc
+                AND s.status IN {sql_list(WANTED - {SubscriptionState.NEW})}
+        ) AS untried,
+        v.ntf_service_id IS NULL AND EXISTS (
+            SELECT FROM subscriptions s JOIN tokens t ON t.token_id = s.token_id
+            WHERE s.smp_server_id = v.smp_server_id AND t.status = 'ACTIVE'
+                AND (s.status = 'NEW' OR s.ntf_service_assoc AND {_WANTED})
+        ) AS active,
+        CASE WHEN count(*) OVER (PARTITION BY v.smp_keyhash) > 1 THEN (
+            SELECT count(*) FROM subscriptions s WHERE s.smp_server_id = v.smp_server_id AND {_WANTED}
+        ) END AS queues
+    FROM smp_servers v WHERE {_ANY_WANTED} {{among}}
+    ORDER BY queues DESC
+"""  # noqa: S608
+_ALL_WANTED_ROUTERS: Final = _WANTED_ROUTERS.format(among="")
+_SOME_WANTED_ROUTERS: Final = _WANTED_ROUTERS.format(among="AND v.smp_keyhash = ANY($1::bytea[])")
+_ASSOCIATIONS: Final = f"""
+    SELECT v.ntf_service_id, EXISTS (
+        SELECT FROM subscriptions s
+        WHERE s.smp_server_id = v.smp_server_id AND s.ntf_service_assoc AND {_WANTED}
+    ) AS any
+    FROM smp_servers v WHERE {_AT_ROUTER}
+"""  # noqa: S608
+_RECENT: Final = f"""
+    SELECT v.smp_keyhash, s.smp_notifier_id
+    FROM (SELECT subscription_id, sent_at FROM last_notifications ORDER BY sent_at DESC LIMIT $1) AS last
+    JOIN subscriptions s ON s.subscription_id = last.subscription_id
+    JOIN smp_servers v ON v.smp_server_id = s.smp_server_id
+    WHERE {_WANTED} AND {_KEYED}
+    ORDER BY last.sent_at DESC
+"""  # noqa: S608
 _PAGE: Final = f"""
     WITH page AS (
         SELECT s.subscription_id, s.smp_notifier_id, s.smp_notifier_key FROM {SUBSCRIPTIONS}
         WHERE {_AT_ROUTER} AND {_WANTED} AND ($4 OR NOT s.ntf_service_assoc) AND s.subscription_id > $2
-            AND {_KEYED}
+            AND {_KEYED} AND {{which}}
         ORDER BY s.subscription_id LIMIT $3
     ), marked AS (
         UPDATE subscriptions s SET status = 'PENDING' FROM page
@@ -166,6 +230,16 @@ _PAGE: Final = f"""
     )
     SELECT * FROM page ORDER BY subscription_id
 """  # noqa: S608
+_FIRST_PAGE: Final = _PAGE.format(which="s.smp_notifier_id = ANY($5::bytea[])")
+_NEXT_PAGE: Final = _PAGE.format(which="($5::bytea[] IS NULL OR s.smp_notifier_id <> ALL($5::bytea[]))")
+
+
+class NewSubscription(NamedTuple):
+    """A subscription to be added."""
+
+    record: SubscriptionRecord
+    has_room: bool
+    """Whether the limit of all subscriptions allows it."""
 
 
 async def execute_at(
@@ -192,6 +266,8 @@ class PostgresSubscriptions:
     _report_settled: ReportSettled | None
     _subscriptions: BatchedReads[bytes, tuple[SubscriptionRecord, TokenRecord]]
     _by_queue: BatchedReads[tuple[bytes, bytes], SubscriptionRecord]
+    _facts: BatchedReads[tuple[bytes, NotifierQueue], QueueFacts]
+    _additions: BatchedReads[NewSubscription, str]
     _has_certificates: bool = False
     """The reference's tables are those of 7.0, with columns for certificates."""
 
@@ -200,6 +276,25 @@ class PostgresSubscriptions:
 
     async def subscription_of(self, queue: NotifierQueue) -> SubscriptionRecord | None:
         return await self._by_queue.row((identity_of(queue.router), queue.notifier_id))
+
+    async def queue_facts(self, token_id: bytes, queue: NotifierQueue) -> QueueFacts:
+        facts = await self._facts.row((token_id, queue))
+        assert facts is not None
+        return facts
+
+    async def _find_facts(
+        self, asked: Sequence[tuple[bytes, NotifierQueue]]
+    ) -> dict[tuple[bytes, NotifierQueue], QueueFacts]:
+        rows = [(token_id, *router_row(queue.router), queue.notifier_id) for token_id, queue in asked]
+        columns = map(list, zip(*rows, strict=True))
+        found: dict[tuple[bytes, NotifierQueue], QueueFacts] = {}
+        for row in await self._clients.fetch(_FACTS, *columns):
+            token = None if row["token_id"] is None else token_of_row(row)
+            existing = None
+            if row["subscription_id"] is not None:
+                existing = replace(subscription_of_row(row), token_id=row["owner_id"])
+            found[asked[row["place"] - 1]] = QueueFacts(token, existing, row["others"])
+        return found
 
     async def _find_subscriptions(
         self, subscription_ids: Sequence[bytes]
@@ -216,30 +311,33 @@ class PostgresSubscriptions:
 
     async def add_subscription(self, subscription: SubscriptionRecord) -> bool:
         with self._counts.subscriptions.adding() as addition:
-            try:
-                addition.added = await self._add_subscription(subscription, addition)
-            except StoreFull:
-                if await self.subscription_of(subscription.queue) is None:
-                    raise
+            result = await self._additions.row(NewSubscription(subscription, addition.has_room))
+            addition.added = result == ADDED
+            if result == TOKEN_FULL:
+                raise StoreFull(RowLimit.SUBSCRIPTIONS_OF_TOKEN)
+            if result == FULL:
+                raise StoreFull(RowLimit.SUBSCRIPTIONS)
         return addition.added
 
-    async def _add_subscription(self, subscription: SubscriptionRecord, addition: Addition) -> bool:
-        async def statements(connection: Proxy) -> bool:
-            if not await self._counts.check_room(connection, subscription.token_id, addition):
-                return False
-            tag = await connection.execute(
-                ADD_SUBSCRIPTION,
-                *router_row(subscription.queue.router),
-                subscription.subscription_id,
-                subscription.token_id,
-                subscription.queue.notifier_id,
-                subscription.notifier_key or NO_KEY,
-                subscription_status_text(subscription.status),
-                subscription.service_associated,
+    async def _write_subscriptions(self, new: Sequence[NewSubscription]) -> dict[NewSubscription, str]:
+        """Add subscriptions of several connections. Locks are taken in the order of tokens."""
+        new = sorted(new, key=lambda each: each.record.token_id)
+        rows = [
+            (
+                *router_row(record.queue.router),
+                record.subscription_id,
+                record.token_id,
+                record.queue.notifier_id,
+                record.notifier_key or NO_KEY,
+                subscription_status_text(record.status),
+                record.service_associated,
+                has_room,
             )
-            return rows_of(tag) > 0
-
-        return await self._clients.run(statements)
+            for record, has_room in new
+        ]
+        columns = map(list, zip(*rows, strict=True))
+        results = await self._clients.fetch(_ADD_SUBSCRIPTIONS, *columns, self._counts.most_of_token)
+        return {each: row["result"] for each, row in zip(new, results, strict=True)}
 
     async def delete_subscription(self, subscription_id: bytes) -> bool:
         async def statements(connection: Proxy) -> bool:
@@ -334,23 +432,60 @@ class PostgresSubscriptions:
             rows = await self._background.fetch(_USED_ROUTER, identity_of(router))
         return _used_of_rows(rows) if rows else None
 
+    async def wanted_routers(self, among: Sequence[RouterLocation] | None = None) -> list[WantedRouter]:
+        # By the clients' pool: it finds rows by their keys, however many there are.
+        if among is None:
+            rows = await self._clients.fetch(_ALL_WANTED_ROUTERS)
+        else:
+            rows = await self._clients.fetch(_SOME_WANTED_ROUTERS, [identity_of(each) for each in among])
+        found: dict[bytes, list[asyncpg.Record]] = {}
+        for row in rows:
+            found.setdefault(row["smp_keyhash"], []).append(row)
+        wanted = []
+        for addresses in found.values():
+            untried = all(row["untried"] for row in addresses)
+            if not untried or any(row["active"] for row in addresses):
+                first, *others = [router_of_row(row) for row in addresses[:USED_ADDRESSES]]
+                wanted.append(WantedRouter(first, tuple(others), untried))
+        return wanted
+
+    async def associations(self, router: RouterLocation) -> Associations:
+        rows = await self._clients.fetch(_ASSOCIATIONS, identity_of(router))
+        service_id = next((row["ntf_service_id"] for row in rows if row["ntf_service_id"] is not None), None)
+        return Associations(service_id, any(row["any"] for row in rows))
+
+    async def recently_active(self, limit: int) -> list[tuple[bytes, bytes]]:
+        rows = await self._background.fetch(_RECENT, limit)
+        return [(decode_base64url(row["smp_keyhash"].decode()), row["smp_notifier_id"]) for row in rows]
+
     async def queues_to_subscribe(
-        self, router: RouterLocation, after: bytes | None, limit: int, *, with_associated: bool
+        self,
+        router: RouterLocation,
+        after: bytes | None,
+        limit: int,
+        *,
+        with_associated: bool,
+        first: Sequence[bytes] = (),
     ) -> SubscriptionPage:
-        """Return a page. The cursor is a subscription id."""
-        arguments = identity_of(router), after or b"", limit, with_associated
+        """Return a page. The cursor is a subscription id, empty behind the first page of those that are named."""
+        statement = _FIRST_PAGE if first and after is None else _NEXT_PAGE
+        if statement is _FIRST_PAGE:
+            limit = max(limit, len(first))
+        arguments = identity_of(router), after or b"", limit, with_associated, list(first) or None
         fences = self._fences
 
         async def statements(connection: Proxy) -> list[asyncpg.Record]:
             assert fences is not None
             await fences.check_router(connection, router)
-            return await connection.fetch(_PAGE, *arguments)
+            return await connection.fetch(statement, *arguments)
 
         if fences is None:
-            rows = await self._background.fetch(_PAGE, *arguments)
+            rows = await self._background.fetch(statement, *arguments)
         else:
             rows = await self._background.run(statements)
         queues = tuple([(row["smp_notifier_id"], row["smp_notifier_key"]) for row in rows])
+        if statement is _FIRST_PAGE:
+            return SubscriptionPage(queues, b"")
         return SubscriptionPage(queues, rows[-1]["subscription_id"] if len(rows) == limit else None)
 
 

@@ -12,8 +12,9 @@ import asyncpg
 
 from tocsin.durable.postgres.batched_reads import BatchedReads
 from tocsin.errors import StoreFull
-from tocsin.ntf_router.store.interface import Replaced
+from tocsin.ntf_router.store.interface import Registered, Replaced
 from tocsin.ntf_router.store.postgres.fences import SHARD_OF_TOKEN, Fences, token_lease
+from tocsin.ntf_router.store.postgres.functions import ADDED, FULL, KNOWN, QUOTA
 from tocsin.ntf_router.store.postgres.outcomes import END_OF_TOKENS, ReportSettled, end_pending, prune
 from tocsin.ntf_router.store.postgres.pools import NtfPool, Proxy
 from tocsin.ntf_router.store.postgres.row_counts import RowCounts
@@ -48,6 +49,10 @@ _ADD: Final = """
     )
     INSERT INTO token_registrations (token_id, registered_at) SELECT token_id, $12 FROM added
 """
+_REGISTER: Final = f"""
+    SELECT became, removed FROM register_token_1({", ".join(f"${each}" for each in range(1, 16))})
+"""  # noqa: S608
+_REGISTERED: Final = {ADDED: Registered.DONE, QUOTA: Registered.QUOTA}
 _UNVERIFIED: Final = f"""
     SELECT t.token_id, coalesce(r.registered_at, 0) AS registered_at,
         EXISTS (SELECT FROM subscriptions s WHERE s.token_id = t.token_id) AS used
@@ -135,6 +140,24 @@ class PostgresTokens:
                 raise StoreFull(RowLimit.TOKENS)
             addition.added = await self._clients.execute(_ADD, *token_row(token), token.registered_at) > 0
         return addition.added
+
+    async def register(self, token: TokenRecord, since: int, most: int) -> TokenRecord | Registered:
+        token_id, provider, device_token, status, verify_key, *others = token_row(token)
+        asked = provider, device_token, verify_key, since, most
+        with self._counts.tokens.adding() as addition:
+            with self._counts.removing() as removal:
+                row = await self._clients.fetchrow(
+                    _REGISTER, *asked, addition.has_room, token_id, status, *others, token.registered_at
+                )
+                assert row is not None
+                became, removal.tokens = row
+            addition.added = became == ADDED
+            if became == FULL:
+                raise StoreFull(RowLimit.TOKENS)
+        if became == KNOWN:
+            existing = await self.registration(token.device_token, token.verify_key)
+            return Registered.TAKEN if existing is None else existing
+        return _REGISTERED.get(became, Registered.TAKEN)
 
     async def unverified_registrations(self, device_token: DeviceToken, since: int) -> int:
         rows = await self._clients.fetch(_UNVERIFIED, *device_token_columns(device_token))

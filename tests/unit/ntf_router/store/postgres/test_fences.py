@@ -86,6 +86,9 @@ def router_writes() -> list[Any]:
     """All writes about an SMP router."""
     writes: dict[str, Write] = {
         "notifications": lambda store, _: store.add_notifications(ROUTER, [received("q", 1)]),
+        "several of one queue": lambda store, _: store.add_notifications(
+            ROUTER, [received("q", 1), received("q", 2)]
+        ),
         "statuses": lambda store, _: store.set_statuses(
             ROUTER, [(queue("q").notifier_id, SubscriptionState.END)]
         ),

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
 
+from tests.doubles.smp_harness import until
 from tests.unit.ntf_router.store.samples import ROUTER, filled, received
 from tocsin.errors import StoreError
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.ntf_router.store.postgres.pools import BACKGROUND_TIMEOUT, FEWEST, NtfPool, analyze_stale_tables
+from tocsin.ntf_router.store.postgres import pools
+from tocsin.ntf_router.store.postgres.pools import (
+    BACKGROUND_TIMEOUT,
+    FEWEST,
+    NtfPool,
+    _is_open,
+    analyze_stale_tables,
+)
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore
 from tocsin.ntf_router.store.postgres.schema import DEFAULT_SCHEMA, TABLES
 from tocsin.ntf_router.store.postgres.transfer import fill_ntf_database
@@ -171,3 +180,47 @@ async def test_connections_that_find_rows_by_their_keys_read_no_whole_table(stor
     assert by_key is not None
     assert background is not None
     assert (by_key[0], background[0]) == ("off", "on")
+
+
+async def test_a_free_connection_is_used_again_without_the_pool(
+    pool: NtfPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await pool.fetchrow("SELECT pg_backend_pid()")
+    monkeypatch.setattr(asyncpg.Pool, "acquire", None)  # would fail
+    second = await pool.fetchrow("SELECT pg_backend_pid()")
+    assert first == second
+
+
+async def test_a_free_connection_that_was_lost_is_replaced(url: str, pool: NtfPool) -> None:
+    row = await pool.fetchrow("SELECT pg_backend_pid()")
+    assert row is not None
+    operator = await asyncpg.connect(url)
+    await operator.execute("SELECT pg_terminate_backend($1)", row[0])
+    await operator.close()
+    await until(lambda: not _is_open(pool._at_hand[0][0]))
+    again = await pool.fetchrow("SELECT pg_backend_pid()")
+    assert again is not None
+    assert again != row
+
+
+async def test_who_waits_for_a_connection_gets_the_next_free_one(pool: NtfPool) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        made = [tasks.create_task(pool.fetchrow("SELECT pg_sleep(0.01)")) for _ in range(5)]
+    assert all(each.result() is not None for each in made)
+
+
+async def test_a_connection_goes_through_the_pool_now_and_then(
+    pool: NtfPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "USES_IN_A_ROW", 1)
+    for _ in range(4):
+        await pool.fetchrow("SELECT 1")
+    assert len(pool._at_hand) == 0
+    await pool.fetchrow("SELECT 1")
+    assert [uses for _, uses in pool._at_hand] == [0]
+
+
+async def test_connections_at_hand_are_made_anew_when_all_are(pool: NtfPool) -> None:
+    first = await pool.fetchrow("SELECT pg_backend_pid()")
+    await pool._expire()
+    assert await pool.fetchrow("SELECT pg_backend_pid()") != first

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
@@ -34,6 +34,7 @@ from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.errors import StoreError, StoreUnavailable
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.postgres import pools, postgres_store
+from tocsin.ntf_router.store.postgres.pools import NtfPool
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
 from tocsin.ntf_router.store.postgres.schema import reference_version
 from tocsin.ntf_router.store.postgres.transfer import fill_ntf_database, read_whole_ntf_database
@@ -534,3 +535,44 @@ async def test_hosts_that_older_versions_took_are_written(url: str, host: str) -
     opened = await open_ntf_postgres_store(url, pool_size=1)
     assert await opened.subscription_of(queue("q", odd)) == found
     await opened.close()
+
+
+@pytest.mark.parametrize("logged", [False, True])
+async def test_notifications_take_one_statement_each_way_without_an_event_log(
+    store: NtfPostgresStore, monkeypatch: pytest.MonkeyPatch, logged: bool
+) -> None:
+    """With one, events come before the commit, so it is a statement of its own."""
+    owner = await filled(store, "owner", "q")
+    store.report_settled_to(lambda _settled: None, logged=logged)
+    transactions: list[object] = []
+    run = NtfPool.run
+
+    async def counted(pool: NtfPool, statements: Any) -> Any:
+        transactions.append(statements)
+        return await run(pool, statements)
+
+    monkeypatch.setattr(NtfPool, "run", counted)
+    told: list[object] = []
+    await store.add_notifications(ROUTER, [received("q", 1)], told.extend)
+    await store.settle([settled(owner, "q", 1)], told.extend)
+    assert len(transactions) == (2 if logged else 0)
+    assert told == [Recorded(owner.token_id, owner.device_token.provider, None), settled(owner, "q", 1)]
+
+
+async def test_a_token_of_an_unknown_provider_gets_no_notifications(
+    store: NtfPostgresStore, operator: Operator
+) -> None:
+    """A newer server may have written it. Nobody could push them, and reading them would fail."""
+    await filled(store, "owner", "q")
+    await operator.execute("UPDATE tokens SET push_provider = 'tomorrow'")
+    assert await store.add_notifications(ROUTER, [received("q", 1)]) == [NotRecorded.UNKNOWN_QUEUE]
+    assert (await store.accounting()).received == 0
+
+
+async def test_the_queues_with_the_latest_notifications_are_known(store: NtfPostgresStore) -> None:
+    await filled(store, "owner", "a", "b", "c")
+    for at, name in enumerate("bca", start=1_000):
+        await store.add_notifications(ROUTER, [received(name, 1, float(at))])
+    newest = [(ROUTER.key_hash, queue(name).notifier_id) for name in "acb"]
+    assert await store.recently_active(10) == newest
+    assert await store.recently_active(2) == newest[:2]

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.ntf_router.store.opened_stores import postgres_store
 from tests.unit.ntf_router.store.samples import filled, subscription, token
 from tocsin.errors import StoreError, StoreFull
+from tocsin.ntf_router.store.postgres import row_counts
 from tocsin.ntf_router.store.postgres.row_counts import KeptCount
 from tocsin.ntf_router.store.records import RowLimits
 
@@ -59,3 +60,31 @@ async def test_a_removal_that_a_count_may_have_seen_is_not_counted_twice(server_
         kept.removed(1, before)
         with kept.adding() as addition:
             assert not addition.has_room
+
+
+async def test_a_large_table_far_from_its_limit_is_counted_after_the_start(
+    server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_counts, "LARGE", 3)
+    async with postgres_store(server_url) as store:
+        await filled(store, "owner", *range(4))
+        await store._background.command("ANALYZE")
+        await store.limit_to(RowLimits(100, 100, 100))
+        assert (store._counts.tokens.counted, store._counts.subscriptions.counted) == (1, 0)
+        await store.maintain()
+        assert (store._counts.tokens.counted, store._counts.subscriptions.counted) == (1, 1)
+
+
+async def test_a_large_table_near_its_limit_is_counted_at_the_start(
+    server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The estimate is from before the last two rows."""
+    monkeypatch.setattr(row_counts, "LARGE", 3)
+    async with postgres_store(server_url) as store:
+        owner = await filled(store, "owner", *range(4))
+        await store._background.command("ANALYZE")
+        for name in ("fifth", "sixth"):
+            await store.add_subscription(subscription(name, owner))
+        await store.limit_to(RowLimits(100, 6, 100))
+        with pytest.raises(StoreFull):
+            await store.add_subscription(subscription("seventh", owner))

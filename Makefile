@@ -8,7 +8,7 @@ WORKERS ?= 3
 DIR ?= tests/wire_vectors
 
 .DEFAULT_GOAL := help
-.PHONY: help venv up test check bench bench-wire bench-smp bench-auth audit-timing bench-push bench-ntf bench-agent bench-direct bench-pipeline bench-scale bench-fleet docs vectors fuzz chaos soak pins sbom audit clean
+.PHONY: help venv up test check bench bench-wire bench-smp bench-auth audit-timing bench-push bench-ntf bench-agent bench-direct bench-pipeline bench-scale bench-fleet bench-start docs vectors fuzz chaos soak pins sbom audit clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
@@ -65,6 +65,9 @@ bench-ntf: venv ## Cost of the NTF router: from NMSG to push, holding and renewi
 	@$(PY) -m bench.ntf $(ARGS)
 	@$(PY) -m bench.ntf_store $(ARGS)
 	@$(PY) -m bench.ntf_commands $(ARGS)
+
+bench-start: venv ## Time to the first push after a start of the NTF router with a million subscriptions in PostgreSQL
+	@$(PY) -m bench.start $(ARGS)
 
 bench-fleet: venv ## Cost of a notification in a fleet of NTF routers, next to one router that has the database alone
 	@$(PY) -m bench.fleet $(ARGS)

@@ -150,6 +150,7 @@ def start_query(
     )
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["folder", "tls"])
 @settings(
     max_examples=2,

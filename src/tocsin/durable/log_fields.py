@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from binascii import Error as Base64Error
-from binascii import a2b_base64, b2a_base64
+from binascii import a2b_base64
 from typing import Final
 
 from tocsin.errors import StoreError
+from tocsin.wire.base64url import base64url_bytes
 
 # The standard alphabet's two special characters are mapped to one that no decoder accepts.
 _TO_STANDARD: Final = bytes.maketrans(b"-_+/", b"+/\0\0")
 _MAX_DIGITS: Final = 18
+
+encode_field: Final = base64url_bytes
+"""Write a field as base64url with padding."""
 
 
 class BadLogLine(StoreError):
@@ -30,11 +34,6 @@ class BadLogLine(StoreError):
 def not_known(what: str) -> BadLogLine:
     """Return the error for something that this version does not know."""
     return BadLogLine(f"{what}; a newer version may have written it: update Tocsin")
-
-
-def encode_field(field: bytes) -> bytes:
-    # Three passes, each faster than one `translate` on a body of 16 KB.
-    return b2a_base64(field, newline=False).replace(b"+", b"-").replace(b"/", b"_")
 
 
 def decode_field(text: bytes) -> bytes:

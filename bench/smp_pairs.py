@@ -1,9 +1,11 @@
 """The SMP router as a reference server would be loaded: pairs of clients, one message in flight each, logs on disk.
 
 In each pair one client sends a message of 15 kB, and the other receives and acknowledges it; then the next one is
-sent. The router is a process of its own, and only its CPU counts. It answers when a change is on disk.
+sent. The router is a process of its own, and only its CPU counts. It answers when a change is on disk. Then the same
+is done with workers, which have the connections. The clients need cores too, so what workers bring is computed: with a
+core for each process, the one that has most to do for a message is the limit.
 
-python -m bench.smp_pairs             16 pairs, about ten seconds
+python -m bench.smp_pairs             16 pairs, about twenty seconds
 python -m bench.smp_pairs --quick     a smoke run; its figures mean little
 """
 
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.process_tree import cpu_of
+from bench.process_tree import children_of, cpu_of
 from bench.results import Result, percentile, show
 from tests.doubles.external_routers import external_router
 from tests.doubles.smp_harness import router_credentials
@@ -69,8 +71,27 @@ async def opened_pair(stack: AsyncExitStack, address: RouterAddress) -> Pair:
     return Pair(sender, sender_key, made.sender_id, recipient, key, made.recipient_id)
 
 
-async def measure(messages: int) -> list[Result]:
-    """Each pair sends so many messages."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    router: float
+    """CPU seconds of the router's process for a message."""
+    workers: tuple[float, ...]
+    """CPU seconds of each worker for a message."""
+    times: list[float]
+    elapsed: float
+
+    @property
+    def busiest(self) -> float:
+        """CPU seconds for a message of the process that has most to do: with a core for each, it is the limit."""
+        return max(self.router, *self.workers, 0.0)
+
+    @property
+    def together(self) -> float:
+        return self.router + sum(self.workers)
+
+
+async def measure_one(messages: int, workers: int) -> Measured:
+    """Each pair sends so many messages to a router with so many workers."""
     credentials = router_credentials()
     with tempfile.TemporaryDirectory(prefix="tocsin-bench-") as text:
         folder = Path(text)
@@ -78,7 +99,13 @@ async def measure(messages: int) -> list[Result]:
         log, messages_log = folder / "store.log", folder / "messages.log"
         async with (
             external_router(
-                "smp", folder, credentials, PORT=0, STORE_LOG=log, STORE_MSGS=messages_log
+                "smp",
+                folder,
+                credentials,
+                PORT=0,
+                STORE_LOG=log,
+                STORE_MSGS=messages_log,
+                WORKERS=workers,
             ) as router,
             AsyncExitStack() as stack,
         ):
@@ -89,25 +116,52 @@ async def measure(messages: int) -> list[Result]:
                 return [await pair.exchange() for _ in range(count)]
 
             await asyncio.gather(*(exchange_all(pair, max(1, messages // 10)) for pair in pairs))
-            cpu, clock = cpu_of(router.process.pid), time.perf_counter()
+            processes = [router.process.pid, *children_of(router.process.pid)]
+            before, clock = [cpu_of(each) for each in processes], time.perf_counter()
             took = await asyncio.gather(*(exchange_all(pair, messages) for pair in pairs))
-            spent, elapsed = cpu_of(router.process.pid) - cpu, time.perf_counter() - clock
+            elapsed = time.perf_counter() - clock
+            spent = [cpu_of(each) - cpu for each, cpu in zip(processes, before, strict=True)]
     times = [each for pair in took for each in pair]
-    cost = spent / len(times) * 1e6
+    cost = [each / len(times) for each in spent]
+    return Measured(cost[0], tuple(cost[1:]), times, elapsed)
+
+
+async def measure(messages: int, workers: int = 2) -> list[Result]:
+    """Compare one process with workers, in one run."""
+    one, several = await measure_one(messages, 1), await measure_one(messages, workers)
     name = f"SEND, MSG, ACK of 15 kB on disk, {PAIRS} pairs with one message in flight each"
+    count = len(several.workers)
+    cost = one.router * 1e6
     return [
         Result(f"{name}: CPU of the router", cost, "µs", cost / TARGET_US, 1.0),
-        Result(f"{name}: median", percentile(times, 50) * 1e3, "ms"),
-        Result(f"{name}: 99 %", percentile(times, 99) * 1e3, "ms"),
-        Result(f"{name}: throughput", len(times) / elapsed, "messages/s"),
+        Result(f"{name}: median", percentile(one.times, 50) * 1e3, "ms"),
+        Result(f"{name}: 99 %", percentile(one.times, 99) * 1e3, "ms"),
+        Result(f"{name}: throughput", len(one.times) / one.elapsed, "messages/s"),
+        Result(f"with {count} workers: CPU of the router's process", several.router * 1e6, "µs"),
+        Result(f"with {count} workers: CPU of a worker", sum(several.workers) / count * 1e6, "µs"),
+        Result(
+            f"with {count} workers: CPU of all, beside one process",
+            several.together * 1e6,
+            "µs",
+            several.together / one.router,
+        ),
+        Result(f"with {count} workers: median", percentile(several.times, 50) * 1e3, "ms"),
+        Result(f"with {count} workers: 99 %", percentile(several.times, 99) * 1e3, "ms"),
+        Result(
+            f"messages that {count} workers and the router carry with a core each, beside one process",
+            one.router / several.busiest,
+            "times",
+        ),
     ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="a smoke run")
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="workers beside one process (2)")
     options = parser.parse_args()
-    show("The SMP router with its logs", asyncio.run(measure(10 if options.quick else 600)))
+    count = 10 if options.quick else 600
+    show("The SMP router with its logs", asyncio.run(measure(count, options.workers)))
 
 
 if __name__ == "__main__":

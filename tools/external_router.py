@@ -91,7 +91,7 @@ NTF_VARIABLES: Final[dict[str, tuple[str, Convert]]] = {
 }
 COMMON: Final = ("PORT", "CREDENTIALS", "DB", "DIRECT", "LOG_LEVEL")
 SPECIAL: Final = {
-    "smp": (*COMMON, "STORE", *SMP_FILES, "ALPN"),
+    "smp": (*COMMON, "STORE", *SMP_FILES, "ALPN", "WORKERS"),
     "ntf": (*COMMON, "STORE_LOG", "APNS_PORT", "APNS_CA"),
 }
 
@@ -193,7 +193,7 @@ async def run_smp(found: Mapping[str, str]) -> None:
     }
     files.take()
     try:
-        await run_smp_router(SmpSettings(**(own | values[""])))
+        await run_smp_router(SmpSettings(**(own | values[""])), workers=value_of(found, "WORKERS", int, "1"))
     finally:
         files.give_back()
 

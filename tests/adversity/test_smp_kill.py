@@ -15,7 +15,7 @@ import asyncio
 import json
 import os
 import random
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -352,8 +352,8 @@ class Life:
         finally:
             await operator.close()
 
-    async def until_killed(self, after: float) -> None:
-        """Traffic, and in the middle of it the kill."""
+    async def until_killed(self, after: float, kill: Callable[[SmpProcess], Awaitable[None]]) -> None:
+        """Traffic, and in the middle of it the kill, which ends all connections."""
         tasks = [
             *(self.sending(client) for client in self.senders),
             *(self.receiving(recipient) for recipient in range(RECIPIENTS)),
@@ -362,7 +362,7 @@ class Life:
         ]
         running = [asyncio.create_task(self._until_lost(task)) for task in tasks]
         await asyncio.sleep(after)
-        await self.router.kill()
+        await kill(self.router)
         self.is_over = True
         await asyncio.gather(*running)
         for client in [*self.recipients, self.notifier]:
@@ -387,7 +387,12 @@ async def life(world: World, folders: SmpFolders, settings: dict[str, Any]) -> A
         await router.kill()
 
 
-async def kill_again_and_again(folders: SmpFolders, settings: dict[str, Any], kills: int) -> None:
+async def kill_again_and_again(
+    folders: SmpFolders,
+    settings: dict[str, Any],
+    kills: int,
+    kill: Callable[[SmpProcess], Awaitable[None]] = SmpProcess.kill,
+) -> None:
     chance = random.Random(SEED)
     world = World(chance)
 
@@ -403,7 +408,7 @@ async def kill_again_and_again(folders: SmpFolders, settings: dict[str, Any], ki
             await process.communicate()
         async with life(world, folders, settings) as current:
             await current.compare()
-            await current.until_killed(chance.uniform(SHORTEST, LONGEST))
+            await current.until_killed(chance.uniform(SHORTEST, LONGEST), kill)
         for owner in world.queues:
             owner.busy = False
     async with life(world, folders, settings) as last:

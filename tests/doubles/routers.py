@@ -44,6 +44,13 @@ class RunningRouter:
     """Handshakes that failed."""
 
 
+def block_connection(accepted: RouterConnection) -> BlockConnection:
+    """The connection below a session, which this process has."""
+    connection = accepted.connection
+    assert isinstance(connection, BlockConnection)
+    return connection
+
+
 def answer_anything(_session: RouterSession, received: ReceivedCommand) -> Response:
     return Pong() if isinstance(received.command, Ping) else Done()
 

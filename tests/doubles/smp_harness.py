@@ -69,6 +69,7 @@ from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.session.requests import SmpEvents
 from tocsin.smp_router.settings.settings import SmpProxySettings, SmpSettings
 from tocsin.smp_router.store.memory.memory_store import SmpMemoryStore
+from tocsin.smp_router.workers.worker_processes import ConnectionWorkers
 from tocsin.transport.client_sessions import ClientConnection, DialSettings, ServiceIdentity, dial_smp
 from tocsin.wire.versions import VersionRange
 
@@ -79,6 +80,9 @@ PATIENCE: Final = 5.0
 QUIET: Final = 0.3
 """Seconds in which something that must not come would have come."""
 START: Final = 1_700_000_000
+
+WORKERS_VARIABLE: Final = "TOCSIN_TEST_SMP_WORKERS"
+"""If set, routers of these tests have so many workers."""
 
 OK: Final = Done()
 AUTH: Final = Refused(ErrorCode.AUTH)
@@ -495,6 +499,9 @@ class SmpHarness:
         connection = await dial_smp(RouterAddress(Scheme.SMP, self.location), settings, identity)
         client = SmpTestClient(connection)
         self.clients.append(client)
+        peers = self.running.router.peers
+        # A worker tells the router's process of a connection a moment later.
+        await until(lambda: any(each.session.session_id == client.session.session_id for each in peers))
         return client
 
     async def connect_service(
@@ -516,9 +523,14 @@ async def smp_router(
     randomness: Randomness | None = None,
     proxy: SmpProxySettings | None = None,
     events: SmpEvents | None = None,
+    workers: int | None = None,
     **changes: Any,
 ) -> AsyncIterator[SmpHarness]:
-    """The base configuration of smp-tests.md 1, with shorter intervals, and what `changes` says."""
+    """The base configuration of smp-tests.md 1, with shorter intervals, and what `changes` says.
+
+    So many `workers` have the connections; by default as many as the variable says.
+    """
+    workers = int(os.environ.get(WORKERS_VARIABLE, "0")) if workers is None else workers
     settings = SmpSettings(
         hosts=(HOST,),
         ports=(0,),
@@ -541,6 +553,7 @@ async def smp_router(
                 clock=clock,
                 randomness=randomness,
                 events=events,
+                workers=ConnectionWorkers(settings, workers) if workers else None,
             )
         )
         harness = SmpHarness(running, credentials, store)

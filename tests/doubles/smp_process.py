@@ -43,6 +43,8 @@ class SmpFolders:
         self.fingerprint: Final = read_fingerprint(self.config)
         self.program: tuple[str, ...] = (sys.executable, "-m", "tocsin")
         """What runs `smp start`."""
+        self.arguments: tuple[str, ...] = ()
+        """Arguments of every `smp start`."""
         self.start_seconds = START_SECONDS
 
     def environment(self, **settings: Any) -> dict[str, str]:
@@ -87,7 +89,7 @@ class SmpFolders:
         """The process, just started; its log is a pipe."""
         command = [*self.program, "smp", "start", "--config", str(self.config / SMP_FILE.ini_file)]
         return await asyncio.create_subprocess_exec(
-            *command, *arguments, env=self.environment(**settings), stderr=PIPE
+            *command, *self.arguments, *arguments, env=self.environment(**settings), stderr=PIPE
         )
 
     async def outcome(self, *arguments: str, **settings: Any) -> tuple[int, str]:
@@ -119,7 +121,7 @@ class SmpProcess:
     """A router that serves."""
 
     def __init__(self, folders: SmpFolders, process: Process) -> None:
-        self._folders = folders
+        self.folders: Final = folders
         self._process = process
         self._reading: asyncio.Task[None] | None = None
         self.log: Final[list[str]] = []
@@ -133,7 +135,7 @@ class SmpProcess:
         return self._process.pid
 
     async def connect(self, version: int = 18, *, alpn: tuple[str, ...] | None = None) -> SmpTestClient:
-        location = RouterLocation((HOST,), str(self.port), self._folders.fingerprint)
+        location = RouterLocation((HOST,), str(self.port), self.folders.fingerprint)
         versions = VersionRange(version, version)
         settings = DialSettings(connect_timeout=PATIENCE, versions=versions, alpn=alpn)
         client = SmpTestClient(await dial_smp(RouterAddress(Scheme.SMP, location), settings))

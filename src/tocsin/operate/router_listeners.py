@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from tocsin.operate.metrics import Metric, counter, gauge
 from tocsin.operate.settings.operation_settings import OperationSettings
-from tocsin.transport.listener import Handler, Listener, ListenerLimits, SocketsByPort
+from tocsin.transport.listener import Handler, Listener, ListenerCounts, ListenerLimits, SocketsByPort
 from tocsin.transport.turns import Turns
 
 _ABOUT: Final = {
@@ -22,6 +22,15 @@ _ABOUT: Final = {
     "over_budget": "Connections closed because max_waiting_bytes waited for peers that did not read.",
     "handler_failed": "Connections that ended because of a defect in the router.",
 }
+
+
+class ServedPort(Protocol):
+    """A port of a router, which a `Listener` serves, or worker processes."""
+
+    @property
+    def port(self) -> int: ...
+    @property
+    def counts(self) -> ListenerCounts: ...
 
 
 def router_listeners(
@@ -54,7 +63,7 @@ def router_listeners(
     ]
 
 
-def listener_metrics(prefix: str, listeners: Iterable[Listener], turns: Turns) -> Iterator[Metric]:
+def listener_metrics(prefix: str, listeners: Iterable[ServedPort], turns: Turns) -> Iterator[Metric]:
     """Yield the sums over all ports."""
     counts = [listener.counts for listener in listeners]
     for name, about in _ABOUT.items():

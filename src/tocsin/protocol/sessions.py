@@ -152,6 +152,17 @@ class Session:
             raise LocalProtocolError(f"{self.dialect.name} v{self.version} has one transmission per block")
         return self._coder.to_block(transmissions[0])
 
+    def content_of(self, block: bytes) -> bytes:
+        """Return what a block carries, for another session to read: nothing, if the block is damaged."""
+        try:
+            return self._coder.from_block(block)
+        except (BadBox, DecodeError):
+            return b""
+
+    def block_of(self, content: bytes) -> bytes:
+        """Make a block of what another session wrote. Raises `LocalProtocolError` if it is too long."""
+        return self._coder.to_block(content)
+
     def batches(self, transmissions: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
         """Return runs of transmissions that share a block, packed like the reference does.
 

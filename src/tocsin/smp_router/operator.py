@@ -29,6 +29,7 @@ from tocsin.smp_router.statistics.reference_metrics import reference_metrics
 from tocsin.smp_router.statistics.statistics import StatisticsFiles
 from tocsin.smp_router.store.interface import SmpStore
 from tocsin.smp_router.store.records import QueueRecord, QueueStatus
+from tocsin.smp_router.workers.worker_processes import worker_metrics
 
 
 class QueueOperator:
@@ -100,6 +101,7 @@ class SmpOperator:
                 *counters_of(self._router.state.counters, "smp"),
                 *reference_metrics(self._router.state.counters, self._router.state.subscriptions),
                 *listener_metrics("smp", self._router.listeners, router.turns),
+                *worker_metrics(self._router.workers()),
                 gauge("smp_queues", "Queues that exist now.", store.queue_count()),
                 gauge("smp_open_connections", "Connections that are open now.", len(router.peers)),
                 gauge("smp_proxy_relays", "Connections to other routers now.", router.proxy.relays.open),
@@ -219,6 +221,11 @@ class RouterDiagnostics:
         yield f"python: {python_version()}"
         yield f"address: {self._address}"
         yield f"ports: {', '.join(map(str, self._running.ports))}"
+        for worker in self._running.workers():
+            yield (
+                f"worker_{worker.number}: process {worker.process_id or 'starting'}, "
+                f"{worker.connections} connections, started again {worker.restarts} times"
+            )
         yield f"protocol versions: {settings.lowest_version}-{settings.highest_version}"
         for each in SMP_FILE.describe(settings):
             yield f"{each.name}: {each.value}"

@@ -151,15 +151,19 @@ class SmpRouter:
         return table
 
     async def handle(self, connection: BlockConnection) -> None:
-        """Serve one connection, from its hello to its end."""
+        """Accept one connection and serve it."""
         if connection.alpn is None and not self._state.settings.accept_without_alpn:
-            self._state.counters.connections_refused += 1
+            self.count_refused()
             return
         try:
             accepted = await self._accept(connection)
         except (HandshakeRefused, HandshakeTimeout):
-            self._state.counters.connections_refused += 1
+            self.count_refused()
             return
+        await self.serve(accepted)
+
+    async def serve(self, accepted: RouterConnection) -> None:
+        """Serve one connection, from its hello to its end."""
         self._state.counters.connections += 1
         peer = Peer(accepted)
         self.peers.add(peer)
@@ -172,16 +176,21 @@ class SmpRouter:
 
     async def _accept(self, connection: BlockConnection) -> RouterConnection:
         async def find_service(role: ServiceRole, fingerprint: bytes) -> bytes | None:
-            return await self._find_service(role, fingerprint, connection.peer_chain)
+            return await self.find_service(role, fingerprint, connection.peer_chain)
 
         return await accept_smp(
             connection, self._identity, find_service, hello_seconds=self._state.settings.hello_seconds
         )
 
-    async def _find_service(
+    async def find_service(
         self, role: ServiceRole, fingerprint: bytes, certificates: tuple[bytes, ...]
     ) -> bytes | None:
+        """Return the id of a service that says hello. None if its certificate is known with another role."""
         return find_service(self._state, role, fingerprint, certificates)
+
+    def count_refused(self) -> None:
+        """Count a connection that was closed because of its hello."""
+        self._state.counters.connections_refused += 1
 
     async def _serve(self, peer: Peer) -> None:
         """Read and execute blocks. A second task answers while there is something to answer."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from tocsin.crypto.credentials import Credentials
 from tocsin.events.event_losses import EventLosses
 from tocsin.operate.clock import Clock, SystemClock
 from tocsin.operate.randomness import Randomness, SystemRandomness
-from tocsin.operate.router_listeners import router_listeners
+from tocsin.operate.router_listeners import ServedPort, router_listeners
 from tocsin.operate.timers import Timers
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION
@@ -22,7 +22,7 @@ from tocsin.smp_router.session.service_records import EmptyServices
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.store.interface import SmpStore
-from tocsin.transport.listener import Listener
+from tocsin.smp_router.workers.worker_processes import ConnectionWorkers, WorkerSnapshot
 from tocsin.transport.router_sessions import RouterIdentity
 from tocsin.transport.tls_contexts import server_context
 from tocsin.transport.turns import in_slices
@@ -41,14 +41,25 @@ RELAYS_INTERVAL = 30.0
 class RunningSmpRouter:
     """A listening router, made by `running_smp_router`."""
 
-    def __init__(self, state: SmpState, router: SmpRouter, listeners: list[Listener]) -> None:
+    def __init__(
+        self,
+        state: SmpState,
+        router: SmpRouter,
+        listeners: Sequence[ServedPort],
+        workers: ConnectionWorkers | None = None,
+    ) -> None:
         self.state = state
         self.router = router
         self.listeners = listeners
+        self._workers = workers
 
     @property
     def ports(self) -> tuple[int, ...]:
         return tuple(listener.port for listener in self.listeners)
+
+    def workers(self) -> list[WorkerSnapshot]:
+        """Describe the processes that have the connections; none if this process has them."""
+        return [] if self._workers is None else self._workers.snapshots()
 
 
 @asynccontextmanager
@@ -61,8 +72,12 @@ async def running_smp_router(
     randomness: Randomness | None = None,
     counters: SmpCounters | None = None,
     events: SmpEvents | None = None,
+    workers: ConnectionWorkers | None = None,
 ) -> AsyncIterator[RunningSmpRouter]:
-    """Serve until the block is left, then drain connections. The caller closes the store."""
+    """Serve until the block is left, then drain connections. The caller closes the store.
+
+    With `workers`, these have the connections, and otherwise this process.
+    """
     versions = VersionRange(settings.lowest_version, settings.highest_version)
     identity = RouterIdentity.create(SMP, credentials, versions, direct=settings.direct.enabled)
     counters = counters or SmpCounters()
@@ -79,20 +94,26 @@ async def running_smp_router(
     if settings.expire_messages_on_start:
         await router.messages.expire()
         await store.commit()
-    context = server_context(
-        credentials, alpn=identity.alpn, request_client_certificates=settings.accept_service_credentials
-    )
     async with AsyncExitStack() as stack:
         timers = await stack.enter_async_context(Timers("SMP router"))
-        listeners = [
-            await stack.enter_async_context(listener)
-            for listener in router_listeners(settings, router.handle, context, SMP.block_size)
-        ]
+        listeners: Sequence[ServedPort]
+        if workers is not None:
+            listeners = await stack.enter_async_context(workers.serving(router, credentials))
+        else:
+            context = server_context(
+                credentials,
+                alpn=identity.alpn,
+                request_client_certificates=settings.accept_service_credentials,
+            )
+            listeners = [
+                await stack.enter_async_context(listener)
+                for listener in router_listeners(settings, router.handle, context, SMP.block_size)
+            ]
         _TimedActions(state, router).add_to(timers)
         router.outbox.start()
         router.names.start()
         try:
-            yield RunningSmpRouter(state, router, listeners)
+            yield RunningSmpRouter(state, router, listeners, workers)
         finally:
             # Confirm while connections can still report what arrived; the rest is sent again.
             await router.notifications.confirm(patience=0.0)

@@ -19,6 +19,7 @@ from tocsin.smp_router.settings.files import router_address
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.statistics.counters import SmpCounters
 from tocsin.smp_router.statistics.statistics import StatisticsFiles
+from tocsin.smp_router.workers.worker_processes import ConnectionWorkers
 from tocsin.transport.credential_files import read_credentials
 from tocsin.wire.base64url import encode_base64url
 
@@ -27,12 +28,17 @@ logger = logging.getLogger(__name__)
 MAINTENANCE_INTERVAL: Final = 10.0
 
 
-async def run_smp_router(settings: SmpSettings, options: StartOptions | None = None) -> None:
-    """Serve until SIGTERM or SIGINT; with `maintenance`, only do what a start and a stop do."""
+async def run_smp_router(
+    settings: SmpSettings, options: StartOptions | None = None, *, workers: int = 1
+) -> None:
+    """Serve until SIGTERM or SIGINT; with `maintenance`, only do what a start and a stop do.
+
+    With more than one worker, so many processes have the connections, and this one has the queues.
+    """
     options = options or StartOptions()
     await run_router(
         opened_store(settings, options),
-        lambda opened: running(settings, opened),
+        lambda opened: running(settings, opened, workers=workers),
         maintain=(lambda opened: _maintain(settings, opened)) if options.maintenance else None,
         announce=lambda router: logger.info("serving on ports %s", ", ".join(map(str, router.ports))),
         lost=lambda opened: opened.lost(),
@@ -62,7 +68,9 @@ def _count_expired(counters: SmpCounters, report: StoreReport) -> None:
 
 
 @asynccontextmanager
-async def running(settings: SmpSettings, opened: OpenedSmpStore) -> AsyncIterator[RunningSmpRouter]:
+async def running(
+    settings: SmpSettings, opened: OpenedSmpStore, *, workers: int = 1
+) -> AsyncIterator[RunningSmpRouter]:
     """A router with everything that its operator uses."""
     credentials = read_credentials(settings.credentials)
     store, durable = opened
@@ -77,7 +85,14 @@ async def running(settings: SmpSettings, opened: OpenedSmpStore) -> AsyncIterato
             instance = encode_base64url(credentials.fingerprint)[:8]
             events = SmpEventRecorder(log.log, log.keys, instance, (settings.public_hosts or ("",))[0])
         router = await process.enter(
-            running_smp_router(settings, credentials, store, counters=counters, events=events)
+            running_smp_router(
+                settings,
+                credentials,
+                store,
+                counters=counters,
+                events=events,
+                workers=ConnectionWorkers(settings, workers) if workers > 1 else None,
+            )
         )
         operator = SmpOperator(router, store, durable, statistics)
         address = "host is not set"

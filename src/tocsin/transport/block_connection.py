@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Final
 
 from tocsin.errors import LocalProtocolError
@@ -51,6 +52,7 @@ class BlockConnection:
         "blocks_received",
         "certificate_asked",
         "ended_in_order",
+        "on_end",
         "peer_chain",
         "peer_host",
         "received_at",
@@ -105,7 +107,14 @@ class BlockConnection:
         self._acknowledged_at_end: int | None = 0
         self.ended_in_order = False
         """Whether the peer closed the connection, and did not reset it: it had then read all that its system had."""
+        self.on_end: Callable[[], None] | None = None
+        """Called once, when the connection ends, for those who wait for something else than a block."""
         self._start_reading()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection has ended: nothing can be sent."""
+        return self._loss is not None
 
     @property
     def blocks_sent(self) -> int:
@@ -375,6 +384,9 @@ class BlockConnection:
         if reason is LossReason.CLOSED_LOCALLY:
             self._inbox.clear()
         self._wake_reader()
+        if self.on_end is not None:
+            on_end, self.on_end = self.on_end, None  # no cycle is left for the garbage collector
+            on_end()
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import (
@@ -74,12 +74,37 @@ class RouterIdentity:
 AnswerCommand: TypeAlias = Callable[[RouterSession, ReceivedCommand], Response]
 
 
+class SessionBlocks(Protocol):
+    """A connection of blocks, as far as a session needs it: a `BlockConnection`, or one that another process has."""
+
+    @property
+    def peer_chain(self) -> tuple[bytes, ...]: ...
+    @property
+    def received_at(self) -> float: ...
+    @property
+    def sent_at(self) -> float: ...
+    @property
+    def blocks_written(self) -> int: ...
+    @property
+    def blocks_acknowledged(self) -> int | None: ...
+    @property
+    def ended_in_order(self) -> bool: ...
+    @property
+    def write_room(self) -> int: ...
+    async def read_block(self) -> bytes: ...
+    def read_block_nowait(self) -> bytes | None: ...
+    async def wait_for_room(self) -> None: ...
+    def try_write_block(self, block: bytes) -> bool: ...
+    def check_not_aborted(self) -> None: ...
+    def abort(self) -> None: ...
+
+
 class RouterConnection:
     """The router's side of a connection after both handshakes. Blocks are encrypted and written in one order."""
 
     __slots__ = ("connection", "session")
 
-    def __init__(self, connection: BlockConnection, session: RouterSession) -> None:
+    def __init__(self, connection: SessionBlocks, session: RouterSession) -> None:
         self.connection = connection
         self.session = session
 

@@ -23,6 +23,7 @@ from tests.doubles.ntf_world import (
     reconnected,
     subscribed_chat,
 )
+from tests.doubles.routers import block_connection
 from tests.doubles.smp_harness import AUTH, OK, UNKNOWN, Raw, ed25519
 from tests.scenarios.ntf_router.test_direct_malice import NEW_NTF, direct_answers
 from tocsin.errors import ConnectionLost
@@ -99,7 +100,7 @@ async def test_a_device_with_subscriptions_is_disconnected_when_it_is_silent_and
         silent, speaking = await ntf.active_device(), await ntf.active_device()
         for device in (silent, speaking):
             await becomes(device, await smp.subscribe(device, os.urandom(24)), S.ACTIVE)
-        ends = {each.session.session_id: each.connection for each in ntf.running.router.connections}
+        ends = {each.session.session_id: block_connection(each) for each in ntf.running.router.connections}
         long_ago = asyncio.get_running_loop().time() - 2000
         for device in (silent, speaking):
             connection = ends[device.client.session.session_id]
@@ -197,7 +198,7 @@ async def test_what_follows_the_end_of_a_session_ends_no_subscription() -> None:
         subscription_id = await smp.subscribe(device, b"q" * 24)
         await becomes(device, subscription_id, S.ACTIVE)
         old = smp.sessions[-1]
-        await old.connection.write_block(os.urandom(16384))
+        await block_connection(old).write_block(os.urandom(16384))
         await old.send([old.session.response(b"", b"q" * 24, SubscriptionEnded())])
         await until(lambda: smp.accepted == 2 and old not in smp.sessions)
         await becomes(device, subscription_id, S.ACTIVE)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.doubles.routers import SERVICE_ID, make_credentials, running_router
+from tests.doubles.routers import SERVICE_ID, block_connection, make_credentials, running_router
 from tests.doubles.smp_harness import until
 from tocsin.clients import Answer, ClientSettings, Event, NtfClient, Request, RouterRefused, SmpClient
 from tocsin.clients.client_metrics import ClientCounters
@@ -186,7 +186,7 @@ async def test_an_error_inside_the_block_leaves_the_block_unchanged() -> None:
 
 async def test_a_block_that_does_not_decrypt_ends_the_session() -> None:
     async def serve(connection: RouterConnection) -> None:
-        await connection.connection.write_block(os.urandom(16384))
+        await block_connection(connection).write_block(os.urandom(16384))
         await never_answer(connection)
 
     async with running_router(serve) as router, SmpClient.connect(router.address) as client:
@@ -249,7 +249,7 @@ async def test_request_all_tells_of_every_request_when_the_connection_is_lost() 
         received = await connection.receive()
         session = connection.session
         await connection.send([session.response(each.corr_id, each.entity_id, Done()) for each in received])
-        await connection.connection.drain()
+        await block_connection(connection).drain()
         connection.connection.abort()
 
     requests = [Request(DeleteQueue(), number.to_bytes(24, "big"), KEY) for number in range(1000)]
@@ -322,7 +322,7 @@ async def test_a_version_without_batches_sends_one_command_per_block() -> None:
 async def test_events_come_in_order_and_end_with_the_connection() -> None:
     async def serve(connection: RouterConnection) -> None:
         await send_events(connection, (QUEUE, SubscriptionEnded()), (OTHER_QUEUE, SubscriptionEnded()))
-        await connection.connection.drain()
+        await block_connection(connection).drain()
 
     async with running_router(serve) as router, SmpClient.connect(router.address) as client:
         events = client.events()

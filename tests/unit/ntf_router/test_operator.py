@@ -28,6 +28,7 @@ from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.ntf.token_commands import DeleteToken, RegisterToken, VerifyToken
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
 from tocsin.push.provider import PushRefused
+from tocsin.transport.listener import Listener
 
 # ntf.md 4.13: of these none may be missing, and none may have another name.
 COUNTERS = (
@@ -202,6 +203,7 @@ async def test_subscriptions_are_active_while_connected_and_then_pending(service
         assert found["simplex_ntf_smp_sessions_count"] == 1
         [subscriber] = seen.ntf.running.subscribers.routers.values()
         for listener in seen.smp.running.listeners:
+            assert isinstance(listener, Listener)
             await listener.__aexit__(None, None, None)
         await until(lambda: not subscriber.state.connected)
         found = await seen.metrics()

@@ -14,7 +14,7 @@ from tocsin.cli.routers.router_kind import (
     add_router_arguments,
     broken_lines_explained,
 )
-from tocsin.cli.terminal.log_lines import log_to_stderr
+from tocsin.operate.log_lines import log_to_stderr
 
 SUMMARY: Final = "run the router"
 DESCRIPTION: Final = (

@@ -18,10 +18,10 @@ from tocsin.cli.routers.router_kind import (
     broken_lines_explained,
 )
 from tocsin.cli.terminal.exit_codes import ExitCode
-from tocsin.cli.terminal.log_lines import SHORT, log_to_stderr
 from tocsin.cli.terminal.progress import progress_bar
 from tocsin.errors import ConfigError
 from tocsin.migrate.stores import StorePlace, StoreTransfers
+from tocsin.operate.log_lines import SHORT, log_to_stderr
 
 W = TypeVar("W")
 

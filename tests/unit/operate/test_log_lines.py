@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.cli.terminal.log_lines import SHORT, EscapingFormatter, escape
+from tocsin.operate.log_lines import SHORT, EscapingFormatter, escape
 
 CONTROLS = [
     chr(number) for number in range(0x110000) if unicodedata.category(chr(number)) in {"Cc", "Cf", "Zl", "Zp"}

@@ -1,4 +1,4 @@
-"""Log lines of long-running commands: one line for each message, whatever strangers put into it.
+"""Log lines of long-running programs: one line for each message, whatever strangers put into it.
 
 Messages may contain text that came over the network, such as the reason that another server gave. Control characters in
 it could forge lines or change the terminal, so they are written as escapes.

@@ -1,0 +1,1 @@
+"""Tests of `tocsin.smp_router.workers`."""

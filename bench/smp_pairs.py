@@ -79,6 +79,9 @@ class Measured:
     """CPU seconds of each worker for a message."""
     times: list[float]
     elapsed: float
+    connecting: float
+    """CPU seconds of the router's process for a connection that is opened and closed."""
+    connecting_workers: tuple[float, ...]
 
     @property
     def busiest(self) -> float:
@@ -121,9 +124,21 @@ async def measure_one(messages: int, workers: int) -> Measured:
             took = await asyncio.gather(*(exchange_all(pair, messages) for pair in pairs))
             elapsed = time.perf_counter() - clock
             spent = [cpu_of(each) - cpu for each, cpu in zip(processes, before, strict=True)]
+
+            async def connect(count: int) -> None:
+                for _ in range(count):
+                    async with SmpClient.connect(address):
+                        pass
+
+            before = [cpu_of(each) for each in processes]
+            await asyncio.gather(*(connect(messages // 10) for _ in range(PAIRS)))
+            opening = [
+                (cpu_of(each) - cpu) / (messages // 10 * PAIRS)
+                for each, cpu in zip(processes, before, strict=True)
+            ]
     times = [each for pair in took for each in pair]
     cost = [each / len(times) for each in spent]
-    return Measured(cost[0], tuple(cost[1:]), times, elapsed)
+    return Measured(cost[0], tuple(cost[1:]), times, elapsed, opening[0], tuple(opening[1:]))
 
 
 async def measure(messages: int, workers: int = 2) -> list[Result]:
@@ -150,6 +165,13 @@ async def measure(messages: int, workers: int = 2) -> list[Result]:
         Result(
             f"messages that {count} workers and the router carry with a core each, beside one process",
             one.router / several.busiest,
+            "times",
+        ),
+        Result("a connection that is opened and closed: CPU of the router", one.connecting * 1e6, "µs"),
+        Result(f"with {count} workers: CPU of the router's process for it", several.connecting * 1e6, "µs"),
+        Result(
+            f"connections that {count} workers and the router open with a core each, beside one process",
+            one.connecting / max(several.connecting, *several.connecting_workers),
             "times",
         ),
     ]

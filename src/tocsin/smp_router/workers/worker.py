@@ -174,10 +174,11 @@ class ConnectionWorker:
             self._channel.send(FrameKind.OPENED, number, encoded(opened))
             with suppress(ConnectionLost):
                 await self._read(served)
-            served.watched = True  # for the last report
-            ended = EndedConnection(connection.is_lost, connection.ended_in_order, served.progress())
-            self._channel.send(FrameKind.ENDED, number, encoded(ended))
+            self._send_end(served, lost=connection.is_lost)
             await served.finished.wait()
+        except BaseException:
+            self._send_end(served, lost=True)
+            raise
         finally:
             self._sending.discard(served)
             del self._served[number]
@@ -201,6 +202,11 @@ class ConnectionWorker:
             block = await connection.read_block()
             served.credit -= 1
             self._channel.send(FrameKind.RECEIVED, served.number, session.content_of(block))
+
+    def _send_end(self, served: _Served, *, lost: bool) -> None:
+        served.watched = True  # for the last report
+        ended = EndedConnection(lost, served.connection.ended_in_order, served.progress())
+        self._channel.send(FrameKind.ENDED, served.number, encoded(ended))
 
     async def _report_progress(self) -> None:
         while True:

@@ -15,6 +15,7 @@ from tests.doubles.worker_tasks import start_workers_as_tasks
 from tocsin.errors import ConnectFailed, ConnectionLost
 from tocsin.operate.router_listeners import listener_metrics
 from tocsin.protocol.ping import Ping, Pong
+from tocsin.protocol.sessions import RouterSession
 from tocsin.smp_router.workers import worker_link, worker_processes
 from tocsin.smp_router.workers.worker_processes import added, worker_metrics
 from tocsin.transport.listener import ListenerCounts
@@ -88,6 +89,23 @@ async def test_counts_of_all_workers_are_added_and_survive_them(monkeypatch: pyt
         await until(lambda: metric(router, "accepted") == 6)
         metrics = list(worker_metrics(router.running.workers()))
         assert {sample.labels["worker"] for each in metrics for sample in each.samples} == {"1", "2"}
+
+
+async def test_a_defect_in_a_worker_ends_the_connection_at_both_ends(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start_workers_as_tasks(monkeypatch)
+
+    def defect(_session: RouterSession, _block: bytes) -> bytes:
+        raise RuntimeError("a defect")
+
+    async with smp_router(workers=1) as router:
+        client = await router.connect()
+        monkeypatch.setattr(RouterSession, "content_of", defect)
+        with pytest.raises(ConnectionLost):
+            await client.ask(Ping())
+        await until(lambda: not router.running.router.peers)
+    assert "serving a connection failed" in caplog.text
 
 
 def test_counts_are_added_field_by_field() -> None:

@@ -53,6 +53,7 @@ async def clients_of_both(router: SmpProcess) -> list[SmpTestClient]:
     return [await router.connect() for _ in range(24)]
 
 
+@pytest.mark.timeout(120 + 12 * KILLS)
 async def test_what_was_acknowledged_survives_kills_of_workers_and_of_the_router(tmp_path: Path) -> None:
     chance = random.Random(SEED)
 

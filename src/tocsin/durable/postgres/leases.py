@@ -57,6 +57,8 @@ MARGIN: Final = 0.2
 """The share of a lease's time by which its holder stops before others may begin."""
 LOOK_SECONDS: Final = 10.0
 """Between looks at all leases when nobody tells of a change."""
+NEVER: Final = float("-inf")
+"""A time that is over, whatever a clock shows."""
 
 _JOIN: Final = """
     INSERT INTO fleet_instances (name, expires_at)
@@ -174,8 +176,10 @@ class LeaseKeeper:
         self._name = name
         self._clock = clock
         self._number: int | None = None
-        self._deadline = 0.0
+        self._deadline = NEVER
         """The time, by our own clock, from which nothing is done under a lease."""
+        self._latest = NEVER
+        """The latest time that our own clock has shown."""
         self._held: dict[str, int] = {}
         """Fences by the names of our leases, those that are ending too."""
         self._ending: dict[str, asyncio.Task[None]] = {}
@@ -224,16 +228,25 @@ class LeaseKeeper:
 
     @property
     def is_member(self) -> bool:
-        return self.number is not None and self._clock() < self._deadline
+        return self.number is not None and self._in_time()
 
     def holds(self, name: str) -> bool:
         """Whether this process may do now what a lease allows."""
         is_over = name in self._ending or name in self._ended
-        return name in self._held and not is_over and self._clock() < self._deadline
+        return name in self._held and not is_over and self._in_time()
 
     def fence(self, name: str) -> int | None:
         """Return the fence for writes under a lease, also while its work ends. None if it is not ours."""
-        return self._held.get(name) if self._clock() < self._deadline else None
+        return self._held.get(name) if self._in_time() else None
+
+    def _in_time(self) -> bool:
+        """Whether our leases have not ended. A clock that went back does not know, so they have."""
+        now = self._clock()
+        if now < self._latest:
+            self._deadline = NEVER
+        else:
+            self._latest = now
+        return now < self._deadline
 
     def holder_of(self, name: str) -> int | None:
         """Return the number of the member that held a lease at the latest look; None if there was none."""
@@ -315,7 +328,7 @@ class LeaseKeeper:
         if not await self._is_renewed(connection):
             if self._leaving:
                 return
-            began = self._clock()
+            began = self._latest = self._clock()
             await self._join(connection)
         self._deadline = began + self._seconds * (1 - MARGIN)
         now = self._clock()
@@ -331,8 +344,8 @@ class LeaseKeeper:
         number = self._number
         if number is None:
             return False
-        if self._clock() >= self._deadline:
-            self._lapse("they were not renewed in time")
+        if not self._in_time():
+            self._lapse("they were not renewed in time, or our clock went back")
         elif not await connection.fetchval(_RENEW, number, self._seconds, self._leaving):
             self._lapse("others have taken this process for gone")
         return number == self._number
@@ -349,7 +362,7 @@ class LeaseKeeper:
         if self.number is None:
             return
         left = self._deadline - self._clock()
-        if left > 0:
+        if left > 0 and self._in_time():
             self._watch = asyncio.get_running_loop().call_later(left, self._look_at_clock)
         else:
             self._lapse("the database could not be reached in time")
@@ -362,7 +375,7 @@ class LeaseKeeper:
             self.counts.lapsed += 1
             logger.warning("%d leases are lost: %s", len(self._held), why)
         names = list(self._held)
-        self._number, self._deadline = None, 0.0
+        self._number, self._deadline = None, NEVER
         self._held.clear()
         self._ended.clear()
         self._changed = True

@@ -43,7 +43,11 @@ from tocsin.protocol.addresses import RouterLocation
 LOOK_SECONDS: Final = 2.0
 """Between looks for what no notice has told."""
 RECENT_SECONDS: Final = 60
-"""Notifications of so long ago are looked for. Instances' clocks may differ by less."""
+"""Notifications of so long ago are looked for, by our clock."""
+WALK_SECONDS: Final = 30.0
+"""Between rounds through all pending notifications, which find those whose time another clock gave."""
+WALK_PAGE: Final = 1_000
+"""Tokens that one look of such a round reads."""
 DRAIN_SECONDS: Final = 2.0
 """Pushes in flight are awaited for so long before their shard is given back."""
 DRAIN_LOOK: Final = 0.02
@@ -80,6 +84,10 @@ class Fleet:
         self._busy: tuple[float, frozenset[int]] = (0.0, frozenset())
         self._recovering = False
         self._recover_again = False
+        self._walk_at = 0.0
+        """Loop time from which the next page of a round is read."""
+        self._walked: bytes | None = None
+        """The last token of this round."""
 
     def subscriber_of(self, subscribers: SmpSubscribers) -> SharedSubscriber:
         """Return what commands use instead of these subscribers. Leases begin and end their connections."""
@@ -189,6 +197,19 @@ class Fleet:
         if shards := [int(name.partition(" ")[2]) for name in held if name.startswith(f"{PUSHES} ")]:
             for token_id in await self._rows.recently_pending(self._clock.now() - RECENT_SECONDS, shards):
                 self._delivery.notify(token_id, None)
+            await self._walk()
+
+    async def _walk(self) -> None:
+        """Find pending notifications whatever time they have: clocks of instances may differ. Raises StoreError."""
+        now = asyncio.get_running_loop().time()
+        if now < self._walk_at:
+            return
+        found = await self._store.tokens_with_pending(self._walked, WALK_PAGE)
+        for token_id in found:
+            self._delivery.notify(token_id, None)
+        self._walked = found[-1] if len(found) == WALK_PAGE else None
+        if self._walked is None:
+            self._walk_at = now + WALK_SECONDS
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(coroutine)

@@ -162,6 +162,20 @@ async def test_a_member_that_stood_still_has_no_lease_when_it_wakes_up(connect: 
         assert first.leases.counts.taken_over == len(NAMES)
 
 
+async def test_a_member_whose_clock_went_back_has_no_lease(connect: Connect) -> None:
+    """It cannot know how long it stood still, for example since a snapshot of its machine."""
+    async with member(connect) as first:
+        await soon(lambda: len(first.leases.held) == len(NAMES))
+        number = first.leases.number
+        first.clock.ahead -= 1000 * SECONDS
+        assert first.leases.held == []
+        assert not first.leases.is_member
+        assert first.leases.fence(NAMES[0]) is None
+        await soon(lambda: sorted(first.user.ended) == NAMES)
+        await soon(lambda: len(first.leases.held) == len(NAMES))
+        assert first.leases.number != number
+
+
 async def test_others_take_over_from_a_member_that_is_gone(connect: Connect) -> None:
     gone = Member(connect)
     await gone.leases.__aenter__()

@@ -90,6 +90,18 @@ class NetworkPath(CutPath):
         super().__init__()
         self.port = 0
         self.refusing = False
+        self._to: dict[asyncio.StreamWriter, int] = {}
+        """Ports that connections go to."""
+
+    def hold_only(self, port: int) -> None:
+        """Pass nothing on from now on, and break the connections to other ports.
+
+        What the other end of a held connection sends is acknowledged by the kernel here, unlike in a network that drops
+        everything. So nothing must be lost only if the other end waits for more than that.
+        """
+        self.hold()
+        for writer in [each for each, to in self._to.items() if to != port]:
+            writer.transport.abort()
 
     async def _far(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Streams:
         _, count = await reader.readexactly(2)
@@ -102,6 +114,7 @@ class NetworkPath(CutPath):
             raise ConnectionRefusedError
         far = await asyncio.open_connection(host, port)
         writer.write(_CONNECTED)
+        self._to = {each: to for each, to in self._to.items() if not each.is_closing()} | {writer: port}
         return far
 
 

@@ -34,6 +34,7 @@ from tests.doubles.smp_harness import OK, Notifier, Queue, SmpTestClient
 from tests.doubles.smp_process import SmpFolders, SmpProcess
 from tests.doubles.whole_delivery import Chat, Everything, PushesOf
 from tocsin.errors import TransportError
+from tocsin.ntf_router.store.postgres.fences import router_lease
 from tocsin.ntf_router.store.postgres.rows import NO_KEY
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.dialects import DIRECT_NTF
@@ -73,6 +74,10 @@ _WAYS: Final = f"""
     FROM ntf_server.subscriptions s JOIN ntf_server.smp_servers v ON v.smp_server_id = s.smp_server_id
     WHERE s.status = 'ACTIVE'
 """  # noqa: S608
+_HOLDER: Final = """
+    SELECT i.name FROM ntf_server_tocsin.fleet_leases l
+    JOIN ntf_server_tocsin.fleet_instances i ON i.number = l.holder WHERE l.name = $1
+"""
 
 
 class Instance:
@@ -165,6 +170,7 @@ class FleetDelivery(Everything):
             "db_pool_size": 3,
             "fleet": "on",
             "fleet_lease": self._lease,
+            "fleet_patience": 1,
             "apns_test_host": "localhost",
             "apns_test_port": self.apns.port,
             "apns_test_ca_file": self.apns.ca_file,
@@ -233,10 +239,13 @@ class FleetDelivery(Everything):
         self.instances[number].stopped = False
 
     def cut_network(self, number: int, *, silently: bool) -> None:
-        """Cut an instance from all SMP routers: packets vanish, or connections break and new ones are refused."""
+        """Cut an instance from all SMP routers: connections break and new ones are refused.
+
+        Silently means that packets vanish on the connection to the SMP router that waits for acknowledgements.
+        """
         network = self.instances[number].network
         if silently:
-            network.hold()
+            network.hold_only(self._smp_ports[DIRECT])
         else:
             network.refusing = True
             network.break_connections()
@@ -359,6 +368,25 @@ class FleetDelivery(Everything):
             async with asyncio.timeout(START_SECONDS):
                 while not await _has_share(each.running):  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0.1)
+
+    async def holder_of(self, smp: int) -> int:
+        """Return the instance that has an SMP router, when there is one."""
+        lease = router_lease(RouterLocation((HOST,), "", self._smps[smp].fingerprint))
+        connection = await asyncpg.connect(self._url)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while (name := await connection.fetchval(_HOLDER, lease)) is None:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.1)
+        finally:
+            await connection.close()
+        [number] = [n for n, each in enumerate(self.instances) if f" {each.running.process_id}" in name]
+        return number
+
+    async def until_handed_over(self, number: int) -> None:
+        """Wait until others have all SMP routers of an instance."""
+        async with asyncio.timeout(START_SECONDS):
+            while number in [await self.holder_of(smp) for smp in range(SMP_ROUTERS)]:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.1)
 
     def said(self, *words: str) -> list[str]:
         """Lines of the instances' logs with one of these."""

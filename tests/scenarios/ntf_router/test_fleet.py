@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.doubles.cut_paths import NetworkPath, network_path
 from tests.doubles.direct_devices import direct_client, direct_device, forward
 from tests.doubles.ntf_harness import Device, NtfHarness, ntf_router, ntf_settings, until
 from tests.doubles.ntf_world import Chat, becomes, chat_at, subscribed_chat
@@ -291,6 +292,73 @@ async def test_an_instance_with_an_older_auth_key_reads_the_one_that_another_reg
             assert await send_with_priority(recipient, queue, 1) == OK
             assert len(await device.device.notifications()) == 1
             assert second.running.state.counters.services_forgotten == 0
+
+
+def through(path: NetworkPath, **changes: Any) -> dict[str, Any]:
+    """Settings of an instance that reaches SMP routers on this path."""
+    return {
+        "fleet_patience": 0.2,
+        "subscriber": replace(
+            ntf_settings().subscriber, socks_proxy=f"{HOST}:{path.port}", socks_onion_only=False, **changes
+        ),
+    }
+
+
+@pytest.mark.parametrize("silently", [False, True])
+async def test_an_instance_that_cannot_reach_an_smp_router_hands_it_over_to_one_that_can(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch, silently: bool
+) -> None:
+    monkeypatch.setattr(fleet_module, "LOOK_SECONDS", 0.05)
+    quick: dict[str, Any] = {"ping_after": 0.5, "response_timeout": 1.0, "connect_timeout": 1.0}
+    async with AsyncExitStack() as stack:
+        smp = await stack.enter_async_context(smp_router())
+        paths = [await stack.enter_async_context(network_path()) for _ in range(2)]
+        both = [await stack.enter_async_context(instances.one(**through(path, **quick))) for path in paths]
+        device, recipient = await both[0].active_device(), await smp.connect()
+        chat = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
+        holder, other = both if holder_of(chat, *both) is both[0] else reversed(both)
+        path = paths[both.index(holder)]
+        if silently:
+            path.hold()
+        else:
+            path.refusing = True
+            path.break_connections()
+        await soon(lambda: fleet_of(other).leases.holds(router_lease(chat.address.router)))
+        await becomes(device, chat, SubscriptionState.ACTIVE)
+        await chat.send(recipient)
+        assert len(await device.notifications()) == 1
+        assert fleet_of(holder).reach.unreachable == 1
+        assert fleet_of(holder).leases.counts.handed_over == 1
+        # It stays where it is, although the other one has more now, until the former holder reaches it.
+        assert fleet_of(other).leases.counts.taken_over == 0
+        path.refusing = False
+        path.let_go()
+        fleet_of(holder).reach._attempts.clear()  # its next attempt would be due in ten seconds
+        await soon(lambda: fleet_of(holder).reach.unreachable == 0)
+
+
+async def test_an_smp_router_that_nobody_reaches_stays_where_it_is(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_module, "LOOK_SECONDS", 0.05)
+    async with AsyncExitStack() as stack:
+        smp = await stack.enter_async_context(smp_router())
+        path = await stack.enter_async_context(network_path())
+        both = [await stack.enter_async_context(instances.one(**through(path))) for _ in range(2)]
+        device, recipient = await both[0].active_device(), await smp.connect()
+        chat = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
+        lease, holder = router_lease(chat.address.router), holder_of(chat, *both)
+        fence = fleet_of(holder).leases.fence(lease)
+        path.refusing = True
+        path.break_connections()
+        await soon(lambda: sum(fleet_of(each).reach.unreachable for each in both) == 2)
+        attempts = sum(fleet_of(each).reach.counts.attempts for each in both)
+        assert attempts == 1  # of the one that does not hold it; the next one is due in ten seconds
+        assert fleet_of(holder).leases.fence(lease) == fence
+        path.refusing = False
+        await becomes(device, chat, SubscriptionState.ACTIVE)
+        await soon(lambda: fleet_of(holder).reach.unreachable == 0)
+        assert fleet_of(holder).leases.fence(lease) == fence
 
 
 async def test_two_members_never_believe_in_the_same_lease(instances: Instances) -> None:

@@ -28,7 +28,8 @@ from tocsin.errors import ConfigError
 from tocsin.ntf_router.delivery.delivery import PushDelivery
 from tocsin.ntf_router.fleet.shared_pushes import SharedPushes
 from tocsin.ntf_router.fleet.shared_subscriber import SharedSubscriber, router_of_lease
-from tocsin.ntf_router.fleet.told import CodeTold, PendingTold, RouterTold, parse_told
+from tocsin.ntf_router.fleet.smp_reach import SmpReach
+from tocsin.ntf_router.fleet.told import CodeTold, PendingTold, ReachedTold, RouterTold, parse_told
 from tocsin.ntf_router.settings.settings import DeliveryEngine, NtfSettings
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.postgres.fences import CHORES, PUSHES, ROUTERS, router_lease, shard_of
@@ -80,6 +81,8 @@ class Fleet:
         self.pushes: Final = SharedPushes(delivery, self.leases, self.notices, store)
         self._rows: Final = store.fence_by(self.leases)
         self._subscriber: SharedSubscriber
+        self._patience: Final = settings.fleet_patience
+        self.reach: SmpReach
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: tuple[float, frozenset[int]] = (0.0, frozenset())
         self._recovering = False
@@ -91,6 +94,7 @@ class Fleet:
 
     def subscriber_of(self, subscribers: SmpSubscribers) -> SharedSubscriber:
         """Return what commands use instead of these subscribers. Leases begin and end their connections."""
+        self.reach = SmpReach(subscribers, self.leases, self.notices, self._store, self._patience)
         self._subscriber = SharedSubscriber(subscribers, self.leases, self.notices, self._store, self._rows)
         return self._subscriber
 
@@ -150,6 +154,8 @@ class Fleet:
                 self._spawn(self.pushes.code_told(told))
             case RouterTold(key_hash):
                 self._spawn(self._subscriber.look([RouterLocation(("",), "", key_hash)]))
+            case ReachedTold() as told:
+                self.reach.reached_told(told)
             case None:
                 logger.info("an instance of another version sent a notice that is not known here")
 
@@ -190,6 +196,8 @@ class Fleet:
 
     async def _look(self) -> None:
         """Find what no notice has told. Raises StoreError."""
+        for attempt in self.reach.look():
+            self._spawn(attempt)
         await self.pushes.codes_again()
         held = self.leases.held
         if routers := [router_of_lease(name) for name in held if name.startswith(f"{ROUTERS} ")]:

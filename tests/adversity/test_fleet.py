@@ -1,9 +1,10 @@
-"""A fleet of three NTF routers on one PostgreSQL, two SMP routers and traffic, while one after the other fails.
+"""A fleet of three NTF routers on one PostgreSQL, three SMP routers and traffic, while one after the other fails.
 
-Each life has one fault: an instance is killed, stands still for longer than its lease, is cut from the database, or is
-restarted in order, or an SMP router is killed. Afterwards each device has been notified of the newest message of every
-queue, the accounting adds up, and nothing was pushed more than twice. The instances note when they go by a lease: no
-two ever go by the same one.
+The fleet subscribes at one SMP router by service certificates, at another one by direct notifications, and at the third
+to each queue alone. Each life has one fault: an instance is killed, stands still for longer than its lease, is cut from
+the database or from all SMP routers, has a clock that jumps, or is restarted in order, or an SMP router is killed.
+Afterwards each device has been notified of the newest message of every queue, the accounting adds up, and nothing was
+pushed more than twice. The instances note when they go by a lease: no two ever go by the same one.
 
 TOCSIN_FLEET_KILLS sets how many faults there are, TOCSIN_KILL_SEED what is decided by chance.
 """
@@ -20,13 +21,14 @@ from typing import Final
 import pytest
 
 from tests.doubles import watched_leases
-from tests.doubles.fleet_delivery import SMP_ROUTERS, FleetDelivery, fleet_delivery
+from tests.doubles.fleet_delivery import DIRECT, SMP_ROUTERS, WAYS, FleetDelivery, fleet_delivery
 
-FAULTS: Final = int(os.environ.get("TOCSIN_FLEET_KILLS", "6"))
+FAULTS: Final = int(os.environ.get("TOCSIN_FLEET_KILLS", "10"))
 SEED: Final = os.environ.get("TOCSIN_KILL_SEED", "tocsin")
 SIZE: Final = 3
 LEASE: Final = 3.0
-KINDS: Final = ("kill", "freeze", "hold", "restart", "break", "smp")
+KINDS: Final = ("kill", "freeze", "wall", "refuse", "hold", "restart", "sleep", "vanish", "break", "smp")
+MINUTE, HOUR = 60.0, 3600.0
 
 
 async def fault(parts: FleetDelivery, kind: str, chance: random.Random) -> None:
@@ -46,6 +48,22 @@ async def fault(parts: FleetDelivery, kind: str, chance: random.Random) -> None:
             parts.cut(number, silently=kind == "hold")
             await asyncio.sleep(longer_than_a_lease)
             parts.join(number)
+        case "refuse" | "vanish":
+            number = await parts.holder_of(DIRECT)
+            began = asyncio.get_running_loop().time()
+            parts.cut_network(number, silently=kind == "vanish")
+            await parts.until_handed_over(number)  # it stays cut for the rest of this life
+            print(
+                f"others had its SMP routers {asyncio.get_running_loop().time() - began:.1f} s after the cut"
+            )
+        case "wall":
+            ahead = chance.choice((-1, 1)) * chance.uniform(5 * MINUTE, 5 * HOUR)
+            parts.instances[number].clocks.set(wall=ahead)
+            await asyncio.sleep(longer_than_a_lease)  # traffic goes on with it, and for the rest of this life
+        case "sleep":  # as after a pause of the machine, or from a snapshot of it
+            ahead = chance.choice((-1, 1)) * chance.uniform(MINUTE, HOUR)
+            parts.instances[number].clocks.set(boot=ahead, wall=ahead)
+            await asyncio.sleep(longer_than_a_lease)  # it joins again meanwhile
         case "restart":
             for each in range(SIZE):
                 await parts.restart(each)
@@ -76,6 +94,10 @@ async def test_no_notification_is_lost_when_instances_fail(tmp_path: Path, url: 
             assert notes
             assert watched_leases.doubled(notes) == []
             assert parts.pushed_most_often() <= 2
+            for number, instance in enumerate(parts.instances):
+                instance.clocks.set()
+                parts.join_network(number)
+        assert await parts.ways() == WAYS
         accounting = await parts.accounting()
         assert accounting["received"] >= accounting["accepted"] > 0
         print(accounting, parts.pushed_most_often())

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tests.doubles.ntf_harness import TEST_PROVIDER, NtfHarness, ntf_router, until
 from tests.doubles.ntf_world import World
@@ -25,13 +25,16 @@ LEASE: Final = 3.0
 _POOL: Final = 3
 
 
-class Balancer:
-    """Gives each new connection to the next of its ports."""
+Target: TypeAlias = tuple[str, int]
 
-    def __init__(self, ports: list[int]) -> None:
-        self._ports = ports
+
+class Balancer:
+    """Gives each new connection to the next of the targets that there are at the moment."""
+
+    def __init__(self, targets: Callable[[], Sequence[Target]]) -> None:
+        self._targets = targets
         self._next = 0
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._writers: dict[asyncio.StreamWriter, Target] = {}
         self.port = 0
 
     @asynccontextmanager
@@ -45,22 +48,28 @@ class Balancer:
             for writer in list(self._writers):
                 writer.transport.abort()
 
+    def drop(self, target: Target) -> None:
+        """End the connections to a target, as a balancer does that has found it to be down."""
+        for writer in [each for each, to in self._writers.items() if to == target]:
+            writer.transport.abort()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._next += 1
-        port = self._ports[self._next % len(self._ports)]
+        targets = self._targets()
+        target = targets[self._next % len(targets)]
         try:
-            there, back = await asyncio.open_connection(HOST, port)
+            there, back = await asyncio.open_connection(*target)
         except OSError:
             writer.transport.abort()
             return
-        self._writers |= {writer, back}
+        self._writers |= {writer: target, back: target}
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_pass(reader, back))
                 tasks.create_task(_pass(there, writer))
         finally:
             for each in (writer, back):
-                self._writers.discard(each)
+                self._writers.pop(each, None)
                 each.transport.abort()
 
 
@@ -127,8 +136,8 @@ class BalancedWorld(World):
                 )
                 instances.append(await stack.enter_async_context(router))
             await _until_shared(instances)
-            ports = [each.running.ports[0] for each in instances]
-            balancer = await stack.enter_async_context(Balancer(ports).running())
+            targets = [(HOST, each.running.ports[0]) for each in instances]
+            balancer = await stack.enter_async_context(Balancer(lambda: targets).running())
             first = instances[0]
             harness = BalancedHarness(
                 first.running,

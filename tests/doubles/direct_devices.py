@@ -52,10 +52,14 @@ class DirectDevice:
 
     async def newest_key(self) -> NtfKeyOffer:
         """TCHK"""
-        device = self.device
-        checked = await device.client.expect(TokenCheckedWithKey, CheckToken(), device.token_id, device.key)
-        assert checked.ntf_key is not None
-        return checked.ntf_key
+        return await told_key(self.device)
+
+
+async def told_key(device: Device) -> NtfKeyOffer:
+    """TCHK, on a connection with direct notifications."""
+    checked = await device.client.expect(TokenCheckedWithKey, CheckToken(), device.token_id, device.key)
+    assert checked.ntf_key is not None
+    return checked.ntf_key
 
 
 async def direct_client(ntf: NtfHarness) -> NtfTestClient:

@@ -1,4 +1,8 @@
-"""A whole delivery with a fleet: several NTF routers on one PostgreSQL, two SMP routers, a fake provider, devices."""
+"""A whole delivery with a fleet: several NTF routers on one PostgreSQL, SMP routers, a fake provider, devices.
+
+Each SMP router is of another kind (`SMP_KINDS`), so that NTF routers subscribe in all ways that there are. A balancer
+stands before the instances: devices and SMP routers with packets know only its address.
+"""
 
 from __future__ import annotations
 
@@ -15,36 +19,75 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from tests.doubles import watched_leases
-from tests.doubles.cut_database import DatabasePath, database_path
+import asyncpg
+
+from tests.doubles import jumping_clocks, watched_leases
+from tests.doubles.balanced_routers import Balancer, Target
+from tests.doubles.cut_paths import DatabasePath, NetworkPath, database_path, network_path
+from tests.doubles.direct_devices import DirectDevice, told_key
+from tests.doubles.jumping_clocks import ClockFile
 from tests.doubles.ntf_harness import Device, NtfTestClient
 from tests.doubles.ntf_process import NtfProcess
 from tests.doubles.routers import HOST
-from tests.doubles.smp_harness import OK
+from tests.doubles.smp_direct import DIRECT_ALPN, Wish
+from tests.doubles.smp_harness import OK, Notifier, Queue, SmpTestClient
 from tests.doubles.smp_process import SmpFolders, SmpProcess
 from tests.doubles.whole_delivery import Chat, Everything, PushesOf
 from tocsin.errors import TransportError
+from tocsin.ntf_router.store.postgres.fences import router_lease
+from tocsin.ntf_router.store.postgres.rows import NO_KEY
 from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.direct.dialects import DIRECT_NTF
+from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.responses import MessageReceived
 from tocsin.protocol.smp.sender_commands import MessageFlags, SendMessage
 
-SMP_ROUTERS: Final = 2
+SERVICES, DIRECT, PLAIN = range(3)
+SMP_KINDS: Final[tuple[dict[str, Any], ...]] = (
+    {"direct_notifications": "off"},
+    {
+        "direct_public_ntf_routers_only": "off",
+        "direct_connect_timeout": 2,
+        "direct_response_timeout": 2,
+        "direct_retry_initial": 0.1,
+        "direct_retry_maximum": 0.5,
+    },
+    {"direct_notifications": "off", "accept_service_credentials": "off"},
+)
+"""Settings of the SMP routers: NTF routers subscribe to all queues by NSUBS, by NSSUB, and to each by NSUB."""
+SMP_ROUTERS: Final = len(SMP_KINDS)
 DEVICES: Final = 6
-QUEUES_EACH: Final = 4
+QUEUES_EACH: Final = 6
 START_SECONDS: Final = 60.0
+WAYS: Final = {SERVICES: {(True, True)}, DIRECT: {(True, True), (True, False)}, PLAIN: {(False, True)}}
+"""How queues are subscribed at these SMP routers: by a service, and with a key."""
 PROBE_SECONDS: Final = 0.05
 LAST_LINES: Final = 60
 """Of a log, to be shown when something is wrong."""
 
+_WAYS: Final = f"""
+    SELECT DISTINCT v.smp_port, s.ntf_service_assoc AS by_service,
+        s.smp_notifier_key <> '\\x{NO_KEY.hex()}'::bytea AS has_key
+    FROM ntf_server.subscriptions s JOIN ntf_server.smp_servers v ON v.smp_server_id = s.smp_server_id
+    WHERE s.status = 'ACTIVE'
+"""  # noqa: S608
+_HOLDER: Final = """
+    SELECT i.name FROM ntf_server_tocsin.fleet_leases l
+    JOIN ntf_server_tocsin.fleet_instances i ON i.number = l.holder WHERE l.name = $1
+"""
+
 
 class Instance:
-    """One place of the fleet: its way to the database, and its process."""
+    """One place of the fleet: its ways to the database and to SMP routers, its address, clocks, and process."""
 
-    def __init__(self, path: DatabasePath) -> None:
+    def __init__(self, path: DatabasePath, network: NetworkPath, target: Target, clocks: ClockFile) -> None:
         self.path: Final = path
+        self.network: Final = network
+        self.target: Final = target
+        self.clocks: Final = clocks
         self.process: NtfProcess | None = None
         self.stopped = False
         """It stands still, or cannot reach the database."""
@@ -72,28 +115,39 @@ class FleetDelivery(Everything):
         self._ntf_folders.start_seconds = START_SECONDS
         self.notes: Final = folder / "leases"
         self._logs = folder
+        self._balancer = Balancer(lambda: [each.target for each in self.well])
         self.instances: list[Instance] = []
         self.probes: list[tuple[float, Chat]] = []
         """When each was sent, and to which chat."""
 
     async def start(self) -> None:
-        for _ in range(self._size):
+        await self._stack.enter_async_context(self._balancer.running())
+        for number in range(self._size):
             path = await self._stack.enter_async_context(database_path(self._url))
-            self.instances.append(Instance(path))
+            network = await self._stack.enter_async_context(network_path())
+            # The instances know one address and one port, as on several machines.
+            target = f"127.0.0.{number + 2}", self._balancer.port
+            clocks = ClockFile(self._logs / f"clocks-{number}")
+            self.instances.append(Instance(path, network, target, clocks))
         await super().start()
 
     async def start_smp(self) -> None:
-        for number, folders in enumerate(self._smps):
-            settings = {"message_quota": 100_000, "notification_interval": 0.02}
-            self.smps.append(await folders.start(port=self._smp_ports[number], **settings))
-            self._smp_ports[number] = self.smps[number].port
+        self.smps = [await self._start_smp(number) for number in range(SMP_ROUTERS)]
         self.smp = self.smps[0]
+
+    async def _start_smp(self, number: int) -> SmpProcess:
+        smp = await self._smps[number].start(
+            port=self._smp_ports[number],
+            message_quota=100_000,
+            notification_interval=0.02,
+            **SMP_KINDS[number],
+        )
+        self._smp_ports[number] = smp.port
+        return smp
 
     async def kill_smp(self, number: int) -> None:
         await self.smps[number].kill()
-        self.smps[number] = await self._smps[number].start(
-            port=self._smp_ports[number], message_quota=100_000, notification_interval=0.02
-        )
+        self.smps[number] = await self._start_smp(number)
 
     async def start_ntf(self) -> None:
         await asyncio.gather(*(self.start_instance(number) for number in range(self._size)))
@@ -101,13 +155,22 @@ class FleetDelivery(Everything):
     async def start_instance(self, number: int) -> None:
         assert self.apns is not None
         instance = self.instances[number]
+        listen, port = instance.target
         settings: dict[str, Any] = {
+            "listen": listen,
+            "port": port,
+            "socks_proxy": f"{HOST}:{instance.network.port}",
+            "socks_mode": "always",
+            "smp_connect_timeout": 2,
+            "smp_response_timeout": 5,
+            "smp_ping_after": 2,
             "store": "url",
             "store_path": str(self._logs / f"instance-{number}"),
             "db_connection": instance.path.url,
             "db_pool_size": 3,
             "fleet": "on",
             "fleet_lease": self._lease,
+            "fleet_patience": 1,
             "apns_test_host": "localhost",
             "apns_test_port": self.apns.port,
             "apns_test_ca_file": self.apns.ca_file,
@@ -120,7 +183,10 @@ class FleetDelivery(Everything):
             "retry_initial": 0.05,
             "retry_maximum": 0.5,
         }
-        os.environ[watched_leases.VARIABLE] = str(self.notes)
+        self._ntf_folders.variables = {
+            watched_leases.VARIABLE: str(self.notes),
+            jumping_clocks.VARIABLE: str(instance.clocks.path),
+        }
         instance.process = await self._ntf_folders.start(**settings)
         instance.stopped = False
         self.ntf = instance.process
@@ -142,18 +208,19 @@ class FleetDelivery(Everything):
     def well(self) -> list[Instance]:
         return [each for each in self.instances if not each.stopped]
 
-    def _look_at_another(self) -> None:
+    def _mark_down(self, number: int) -> None:
+        """Let nobody use an instance, as a balancer that has asked for its health."""
+        self.instances[number].stopped = True
+        self._balancer.drop(self.instances[number].target)
         self.ntf = self.well[0].running
 
     async def kill_instance(self, number: int) -> None:
         """Kill it, without a restart."""
-        self.instances[number].stopped = True
-        self._look_at_another()
+        self._mark_down(number)
         await self.instances[number].running.kill()
 
     def freeze(self, number: int) -> None:
-        self.instances[number].stopped = True
-        self._look_at_another()
+        self._mark_down(number)
         os.kill(self.instances[number].running.process_id, signal.SIGSTOP)
 
     def thaw(self, number: int) -> None:
@@ -162,8 +229,7 @@ class FleetDelivery(Everything):
 
     def cut(self, number: int, *, silently: bool) -> None:
         """Cut an instance from the database: its packets vanish, or its connections break and no new one is made."""
-        self.instances[number].stopped = True
-        self._look_at_another()
+        self._mark_down(number)
         self.instances[number].path.hold()
         if not silently:
             self.instances[number].path.break_connections()
@@ -172,10 +238,25 @@ class FleetDelivery(Everything):
         self.instances[number].path.let_go()
         self.instances[number].stopped = False
 
+    def cut_network(self, number: int, *, silently: bool) -> None:
+        """Cut an instance from all SMP routers: connections break and new ones are refused.
+
+        Silently means that packets vanish on the connection to the SMP router that waits for acknowledgements.
+        """
+        network = self.instances[number].network
+        if silently:
+            network.hold_only(self._smp_ports[DIRECT])
+        else:
+            network.refusing = True
+            network.break_connections()
+
+    def join_network(self, number: int) -> None:
+        self.instances[number].network.refusing = False
+        self.instances[number].network.let_go()
+
     async def restart(self, number: int) -> None:
         """Stop it in order, and start it again."""
-        self.instances[number].stopped = True
-        self._look_at_another()
+        self._mark_down(number)
         process = self.instances[number].running
         try:
             code = await process.stop()
@@ -188,7 +269,7 @@ class FleetDelivery(Everything):
 
     async def client(self, chance: random.Random) -> NtfTestClient:
         """Of any instance that is well, as a balancer chooses one."""
-        return await chance.choice(self.well).running.connect()
+        return await chance.choice(self.well).running.connect(alpn=(DIRECT_NTF.alpn,))
 
     async def register(self) -> None:
         chance = random.Random(0)
@@ -201,18 +282,36 @@ class FleetDelivery(Everything):
             await device.client.close()
 
     async def add_chat(self, device: Device, number: int, chance: random.Random) -> None:
-        """A queue of a device at an SMP router, whose SNEW goes to any instance."""
-        recipient = await self.smps[number].connect()
+        """Add a queue of a device at an SMP router. Any instance gets its SNEW, or the packet of its NSKEY."""
+        recipient = await self.smps[number].connect(alpn=DIRECT_ALPN if number == DIRECT else None)
         queue = await recipient.secured_queue(subscription=SubscriptionMode.CREATE_ONLY)
-        notifier = await recipient.enable_notifications(queue)
-        await recipient.close()
         location = RouterLocation((HOST,), str(self._smp_ports[number]), self._smps[number].fingerprint)
         device.client = await self.client(chance)
-        subscription_id = await device.subscribe(NotifierQueue(location, notifier.notifier_id), notifier.key)
+        subscription_id = b""
+        if number == DIRECT and len(self.chats) % 2:
+            notifier = await self._associated(device, location, recipient, queue)
+        else:
+            notifier = await recipient.enable_notifications(queue)
+            subscription_id = await device.subscribe(
+                NotifierQueue(location, notifier.notifier_id), notifier.key
+            )
         await device.client.close()
+        await recipient.close()
         chat = Chat(queue, notifier, device, subscription_id)
         self.chats.append(chat)
         self._router_of[id(chat)] = number
+
+    async def _associated(
+        self, device: Device, smp: RouterLocation, recipient: SmpTestClient, queue: Queue
+    ) -> Notifier:
+        """NSKEY, with the key that an instance tells. The packet goes to another one, at once or later."""
+        identity = self._ntf_folders.fingerprint
+        wish = Wish(RouterLocation((HOST,), str(self._balancer.port), identity))
+        direct = DirectDevice(device, await told_key(device), identity)
+        wish.packet = direct.packet(NotifierQueue(smp, wish.notifier_id))
+        notifier, fate = await wish.associate(recipient, queue)
+        assert fate in (PacketFate.ACCEPTED, PacketFate.PENDING), fate
+        return notifier
 
     async def traffic(self, chance: random.Random) -> None:
         while True:
@@ -270,6 +369,25 @@ class FleetDelivery(Everything):
                 while not await _has_share(each.running):  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0.1)
 
+    async def holder_of(self, smp: int) -> int:
+        """Return the instance that has an SMP router, when there is one."""
+        lease = router_lease(RouterLocation((HOST,), "", self._smps[smp].fingerprint))
+        connection = await asyncpg.connect(self._url)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while (name := await connection.fetchval(_HOLDER, lease)) is None:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.1)
+        finally:
+            await connection.close()
+        [number] = [n for n, each in enumerate(self.instances) if f" {each.running.process_id}" in name]
+        return number
+
+    async def until_handed_over(self, number: int) -> None:
+        """Wait until others have all SMP routers of an instance."""
+        async with asyncio.timeout(START_SECONDS):
+            while number in [await self.holder_of(smp) for smp in range(SMP_ROUTERS)]:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.1)
+
     def said(self, *words: str) -> list[str]:
         """Lines of the instances' logs with one of these."""
         lines = [line for each in self.instances for line in each.running.output]
@@ -287,6 +405,19 @@ class FleetDelivery(Everything):
             await recipient.close()
 
     # What must be true
+
+    async def ways(self) -> dict[int, set[tuple[bool, bool]]]:
+        """Return how queues of each SMP router are subscribed: by a service, and with a key."""
+        connection = await asyncpg.connect(self._url)
+        try:
+            rows = await connection.fetch(_WAYS)
+        finally:
+            await connection.close()
+        ways: dict[int, set[tuple[bool, bool]]] = {}
+        for row in rows:
+            number = self._smp_ports.index(int(row["smp_port"]))
+            ways.setdefault(number, set()).add((row["by_service"], row["has_key"]))
+        return ways
 
     def pushed_most_often(self) -> int:
         """How often the same notifications were pushed to one device with success, at most."""

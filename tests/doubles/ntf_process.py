@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +39,8 @@ class NtfFolders:
         self.fingerprint: Final = read_fingerprint(self.config)
         self.program: tuple[str, ...] = (sys.executable, "-m", "tocsin")
         """What runs `ntf start`."""
+        self.variables: Mapping[str, str] = {}
+        """Further variables of the environment."""
         self.start_seconds = START_SECONDS
 
     def environment(self, **settings: Any) -> dict[str, str]:
@@ -52,7 +55,9 @@ class NtfFolders:
             **settings,
         }
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN)}
-        return inherited | {f"TOCSIN_NTF_{name.upper()}": str(value) for name, value in values.items()}
+        return {**inherited, **self.variables} | {
+            f"TOCSIN_NTF_{name.upper()}": str(value) for name, value in values.items()
+        }
 
     async def spawn(self, *arguments: str, **settings: Any) -> Process:
         """The process, just started; its output and its log are one pipe."""
@@ -76,7 +81,7 @@ class NtfFolders:
 
     async def start(self, **settings: Any) -> NtfProcess:
         """Returns when it serves, with all its ports."""
-        router = NtfProcess(self, await self.spawn(**settings))
+        router = NtfProcess(self, await self.spawn(**settings), settings.get("listen", HOST))
         try:
             async with asyncio.timeout(self.start_seconds):
                 await router.until_it_serves()
@@ -89,8 +94,9 @@ class NtfFolders:
 class NtfProcess:
     """A router that serves."""
 
-    def __init__(self, folders: NtfFolders, process: Process) -> None:
+    def __init__(self, folders: NtfFolders, process: Process, host: str = HOST) -> None:
         self._folders = folders
+        self.host: Final = host
         self._process = process
         self.output: Final[list[str]] = []
         self._reading: asyncio.Task[None] | None = None
@@ -120,9 +126,9 @@ class NtfProcess:
     def process_id(self) -> int:
         return self._process.pid
 
-    async def connect(self) -> NtfTestClient:
-        location = RouterLocation((HOST,), str(self.port), self._folders.fingerprint)
-        settings = DialSettings(connect_timeout=PATIENCE)
+    async def connect(self, *, alpn: tuple[str, ...] | None = None) -> NtfTestClient:
+        location = RouterLocation((self.host,), str(self.port), self._folders.fingerprint)
+        settings = DialSettings(connect_timeout=PATIENCE, alpn=alpn)
         return NtfTestClient(await dial_ntf(RouterAddress(Scheme.NTF, location), settings))
 
     async def stop(self) -> int:

@@ -1,7 +1,8 @@
 """`tocsin` as a program that notes each moment at which it goes by a lease, with the lease's fence.
 
 The file is named by TOCSIN_TEST_LEASES. All processes of one machine share the clock, so the notes of all of them show
-whether two ever went by the same lease at the same time.
+whether two ever went by the same lease at the same time. If TOCSIN_TEST_CLOCKS names a file, the program itself has
+other clocks (`jumping_clocks`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.doubles import jumping_clocks
 from tocsin.cli.main import run
-from tocsin.durable.postgres import leases
 from tocsin.durable.postgres.leases import LeaseKeeper
 
 VARIABLE: Final = "TOCSIN_TEST_LEASES"
@@ -33,7 +34,7 @@ def watch(path: Path) -> None:
     noted: dict[str, float] = {}
 
     def watched(keeper: LeaseKeeper, name: str) -> bool:
-        now = leases.own_clock()
+        now = jumping_clocks.monotonic()
         fence = keeper._held.get(name)
         held = holds(keeper, name)
         if held and now - noted.get(name, 0.0) > 0.005:
@@ -69,5 +70,7 @@ def doubled(notes: Iterable[Noted]) -> list[tuple[Noted, Noted]]:
 
 
 if __name__ == "__main__":
+    if jumping_clocks.VARIABLE in os.environ:
+        jumping_clocks.jump(Path(os.environ[jumping_clocks.VARIABLE]))
     watch(Path(os.environ[VARIABLE]))
     sys.exit(run(sys.argv[1:]))

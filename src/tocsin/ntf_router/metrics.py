@@ -165,6 +165,15 @@ def fleet_metrics(fleet: FleetSnapshot) -> Iterator[Metric]:
     yield counter(f"{prefix}_leases_taken_over", about, fleet.taken_over)
     about = "Times that this instance lost all its leases because it could not renew them in time."
     yield counter(f"{prefix}_lapses", about, fleet.lapsed)
+    about = (
+        "SMP routers that this instance could not reach for fleet_patience: another one has them, if it can."
+    )
+    yield gauge(f"{prefix}_unreachable", about, fleet.unreachable)
+    about = "Leases given to an instance that reaches the SMP router, because this one did not."
+    yield counter(f"{prefix}_leases_handed_over", about, fleet.handed_over)
+    about = "Attempts to reach SMP routers that this instance or their holder could not reach."
+    yield counter(f"{prefix}_reach_attempts", about, fleet.reach_attempts)
+    yield counter(f"{prefix}_reach_failures", "Of these, attempts that failed.", fleet.reach_failures)
     about = "How long the latest renewal took: near fleet_lease, leases will be lost."
     yield gauge(f"{prefix}_renewal_seconds", about, fleet.renewal_seconds)
     yield counter(f"{prefix}_notices_sent", "Notices sent to other instances.", fleet.notices_sent)

@@ -152,7 +152,9 @@ def _fleet(fleet: FleetSnapshot, with_names: bool) -> Iterator[str]:
     yield from (f"Fleet leases here, {kind}: {count}" for kind, count in fleet.held.items())
     yield f"Fleet leases without a holder: {fleet.free}"
     yield f"Fleet leases taken over: {fleet.taken_over}"
+    yield f"Fleet leases handed over: {fleet.handed_over}"
     yield f"Fleet lapses: {fleet.lapsed}"
+    yield f"Fleet SMP routers out of reach here: {fleet.unreachable}"
 
 
 def _servers(name: str, counts: ServerCounts, with_names: bool) -> Iterator[str]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -210,8 +211,14 @@ def client_settings(settings: NtfSettings) -> ClientSettings:
         public_only=not subscriber.allow_private_hosts,
         direct=settings.direct.enabled,
     )
-    return ClientSettings(
+    made = ClientSettings(
         dial=dial, response_timeout=subscriber.response_timeout, ping_after=subscriber.ping_after
+    )
+    if not settings.fleet:
+        return made
+    # Another instance may have a better way there, so one PING without an answer is enough.
+    return replace(
+        made, drop_after_timeouts=1, drop_after=subscriber.ping_after + 0.9 * subscriber.response_timeout
     )
 
 

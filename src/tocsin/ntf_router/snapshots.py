@@ -76,7 +76,12 @@ class FleetSnapshot:
     """Leases without a living holder."""
     taken: int = 0
     taken_over: int = 0
+    handed_over: int = 0
     lapsed: int = 0
+    unreachable: int = 0
+    """SMP routers that this instance cannot reach."""
+    reach_attempts: int = 0
+    reach_failures: int = 0
     renewal_seconds: float = 0.0
     """How long the latest renewal took."""
     notices_sent: int = 0
@@ -168,7 +173,11 @@ def _fleet_snapshot(fleet: Fleet) -> FleetSnapshot:
         free=leases.free,
         taken=leases.counts.taken,
         taken_over=leases.counts.taken_over,
+        handed_over=leases.counts.handed_over,
         lapsed=leases.counts.lapsed,
+        unreachable=fleet.reach.unreachable,
+        reach_attempts=fleet.reach.counts.attempts,
+        reach_failures=fleet.reach.counts.failures,
         renewal_seconds=leases.counts.latest_renewal_seconds,
         notices_sent=notices.sent,
         notices_dropped=notices.dropped,

@@ -260,6 +260,11 @@ FIGURES: Final[dict[str, FigureText]] = {
         "Parts that this instance took from one that was gone without giving them back, since its start.",
         "Grows: instances die or stand still. Notifications of these parts waited for about fleet_lease.",
     ),
+    "fleet_unreachable": FigureText(
+        "SMP routers out of reach here",
+        "SMP routers that this instance could not reach for fleet_patience. Another one has them, if it can.",
+        "Many at one instance only: look at the network of its machine.",
+    ),
     "fleet_lapses": FigureText(
         "times this instance lost its parts",
         "It could not renew its leases in time, so it stopped subscribing and pushing until it could.",

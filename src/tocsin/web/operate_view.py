@@ -300,6 +300,7 @@ def _fleet(ntf: MetricReadings) -> dict[str, Any]:
         figure("fleet_instances", ntf.total(f"{_NTF}_fleet_instances")),
         figure("fleet_leases_free", ntf.total(f"{_NTF}_fleet_leases_free")),
         figure("fleet_taken_over", ntf.total(f"{_NTF}_fleet_leases_taken_over")),
+        figure("fleet_unreachable", ntf.total(f"{_NTF}_fleet_unreachable")),
         figure("fleet_lapses", ntf.total(f"{_NTF}_fleet_lapses")),
         figure("fleet_renewal", round(renewal[0][1] * 1000) if renewal else None),
     ]

@@ -11,25 +11,45 @@ from typing import Any, Final
 
 import pytest
 
-from tests.doubles.ntf_harness import Device, NtfHarness, ntf_router, ntf_settings
+from tests.doubles.cut_paths import NetworkPath, network_path
+from tests.doubles.direct_devices import direct_client, direct_device, forward
+from tests.doubles.ntf_harness import Device, NtfHarness, ntf_router, ntf_settings, until
 from tests.doubles.ntf_world import Chat, becomes, chat_at, subscribed_chat
 from tests.doubles.push_provider import RecordingProvider
+from tests.doubles.routers import HOST
+from tests.doubles.smp_direct import Wish, connect_direct, direct_settings, send_with_priority, some_packet
 from tests.doubles.smp_harness import OK, PATIENCE, router_credentials, smp_router
 from tocsin.crypto.credentials import Credentials
 from tocsin.durable.postgres.schema_owner import process_name
 from tocsin.ntf_router.fleet import fleet as fleet_module
 from tocsin.ntf_router.fleet.fleet import Fleet
 from tocsin.ntf_router.operator import About, NtfOperator
+from tocsin.ntf_router.settings.settings import NtfDirectSettings
 from tocsin.ntf_router.statistics.statistics import NtfStatistics
 from tocsin.ntf_router.store.postgres.fences import SHARDS, router_lease, token_lease
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
 from tocsin.ntf_router.subscriber import queue_subscriptions
 from tocsin.operate.clock import SystemClock
+from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.ntf.statuses import SubscriptionState
+from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.ntf.token_commands import VerifyToken
 
 pytestmark = pytest.mark.timeout(120)
 LEASE: Final = 2.0
+
+
+class ShiftedClock(SystemClock):
+    """Is ahead of the others."""
+
+    def __init__(self, ahead: float) -> None:
+        self._ahead = ahead
+
+    def now(self) -> int:
+        return int(self.exactly())
+
+    def exactly(self) -> float:
+        return super().exactly() + self._ahead
 
 
 class Instances:
@@ -48,20 +68,22 @@ class Instances:
                 store,
                 provider=self.provider,
                 credentials=self._credentials,
-                clock=SystemClock(),  # type: ignore[arg-type]  # instances share the time of the database
                 fleet=True,
                 fleet_lease=LEASE,
                 database_url=self._url,
-                **changes,
+                **{"clock": SystemClock(), **changes},
             ) as harness:
                 yield harness
         finally:
             await store.close()
 
     @asynccontextmanager
-    async def two(self, **changes: Any) -> AsyncIterator[tuple[NtfHarness, NtfHarness]]:
+    async def two(
+        self, *, ahead: float = 0.0, **changes: Any
+    ) -> AsyncIterator[tuple[NtfHarness, NtfHarness]]:
+        """The clock of the first one is `ahead`."""
         async with AsyncExitStack() as stack:
-            first = await stack.enter_async_context(self.one(**changes))
+            first = await stack.enter_async_context(self.one(clock=ShiftedClock(ahead), **changes))
             second = await stack.enter_async_context(self.one(**changes))
             await soon(lambda: shards(first) == shards(second) == SHARDS // 2)
             yield first, second
@@ -152,9 +174,13 @@ async def test_an_instance_that_stops_hands_over_and_nothing_is_lost(instances: 
         assert (accounting.accepted, accounting.difference) == (2, 0)
 
 
-async def test_a_lost_notice_only_delays(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ahead", [0.0, 7200.0, -7200.0])
+async def test_a_lost_notice_only_delays_whatever_clocks_show(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
     monkeypatch.setattr(fleet_module, "LOOK_SECONDS", 0.05)
-    async with smp_router() as smp, instances.two() as (first, second):
+    monkeypatch.setattr(fleet_module, "WALK_SECONDS", 0.1)
+    async with smp_router() as smp, instances.two(ahead=ahead) as (first, second):
         for instance in (first, second):
             monkeypatch.setattr(fleet_of(instance).notices, "send", lambda _channel, _notice: None)
         recipient = await smp.connect()
@@ -239,6 +265,100 @@ async def test_operators_see_the_fleet_and_an_instance_without_leases_is_not_rea
         assert "Fleet instance here: none" in list(operator.server_info(with_names=False))
         monkeypatch.undo()
         assert fleet_of(second).leases.is_member
+
+
+async def test_an_instance_with_an_older_auth_key_reads_the_one_that_another_registered(
+    instances: Instances,
+) -> None:
+    """Its registration would be refused, and queues without a key could not be subscribed at all."""
+    direct = {"public_hosts": (HOST,), "direct": NtfDirectSettings(auth_key_rotation=-1.0)}  # each time anew
+    async with smp_router(direct=direct_settings()) as smp, AsyncExitStack() as stack:
+        first = await stack.enter_async_context(instances.one(**direct))
+        device, recipient = await direct_device(first), await connect_direct(smp)
+        queue = await recipient.secured_queue()
+        wish = Wish(first.location)
+        wish.packet = device.packet(NotifierQueue(smp.location, wish.notifier_id))
+        assert (await wish.associate(recipient, queue))[1] is PacketFate.ACCEPTED
+        counters = smp.running.state.counters
+        await until(lambda: counters.ntf_router_subscriptions == 1)
+        async with instances.one(public_hosts=(HOST,)) as second:
+            await soon(lambda: shards(second) == SHARDS // 2)
+            assert await forward(await direct_client(first), some_packet()) is PacketFate.UNKNOWN_KEY
+            for peer in [each for each in smp.running.router.peers if each.ntf_router_id is not None]:
+                peer.connection.connection.abort()  # the first one registers its new key
+            await until(lambda: counters.ntf_router_subscriptions == 2)
+            await stack.aclose()
+            await until(lambda: counters.ntf_router_subscriptions == 3)
+            assert await send_with_priority(recipient, queue, 1) == OK
+            assert len(await device.device.notifications()) == 1
+            assert second.running.state.counters.services_forgotten == 0
+
+
+def through(path: NetworkPath, **changes: Any) -> dict[str, Any]:
+    """Settings of an instance that reaches SMP routers on this path."""
+    return {
+        "fleet_patience": 0.2,
+        "subscriber": replace(
+            ntf_settings().subscriber, socks_proxy=f"{HOST}:{path.port}", socks_onion_only=False, **changes
+        ),
+    }
+
+
+@pytest.mark.parametrize("silently", [False, True])
+async def test_an_instance_that_cannot_reach_an_smp_router_hands_it_over_to_one_that_can(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch, silently: bool
+) -> None:
+    monkeypatch.setattr(fleet_module, "LOOK_SECONDS", 0.05)
+    quick: dict[str, Any] = {"ping_after": 0.5, "response_timeout": 1.0, "connect_timeout": 1.0}
+    async with AsyncExitStack() as stack:
+        smp = await stack.enter_async_context(smp_router())
+        paths = [await stack.enter_async_context(network_path()) for _ in range(2)]
+        both = [await stack.enter_async_context(instances.one(**through(path, **quick))) for path in paths]
+        device, recipient = await both[0].active_device(), await smp.connect()
+        chat = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
+        holder, other = both if holder_of(chat, *both) is both[0] else reversed(both)
+        path = paths[both.index(holder)]
+        if silently:
+            path.hold()
+        else:
+            path.refusing = True
+            path.break_connections()
+        await soon(lambda: fleet_of(other).leases.holds(router_lease(chat.address.router)))
+        await becomes(device, chat, SubscriptionState.ACTIVE)
+        await chat.send(recipient)
+        assert len(await device.notifications()) == 1
+        assert fleet_of(holder).reach.unreachable == 1
+        assert fleet_of(holder).leases.counts.handed_over == 1
+        # It stays where it is, although the other one has more now, until the former holder reaches it.
+        assert fleet_of(other).leases.counts.taken_over == 0
+        path.refusing = False
+        path.let_go()
+        fleet_of(holder).reach._attempts.clear()  # its next attempt would be due in ten seconds
+        await soon(lambda: fleet_of(holder).reach.unreachable == 0)
+
+
+async def test_an_smp_router_that_nobody_reaches_stays_where_it_is(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_module, "LOOK_SECONDS", 0.05)
+    async with AsyncExitStack() as stack:
+        smp = await stack.enter_async_context(smp_router())
+        path = await stack.enter_async_context(network_path())
+        both = [await stack.enter_async_context(instances.one(**through(path))) for _ in range(2)]
+        device, recipient = await both[0].active_device(), await smp.connect()
+        chat = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
+        lease, holder = router_lease(chat.address.router), holder_of(chat, *both)
+        fence = fleet_of(holder).leases.fence(lease)
+        path.refusing = True
+        path.break_connections()
+        await soon(lambda: sum(fleet_of(each).reach.unreachable for each in both) == 2)
+        attempts = sum(fleet_of(each).reach.counts.attempts for each in both)
+        assert attempts == 1  # of the one that does not hold it; the next one is due in ten seconds
+        assert fleet_of(holder).leases.fence(lease) == fence
+        path.refusing = False
+        await becomes(device, chat, SubscriptionState.ACTIVE)
+        await soon(lambda: fleet_of(holder).reach.unreachable == 0)
+        assert fleet_of(holder).leases.fence(lease) == fence
 
 
 async def test_two_members_never_believe_in_the_same_lease(instances: Instances) -> None:

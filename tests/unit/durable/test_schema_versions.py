@@ -46,7 +46,7 @@ NTF_VERSIONS: Final = [name for name, *_ in (*ntf_schema._MIGRATIONS, *ntf_schem
 AGENT_VERSIONS: Final = [step.name for step in agent_schema.MIGRATIONS]
 TIMES: Final = ("applied_at", "ts")
 """When a migration was applied."""
-COUNTERS: Final = ("opening", "owner_heartbeat", "fleet_instances", "fleet_leases")
+COUNTERS: Final = ("opening", "owner_heartbeat", "fleet_instances", "fleet_leases", "fleet_unable")
 """Tables that say which router wrote last or serves now, and hold nothing of its users."""
 
 

@@ -79,7 +79,7 @@ def test_the_instances_of_a_fleet_are_shown_with_what_each_does() -> None:
         InstanceSnapshot(10, "tocsin ntf, host b, process 7", True, {"smp": 1, "push": 0, "chores": 0}),
         InstanceSnapshot(9, "tocsin ntf, host a, process 5", False, {"smp": 2, "push": 64, "chores": 1}),
     )
-    fleet = FleetSnapshot(9, members, {"smp": 2}, 3, taken_over=4, renewal_seconds=1.25)
+    fleet = FleetSnapshot(9, members, {"smp": 2}, 3, taken_over=4, unreachable=2, renewal_seconds=1.25)
     shown = section(
         operate_view(Readings(MetricReadings.parse(exposition(fleet_metrics(fleet)))), 1.0), "fleet"
     )
@@ -88,6 +88,7 @@ def test_the_instances_of_a_fleet_are_shown_with_what_each_does() -> None:
         "fleet_instances": (2, Level.PLAIN),
         "fleet_leases_free": (3, Level.LOOK),
         "fleet_taken_over": (4, Level.PLAIN),
+        "fleet_unreachable": (2, Level.PLAIN),
         "fleet_lapses": (0, Level.GOOD),
         "fleet_renewal": (1250, Level.LOOK),
     }

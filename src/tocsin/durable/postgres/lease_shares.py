@@ -2,6 +2,10 @@
 
 Each kind of lease is shared evenly, and no lease moves without need. If members see different tables for a moment,
 two may want the same free lease, and the database gives it to one of them. So a wrong share is never a danger.
+
+Members may say that they are unable to do what a lease allows. If another member has such a lease, it stays there and
+counts as if a member that is unable had it, so that this member gets no other one in its place. A lease that all
+members are unable for is a lease as any other.
 """
 
 from __future__ import annotations
@@ -9,7 +13,8 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
 
 class SeenLease(NamedTuple):
@@ -28,26 +33,63 @@ class Share(NamedTuple):
     """Free leases to take."""
 
 
-def share_of(me: int, members: Collection[int], leases: Mapping[str, SeenLease]) -> Share:
+Unable: TypeAlias = Mapping[str, Collection[int]]
+"""Members that are unable to do what a lease allows, by its name."""
+
+
+def share_of(
+    me: int, members: Collection[int], leases: Mapping[str, SeenLease], unable: Unable = MappingProxyType({})
+) -> Share:
     """Decide for one member. Leases of holders that are no members are free."""
     share = Share([], [])
     if me not in members:
         return Share([name for name, lease in leases.items() if lease.holder == me], [])
+    aside = _set_aside(members, leases, unable)
     for kind in sorted({lease.kind for lease in leases.values()}):
-        _share_kind(me, members, kind, {n: each for n, each in leases.items() if each.kind == kind}, share)
+        _share_kind(
+            me, members, kind, {n: each for n, each in leases.items() if each.kind == kind}, aside, share
+        )
+    share.take.extend(
+        name
+        for name in sorted(aside)
+        if leases[name].holder not in members
+        and me == min(set(members).difference(unable[name]), key=lambda each: _draw(each, name))
+    )
     return share
 
 
+def _set_aside(members: Collection[int], leases: Mapping[str, SeenLease], unable: Unable) -> dict[str, int]:
+    """Return leases that a member which is unable has lost to another, or will lose, and the member they count for."""
+    aside = {}
+    for name, saying in unable.items():
+        refusing = set(members).intersection(saying)
+        if (
+            name in leases
+            and refusing
+            and len(refusing) < len(members)
+            and leases[name].holder not in refusing
+        ):
+            aside[name] = min(refusing)
+    return aside
+
+
 def _share_kind(
-    me: int, members: Collection[int], kind: str, leases: Mapping[str, SeenLease], share: Share
+    me: int,
+    members: Collection[int],
+    kind: str,
+    leases: Mapping[str, SeenLease],
+    aside: Mapping[str, int],
+    share: Share,
 ) -> None:
-    held = Counter(lease.holder for lease in leases.values() if lease.holder in members)
-    mine = [name for name, lease in leases.items() if lease.holder == me]
-    quota = _quota(me, members, kind, held, len(leases))
+    counted = {name: aside.get(name, lease.holder) for name, lease in leases.items()}
+    held = Counter(holder for holder in counted.values() if holder in members)
+    mine = [name for name, lease in leases.items() if lease.holder == me and name not in aside]
+    lost = sum(holder == me for name, holder in counted.items() if name in aside)
+    quota = max(0, _quota(me, members, kind, held, len(leases)) - lost)
     if len(mine) > quota:
         share.give.extend(sorted(mine, key=lambda name: _draw(me, name))[quota:])
     elif len(mine) < quota:
-        free = [name for name, lease in leases.items() if lease.holder not in members]
+        free = [name for name, holder in counted.items() if holder not in members]
         share.take.extend(sorted(free, key=lambda name: _draw(me, name))[: quota - len(mine)])
 
 

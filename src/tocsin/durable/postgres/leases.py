@@ -6,6 +6,9 @@ with its holder's number and a fence. Whoever takes a lease raises its fence, an
 whose holder is no member, can be taken. Writes under a lease compare its fence in their own transaction, so a late one
 changes nothing.
 
+A member that is unable to do what its lease allows says so in a row, and keeps the lease. Another one that finds itself
+able tells it, and the holder hands the lease over. What "able" means is the user's business (`LeaseUser`).
+
 The member itself stops earlier than the others may begin: it counts the time of its lease from before it asked to
 renew it, leaves a margin, and uses a clock that goes on while the machine sleeps (`own_clock`). When that time is over
 it has no leases, whatever else it does not know (`lapse`). It then joins again under a new number.
@@ -50,6 +53,14 @@ LEASE_TABLES: Final = """
 """
 """Both tables are found by the search path of the connection."""
 DROP_LEASE_TABLES: Final = "DROP TABLE fleet_instances, fleet_leases"
+UNABLE_TABLE: Final = """
+    CREATE TABLE fleet_unable (
+        lease text NOT NULL,
+        member bigint NOT NULL,
+        PRIMARY KEY (lease, member)
+    );
+"""
+DROP_UNABLE_TABLE: Final = "DROP TABLE fleet_unable"
 
 RENEWALS: Final = 5
 """Renewals in the time of a lease."""
@@ -57,6 +68,8 @@ MARGIN: Final = 0.2
 """The share of a lease's time by which its holder stops before others may begin."""
 LOOK_SECONDS: Final = 10.0
 """Between looks at all leases when nobody tells of a change."""
+NEVER: Final = float("-inf")
+"""A time that is over, whatever a clock shows."""
 
 _JOIN: Final = """
     INSERT INTO fleet_instances (name, expires_at)
@@ -85,6 +98,21 @@ _TAKE: Final = """
     WHERE l.name = free.name RETURNING l.name, l.fence, free.holder AS before
 """
 _GIVE_BACK: Final = "UPDATE fleet_leases SET holder = NULL WHERE holder = $1 AND name = ANY($2::text[])"
+# The fence goes up as if the other member had taken it.
+_HAND_OVER: Final = """
+    UPDATE fleet_leases l SET holder = i.number, fence = l.fence + 1, taken_at = clock_timestamp()
+    FROM unnest($2::text[], $3::bigint[]) AS heir (name, number)
+    JOIN fleet_instances i ON i.number = heir.number AND NOT i.leaving
+    WHERE l.name = heir.name AND l.holder = $1 RETURNING l.name
+"""
+_UNABLE: Final = "SELECT lease, member FROM fleet_unable"
+_SAY_UNABLE: Final = """
+    INSERT INTO fleet_unable (lease, member) SELECT name, $1 FROM unnest($2::text[]) AS name ON CONFLICT DO NOTHING
+"""
+_SAY_ABLE: Final = "DELETE FROM fleet_unable WHERE member = $1 AND lease = ANY($2::text[])"
+_REMOVE_GONE: Final = """
+    DELETE FROM fleet_unable u WHERE NOT EXISTS (SELECT FROM fleet_instances i WHERE i.number = u.member)
+"""
 _CHANGED: Final = "leases"
 """The notice that members or leases have changed."""
 
@@ -147,6 +175,8 @@ class LeaseCounts:
     taken: int = 0
     taken_over: int = 0
     """Leases whose holder had not given them back."""
+    handed_over: int = 0
+    """Leases that this member gave to one that can do what it was unable to do."""
     lapsed: int = 0
     """Times that this member lost all its leases because it could not renew them."""
     latest_renewal_seconds: float = 0.0
@@ -174,14 +204,22 @@ class LeaseKeeper:
         self._name = name
         self._clock = clock
         self._number: int | None = None
-        self._deadline = 0.0
+        self._deadline = NEVER
         """The time, by our own clock, from which nothing is done under a lease."""
+        self._latest = NEVER
+        """The latest time that our own clock has shown."""
         self._held: dict[str, int] = {}
         """Fences by the names of our leases, those that are ending too."""
         self._ending: dict[str, asyncio.Task[None]] = {}
         self._ended: set[str] = set()
         """Leases to be given back."""
+        self._heirs: dict[str, int] = {}
+        """Members that get leases which are ending."""
         self._seen: dict[str, SeenLease] = {}
+        self._unable: dict[str, frozenset[int]] = {}
+        """Members that are unable, by the lease, at the latest look."""
+        self._to_say: dict[str, bool] = {}
+        """Leases for which this member is unable or able again, to be told to others."""
         self._look_at = 0.0
         self._members: dict[int, Member] = {}
         self._leaving = False
@@ -224,21 +262,48 @@ class LeaseKeeper:
 
     @property
     def is_member(self) -> bool:
-        return self.number is not None and self._clock() < self._deadline
+        return self.number is not None and self._in_time()
 
     def holds(self, name: str) -> bool:
         """Whether this process may do now what a lease allows."""
         is_over = name in self._ending or name in self._ended
-        return name in self._held and not is_over and self._clock() < self._deadline
+        return name in self._held and not is_over and self._in_time()
 
     def fence(self, name: str) -> int | None:
         """Return the fence for writes under a lease, also while its work ends. None if it is not ours."""
-        return self._held.get(name) if self._clock() < self._deadline else None
+        return self._held.get(name) if self._in_time() else None
+
+    def _in_time(self) -> bool:
+        """Whether our leases have not ended. A clock that went back does not know, so they have."""
+        now = self._clock()
+        if now < self._latest:
+            self._deadline = NEVER
+        else:
+            self._latest = now
+        return now < self._deadline
 
     def holder_of(self, name: str) -> int | None:
         """Return the number of the member that held a lease at the latest look; None if there was none."""
         seen = self._seen.get(name)
         return None if seen is None or seen.holder not in self._members else seen.holder
+
+    def unable(self) -> dict[str, frozenset[int]]:
+        """Return leases that some members are unable for, and these members, at the latest look."""
+        return dict(self._unable)
+
+    def say_unable(self, name: str, *, unable: bool) -> None:
+        """Tell others whether this member is unable to do what a lease allows, whoever has it."""
+        if unable != (self._number in self._unable.get(name, ())):
+            self._to_say[name] = unable
+            self._wake()
+        else:
+            self._to_say.pop(name, None)
+
+    def hand_over(self, name: str, member: int) -> None:
+        """End what a lease allows, and give it to another member."""
+        if self.holds(name) and member in self._members:
+            self._heirs[name] = member
+            self._end(name)
 
     @property
     def held(self) -> list[str]:
@@ -295,6 +360,7 @@ class LeaseKeeper:
             self._awake.clear()
             await self._renew(connection)
             await self._give_back(connection)
+            await self._say(connection)
             if self._leaving and not self._held:
                 await connection.execute(_LEAVE, self.number)
                 await self._tell(connection)
@@ -315,7 +381,7 @@ class LeaseKeeper:
         if not await self._is_renewed(connection):
             if self._leaving:
                 return
-            began = self._clock()
+            began = self._latest = self._clock()
             await self._join(connection)
         self._deadline = began + self._seconds * (1 - MARGIN)
         now = self._clock()
@@ -331,8 +397,8 @@ class LeaseKeeper:
         number = self._number
         if number is None:
             return False
-        if self._clock() >= self._deadline:
-            self._lapse("they were not renewed in time")
+        if not self._in_time():
+            self._lapse("they were not renewed in time, or our clock went back")
         elif not await connection.fetchval(_RENEW, number, self._seconds, self._leaving):
             self._lapse("others have taken this process for gone")
         return number == self._number
@@ -349,7 +415,7 @@ class LeaseKeeper:
         if self.number is None:
             return
         left = self._deadline - self._clock()
-        if left > 0:
+        if left > 0 and self._in_time():
             self._watch = asyncio.get_running_loop().call_later(left, self._look_at_clock)
         else:
             self._lapse("the database could not be reached in time")
@@ -362,9 +428,12 @@ class LeaseKeeper:
             self.counts.lapsed += 1
             logger.warning("%d leases are lost: %s", len(self._held), why)
         names = list(self._held)
-        self._number, self._deadline = None, 0.0
+        self._number, self._deadline = None, NEVER
         self._held.clear()
         self._ended.clear()
+        self._heirs.clear()
+        self._to_say.clear()
+        self._unable.clear()
         self._changed = True
         for name in names:
             self._end(name)
@@ -390,11 +459,29 @@ class LeaseKeeper:
         if not self._ended:
             return
         names = list(self._ended)
+        heirs = {name: self._heirs[name] for name in names if name in self._heirs}
+        if heirs:
+            given = await connection.fetch(_HAND_OVER, self.number, list(heirs), list(heirs.values()))
+            self.counts.handed_over += len(given)
+            logger.info("handed %d leases over that this instance is unable for", len(given))
         await connection.execute(_GIVE_BACK, self.number, names)
         for name in names:
             self._ended.discard(name)
             self._held.pop(name, None)
-        logger.info("gave %d leases back", len(names))
+            self._heirs.pop(name, None)
+        logger.info("gave %d leases back", len(names) - len(heirs))
+        self._changed = True
+        await self._tell(connection)
+
+    async def _say(self, connection: Connection[Record]) -> None:
+        """Write what this member is unable for, or no longer."""
+        said, self._to_say = self._to_say, {}
+        if not said or self.number is None or self._leaving:
+            return
+        await connection.execute(_SAY_UNABLE, self.number, [name for name, unable in said.items() if unable])
+        await connection.execute(
+            _SAY_ABLE, self.number, [name for name, unable in said.items() if not unable]
+        )
         self._changed = True
         await self._tell(connection)
 
@@ -415,20 +502,31 @@ class LeaseKeeper:
             row["name"]: SeenLease(row["kind"], row["holder"], row["fence"])
             for row in await connection.fetch(_LEASES)
         }
+        await self._see_unable(connection)
         self._look_at = self._clock() + LOOK_SECONDS
         if self.number is None or self._leaving:
             return
         self._adopt()
         staying = {each.number for each in members.values() if not each.leaving}
-        share = share_of(self.number, staying, self._seen)
+        share = share_of(self.number, staying, self._seen, self._unable)
         for name in share.give:
             if name in self._held:
                 self._end(name)
         if share.take:
             await self._take(connection, share.take)
 
+    async def _see_unable(self, connection: Connection[Record]) -> None:
+        rows = [(row["lease"], row["member"]) for row in await connection.fetch(_UNABLE)]
+        if any(member not in self._members for _, member in rows):
+            await connection.execute(_REMOVE_GONE)
+        unable: dict[str, set[int]] = {}
+        for lease, member in rows:
+            if member in self._members:
+                unable.setdefault(lease, set()).add(member)
+        self._unable = {lease: frozenset(members) for lease, members in unable.items()}
+
     def _adopt(self) -> None:
-        """Begin what leases allow that we took without learning of it, because the connection broke."""
+        """Begin what leases allow that were handed over to us, or that we took when the connection broke."""
         names = [
             name
             for name, seen in self._seen.items()

@@ -28,7 +28,8 @@ from tocsin.errors import ConfigError
 from tocsin.ntf_router.delivery.delivery import PushDelivery
 from tocsin.ntf_router.fleet.shared_pushes import SharedPushes
 from tocsin.ntf_router.fleet.shared_subscriber import SharedSubscriber, router_of_lease
-from tocsin.ntf_router.fleet.told import CodeTold, PendingTold, RouterTold, parse_told
+from tocsin.ntf_router.fleet.smp_reach import SmpReach
+from tocsin.ntf_router.fleet.told import CodeTold, PendingTold, ReachedTold, RouterTold, parse_told
 from tocsin.ntf_router.settings.settings import DeliveryEngine, NtfSettings
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.postgres.fences import CHORES, PUSHES, ROUTERS, router_lease, shard_of
@@ -43,7 +44,11 @@ from tocsin.protocol.addresses import RouterLocation
 LOOK_SECONDS: Final = 2.0
 """Between looks for what no notice has told."""
 RECENT_SECONDS: Final = 60
-"""Notifications of so long ago are looked for. Instances' clocks may differ by less."""
+"""Notifications of so long ago are looked for, by our clock."""
+WALK_SECONDS: Final = 30.0
+"""Between rounds through all pending notifications, which find those whose time another clock gave."""
+WALK_PAGE: Final = 1_000
+"""Tokens that one look of such a round reads."""
 DRAIN_SECONDS: Final = 2.0
 """Pushes in flight are awaited for so long before their shard is given back."""
 DRAIN_LOOK: Final = 0.02
@@ -76,13 +81,20 @@ class Fleet:
         self.pushes: Final = SharedPushes(delivery, self.leases, self.notices, store)
         self._rows: Final = store.fence_by(self.leases)
         self._subscriber: SharedSubscriber
+        self._patience: Final = settings.fleet_patience
+        self.reach: SmpReach
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: tuple[float, frozenset[int]] = (0.0, frozenset())
         self._recovering = False
         self._recover_again = False
+        self._walk_at = 0.0
+        """Loop time from which the next page of a round is read."""
+        self._walked: bytes | None = None
+        """The last token of this round."""
 
     def subscriber_of(self, subscribers: SmpSubscribers) -> SharedSubscriber:
         """Return what commands use instead of these subscribers. Leases begin and end their connections."""
+        self.reach = SmpReach(subscribers, self.leases, self.notices, self._store, self._patience)
         self._subscriber = SharedSubscriber(subscribers, self.leases, self.notices, self._store, self._rows)
         return self._subscriber
 
@@ -142,6 +154,8 @@ class Fleet:
                 self._spawn(self.pushes.code_told(told))
             case RouterTold(key_hash):
                 self._spawn(self._subscriber.look([RouterLocation(("",), "", key_hash)]))
+            case ReachedTold() as told:
+                self.reach.reached_told(told)
             case None:
                 logger.info("an instance of another version sent a notice that is not known here")
 
@@ -182,6 +196,8 @@ class Fleet:
 
     async def _look(self) -> None:
         """Find what no notice has told. Raises StoreError."""
+        for attempt in self.reach.look():
+            self._spawn(attempt)
         await self.pushes.codes_again()
         held = self.leases.held
         if routers := [router_of_lease(name) for name in held if name.startswith(f"{ROUTERS} ")]:
@@ -189,6 +205,19 @@ class Fleet:
         if shards := [int(name.partition(" ")[2]) for name in held if name.startswith(f"{PUSHES} ")]:
             for token_id in await self._rows.recently_pending(self._clock.now() - RECENT_SECONDS, shards):
                 self._delivery.notify(token_id, None)
+            await self._walk()
+
+    async def _walk(self) -> None:
+        """Find pending notifications whatever time they have: clocks of instances may differ. Raises StoreError."""
+        now = asyncio.get_running_loop().time()
+        if now < self._walk_at:
+            return
+        found = await self._store.tokens_with_pending(self._walked, WALK_PAGE)
+        for token_id in found:
+            self._delivery.notify(token_id, None)
+        self._walked = found[-1] if len(found) == WALK_PAGE else None
+        if self._walked is None:
+            self._walk_at = now + WALK_SECONDS
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(coroutine)

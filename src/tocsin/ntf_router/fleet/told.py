@@ -51,7 +51,18 @@ class RouterTold:
         return f"router {encode_base64url(self.key_hash)}"
 
 
-Told: TypeAlias = PendingTold | CodeTold | RouterTold
+@dataclass(frozen=True, slots=True)
+class ReachedTold:
+    """A member has reached an SMP router of the receiver's, which said that it cannot."""
+
+    key_hash: bytes
+    member: int
+
+    def text(self) -> str:
+        return f"reached {encode_base64url(self.key_hash)} {self.member}"
+
+
+Told: TypeAlias = PendingTold | CodeTold | RouterTold | ReachedTold
 
 
 def parse_told(text: str) -> Told | None:
@@ -65,6 +76,8 @@ def parse_told(text: str) -> Told | None:
                 return CodeTold(decode_base64url(name))
             case "router", [name]:
                 return RouterTold(decode_base64url(name))
+            case "reached", [name, member] if member.isdecimal():
+                return ReachedTold(decode_base64url(name), int(member))
     except DecodeError:
         pass
     return None

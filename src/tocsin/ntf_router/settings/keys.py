@@ -204,6 +204,11 @@ _PLACES: Final = (
         duration(),
         "Seconds without a sign of life after which others take over what a process of the fleet did.",
     ),
+    _own(
+        "fleet_patience",
+        duration(),
+        "Seconds for which a process of the fleet tries to reach an SMP router before another one may.",
+    ),
     _own("lowest_version", _VERSION, "Oldest NTF version offered."),
     _own("highest_version", _VERSION, "Newest NTF version offered."),
     _own("accept_without_alpn", ON_OFF, "Serve clients that offer no ALPN, with version 1."),

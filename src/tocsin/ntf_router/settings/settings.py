@@ -159,6 +159,8 @@ class NtfSettings(OperationSettings):
     """Other processes with the same identity serve with the same database, at the same time."""
     fleet_lease: float = 5.0
     """A process of a fleet that does not answer for so long is taken for gone."""
+    fleet_patience: float = 5.0
+    """So long a process of a fleet tries to reach an SMP router before another one may."""
 
     # Who may do what
     lowest_version: int = LOWEST_VERSION

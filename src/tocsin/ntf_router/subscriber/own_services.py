@@ -14,6 +14,7 @@ from tocsin.clients import SmpClient
 from tocsin.clients.requests import RouterRefused
 from tocsin.ntf_router.direct.keys import DirectKeys
 from tocsin.ntf_router.store.records import UsedRouter
+from tocsin.ntf_router.store.retry import until_stored
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.registration import NtfRouterCredentials
 from tocsin.protocol.error_codes import ErrorCode
@@ -103,6 +104,8 @@ class DirectRegistration:
             except RouterRefused as error:
                 if error.error is not ErrorCode.AUTH:
                     raise
+        # Another instance of a fleet may have made a newer auth key, and an older one cannot take its place.
+        await until_stored("reading the keys for direct notifications", self._keys.rotate)
         registered = RegisteredService(await self._register(client, router), self._keys)
         return registered, await registered.subscribe(client, used)
 

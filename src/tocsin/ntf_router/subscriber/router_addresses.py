@@ -98,7 +98,7 @@ class RouterAddresses:
                 known.owner = owner
                 self._network.dial_places.also_named_by(location, owner)
             return
-        hosts = _hosts_to_dial(location, self._network.settings)
+        hosts = hosts_to_dial(location, self._network.settings)
         if not hosts or not self._make_room():
             return
         delays = (self._backoff if proven else self._unproven_backoff).delays()
@@ -235,7 +235,8 @@ def _name(location: RouterLocation) -> str:
     return RouterAddress(Scheme.SMP, location).name
 
 
-def _hosts_to_dial(location: RouterLocation, settings: SubscriberSettings) -> tuple[str, ...]:
+def hosts_to_dial(location: RouterLocation, settings: SubscriberSettings) -> tuple[str, ...]:
+    """Return the hosts of an address that the settings allow."""
     if not settings.required_host_mode:
         return location.hosts
     return tuple(host for host in location.hosts if is_onion(host) == settings.prefer_onion)

@@ -56,6 +56,8 @@ class SubscriberState:
     drift: int = 0
     """The router's number of queues of our service minus ours."""
     last_error: str = ""
+    lost_at: float | None = None
+    """Loop time since which it is not connected. None while it is, and before the first attempt."""
 
 
 class SmpNetwork:

@@ -96,18 +96,21 @@ class SmpSubscriber:
         `subscribe` was then not called since the store was read, so the caller may forget this object. `answered` is
         called with an address at which the router answered.
         """
+        loop = asyncio.get_running_loop()
         while True:
+            if self.state.lost_at is None:
+                self.state.lost_at = loop.time()
             reached = await self.addresses.reach()
             if reached is None:
                 if await self._queues.unused():
                     return
                 continue
-            self.state.untried = False
+            self.state.untried, self.state.lost_at = False, None
             logger.info(
                 "%s: connected%s", self._router.address.name, " again" if self._disconnect_noted else ""
             )
             answered(reached.address.location)
-            began = asyncio.get_running_loop().time()
+            began = loop.time()
             try:
                 async with reached.connection:
                     await self._session(reached.client)
@@ -116,7 +119,7 @@ class SmpSubscriber:
                 logger.info("%s: %s", self._router.address.name, error)
             if _is_cancelled():  # at the same time: a task group raises its errors only
                 raise asyncio.CancelledError
-            steady = asyncio.get_running_loop().time() - began >= STEADY_SECONDS
+            steady = loop.time() - began >= STEADY_SECONDS
             self.addresses.session_ended(reached.address, steady=steady)
 
     async def _still_wanted(self) -> bool:

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Coroutine
 from typing import Final
 
-from tocsin.errors import StoreError
+from tocsin.errors import RemoteProtocolError, StoreError, TransportError
 from tocsin.ntf_router.store.records import WantedRouter
 from tocsin.ntf_router.store.retry import until_stored
+from tocsin.ntf_router.subscriber.router_addresses import hosts_to_dial
 from tocsin.ntf_router.subscriber.smp_network import NotificationSink, SmpNetwork
 from tocsin.ntf_router.subscriber.smp_subscriber import SmpSubscriber
 from tocsin.operate.clock import Clock
-from tocsin.protocol.addresses import RouterLocation
+from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.transport.public_hosts import is_public_host
 
@@ -107,6 +108,26 @@ class SmpSubscribers:
             await asyncio.gather(run, return_exceptions=True)
         if subscriber is not None and self._by_identity.get(key_hash) is subscriber:
             del self._by_identity[key_hash]
+
+    def lost_seconds(self, key_hash: bytes) -> float | None:
+        """Return for how long an SMP router that was reached before is not connected; None if it is, or never was."""
+        subscriber = self._by_identity.get(key_hash)
+        if subscriber is None or subscriber.state.untried or subscriber.state.lost_at is None:
+            return None
+        return asyncio.get_running_loop().time() - subscriber.state.lost_at
+
+    async def try_to_reach(self, wanted: WantedRouter) -> bool:
+        """Return whether an SMP router can be reached from here. The connection is closed at once."""
+        for location in (wanted.location, *wanted.other_addresses)[:LIKELY_ADDRESSES]:
+            hosts = hosts_to_dial(location, self._network.settings)
+            dialled = RouterLocation(hosts, location.port, location.key_hash)
+            try:
+                if hosts:
+                    async with self._network.connect(RouterAddress(Scheme.SMP, dialled), None):
+                        return True
+            except (TransportError, RemoteProtocolError) as error:
+                logger.info("%s: %s", RouterAddress(Scheme.SMP, location).name, error)
+        return False
 
     async def subscribe_again(self) -> int:
         """Subscribe to all queues in the store after an outside change. Returns the number of SMP routers.

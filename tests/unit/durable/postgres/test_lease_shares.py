@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,16 +18,21 @@ def seen(holders: list[int | None], kind: str = "smp") -> dict[str, SeenLease]:
     return {f"{kind} {number}": SeenLease(kind, holder, 1) for number, holder in enumerate(holders)}
 
 
-def step(members: set[int], leases: dict[str, SeenLease]) -> bool:
+def step(
+    members: set[int],
+    leases: dict[str, SeenLease],
+    unable: Mapping[str, Collection[int]] = MappingProxyType({}),
+) -> bool:
     """Let each member do its share, one after the other. Returns whether anything changed."""
     changed = False
     for member in sorted(members):
-        share = share_of(member, members, leases)
+        share = share_of(member, members, leases, unable)
         for name in share.give:
             assert leases[name].holder == member
             leases[name] = leases[name]._replace(holder=None)
         for name in share.take:
             assert leases[name].holder not in members
+            assert member not in unable.get(name, ()) or members <= set(unable[name])
             leases[name] = leases[name]._replace(holder=member)
         changed = changed or bool(share.give or share.take)
     return changed
@@ -65,3 +73,38 @@ def test_one_that_is_no_member_gives_up_all_and_takes_nothing() -> None:
     leases = seen([7, None, 7])
     share = share_of(7, {1}, leases)
     assert (sorted(share.give), share.take) == (["smp 0", "smp 2"], [])
+
+
+UNABLE = st.dictionaries(st.integers(0, 29).map(lambda number: f"smp {number}"), st.sets(st.integers(1, 12)))
+
+
+@given(MEMBERS, HOLDERS, UNABLE)
+def test_nothing_moves_for_ever_whoever_is_unable(
+    members: set[int], holders: list[int | None], unable: dict[str, set[int]]
+) -> None:
+    """An unable member never takes a lease that another one can use."""
+    leases = seen(holders)
+    rounds = 0
+    while step(members, leases, unable):
+        rounds += 1
+        assert rounds <= 3
+    assert all(lease.holder in members for lease in leases.values())
+
+
+def test_a_member_that_gave_what_it_is_unable_for_gets_nothing_in_its_place() -> None:
+    """Else it would get one SMP router after the other that it cannot reach."""
+    leases = seen([1, 1, 2, 2, 3, 3])
+    for name in ("smp 0", "smp 1"):
+        leases[name] = SeenLease("smp", 2, 2)
+    unable = {"smp 0": {1}, "smp 1": {1}}
+    assert not step({1, 2, 3}, leases, unable)
+    assert step({1, 2, 3}, leases, {})  # when it is able again
+
+
+def test_a_free_lease_goes_to_a_member_that_is_able() -> None:
+    everybody = {1, 2, 3}
+    leases = seen([1, 2, 3, None])
+    for able in everybody:
+        unable = {"smp 3": everybody - {able}}
+        assert [each for each in (1, 2, 3) if share_of(each, everybody, leases, unable).take] == [able]
+    assert sum(bool(share_of(each, everybody, leases, {"smp 3": everybody}).take) for each in everybody) == 1

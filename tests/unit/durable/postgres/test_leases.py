@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from tests.doubles.smp_harness import PATIENCE
-from tocsin.durable.postgres.leases import LEASE_TABLES, LeaseKeeper, lease_connection
+from tocsin.durable.postgres.leases import LEASE_TABLES, UNABLE_TABLE, LeaseKeeper, lease_connection
 from tocsin.durable.postgres.notices import Notices
 from tocsin.durable.postgres.sessions import Connect
 
@@ -70,6 +70,7 @@ class Member:
 async def connect(url: str) -> Connect:
     connection = await asyncpg.connect(url)
     await connection.execute(LEASE_TABLES)
+    await connection.execute(UNABLE_TABLE)
     await connection.close()
     return lease_connection(url, "test", "public", 5.0)
 
@@ -162,6 +163,20 @@ async def test_a_member_that_stood_still_has_no_lease_when_it_wakes_up(connect: 
         assert first.leases.counts.taken_over == len(NAMES)
 
 
+async def test_a_member_whose_clock_went_back_has_no_lease(connect: Connect) -> None:
+    """It cannot know how long it stood still, for example since a snapshot of its machine."""
+    async with member(connect) as first:
+        await soon(lambda: len(first.leases.held) == len(NAMES))
+        number = first.leases.number
+        first.clock.ahead -= 1000 * SECONDS
+        assert first.leases.held == []
+        assert not first.leases.is_member
+        assert first.leases.fence(NAMES[0]) is None
+        await soon(lambda: sorted(first.user.ended) == NAMES)
+        await soon(lambda: len(first.leases.held) == len(NAMES))
+        assert first.leases.number != number
+
+
 async def test_others_take_over_from_a_member_that_is_gone(connect: Connect) -> None:
     gone = Member(connect)
     await gone.leases.__aenter__()
@@ -230,3 +245,51 @@ async def test_a_notice_reaches_the_member_it_is_for(connect: Connect) -> None:
         for name in second.leases.held:
             assert first.leases.holder_of(name) == second.leases.number
         assert first.leases.free == 0
+
+
+async def test_a_lease_is_handed_over_to_a_member_that_is_able(connect: Connect) -> None:
+    async with member(connect) as first, member(connect) as second:
+        await soon(lambda: len(first.leases.held) == len(second.leases.held) == len(NAMES) // 2)
+        name, numbers = first.leases.held[0], (first.leases.number, second.leases.number)
+        first.leases.say_unable(name, unable=True)
+        await soon(lambda: second.leases.unable() == {name: frozenset({numbers[0]})})
+        assert first.leases.holds(name)  # nobody else is known to be able
+        fence = first.leases.fence(name)
+        assert fence is not None
+        assert numbers[1] is not None
+        first.leases.hand_over(name, numbers[1])
+        await soon(lambda: second.leases.holds(name))
+        assert name in first.user.ended
+        assert second.leases.fence(name) == fence + 1
+        assert (first.leases.counts.handed_over, second.leases.counts.taken_over) == (1, 0)
+        assert len(second.leases.held) == len(NAMES) // 2 + 1  # and gives none for it
+        first.leases.say_unable(name, unable=False)
+        await soon(lambda: len(first.leases.held) == len(second.leases.held) == len(NAMES) // 2)
+
+
+async def test_what_a_member_was_unable_for_is_forgotten_with_it(connect: Connect) -> None:
+    async with member(connect) as first:
+        async with member(connect) as second:
+            await soon(lambda: len(first.leases.held) == len(second.leases.held) == len(NAMES) // 2)
+            name = second.leases.held[0]
+            second.leases.say_unable(name, unable=True)
+            await soon(lambda: name in first.leases.unable())
+        await soon(lambda: len(first.leases.held) == len(NAMES))
+        assert first.leases.unable() == {}
+    connection = await connect()
+    assert await connection.fetchval("SELECT count(*) FROM fleet_unable") == 0
+    await connection.close()
+
+
+async def test_a_lease_is_given_back_if_the_member_that_should_get_it_has_gone(connect: Connect) -> None:
+    async with member(connect) as first:
+        await soon(lambda: len(first.leases.held) == len(NAMES))
+        first.user.may_end.clear()
+        async with member(connect) as second:
+            await soon(lambda: len(first.leases.members) == 2)
+            number, name = second.leases.number, first.leases.held[0]
+            assert number is not None
+            first.leases.hand_over(name, number)
+        first.user.may_end.set()
+        await soon(lambda: len(first.leases.held) == len(NAMES))
+        assert first.leases.counts.handed_over == 0

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tocsin.ntf_router.fleet.told import MOST_TOKENS, CodeTold, PendingTold, RouterTold, Told, parse_told
+from tocsin.ntf_router.fleet.told import (
+    MOST_TOKENS,
+    CodeTold,
+    PendingTold,
+    ReachedTold,
+    RouterTold,
+    Told,
+    parse_told,
+)
 from tocsin.protocol.ntf.device_tokens import PushProvider
 
 MOST_BYTES = 8000
@@ -19,6 +27,7 @@ MOST_BYTES = 8000
         PendingTold((b"t" * 24,) * MOST_TOKENS, PushProvider.APNS_PROD),
         CodeTold(bytes(range(24))),
         RouterTold(b"\xff" * 32),
+        ReachedTold(b"\xff" * 32, 7),
     ],
 )
 def test_a_notice_is_read_as_it_was_written(told: Told) -> None:
@@ -27,7 +36,11 @@ def test_a_notice_is_read_as_it_was_written(told: Told) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "push", "push fcm", "push fcm ####", "push none dHR0", "later dHR0", "code", "router a b"]
+    "text",
+    [
+        *("", "push", "push fcm", "push fcm ####", "push none dHR0", "later dHR0", "code", "router a b"),
+        *("reached YQ", "reached YQ b"),
+    ],
 )
 def test_a_notice_of_another_version_is_ignored(text: str) -> None:
     assert parse_told(text) is None

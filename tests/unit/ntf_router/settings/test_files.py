@@ -70,6 +70,7 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "store", "embedded", "store_kind", StoreKind.EMBEDDED, "sqlite"),
     ("TOCSIN", "fleet", "on", "fleet", True, "x"),
     ("TOCSIN", "fleet_lease", "7", "fleet_lease", 7.0, "0"),
+    ("TOCSIN", "fleet_patience", "7", "fleet_patience", 7.0, "0"),
     ("TOCSIN", "lowest_version", "2", "lowest_version", 2, "0"),
     ("TOCSIN", "highest_version", "2", "highest_version", 2, "4"),
     ("TOCSIN", "accept_without_alpn", "off", "accept_without_alpn", False, "none"),

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from tocsin.durable.postgres.database_errors import AnyConnection
-from tocsin.durable.postgres.leases import DROP_LEASE_TABLES, LEASE_TABLES
+from tocsin.durable.postgres.leases import DROP_LEASE_TABLES, DROP_UNABLE_TABLE, LEASE_TABLES, UNABLE_TABLE
 from tocsin.durable.postgres.schema_owner import holder_of, schema_key
 from tocsin.durable.postgres.schema_rollback import Loss, Undo, undo
 from tocsin.durable.schema_versions import to_undo
@@ -197,6 +197,7 @@ _OWN_MIGRATIONS: Final = (
     ("0005_owner_heartbeat", _HEARTBEAT, "DROP TABLE owner_heartbeat"),
     ("0006_fleet", LEASE_TABLES, DROP_LEASE_TABLES),
     ("0007_functions", CREATE_FUNCTIONS, DROP_FUNCTIONS),
+    ("0008_unable_instances", UNABLE_TABLE, DROP_UNABLE_TABLE),
 )
 """Name, statements, and statements that undo them."""
 _LOSSES: Final = {

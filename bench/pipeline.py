@@ -11,7 +11,6 @@ CPU is that of all processes of this run, including Java. A seeded generator mak
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from bench.pipeline_build import (
     measure_weeks,
 )
 from bench.pipeline_deliver import measure_deliver
-from bench.pipeline_events import DAYS, make_events
+from bench.pipeline_events import DAYS
 from bench.pipeline_idle import SECONDS, measure_idle
 from bench.pipeline_ingest import measure_ingest
 from bench.pipeline_reconcile import measure_reconcile
@@ -61,17 +60,12 @@ class BenchSize:
 
 def _day(folder: Path, size: BenchSize) -> list[Result]:
     lake = Lake(folder / "lake")
-    with spark_session(SparkSettings("bench", master="local[2]", memory="6g", many_rows=True)) as spark:
-        events = make_events(spark, lake, size.events)
-        print(f"{events:,} events made", file=sys.stderr)
-        return [*measure_build(spark, lake, events), *measure_duckdb(lake, folder)]
+    return [*measure_build(lake, size.events), *measure_duckdb(lake, folder)]
 
 
 def _weeks(folder: Path, size: BenchSize) -> list[Result]:
     lake = Lake(folder / "lake")
-    with spark_session(SparkSettings("bench", master="local[2]", many_rows=True)) as spark:
-        results = measure_weeks(spark, lake, size.weeks, size.days)
-    return [*results, *measure_report(lake.folder, folder / "report")]
+    return [*measure_weeks(lake, size.weeks, size.days), *measure_report(lake.folder, folder / "report")]
 
 
 def _streams(folder: Path, size: BenchSize) -> list[Result]:

@@ -11,15 +11,13 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import SparkSession
-
-from bench.pipeline_events import DAYS, make_days
+from bench.pipeline_events import DAYS, make_apart
 from bench.process_tree import Spent, cpu_seconds, run_measured, spent
 from bench.results import Result
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import EVENTS_TABLE
 from tocsin.pipeline.spark.session import SparkSettings, spark_session
-from tocsin.pipeline.update.build import build
+from tocsin.pipeline.update.build import build, is_short
 
 EVENTS: Final = 20_000_000
 EVENTS_OF_WEEKS: Final = 2_200_000
@@ -31,28 +29,36 @@ TIMES: Final = 10
 """The small driver builds as many times the events of two weeks."""
 
 
-def measure_build(spark: SparkSession, lake: Lake, events: int) -> list[Result]:
+def measure_build(lake: Lake, events: int) -> list[Result]:
     """One busy day. With fewer events than EVENTS, the target is smaller by the same factor."""
-    return _measure(spark, lake, f"build, {events:,} events of one day", DAY_CPU * events / EVENTS)
+    made = make_apart(lake.folder, events)
+    return _measure(lake, f"build, {made:,} events of one day", DAY_CPU * made / EVENTS, memory="6g")
 
 
-def measure_weeks(spark: SparkSession, lake: Lake, events: int, days: int = DAYS) -> list[Result]:
+def measure_weeks(lake: Lake, events: int, days: int = DAYS) -> list[Result]:
     """Two weeks in many small files. The target does not depend on the number of events: files cost most."""
-    made = make_days(spark, lake, events, days)
+    made = make_apart(lake.folder, events, days)
     files = len(lake.table(EVENTS_TABLE).snapshot().files)
-    return _measure(spark, lake, f"build, {made:,} events of {days} days in {files:,} files", WEEKS_CPU)
+    return _measure(lake, f"build, {made:,} events of {days} days in {files:,} files", WEEKS_CPU, memory="2g")
 
 
-def _measure(spark: SparkSession, lake: Lake, name: str, target: float) -> list[Result]:
+def _measure(lake: Lake, name: str, target: float, *, memory: str) -> list[Result]:
+    """In a new Spark, as the command does it. Its start is measured apart."""
     steps: list[tuple[str, float]] = []
-    with spent() as whole:
-        built = build(spark, lake, step=lambda table: steps.append((table, cpu_seconds())))
+    settings = SparkSettings("bench", master="local[2]", memory=memory, many_rows=True, short=is_short(lake))
+    before = cpu_seconds()
+    with spark_session(settings) as spark:
+        start = cpu_seconds() - before
+        with spent() as whole:
+            built = build(spark, lake, step=lambda table: steps.append((table, cpu_seconds())))
+        end = cpu_seconds()
     assert not built.failures, built.reason
-    ends = [*(cpu for _, cpu in steps[1:]), cpu_seconds()]
+    ends = [*(cpu for _, cpu in steps[1:]), end]
     return [
         Result(f"{name}: CPU", whole.cpu, "s", whole.cpu / target, 1.0),
         Result(f"{name}: wall time", whole.wall, "s"),
         Result(f"{name}: memory of the largest process", whole.memory / 2**30, "GiB"),
+        Result(f"{name}, start of Spark: CPU", start, "s"),
         *(
             Result(f"{name}, {table}: CPU", end - start, "s")
             for (table, start), end in zip(steps, ends, strict=True)
@@ -72,8 +78,7 @@ def measure_report(lake: Path, folder: Path) -> list[Result]:
 def measure_small_driver(folder: Path, events: int) -> list[Result]:
     """Ten times the events, with much memory for the executor and little for the driver. It must not fail."""
     lake = Lake(folder / "made")
-    with spark_session(SparkSettings("bench", master="local[2]", memory="4g", many_rows=True)) as spark:
-        made = make_days(spark, lake, TIMES * events, DAYS)
+    made = make_apart(lake.folder, TIMES * events, DAYS)
     copy = folder / "built"
     copy.mkdir()
     shutil.move(lake.folder / EVENTS_TABLE.name, copy / EVENTS_TABLE.name)

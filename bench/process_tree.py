@@ -69,12 +69,12 @@ def children_of(process: int) -> list[int]:
     return sorted(found)
 
 
-def cpu_seconds() -> float:
-    """Also of children that have ended and were waited for."""
-    return sum(sum(map(int, fields[11:15])) for fields in _family()) * TICK
+def cpu_seconds(process: int | None = None) -> float:
+    """Of a process, by default this one, and its descendants. Also of children that have ended and were waited for."""
+    return sum(sum(map(int, fields[11:15])) for fields in _family(process)) * TICK
 
 
-def _family() -> list[list[str]]:
+def _family(process: int | None = None) -> list[list[str]]:
     """Fields of /proc/PID/stat after the name, state first."""
     stats: dict[int, list[str]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -82,7 +82,7 @@ def _family() -> list[list[str]]:
             stats[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
         except (OSError, ValueError):
             continue  # it has ended
-    found = {os.getpid()}
+    found = {process or os.getpid()}
     while more := {pid for pid, fields in stats.items() if int(fields[1]) in found} - found:
         found |= more
     return [stats[pid] for pid in found if pid in stats]

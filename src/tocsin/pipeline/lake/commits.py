@@ -146,6 +146,8 @@ class CommitList:
         self._partitioned_by = partitioned_by
         self._table: DeltaTable | None = None
         self._loaded: TableSnapshot | None = None
+        self._parsed: tuple[int, list[dict[str, Any]]] | None = None
+        """The last commit that was read: a build asks several times for the same one."""
 
     def snapshot(self) -> TableSnapshot:
         table = self._current()
@@ -332,13 +334,15 @@ class CommitList:
 
     def _actions(self, number: int) -> list[dict[str, Any]] | None:
         """The lines of a commit, or None if it has been deleted."""
-        with self._seam():
-            try:
-                with self._place.files().open_input_file(f"_delta_log/{number:020d}.json") as file:
-                    lines = file.read().splitlines()
-            except FileNotFoundError:
-                return None
-        return [json.loads(line) for line in lines]
+        if self._parsed is None or self._parsed[0] != number:
+            with self._seam():
+                try:
+                    with self._place.files().open_input_file(f"_delta_log/{number:020d}.json") as file:
+                        lines = file.read().splitlines()
+                except FileNotFoundError:
+                    return None
+            self._parsed = number, [json.loads(line) for line in lines]
+        return self._parsed[1]
 
     def _added(self, add: Mapping[str, Any]) -> DataFile:
         rows = json.loads(add.get("stats") or "{}").get("numRecords", 0)

@@ -8,6 +8,7 @@ back from a list of the few that occur.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import reduce
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import Column, DataFrame
@@ -29,6 +30,9 @@ BEST_END_FIRST = (Stage.ACCEPTED, Stage.FAILED, Stage.SHED, Stage.SUPERSEDED)
 """If a notification was received twice and ended twice, the best end counts."""
 assert set(BEST_END_FIRST) == ENDS
 BAD_ENDS = (Stage.FAILED, Stage.SHED, Stage.DROPPED)
+"""A reason counts only if the notification ended by it …"""
+PUSHED_ENDS = (Stage.ACCEPTED, Stage.FAILED)
+"""… and so does an engine."""
 DAY = 86_400_000_000
 HOUR = 3_600_000_000
 FEW_TEXTS = 16
@@ -154,11 +158,9 @@ def pending() -> Column:
 
 
 def _texts_of_events() -> list[Column]:
-    """A reason and an engine count only if the notification ended by them."""
-    ends_badly = _is(BAD_ENDS[0]) | _is(BAD_ENDS[1]) | _is(BAD_ENDS[2])
     of_end = {
-        "reason": F.when(ends_badly, F.col("reason")),
-        "engine": F.when(_is(Stage.ACCEPTED) | _is(Stage.FAILED), F.col("engine")),
+        name: F.when(reduce(Column.__or__, map(_is, ends)), F.col(name))
+        for name, ends in (("reason", BAD_ENDS), ("engine", PUSHED_ENDS))
     }
     return [of_end.get(name, F.col(name)) for name in TEXTS]
 

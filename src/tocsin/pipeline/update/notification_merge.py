@@ -20,6 +20,7 @@ from tocsin.pipeline.schemas.notifications import IDENTITY
 from tocsin.pipeline.spark.cached_rows import cached
 from tocsin.pipeline.transforms import notifications as transform
 from tocsin.pipeline.update.retention import EPOCH, LATE, is_late, may_be_late, rows_since
+from tocsin.pipeline.update.small_event_files import are_small, merged_small_files
 
 MANY_HOURS = 24
 EVENTS_OF_BUSY_HOUR = 100_000
@@ -46,16 +47,20 @@ def merge_new_events(spark: SparkSession, lake: Lake) -> Merge | None:
     new = new_events(lake)
     if not new.added:
         return None
-    rows = events.read(spark, new.added)
     values = column_values_of(spark, events, new.added)
     since, late = rows_since(lake), 0
-    if may_be_late((each[0] for each in new.partitions), values.texts.get("period", ()), since):
-        late = rows.where(is_late(since)).count()
-        if new.whole:  # rows that were counted before are among them
-            late = max(late - before.sources.get(LATE, 0), 0)
-        rows = rows.where(~is_late(since))
+    some_are_late = may_be_late((each[0] for each in new.partitions), values.texts.get("period", ()), since)
+    if are_small(new.added) and not some_are_late:
+        coded = merged_small_files(spark, events, new.added, values)
+    else:
+        rows = events.read(spark, new.added)
+        if some_are_late:
+            late = rows.where(is_late(since)).count()
+            if new.whole:  # rows that were counted before are among them
+                late = max(late - before.sources.get(LATE, 0), 0)
+            rows = rows.where(~is_late(since))
+        coded = transform.coded_events(rows, stages=values.stages, texts=values.texts)
     lead = max(before.sources.get(LEAD, 0), _lead(new.added, values))
-    coded = transform.coded_events(rows, stages=values.stages, texts=values.texts)
     sources = {
         EVENTS_TABLE.name: new.number,
         LATE: before.sources.get(LATE, 0) + late,

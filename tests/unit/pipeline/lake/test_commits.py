@@ -85,3 +85,14 @@ def test_writers_that_create_a_table_together_all_find_it(tmp_path: Path) -> Non
     for table in range(tables):
         found = CommitList(table_place(tmp_path / str(table)), SCHEMA, ("day",)).snapshot()
         assert len(found.files) == found.number == writers
+
+
+def test_a_commit_is_read_once_however_often_it_is_asked_for(tmp_path: Path) -> None:
+    """A build asks once for each table, and a commit of two weeks has thousands of lines."""
+    commits = CommitList(table_place(tmp_path), SCHEMA, ("day",))
+    add_batch(commits, "own", 1)
+    changes = commits.changes_since(0)
+    assert [file.path for file in changes.added] == ["own-1.parquet"]
+    (tmp_path / "_delta_log" / f"{1:020d}.json").unlink()
+    assert commits._actions(1) is not None
+    assert CommitList(table_place(tmp_path), SCHEMA, ("day",))._actions(1) is None
